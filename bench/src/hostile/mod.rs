@@ -76,11 +76,19 @@ const DESCRIPTORS: usize = 4_096;
 
 Examples:
   cargo run --release -p bench -- hostile --markdown hostile.md
+  cargo run --release -p bench -- hostile --pin --only listens,stalled
   cargo run --release -p bench -- hostile --only ignored,root-race --scale 0.1")]
 pub(crate) struct Options {
     /// Attack with this share of the full numbers
     #[arg(long, value_name = "SHARE", default_value = "1", value_parser = share)]
     scale: f64,
+    /// Give the attackers the last processor, and the servers and bystanders the others
+    ///
+    /// The server then never waits for a time slice behind an attacker. What bystanders still notice is what the server
+    /// does, and the control on the same processors shows how much of that is its share of their time. The server starts
+    /// as many threads as it has processors: on a machine with two of them, one.
+    #[arg(long)]
+    pin: bool,
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -198,7 +206,7 @@ pub(crate) async fn run(
     report: &mut Report,
 ) -> Result<()> {
     machine::raise_open_files(DESCRIPTORS)?;
-    priority::lower()?;
+    priority::lower(options.pin)?;
     let stage = Stage { binary, scale: options.scale };
     let title = format!(
         "Attacks at {} × the full size: before → during → after, times in ms, memory in MiB",

@@ -10,15 +10,36 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use rustix::process::Pid;
-use rustix::thread::gettid;
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 
 type Job = Box<dyn FnOnce() + Send>;
 
 /// The queue of the one thread that keeps its priority, and so starts whatever must not have a lower one.
 static USUAL: OnceLock<Mutex<mpsc::Sender<Job>>> = OnceLock::new();
 
-/// Lowers the priority of all threads of this process, and of those that they start.
-pub(super) fn lower() -> Result<()> {
+/// The processors of the attackers and of everybody else.
+struct Processors {
+    attackers: CpuSet,
+    others: CpuSet,
+}
+
+impl Processors {
+    /// The last processor is for the attackers. An error if there is only one.
+    fn divided() -> Result<Self> {
+        let (all, mut attackers) = (sched_getaffinity(None)?, CpuSet::new());
+        let last = (0..CpuSet::MAX_CPU).rev().find(|number| all.is_set(*number)).unwrap_or_default();
+        attackers.set(last);
+        let mut others = all;
+        others.unset(last);
+        ensure!(others.count() > 0, "`--pin` needs two processors: one of them is for the attackers");
+        Ok(Self { attackers, others })
+    }
+}
+
+/// Lowers the priority of all threads of this process, and of those that they start. With `pin`, they get a processor of
+/// their own, and the servers and the bystanders the others.
+pub(super) fn lower(pin: bool) -> Result<()> {
+    let processors = pin.then(Processors::divided).transpose()?;
     let (sender, jobs) = mpsc::channel::<Job>();
     let (ready, id) = mpsc::channel();
     std::thread::spawn(move || {
@@ -27,6 +48,9 @@ pub(super) fn lower() -> Result<()> {
         jobs.iter().for_each(|job| job());
     });
     let usual = id.recv().context("a thread could not be started")?;
+    if let Some(Processors { others, .. }) = &processors {
+        sched_setaffinity(Some(usual), others)?;
+    }
     USUAL.set(Mutex::new(sender)).map_err(|_| anyhow!("the priority is lowered already"))?;
     for entry in std::fs::read_dir("/proc/self/task")? {
         let thread = entry?.file_name().to_str().and_then(|id| Pid::from_raw(id.parse().ok()?));
@@ -35,6 +59,9 @@ pub(super) fn lower() -> Result<()> {
             let id = thread.as_raw_nonzero().to_string();
             let status = Command::new("chrt").args(["--idle", "--pid", "0", &id]).status();
             ensure!(status.context("could not run `chrt`")?.success(), "could not lower the priority");
+            if let Some(Processors { attackers, .. }) = &processors {
+                sched_setaffinity(Some(thread), attackers)?;
+            }
         }
     }
     Ok(())

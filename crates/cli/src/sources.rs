@@ -57,7 +57,7 @@ impl ConfiguredSource {
     /// Loads the definition and opens the source.
     pub(crate) fn open(KeyedDefinition { key, definition }: KeyedDefinition) -> Self {
         let label = definition.label();
-        let unopened = UnopenedSource::new(key, &label, String::new());
+        let unopened = UnopenedSource::new(key, &label, definition.uri_prefix(), String::new());
         let mut source = Self {
             definition: Arc::new(Mutex::new(definition)),
             key,
@@ -72,7 +72,10 @@ impl ConfiguredSource {
 
     /// Tries to open the source, and returns whether that succeeded.
     pub(crate) fn open_again(&mut self) -> bool {
-        let opened = load_and_open(&mut **lock(&self.definition), &self.label);
+        let (opened, prefix) = {
+            let mut definition = lock(&self.definition);
+            (load_and_open(&mut **definition, &self.label), definition.uri_prefix())
+        };
         match opened {
             Ok(OpenedSource { source, root }) => {
                 (self.source, self.root, self.failure) = (source, root, None);
@@ -80,7 +83,7 @@ impl ConfiguredSource {
             }
             Err(error) => {
                 let reason = error.chain().skip(1).map(ToString::to_string).collect::<Vec<_>>().join(": ");
-                self.source = Arc::new(UnopenedSource::new(self.key, &self.label, reason));
+                self.source = Arc::new(UnopenedSource::new(self.key, &self.label, prefix, reason));
                 (self.root, self.failure) = (None, Some(Arc::new(error)));
                 false
             }

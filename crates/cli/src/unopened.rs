@@ -19,15 +19,17 @@ pub(crate) struct UnopenedSource {
     name: String,
     /// Why the source could not be opened, which is logged and never sent: it may contain a path.
     reason: String,
-    /// Matches every URI, less specifically than any other source: which URIs the source has is unknown.
-    any: UriTemplate,
+    /// What the URIs of the source begin with.
+    prefix: String,
+    /// Less specific than any other source: which URIs the source has is unknown.
+    specificity: Specificity,
 }
 
 impl UnopenedSource {
-    /// A source of this kind, such as `files`, with this label in messages.
-    pub(crate) fn new(kind: &str, label: &str, reason: String) -> Self {
+    /// A source of this kind, such as `files`, with this label in messages and this prefix of its URIs.
+    pub(crate) fn new(kind: &str, label: &str, prefix: String, reason: String) -> Self {
         let any = UriTemplate::parse("{+uri}").expect("the template is well-formed");
-        Self { name: public_name(kind, label), reason, any }
+        Self { name: public_name(kind, label), reason, prefix, specificity: any.specificity() }
     }
 
     /// The error for a URI that no other source has.
@@ -57,8 +59,9 @@ fn public_name(kind: &str, label: &str) -> String {
 
 #[async_trait]
 impl Source for UnopenedSource {
-    fn covers(&self, _uri: &Uri) -> Option<Specificity> {
-        Some(self.any.specificity())
+    /// Only what the source may have, because clients can subscribe to whatever is covered.
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        uri.as_str().starts_with(&self.prefix).then_some(self.specificity)
     }
 
     fn name(&self) -> Cow<'_, str> {
@@ -90,7 +93,21 @@ impl Source for UnopenedSource {
 
 #[cfg(test)]
 mod tests {
-    use super::public_name;
+    use super::{UnopenedSource, public_name};
+    use libris::{Source as _, Uri};
+
+    #[test]
+    fn only_what_the_source_may_have_is_covered() {
+        let covers = |prefix: &str, uri: &str| {
+            let source = UnopenedSource::new("files", "/srv/docs", prefix.into(), String::new());
+            source.covers(&Uri::parse(uri).unwrap()).is_some()
+        };
+        assert!(covers("file:///docs", "file:///docs/a.md?lines=1"));
+        for uri in ["file:///other/a.md", "git://docs/refs", "note://one"] {
+            assert!(!covers("file:///docs", uri), "{uri}");
+            assert!(covers("", uri), "{uri}");
+        }
+    }
 
     #[test]
     fn names_have_no_paths_and_no_credentials() {

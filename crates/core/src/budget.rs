@@ -126,30 +126,35 @@ impl Budget {
         taken.then(|| self.lease(client, amount))
     }
 
+    /// As [`take`](Self::take), for a thread that may block. It must not be one that runs async tasks.
+    pub fn take_blocking(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
+        self.try_take_fairly(client, amount).or_else(|| self.queue(client, amount)?.received_blocking())
+    }
+
     async fn wait(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
+        self.queue(client, amount)?.received().await
+    }
+
+    /// Adds a waiter; `None` if too many requests wait already.
+    fn queue(self: &Arc<Self>, client: Client, amount: usize) -> Option<PendingGrant> {
         let amount = amount.min(self.share);
-        let mut waiting = {
-            let mut state = self.state();
-            // Cancelled waiters must not count.
-            state.forget_closed();
-            let all: usize = state.queues.iter().map(|queue| queue.waiting.len()).sum();
-            let own = state.queues.iter().position(|queue| queue.client == client);
-            let own_length = own.map_or(0, |own| state.queues[own].waiting.len());
-            if all >= self.waiters || own_length >= self.waiters - self.waiters / 4 {
-                return None;
-            }
-            let (granted, receiver) = oneshot::channel();
-            let waiter = Waiter { amount, granted };
-            match own {
-                Some(own) => state.queues[own].waiting.push_back(waiter),
-                None => state.queues.push_back(ClientQueue { client, waiting: [waiter].into() }),
-            }
-            state.serve(self);
-            // If this future is dropped after the amount was granted, the drop of `PendingGrant` returns the amount.
-            PendingGrant { budget: self.clone(), client, amount, receiver }
-        };
-        (&mut waiting.receiver).await.ok()?;
-        Some(self.lease(client, amount))
+        let mut state = self.state();
+        // Cancelled waiters must not count.
+        state.forget_closed();
+        let all: usize = state.queues.iter().map(|queue| queue.waiting.len()).sum();
+        let own = state.queues.iter().position(|queue| queue.client == client);
+        let own_length = own.map_or(0, |own| state.queues[own].waiting.len());
+        if all >= self.waiters || own_length >= self.waiters - self.waiters / 4 {
+            return None;
+        }
+        let (granted, receiver) = oneshot::channel();
+        let waiter = Waiter { amount, granted };
+        match own {
+            Some(own) => state.queues[own].waiting.push_back(waiter),
+            None => state.queues.push_back(ClientQueue { client, waiting: [waiter].into() }),
+        }
+        state.serve(self);
+        Some(PendingGrant { budget: self.clone(), client, amount, receiver: Some(receiver) })
     }
 
     /// A lease of amount zero.
@@ -272,14 +277,29 @@ struct PendingGrant {
     budget: Arc<Budget>,
     client: Client,
     amount: usize,
-    receiver: oneshot::Receiver<()>,
+    /// `None` once the amount was received.
+    receiver: Option<oneshot::Receiver<()>>,
+}
+
+impl PendingGrant {
+    async fn received(mut self) -> Option<Lease> {
+        self.receiver.as_mut()?.await.ok()?;
+        self.receiver = None;
+        Some(self.budget.lease(self.client, self.amount))
+    }
+
+    fn received_blocking(mut self) -> Option<Lease> {
+        self.receiver.take()?.blocking_recv().ok()?;
+        Some(self.budget.lease(self.client, self.amount))
+    }
 }
 
 impl Drop for PendingGrant {
     fn drop(&mut self) {
-        self.receiver.close();
+        let Some(mut receiver) = self.receiver.take() else { return };
+        receiver.close();
         // The grant and the cancellation raced.
-        if self.receiver.try_recv().is_ok() {
+        if receiver.try_recv().is_ok() {
             self.budget.give_back(self.client, self.amount);
         }
     }
@@ -445,6 +465,22 @@ mod tests {
         assert!(held.is_needed() && !budget.empty_lease().is_needed());
         drop(held);
         assert!(!waiting.await.unwrap().is_needed());
+    }
+
+    #[test]
+    fn threads_wait_in_turn_too() {
+        let budget = Budget::new(1);
+        let held = budget.take_blocking(client(1), 1).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| budget.take_blocking(client(2), 1).map(|lease| lease.amount()));
+            while !held.is_needed() {
+                std::thread::yield_now();
+            }
+            assert!(budget.try_take_fairly(client(3), 1).is_none());
+            drop(held);
+            assert_eq!(waiting.join().unwrap(), Some(1));
+        });
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]

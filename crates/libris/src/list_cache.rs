@@ -15,7 +15,10 @@ use tokio::time::{Instant, sleep_until};
 use crate::lock::lock;
 
 /// The memory limit for the cached lists of all sources of a catalog.
-const CACHE_BYTES: usize = 32 << 20;
+pub(crate) const CACHE_BYTES: usize = 28 << 20;
+
+/// The memory limit for the lists that one client caused, and for those that are the same for all callers.
+const SHARE_BYTES: usize = CACHE_BYTES / 8 * 7;
 
 /// The maximum number of resources of a cached list.
 const MAX_RESOURCES: usize = 200_000;
@@ -23,9 +26,12 @@ const MAX_RESOURCES: usize = 200_000;
 /// The memory that a resource needs besides its texts: the struct, and the headers of its allocations.
 const RESOURCE_OVERHEAD: usize = size_of::<CachedResource>() + 64;
 
+/// The memory of a cached list besides its resources and its key.
+const LIST_OVERHEAD: usize = size_of::<CachedList>() + 128;
+
 /// The memory budget for the cached lists of a catalog.
 pub(crate) fn budget() -> Arc<Budget> {
-    Budget::with_share(CACHE_BYTES, CACHE_BYTES)
+    Budget::with_share(CACHE_BYTES, SHARE_BYTES)
 }
 
 /// The cached lists of one source: one for all callers, or one per identity.
@@ -153,24 +159,40 @@ impl ListCacheState {
         lock(&self.lists).by_caller.remove(&caller);
         let (resources, memory) = match is_one_page {
             true => (Some(compact(page.resources).0), None),
-            false => self.reserved(page),
+            false => self.reserved(page, &caller, context.client()),
         };
+        let is_counted = memory.is_some();
         let list = CachedList { resources, freshness, identity_used, expires, proof, _memory: memory };
         let list = Arc::new(list);
-        if !is_one_page {
+        if is_counted {
             self.insert(caller, list.clone());
         }
         Ok(list)
     }
 
-    /// The resources of a list and their memory; `None` for both if the list is too large.
-    fn reserved(&self, page: Page) -> (Option<Vec<CachedResource>>, Option<Lease>) {
-        if page.more {
-            return (None, None);
+    /// The resources of a list, and the memory of its cache entry. No resources if the list is too large; no memory, and
+    /// no entry, if not even that much is free.
+    ///
+    /// A client pays for the lists of its identities. Nobody pays for a list that is the same for all callers: otherwise
+    /// a client that has used up its share could keep it out of the cache by being the first to ask for it.
+    fn reserved(
+        &self,
+        page: Page,
+        caller: &CallerKey,
+        client: Client,
+    ) -> (Option<Vec<CachedResource>>, Option<Lease>) {
+        let payer = if caller.is_some() { client } else { Client::default() };
+        let entry = LIST_OVERHEAD + caller.as_ref().map_or(0, String::len);
+        let listed = (!page.more).then(|| compact(page.resources));
+        let whole = listed.and_then(|(resources, bytes)| {
+            // A budget counts more than a share as the share.
+            let bytes = Some(bytes + entry).filter(|bytes| *bytes <= SHARE_BYTES)?;
+            Some((resources, self.budget.try_take(payer, bytes)?))
+        });
+        match whole {
+            Some((resources, memory)) => (Some(resources), Some(memory)),
+            None => (None, self.budget.try_take(payer, entry)),
         }
-        let (resources, bytes) = compact(page.resources);
-        let memory = (bytes <= CACHE_BYTES).then(|| self.budget.try_take(Client::default(), bytes)).flatten();
-        (memory.is_some().then_some(resources), memory)
     }
 
     fn insert(self: &Arc<Self>, caller: CallerKey, list: Arc<CachedList>) {
@@ -290,12 +312,12 @@ fn common_weight(resource: &Resource) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{CACHE_BYTES, ListCache, PageRequest, budget, compact};
+    use super::{ListCache, PageRequest, SHARE_BYTES, budget, compact};
     use async_trait::async_trait;
     use libris_core::uri_template::Specificity;
     use libris_core::{
-        Annotations, CacheScope, Contents, Context, Error, Freshness, Icon, Page, Proof, Resource, Result,
-        Source, Uri,
+        Annotations, CacheScope, Client, Contents, Context, Error, Freshness, Icon, Identity, Page, Proof,
+        Resource, Result, Source, Uri,
     };
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -388,7 +410,8 @@ mod tests {
             assert_eq!(second.resources[0].uri, resource(2).uri);
             page(&lists, &source, None).await;
             assert_eq!(listing.runs.load(Ordering::SeqCst), 4, "once for each page");
-            assert_eq!(lists.0.budget.used(), 0);
+            // That it is too large is cached, which takes a little memory too.
+            assert!((1..1_000).contains(&lists.0.budget.used()));
         }
     }
 
@@ -419,6 +442,49 @@ mod tests {
     fn a_hundred_thousand_resources_fit() {
         let resources: Vec<_> = (0..100_000).map(resource).collect();
         let (compact, bytes) = compact(resources);
-        assert!(bytes > compact.len() * 100 && bytes < CACHE_BYTES, "{bytes}");
+        assert!(bytes > compact.len() * 100 && bytes < SHARE_BYTES, "{bytes}");
+    }
+
+    /// The first page for an identity at an address.
+    async fn first_page(
+        lists: &ListCache,
+        source: &Arc<dyn Source>,
+        scope: CacheScope,
+        last: u8,
+        name: &str,
+    ) {
+        let client = Client::at([127, 0, 0, last].into());
+        let context = Context::default().with_client(client).with_identity(Some(Identity::new(name)));
+        let request = PageRequest { after: None, limit: 2 };
+        lists.page(source, scope, request, &context).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn one_client_can_fill_only_its_share() {
+        // Each list takes 9 MiB and a little more, so two fit into a share and not three.
+        let (listing, source, lists) = listing(9, 1 << 20).await;
+        let runs = || listing.runs.load(Ordering::SeqCst);
+        for (number, expected) in [(1, 1), (2, 2), (3, 4), (4, 6)] {
+            first_page(&lists, &source, CacheScope::Private, 1, &format!("caller {number}")).await;
+            assert_eq!(runs(), expected, "{number}: the list is cached, or the source lists the page itself");
+        }
+        let used = lists.0.budget.used();
+        assert!((18 << 20..19 << 20).contains(&used), "{used}");
+        // A list that is the same for all callers is cached, whoever asks for it first.
+        first_page(&lists, &source, CacheScope::Public, 1, "caller 5").await;
+        assert_eq!(runs(), 7);
+        assert!(lists.0.budget.used() > 27 << 20);
+    }
+
+    #[tokio::test]
+    async fn lists_without_memory_leave_nothing_behind() {
+        let (_, source, lists) = listing(8, 1 << 20).await;
+        let _all = lists.0.budget.try_take(Client::at([127, 0, 0, 1].into()), SHARE_BYTES);
+        for number in 0..10 {
+            first_page(&lists, &source, CacheScope::Private, 1, &format!("caller {number}")).await;
+        }
+        assert!(lists.0.lists.lock().unwrap().by_caller.is_empty());
+        first_page(&lists, &source, CacheScope::Private, 2, "caller").await;
+        assert_eq!(lists.0.lists.lock().unwrap().by_caller.len(), 1);
     }
 }

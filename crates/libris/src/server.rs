@@ -225,7 +225,7 @@ pub(crate) fn to_failure(error: Error) -> Failure {
 mod tests {
     use super::Config;
     use crate::subscriptions::SubscriptionConfig;
-    use crate::{last_known, shared_reads};
+    use crate::{last_known, list_cache, shared_reads};
     use libris_wire::http;
 
     /// Clients can fill all budgets at once, so it is their sum that must fit into the memory of a small machine.
@@ -250,6 +250,9 @@ mod tests {
         ];
         let sum: usize = budgets.iter().sum();
         assert!(sum <= 224 << 20, "{} MiB: {budgets:?}; docs/protocol.md promises 224 MiB", sum >> 20);
+        // Only programs with functions that list have such lists.
+        let sum = sum + list_cache::CACHE_BYTES;
+        assert!(sum <= 252 << 20, "{} MiB; docs/protocol.md promises 252 MiB", sum >> 20);
         assert!(client_subscription_bytes < subscription_bytes);
     }
 

@@ -83,7 +83,6 @@ impl IgnorePatterns {
     }
 
     /// The number of patterns.
-    #[cfg(any(test, feature = "files"))]
     pub(crate) fn len(&self) -> usize {
         self.patterns.len()
     }

@@ -56,6 +56,8 @@ mod patterns;
 mod range;
 #[cfg(all(target_os = "linux", any(feature = "files", feature = "git")))]
 mod remote;
+#[cfg(any(feature = "files", feature = "git"))]
+mod root_path;
 #[cfg(any(all(feature = "command", unix), feature = "http", feature = "inline"))]
 mod segment;
 #[cfg(feature = "files")]

@@ -27,6 +27,12 @@ pub trait Definition: Any + Debug + DynamicEq + Send + Sync {
 
     /// Opens the source.
     fn open(&self) -> Result<OpenedSource>;
+
+    /// What all URIs of the source begin with, as far as the definition says it before the source is open; nothing, the
+    /// default, if they may be any.
+    fn uri_prefix(&self) -> String {
+        String::new()
+    }
 }
 
 /// Equality of definitions of any type: an unchanged definition needs no new source when the configuration is reloaded.

@@ -34,6 +34,9 @@ const EMPTY: Reply = Reply { members: Members::NONE, freshness: None, meta: Byte
 /// How many bytes of URIs one request subscribes to before it yields to other tasks: it takes about 50 µs.
 const SUBSCRIBED_AT_ONCE: usize = 4 << 10;
 
+/// How many bytes of URIs one request compares with each other before it yields: it takes about 50 µs.
+const COMPARED_AT_ONCE: usize = 64 << 10;
+
 /// Once the responses of a batch have this many bytes, its remaining requests are refused.
 const MAX_BATCH_RESPONSE: usize = 16 << 20;
 
@@ -265,11 +268,11 @@ impl Protocol {
             listener.follow_list().await.map_err(|failure| failure.object(revision))?;
             granted["resourcesListChanged"] = true.into();
         }
+        let uris = distinct(&filter.resources).await;
+        listener.reserve(&uris).await.map_err(|failure| failure.object(revision))?;
         let mut resources = Vec::new();
-        // A repeated URI is one subscription, and is granted once.
-        let mut seen = HashSet::new();
         let mut since_yield = 0;
-        for uri in filter.resources.iter().filter(|uri| seen.insert(*uri)) {
+        for uri in uris {
             since_yield += uri.len();
             if since_yield >= SUBSCRIBED_AT_ONCE {
                 since_yield = 0;
@@ -281,6 +284,8 @@ impl Protocol {
                 Err(failure) => return Err(failure.object(revision)),
             }
         }
+        // Unknown resources were reserved for and are not subscribed to.
+        listener.reserve(&[]).await.map_err(|failure| failure.object(revision))?;
         if !resources.is_empty() {
             granted["resourceSubscriptions"] = json!(resources);
         }
@@ -419,6 +424,24 @@ pub(crate) fn notification(content: &Notification, meta: &str) -> Framed {
     };
     let params = if members.is_empty() { String::new() } else { format!(",\"params\":{{{members}}}") };
     Framed::whole(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{method}\"{params}}}"))
+}
+
+/// Each URI once: a repeated one is one subscription, and is granted once.
+async fn distinct(uris: &[String]) -> Vec<&str> {
+    let mut seen = HashSet::new();
+    let mut distinct = Vec::new();
+    let mut since_yield = 0;
+    for uri in uris {
+        since_yield += uri.len();
+        if since_yield >= COMPARED_AT_ONCE {
+            since_yield = 0;
+            tokio::task::yield_now().await;
+        }
+        if seen.insert(uri) {
+            distinct.push(uri.as_str());
+        }
+    }
+    distinct
 }
 
 /// Subscribes the listener of a session to changes of the list.

@@ -179,6 +179,14 @@ pub trait Listener: Send + Sync + 'static {
     /// Records that the client is receiving the current list.
     fn listed(&self);
 
+    /// Reserves memory for subscriptions to these URIs, which follow; an error if the client may not have that many. It
+    /// replaces the reservation before, so that no URIs release it. The default reserves nothing.
+    ///
+    /// The URIs are not parsed yet: refusing them here costs a fraction of subscribing until the memory is used up.
+    async fn reserve(&self, _uris: &[&str]) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Subscribes to a resource. Once this returns, no change is missed.
     async fn subscribe(&self, uri: &str) -> Result<(), Failure>;
 

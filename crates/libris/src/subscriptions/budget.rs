@@ -54,6 +54,42 @@ pub(super) struct SubscriptionBudget {
     total_limit: usize,
     clients: HashMap<BudgetOwner, SubscriptionAccount>,
     client_limit: usize,
+    /// The bytes reserved for subscriptions that are about to be charged. They count for further reservations, and not
+    /// for charges, so that a reservation never makes the subscription fail that it was made for.
+    reserved: HashMap<BudgetOwner, usize>,
+    reserved_in_total: usize,
+}
+
+/// What subscriptions cost in the account of their client, and in the total. The total is less if other clients hold the
+/// same texts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SubscriptionCost {
+    client: usize,
+    total: usize,
+}
+
+impl SubscriptionCost {
+    /// Removes up to `cost` from this cost, and returns what was removed.
+    pub(super) fn take(&mut self, cost: Self) -> Self {
+        let taken = Self { client: self.client.min(cost.client), total: self.total.min(cost.total) };
+        self.client -= taken.client;
+        self.total -= taken.total;
+        taken
+    }
+
+    /// The sum for each client, without zeros, and in total.
+    #[cfg(test)]
+    pub(super) fn sums(
+        costs: impl Iterator<Item = (BudgetOwner, Self)>,
+    ) -> (HashMap<BudgetOwner, usize>, usize) {
+        let (mut clients, mut total) = (HashMap::new(), 0);
+        for (client, cost) in costs {
+            *clients.entry(client).or_default() += cost.client;
+            total += cost.total;
+        }
+        clients.retain(|_, bytes| *bytes > 0);
+        (clients, total)
+    }
 }
 
 /// The charges for subscriptions: a flat charge for each, and one for each distinct text.
@@ -76,12 +112,15 @@ impl SubscriptionAccount {
         self.cost(name, subject) <= limit.saturating_sub(self.bytes)
     }
 
-    fn charge(&mut self, name: &Arc<str>, subject: &Arc<str>) {
-        self.bytes += self.cost(name, subject);
+    /// Adds a subscription, and returns what it costs.
+    fn charge(&mut self, name: &Arc<str>, subject: &Arc<str>) -> usize {
+        let cost = self.cost(name, subject);
+        self.bytes += cost;
         self.subscriptions += 1;
         for text in [name, subject] {
             *self.texts.entry(text.clone()).or_default() += 1;
         }
+        cost
     }
 
     fn refund(&mut self, name: &str, subject: &str) {
@@ -103,7 +142,56 @@ impl SubscriptionAccount {
 
 impl SubscriptionBudget {
     pub(super) fn new(total_limit: usize, client_limit: usize) -> Self {
-        Self { total: SubscriptionAccount::default(), total_limit, clients: HashMap::new(), client_limit }
+        Self {
+            total: SubscriptionAccount::default(),
+            total_limit,
+            clients: HashMap::new(),
+            client_limit,
+            reserved: HashMap::new(),
+            reserved_in_total: 0,
+        }
+    }
+
+    /// Adds the least that a subscription to this URI costs: its subject is not known yet.
+    pub(super) fn add_least_cost(&self, client: BudgetOwner, name: &str, cost: &mut SubscriptionCost) {
+        cost.client += match self.clients.get(&client) {
+            Some(account) => account.cost(name, name),
+            None => SubscriptionAccount::default().cost(name, name),
+        };
+        cost.total += self.total.cost(name, name);
+    }
+
+    /// Fails if this cost exceeds what is neither charged nor reserved.
+    pub(super) fn check(&self, client: BudgetOwner, cost: SubscriptionCost) -> Result<(), OverBudget> {
+        let used = self.bytes_of(client) + self.reserved.get(&client).copied().unwrap_or_default();
+        if cost.client > self.client_limit.saturating_sub(used) {
+            return Err(OverBudget::Client(self.client_limit));
+        }
+        if cost.total > self.total_limit.saturating_sub(self.total.bytes + self.reserved_in_total) {
+            return Err(OverBudget::Total(self.total_limit));
+        }
+        Ok(())
+    }
+
+    /// Reserves this cost. An error changes nothing.
+    pub(super) fn reserve(&mut self, client: BudgetOwner, cost: SubscriptionCost) -> Result<(), OverBudget> {
+        self.check(client, cost)?;
+        if cost != SubscriptionCost::default() {
+            *self.reserved.entry(client).or_default() += cost.client;
+            self.reserved_in_total += cost.total;
+        }
+        Ok(())
+    }
+
+    /// Takes back a reservation, or a part of it.
+    pub(super) fn release(&mut self, client: BudgetOwner, cost: SubscriptionCost) {
+        self.reserved_in_total -= cost.total;
+        if let Some(reserved) = self.reserved.get_mut(&client) {
+            *reserved -= cost.client;
+            if *reserved == 0 {
+                self.reserved.remove(&client);
+            }
+        }
     }
 
     /// The bytes charged for all subscriptions.
@@ -121,13 +209,13 @@ impl SubscriptionBudget {
         self.total.texts.get_key_value(text).map(|(text, _)| text.clone())
     }
 
-    /// Charges a subscription. An error changes nothing.
+    /// Charges a subscription, and returns what it costs. An error changes nothing.
     pub(super) fn charge(
         &mut self,
         client: BudgetOwner,
         name: &Arc<str>,
         subject: &Arc<str>,
-    ) -> Result<(), OverBudget> {
+    ) -> Result<SubscriptionCost, OverBudget> {
         let fits = match self.clients.get(&client) {
             Some(account) => account.has_room(name, subject, self.client_limit),
             None => SubscriptionAccount::default().has_room(name, subject, self.client_limit),
@@ -138,9 +226,10 @@ impl SubscriptionBudget {
         if !self.total.has_room(name, subject, self.total_limit) {
             return Err(OverBudget::Total(self.total_limit));
         }
-        self.clients.entry(client).or_default().charge(name, subject);
-        self.total.charge(name, subject);
-        Ok(())
+        Ok(SubscriptionCost {
+            client: self.clients.entry(client).or_default().charge(name, subject),
+            total: self.total.charge(name, subject),
+        })
     }
 
     /// Takes back the charge for a subscription.
@@ -157,6 +246,12 @@ impl SubscriptionBudget {
     /// The bytes charged to a client.
     pub(super) fn bytes_of(&self, client: BudgetOwner) -> usize {
         self.clients.get(&client).map_or(0, |account| account.bytes)
+    }
+
+    /// What is reserved for each client, and in total.
+    #[cfg(test)]
+    pub(super) fn reservations(&self) -> (HashMap<BudgetOwner, usize>, usize) {
+        (self.reserved.clone(), self.reserved_in_total)
     }
 
     /// The bytes charged to each client that has subscriptions.

@@ -22,7 +22,7 @@ use libris_core::{Error, Identity, Result, Source, Uri};
 use libris_wire::{Failure, Listener, Notification};
 use serde_json::json;
 
-use self::budget::OverBudget;
+use self::budget::{OverBudget, SubscriptionCost};
 use self::notification_set::NotificationSet;
 use self::registry::{Registry, SubscriptionRefusal};
 use self::watch::WatchState;
@@ -206,6 +206,23 @@ impl Listener for Subscriber {
         self.listed.store(true, Ordering::SeqCst);
     }
 
+    async fn reserve(&self, names: &[&str]) -> Result<(), Failure> {
+        let mut cost = SubscriptionCost::default();
+        // In batches, because comparing a thousand texts of 4 KiB with those of the budget takes milliseconds.
+        for batch in names.chunks(REGISTRY_BATCH) {
+            let added = lock(&self.shared.registry).add_least_cost(self.number, batch, &mut cost);
+            if let Err(refusal) = added {
+                return Err(refused_later(refusal).await);
+            }
+            tokio::task::yield_now().await;
+        }
+        let reserved = lock(&self.shared.registry).reserve(self.number, cost);
+        match reserved {
+            Ok(()) => Ok(()),
+            Err(refusal) => Err(refused_later(refusal).await),
+        }
+    }
+
     async fn subscribe(&self, name: &str) -> Result<(), Failure> {
         let uri = Uri::parse(name).map_err(to_failure)?;
         if !self.view().now().covers(Operation::Subscribe, &uri) {
@@ -219,11 +236,7 @@ impl Listener for Subscriber {
         match subscribed {
             Ok(Some(subject)) => self.shared.align(&subject),
             Ok(None) => {}
-            Err(refusal) => {
-                // Backpressure: a client that subscribes in a loop must not use the CPU for refusals.
-                tokio::time::sleep(REFUSAL_DELAY).await;
-                return Err(refused(refusal));
-            }
+            Err(refusal) => return Err(refused_later(refusal).await),
         }
         Ok(())
     }
@@ -281,6 +294,12 @@ impl Drop for Subscriber {
             Err(_) => while shared.leave(number).is_continue() {},
         }
     }
+}
+
+/// The error for a refusal, after a delay: a client that subscribes in a loop must not use the CPU for refusals.
+async fn refused_later(refusal: SubscriptionRefusal) -> Failure {
+    tokio::time::sleep(REFUSAL_DELAY).await;
+    refused(refusal)
 }
 
 fn refused(refusal: SubscriptionRefusal) -> Failure {

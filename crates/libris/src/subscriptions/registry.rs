@@ -8,7 +8,7 @@ use std::sync::Arc;
 use libris_core::Uri;
 use libris_wire::Notification;
 
-use super::budget::{BudgetOwner, OverBudget, SubscriptionBudget};
+use super::budget::{BudgetOwner, OverBudget, SubscriptionBudget, SubscriptionCost};
 use super::notification_set::NotificationSet;
 use super::{SubscriptionConfig, should_shrink};
 use crate::rights::Operation;
@@ -53,6 +53,8 @@ struct RegisteredListener {
     /// The subscriptions to hidden resources. They are accepted like subscriptions to missing resources, and no source
     /// follows them.
     hidden: HashSet<Arc<str>>,
+    /// What is reserved for subscriptions that follow.
+    reserved: SubscriptionCost,
 }
 
 impl RegisteredListener {
@@ -135,6 +137,7 @@ impl Registry {
             notifications: notifications.clone(),
             subscriptions: HashMap::new(),
             hidden: HashSet::new(),
+            reserved: SubscriptionCost::default(),
         };
         self.members.insert(listener, member);
         (listener, notifications)
@@ -156,6 +159,7 @@ impl Registry {
         }
         self.list_followers.remove(&listener);
         if let Some(member) = self.members.remove(&listener) {
+            self.budget.release(client, member.reserved);
             leave_class(&mut self.classes, member.class);
         }
         ControlFlow::Break(deserted)
@@ -187,6 +191,31 @@ impl Registry {
         first && member.is_some_and(|member| std::mem::take(&mut member.missed_list))
     }
 
+    /// Adds the least that subscriptions of a listener to these URIs cost. Fails if that exceeds its budget.
+    pub(super) fn add_least_cost(
+        &self,
+        listener: u64,
+        names: &[&str],
+        cost: &mut SubscriptionCost,
+    ) -> Result<(), SubscriptionRefusal> {
+        let Some(member) = self.members.get(&listener) else { return Ok(()) };
+        names.iter().for_each(|name| self.budget.add_least_cost(member.client, name, cost));
+        self.budget.check(member.client, *cost).map_err(SubscriptionRefusal::Bytes)
+    }
+
+    /// Reserves memory for subscriptions of a listener that follow, instead of what is reserved for it.
+    pub(super) fn reserve(
+        &mut self,
+        listener: u64,
+        cost: SubscriptionCost,
+    ) -> Result<(), SubscriptionRefusal> {
+        let Some(member) = self.members.get_mut(&listener) else { return Ok(()) };
+        self.budget.release(member.client, std::mem::take(&mut member.reserved));
+        self.budget.reserve(member.client, cost).map_err(SubscriptionRefusal::Bytes)?;
+        member.reserved = cost;
+        Ok(())
+    }
+
     /// Adds a subscription, at most `most` per listener. Returns its subject, or `None` if the listener has this
     /// subscription already. A refusal changes nothing.
     pub(super) fn subscribe(
@@ -210,7 +239,9 @@ impl Registry {
             None if *subject_text == *name => subject_text.clone(),
             None => name.into(),
         };
-        self.budget.charge(member.client, &name, &subject_text).map_err(SubscriptionRefusal::Bytes)?;
+        let cost =
+            self.budget.charge(member.client, &name, &subject_text).map_err(SubscriptionRefusal::Bytes)?;
+        self.budget.release(member.client, member.reserved.take(cost));
         // Under the lock, so that `notify_changed_rights` reevaluates it when the rights change.
         if !member.may_subscribe(&name) {
             member.hidden.insert(name.clone());

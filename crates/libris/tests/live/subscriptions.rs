@@ -138,6 +138,30 @@ async fn the_bytes_of_subscriptions_are_bounded_for_each_client_and_in_all() {
     assert_eq!((count(&server, "subscription_bytes"), count(&server, "subscriptions")), (0, 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn too_many_bytes_of_uris_are_refused_before_they_are_parsed() {
+    let subscriptions =
+        SubscriptionConfig { client_subscription_bytes: 1 << 20, ..SubscriptionConfig::default() };
+    let server = Server::new(Script::new("a"), Config { subscriptions, ..Config::default() });
+    let address = Client::at([127, 0, 0, 1].into());
+    let listeners: Vec<_> = (0..3).map(|_| joined(&server, address).unwrap()).collect();
+    // None of them is a URI, which parsing would say.
+    let uris: Vec<_> = (0..60).map(|number| format!("{number} {}", "x".repeat(8_000))).collect();
+    let uris: Vec<_> = uris.iter().map(String::as_str).collect();
+    let outcomes = futures_util::future::join_all(listeners.iter().map(|listener| listener.reserve(&uris)));
+    let refusals: Vec<_> = outcomes.await.into_iter().filter_map(Result::err).collect();
+    // Those that fit get their memory, although all of them ask at once.
+    let [Failure::Internal { message, .. }] = &refusals[..] else { panic!("{refusals:?}") };
+    assert!(message.contains("`1048576`"), "{message}");
+    assert_eq!((count(&server, "subscription_bytes"), count(&server, "subscriptions")), (0, 0));
+    drop(listeners);
+    let listener = joined(&server, address).unwrap();
+    listener.reserve(&uris).await.unwrap();
+    listener.reserve(&[]).await.unwrap();
+    let both = [uris.clone(), uris].concat();
+    listener.reserve(&both).await.unwrap();
+}
+
 /// More subscriptions than are ended at once.
 #[tokio::test(start_paused = true)]
 async fn a_listener_with_many_subscriptions_leaves_none_behind() {

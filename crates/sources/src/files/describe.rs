@@ -4,6 +4,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use ignore::gitignore::Gitignore;
@@ -17,8 +18,11 @@ use crate::patterns::patterns;
 use crate::tree::walk::{self, FileEntry};
 use crate::tree::{DirectoryHandle, LruCache, OpenFolder, StatStamp, Tree};
 
-/// The size of the cache of [`ContentMetadata`], in bytes.
+/// The size of the caches of [`ContentMetadata`] of all folders, in bytes. Each has an equal share.
 const MAX_CACHED_BYTES: usize = 32 * 1024 * 1024;
+
+/// The number of folders.
+static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 
 /// The memory of a cached file besides its key and its texts, in bytes.
 const ENTRY_OVERHEAD: usize = 192;
@@ -27,6 +31,12 @@ const ENTRY_OVERHEAD: usize = 192;
 pub(super) struct ResourceDescriber {
     rules: Vec<(Gitignore, MetadataRule)>,
     cache: LruCache<CachedMetadata>,
+}
+
+impl Drop for ResourceDescriber {
+    fn drop(&mut self) {
+        FOLDERS.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Clone)]
@@ -47,6 +57,7 @@ pub(super) struct ContentMetadata {
 impl ResourceDescriber {
     pub(super) fn new(rules: &[MetadataRule]) -> Result<Self> {
         let rules = rules.iter().map(|rule| Ok((check(rule)?, rule.clone()))).collect::<Result<_>>()?;
+        FOLDERS.fetch_add(1, Ordering::Relaxed);
         Ok(Self { rules, cache: LruCache::new(MAX_CACHED_BYTES) })
     }
 
@@ -121,7 +132,8 @@ impl ResourceDescriber {
 
     fn cache_facts(&self, key: &str, cached: CachedMetadata) {
         let texts = cached.facts.head.as_ref().map_or(0, |head| head.len());
-        self.cache.insert(key, ENTRY_OVERHEAD + key.len() + texts, cached);
+        let share = MAX_CACHED_BYTES / FOLDERS.load(Ordering::Relaxed).max(1);
+        self.cache.insert_within(share, key, ENTRY_OVERHEAD + key.len() + texts, cached);
     }
 
     fn apply_rules(&self, resource: &mut Resource, path: &Path, directory: bool) {
@@ -209,18 +221,23 @@ mod tests {
     use crate::tree::Root;
 
     #[test]
-    fn cached_facts_are_bounded_in_bytes() {
+    fn cached_facts_of_all_folders_are_bounded_in_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let metadata = Root::open(folder.path()).unwrap().handle().unwrap().metadata().unwrap();
-        let describe = ResourceDescriber::new(&[]).unwrap();
+        let describers = [(); 3].map(|()| ResourceDescriber::new(&[]).unwrap());
         let files = MAX_CACHED_BYTES / 3000 * 2;
-        for file in 0..files {
-            let head = HeadMetadata { title: None, description: Some("d".repeat(3000)) };
-            let facts = ContentMetadata { mime: "text/markdown", head: Some(Arc::new(head)), complete: true };
-            describe
-                .cache_facts(&file.to_string(), CachedMetadata { stamp: StatStamp::of(&metadata), facts });
-        }
-        let cached = (0..files).filter(|file| describe.cache.get(&file.to_string()).is_some()).count();
-        assert!(cached > 100 && cached * 3000 <= MAX_CACHED_BYTES, "{cached}");
+        let cached = describers.each_ref().map(|describe| {
+            for file in 0..files {
+                let head = Some(Arc::new(HeadMetadata { title: None, description: Some("d".repeat(3000)) }));
+                let facts = ContentMetadata { mime: "text/markdown", head, complete: true };
+                describe.cache_facts(
+                    &file.to_string(),
+                    CachedMetadata { stamp: StatStamp::of(&metadata), facts },
+                );
+            }
+            (0..files).filter(|file| describe.cache.get(&file.to_string()).is_some()).count()
+        });
+        assert!(cached.iter().all(|cached| *cached > 10), "{cached:?}");
+        assert!(cached.iter().sum::<usize>() * 3000 <= MAX_CACHED_BYTES, "{cached:?}");
     }
 }

@@ -28,8 +28,8 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Change, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof, Result, Source,
-    Template, Templates, Uri, UriTemplate,
+    Budget, Change, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof, Result,
+    Source, Template, Templates, Uri, UriTemplate,
 };
 use tokio::sync::Semaphore;
 
@@ -83,8 +83,8 @@ struct FilesInner {
     prefetching: AtomicBool,
     /// Limits the threads that work on requests.
     threads: Arc<Semaphore>,
-    /// Limits the long line searches among them.
-    long_searches: Arc<Semaphore>,
+    /// Limits the long line searches among them. Waiting clients are served in turn.
+    long_searches: Arc<Budget>,
 }
 
 impl Files {
@@ -148,7 +148,7 @@ impl Files {
             describe: ResourceDescriber::new(&config.rules)?,
             prefetching: AtomicBool::new(false),
             threads: Arc::new(Semaphore::new(MAX_THREADS)),
-            long_searches: Arc::new(Semaphore::new(MAX_LONG_SEARCHES)),
+            long_searches: Budget::new(MAX_LONG_SEARCHES),
             config,
             mount,
             prefix,
@@ -311,13 +311,14 @@ impl Source for Files {
         if !guard.search.became_long.load(Ordering::Relaxed) {
             return read;
         }
-        guard.search.may_be_long.store(true, Ordering::Relaxed);
-        let closed = |cause| Error::failed("wait for a thread", cause);
-        let permit = Arc::clone(&self.inner.long_searches).acquire_owned().await.map_err(closed)?;
-        let (inner, work) = (Arc::clone(&self.inner), work());
+        let busy = Error::Busy("too many long searches are in progress");
+        let turn = self.inner.long_searches.take(context.client(), 1).await.ok_or(busy)?;
+        *guard.search.turn() = Some(turn);
+        let (inner, work, search) = (Arc::clone(&self.inner), work(), Arc::clone(&guard.search));
         let search = background::run(move || {
-            let _permit = permit;
-            work(&inner)
+            let read = work(&inner);
+            *search.turn() = None;
+            read
         });
         search.await.map_err(|cause| Error::failed("search the file", cause))?
     }

@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use libris_core::{Content, ContentBody, Contents, Context, Error, Result, Uri};
+use libris_core::{Budget, Client, Content, ContentBody, Contents, Context, Error, Lease, Result, Uri};
 
 use super::{FilesInner, missing, query};
 use crate::media::{self, CodeUnits, ContentClass};
@@ -26,8 +27,11 @@ const SUGGESTED_RANGE: u64 = 64 * 1024;
 /// loaded.
 const RESERVE_THRESHOLD: u64 = 64 * 1024;
 
-/// The number of bytes after which a search for lines counts as long.
-const LONG_SEARCH_THRESHOLD: u64 = 32 * 1024 * 1024;
+/// The number of bytes after which a search for lines counts as long: about 4 ms.
+const LONG_SEARCH_THRESHOLD: u64 = 8 * 1024 * 1024;
+
+/// The number of bytes after which a long search gives way to one that waits: about 10 ms.
+const TURN_BYTES: u64 = 16 * 1024 * 1024;
 
 /// One read request.
 pub(super) struct FileReader<'a> {
@@ -42,8 +46,8 @@ pub(super) struct FileReader<'a> {
 pub(super) struct SearchControl {
     /// Whether the caller was cancelled.
     pub(super) abandoned: AtomicBool,
-    /// Whether the search may be long. Few such searches run at once, since each keeps a processor busy.
-    pub(super) may_be_long: AtomicBool,
+    /// The permit for a long search. Few such searches run at once, since each keeps a processor busy.
+    pub(super) turn: Mutex<Option<Lease>>,
     /// Whether the search stopped because it became long without permission.
     pub(super) became_long: AtomicBool,
 }
@@ -54,11 +58,25 @@ impl SearchControl {
         if self.abandoned.load(Ordering::Relaxed) {
             return Err(io::Error::other("the caller was cancelled"));
         }
-        if done > LONG_SEARCH_THRESHOLD && !self.may_be_long.load(Ordering::Relaxed) {
+        if done > LONG_SEARCH_THRESHOLD && self.turn().is_none() {
             self.became_long.store(true, Ordering::Relaxed);
             return Err(io::Error::other("the line search takes too long"));
         }
         Ok(())
+    }
+
+    /// Lets another long search continue if one waits, and waits until it is the turn of this one again.
+    fn give_way(&self, searches: &Arc<Budget>, client: Client) {
+        let mut turn = self.turn();
+        if turn.as_ref().is_some_and(Lease::is_needed) {
+            // Given back first: one search must not wait for itself.
+            *turn = None;
+            *turn = searches.take_blocking(client, 1);
+        }
+    }
+
+    pub(super) fn turn(&self) -> MutexGuard<'_, Option<Lease>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -196,8 +214,17 @@ impl FileReader<'_> {
         if media::content_class(mime) == ContentClass::Binary {
             return Err(self.not_text());
         }
-        let mut reported = 0;
+        let (mut reported, mut turn_end) = (0, TURN_BYTES);
         let mut progress = |done: u64| {
+            if done >= turn_end {
+                turn_end = done + TURN_BYTES;
+                self.search.give_way(&self.inner.long_searches, self.context.client());
+            }
+            if done > LONG_SEARCH_THRESHOLD {
+                // Since Linux 6.6, a thread that wakes up waits for the end of the time slice of this one, about 3 ms,
+                // however low its priority is.
+                std::thread::yield_now();
+            }
             self.search.check_continue(done)?;
             if done >= reported + PROGRESS_INTERVAL {
                 reported = done;

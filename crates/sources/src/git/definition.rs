@@ -4,6 +4,7 @@ use std::path::Path;
 
 use libris_core::Result;
 
+use super::address::UriSpace;
 use super::discover::working_tree_of;
 use super::{Config, Git};
 use crate::registry::{CommandLine, ConfigFile, Definition, OpenedSource, SourceConfig};
@@ -37,5 +38,10 @@ impl Definition for Config {
         let git = Git::open(self.clone())?;
         let root = git.root().clone();
         Ok(OpenedSource::with_root(git, root, "name"))
+    }
+
+    fn uri_prefix(&self) -> String {
+        let space = self.name.as_deref().and_then(UriSpace::new);
+        space.map_or_else(|| "git:".to_owned(), |space| space.root.as_str().to_owned())
     }
 }

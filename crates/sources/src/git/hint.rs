@@ -12,6 +12,9 @@ use super::repo::{TaskRepository, names};
 use super::{GitInner, LISTED_REV, rev};
 use crate::suggest::did_you_mean;
 
+/// The most slashes in the name of a branch that a hint finds. Each is a lookup of files, and a URI may have thousands.
+const MAX_SLASHES: usize = 16;
+
 /// The hints about the URI of a task.
 pub(super) struct Hint<'a> {
     inner: &'a GitInner,
@@ -79,6 +82,9 @@ impl<'a> Hint<'a> {
     /// The URI of a diff of two revisions whose slashes are not escaped, if there are two such revisions.
     fn diff(&self, rest: &str) -> Result<Option<Uri>> {
         let segments: Vec<_> = rest.split('/').collect();
+        if segments.len() > 2 * MAX_SLASHES {
+            return Ok(None);
+        }
         for at in 1..segments.len() {
             let (base, head) = (segments[..at].join("%2F"), segments[at..].join("%2F"));
             if rev::resolve(self.repository, &base)?.is_some()
@@ -109,7 +115,7 @@ impl<'a> Hint<'a> {
     fn with_slash(&self, word: &str, rev: &str, path: &str) -> Result<Option<Uri>> {
         let whole = format!("{rev}/{path}");
         let slashes = whole.match_indices('/').map(|(at, _)| at).chain([whole.len()]);
-        for at in slashes.skip(1) {
+        for at in slashes.skip(1).take(MAX_SLASHES) {
             let name = whole[..at].replace('/', "%2F");
             if rev::resolve(self.repository, &name).is_ok_and(|found| found.is_some()) {
                 let path = whole[at..].trim_start_matches('/');

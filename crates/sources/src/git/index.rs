@@ -14,8 +14,10 @@ use super::walk::MAX_DEPTH;
 /// The largest index, in bytes: more than 500,000 files.
 const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The memory of a parsed index, as a multiple of its size.
+/// The most memory of a parsed index, as a multiple of its size. In version 4, an entry has only the end of its path: a
+/// crafted one of 70 bytes may have a path of 4 KiB.
 const PARSED_FACTOR: u64 = 4;
+const PARSED_FACTOR_4: u64 = 8;
 
 /// The longest path, in bytes. No operating system opens longer ones.
 const MAX_PATH_BYTES: usize = 4096;
@@ -66,10 +68,15 @@ impl GitIndex {
     pub(super) fn read<'o>(repository: &'o TaskRepository<'_>) -> Result<(Self, HeldMemory<'o>)> {
         const NAME: &str = "index";
         let path = repository.git_dir().join(NAME);
-        let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
-        let held = repository.hold(size.min(MAX_INDEX_BYTES) * PARSED_FACTOR)?;
-        let file = regular::read(&path, MAX_INDEX_BYTES).map_err(|cause| cause.of(NAME))?;
-        let Some(file) = file else { return Ok((Self::default(), held)) };
+        let mut held = repository.hold(0)?;
+        let Some(file) = regular::open(&path, MAX_INDEX_BYTES).map_err(|cause| cause.of(NAME))? else {
+            return Ok((Self::default(), held));
+        };
+        held.grow(file.size() * PARSED_FACTOR)?;
+        let file = file.read().map_err(|cause| cause.of(NAME))?;
+        if file.data.get(..8) == Some(b"DIRC\0\0\0\x04") {
+            held.grow(file.data.len() as u64 * (PARSED_FACTOR_4 - PARSED_FACTOR))?;
+        }
         let entries = parse(&file.data, repository.object_hash()).map_err(|why| {
             Error::Unavailable(format!("the index of the repository cannot be read: {why}"))
         })?;
@@ -158,6 +165,8 @@ fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Vec<IndexEntry>, &'static
         return Err("its version is not supported");
     }
     let count = reader.u32()? as usize;
+    let factor = if version == 4 { PARSED_FACTOR_4 } else { PARSED_FACTOR };
+    let (most, mut parsed) = (data.len() * factor as usize, 0);
     // Each entry has more than 40 bytes.
     let mut entries: Vec<IndexEntry> = Vec::with_capacity(count.min(body.len() / 40));
     for _ in 0..count {
@@ -167,6 +176,10 @@ fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Vec<IndexEntry>, &'static
             entries.last().is_none_or(|last| (&last.path, last.stage) < (&entry.path, entry.stage));
         if !is_sorted {
             return Err(DAMAGED);
+        }
+        parsed += size_of::<IndexEntry>() + entry.path.len();
+        if parsed > most {
+            return Err("its paths are too long");
         }
         entries.push(entry);
     }
@@ -272,6 +285,29 @@ mod tests {
         entry.extend(path);
         entry.resize((entry.len() + 1).next_multiple_of(8), 0);
         entry
+    }
+
+    /// An index of version 4 with a thousand paths of this length, of which all but the first store only five bytes.
+    fn with_long_paths(length: usize) -> Vec<u8> {
+        let mut data = [&b"DIRC\0\0\0\x04"[..], &1_000_u32.to_be_bytes()].concat();
+        let start = "a".repeat(length - 5);
+        for number in 0..1_000 {
+            data.extend(&entry(b"", 0o100_644)[..62]);
+            let (removed, added) = if number == 0 { (0, start.as_str()) } else { (5, "") };
+            data.push(removed);
+            data.extend(format!("{added}{number:05}\0").bytes());
+        }
+        data.extend([0; 20]);
+        data
+    }
+
+    #[test]
+    fn the_paths_of_a_small_index_are_bounded() {
+        let parsed = parse(&with_long_paths(200), Kind::Sha1).unwrap();
+        assert_eq!((parsed.len(), parsed[999].path.len()), (1_000, 200));
+        let crafted = with_long_paths(4_000);
+        assert!(crafted.len() < 80_000, "it looks harmless");
+        assert_eq!(parse(&crafted, Kind::Sha1), Err("its paths are too long"));
     }
 
     #[test]

@@ -35,18 +35,38 @@ impl UnreadableFile {
     }
 }
 
+/// An open regular file. Its size is that of the descriptor, so reading takes no more memory.
+pub(super) struct OpenFile {
+    file: File,
+    metadata: Metadata,
+}
+
+impl OpenFile {
+    pub(super) fn size(&self) -> u64 {
+        self.metadata.len()
+    }
+
+    pub(super) fn read(mut self) -> Result<RegularFile, UnreadableFile> {
+        let mut data = vec![0; self.metadata.len() as usize];
+        self.file.read_exact(&mut data).map_err(|cause| match cause.kind() {
+            io::ErrorKind::UnexpectedEof => UnreadableFile::Broken("it is being written"),
+            _ => UnreadableFile::System(cause),
+        })?;
+        Ok(RegularFile { data, stamp: RefFileStamp::new(&self.metadata) })
+    }
+}
+
 /// The contents of a file of at most `limit` bytes; `None` if it does not exist or is a directory.
 pub(super) fn read(path: &Path, limit: u64) -> Result<Option<RegularFile>, UnreadableFile> {
-    let Some((mut file, metadata)) = open(path)? else { return Ok(None) };
-    if metadata.len() > limit {
-        return Err(UnreadableFile::Broken("it is too large"));
+    open(path, limit)?.map(OpenFile::read).transpose()
+}
+
+/// Opens a file of at most `limit` bytes; `None` if it does not exist or is a directory.
+pub(super) fn open(path: &Path, limit: u64) -> Result<Option<OpenFile>, UnreadableFile> {
+    match open_any(path)? {
+        Some((_, metadata)) if metadata.len() > limit => Err(UnreadableFile::Broken("it is too large")),
+        found => Ok(found.map(|(file, metadata)| OpenFile { file, metadata })),
     }
-    let mut data = vec![0; metadata.len() as usize];
-    file.read_exact(&mut data).map_err(|cause| match cause.kind() {
-        io::ErrorKind::UnexpectedEof => UnreadableFile::Broken("it is being written"),
-        _ => UnreadableFile::System(cause),
-    })?;
-    Ok(Some(RegularFile { data, stamp: RefFileStamp::new(&metadata) }))
 }
 
 /// Fails if the path is anything but missing, a directory, or a regular file of at most `limit` bytes.
@@ -57,7 +77,7 @@ pub(super) fn check(path: &Path, limit: u64) -> Result<(), UnreadableFile> {
     }
 }
 
-fn open(path: &Path) -> Result<Option<(File, Metadata)>, UnreadableFile> {
+fn open_any(path: &Path) -> Result<Option<(File, Metadata)>, UnreadableFile> {
     let file = match options(SymlinkPolicy::Refuse).open(path) {
         // The target is checked before it is opened, because opening a device can have side effects, and again after
         // that, because it may have been replaced.

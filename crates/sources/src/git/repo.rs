@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use cap_std::fs::Dir;
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 use gix::objs::{CommitRefIter, Kind, TreeRefIter};
@@ -19,6 +20,8 @@ use super::limits::{HeldMemory, TaskMemory};
 use super::ref_store::RefStore;
 use super::regular::{self, RefFileStamp};
 use super::tree_listing::{TreeListing, TreeListingWeight};
+use super::worktree;
+use crate::root_path::RootPath;
 
 /// The cache sizes of each handle, in bytes: decoded objects, and delta bases.
 const OBJECT_CACHE_BYTES: usize = 8 * 1024 * 1024;
@@ -46,6 +49,9 @@ const MAX_SHALLOW_BYTES: u64 = 16 * 1024 * 1024;
 /// A repository for concurrent use.
 pub(super) struct SharedRepository {
     path: PathBuf,
+    /// The path of the working tree, if it was there when the repository was opened. Whoever can write to its parent
+    /// directory cannot replace it with a symbolic link.
+    work_root: Option<RootPath>,
     /// The git directory, with `HEAD`.
     own: PathBuf,
     /// The common directory, with branches and tags; differs from `own` for a linked working tree.
@@ -62,6 +68,11 @@ pub(super) struct SharedRepository {
     windows: quick_cache::sync::Cache<ObjectId, Arc<ModificationTimes>>,
     /// The ancestors of commits, by commit and distance along first parents.
     ancestors: quick_cache::sync::Cache<(ObjectId, u32), ObjectId>,
+}
+
+/// The folder of the working tree, if the repository at this path has one there.
+fn named_work_tree(path: &Path) -> &Path {
+    path.parent().filter(|_| path.ends_with(".git")).unwrap_or(path)
 }
 
 /// The state of the git library.
@@ -96,6 +107,7 @@ impl SharedRepository {
         let hash = shared.to_thread_local().object_hash();
         Ok(Self {
             path: path.to_owned(),
+            work_root: RootPath::open(named_work_tree(path)).ok().map(|(root, _)| root),
             own: shared.git_dir().to_owned(),
             common: common.to_owned(),
             remote: is_remote(common),
@@ -119,27 +131,27 @@ impl SharedRepository {
         &self.common
     }
 
-    /// The working tree: the folder that `path` names, or the one around the `.git` folder that it names. The error
-    /// says why there is none.
+    /// Opens the working tree: the folder that `path` names, or the one around the `.git` folder that it names. The
+    /// error says why there is none.
     ///
     /// A working tree elsewhere (`core.worktree`) is not used: whoever can write to `.git` could choose any folder.
-    pub(super) fn work_tree(&self, repository: &gix::Repository) -> Result<PathBuf, &'static str> {
-        let found =
-            repository.workdir().ok_or("a bare repository has no working tree, so it has no status")?;
-        let is_git_folder = self.path.ends_with(".git");
-        let named = self.path.parent().filter(|_| is_git_folder).unwrap_or(&self.path);
+    pub(super) fn work_tree(&self, repository: &gix::Repository) -> Result<Result<Dir, &'static str>> {
+        let Some(found) = repository.workdir() else {
+            return Ok(Err("a bare repository has no working tree, so it has no status"));
+        };
+        let named = named_work_tree(&self.path);
         let is_same =
             named.canonicalize().is_ok_and(|named| found.canonicalize().is_ok_and(|found| found == named));
-        match is_same {
-            true => Ok(named.to_owned()),
-            false => Err("the working tree is another folder; serve that folder to get its status"),
+        match self.work_root.as_ref().filter(|_| is_same) {
+            Some(root) => root.reopen().map(Ok).map_err(worktree::failed),
+            None => Ok(Err("the working tree is another folder; serve that folder to get its status")),
         }
     }
 
     /// Whether there is a working tree.
     pub(super) fn has_work_tree(&self) -> bool {
         let repository = self.shared().repository.to_thread_local();
-        self.work_tree(&repository).is_ok()
+        self.work_tree(&repository).is_ok_and(|found| found.is_ok())
     }
 
     /// Fails if the repository is gone, or has a file that the library must not open.

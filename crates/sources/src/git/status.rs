@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use cap_std::fs::Dir;
@@ -29,6 +30,9 @@ const MAX_FILES: usize = 1_000_000;
 
 /// The most entries of a status page.
 const MAX_ENTRIES: usize = 1000;
+
+/// The most ignore patterns from the root to a directory, as in folders.
+const MAX_PATTERNS_ON_PATH: usize = 16_384;
 
 /// The largest `info/exclude` file, in bytes.
 const MAX_EXCLUDE_BYTES: u64 = 256 * 1024;
@@ -72,8 +76,8 @@ impl<'a> WorkState<'a> {
         visible: Visible<'a>,
     ) -> Result<Self> {
         let root =
-            inner.repo.work_tree(repository).map_err(|why| Error::missing(&repository.task.uri, why))?;
-        let tree = WorkTree::open(repository, &root)?;
+            inner.repo.work_tree(repository)?.map_err(|why| Error::missing(&repository.task.uri, why))?;
+        let tree = WorkTree::new(repository, root);
         let (index, held) = GitIndex::read(repository)?;
         Ok(Self { inner, repository, visible, index, tree, _held: held })
     }
@@ -125,19 +129,21 @@ impl<'a> WorkState<'a> {
         renames::detect(self.repository, differences)
     }
 
-    /// The differences between the index and the working tree.
-    fn unstaged(&mut self, within: &[&[u8]]) -> Result<Vec<(IndexEntry, WorkChange)>> {
-        let mut changes = Vec::new();
+    /// The differences between the index and the working tree, with their memory.
+    fn unstaged(&mut self, within: &[&[u8]]) -> Result<(Vec<(IndexEntry, WorkChange)>, HeldMemory<'a>)> {
+        let (mut changes, mut held) = (Vec::new(), self.repository.hold(0)?);
         for at in 0..self.index.entries.len() {
             let entry = &self.index.entries[at];
             if entry.stage > 0 || !is_within(&entry.path, within) || !self.shows(&entry.path, false) {
                 continue;
             }
             if let Some(change) = self.tree.change(&self.index, entry)? {
+                // A status holds the path twice more.
+                held.grow((size_of::<(IndexEntry, StatusEntry)>() + 3 * entry.path.len()) as u64)?;
                 changes.push((entry.clone(), change));
             }
         }
-        Ok(changes)
+        Ok((changes, held))
     }
 
     /// The files with conflicts, each with the set of its stages as bits.
@@ -168,7 +174,8 @@ impl<'a> WorkState<'a> {
             };
             tracked.insert(difference.path, entry);
         }
-        for (entry, change) in self.unstaged(&[])? {
+        let (unstaged, _held) = self.unstaged(&[])?;
+        for (entry, change) in unstaged {
             let unstaged = match change {
                 _ if entry.intent_to_add => 'A',
                 WorkChange::Deleted => 'D',
@@ -227,7 +234,8 @@ impl<'a> WorkState<'a> {
         limit: u64,
     ) -> Result<()> {
         let mut conflicts = self.conflicts(within).into_iter().map(|(path, _)| path).peekable();
-        for (entry, change) in self.unstaged(within)? {
+        let (unstaged, _held) = self.unstaged(within)?;
+        for (entry, change) in unstaged {
             while let Some(path) = conflicts.next_if(|path| *path < entry.path) {
                 patch.add_unmerged(&path);
             }
@@ -293,14 +301,15 @@ struct UntrackedWalk<'w> {
     limit: usize,
 }
 
-impl UntrackedWalk<'_> {
+impl<'w> UntrackedWalk<'w> {
     /// Collects the untracked entries of a directory that has tracked files, or is the root.
     fn directory(&mut self, dir: &Dir, path: &[u8], depth: usize) -> Result<()> {
         let rules = self.rules.len();
-        if !self.enter(dir, path) {
+        if !self.enter(dir, path)? {
             return Ok(());
         }
-        for (name, kind) in self.entries(dir)? {
+        let (entries, _held) = self.entries(dir)?;
+        for (name, kind) in entries {
             if self.found.len() >= self.limit {
                 break;
             }
@@ -308,7 +317,7 @@ impl UntrackedWalk<'_> {
             match kind {
                 EntryKind::Tree => {
                     let is_tracked = !self.state.index.at(&child).is_empty();
-                    if is_tracked || depth >= MAX_DEPTH || !self.is_candidate(&child, &name, true) {
+                    if is_tracked || depth >= MAX_DEPTH || !self.is_candidate(&child, &name, true)? {
                         continue;
                     }
                     let Some(below) = self.open(dir, &name)? else { continue };
@@ -319,7 +328,7 @@ impl UntrackedWalk<'_> {
                     }
                 }
                 _ => {
-                    if self.state.index.at(&child).is_empty() && self.is_candidate(&child, &name, false) {
+                    if self.state.index.at(&child).is_empty() && self.is_candidate(&child, &name, false)? {
                         self.found.push(child);
                     }
                 }
@@ -336,11 +345,12 @@ impl UntrackedWalk<'_> {
         }
         let rules = self.rules.len();
         let mut found = false;
-        if self.enter(dir, path) {
-            for (name, kind) in self.entries(dir)? {
+        if self.enter(dir, path)? {
+            let (entries, _held) = self.entries(dir)?;
+            for (name, kind) in entries {
                 let child = join(path, &name);
                 let directory = kind == EntryKind::Tree;
-                if !self.is_candidate(&child, &name, directory) {
+                if !self.is_candidate(&child, &name, directory)? {
                     continue;
                 }
                 found = match directory {
@@ -360,25 +370,33 @@ impl UntrackedWalk<'_> {
         Ok(found)
     }
 
-    /// Adds the ignore rules of a directory; false if they cannot be read, so that its files are not shown.
-    fn enter(&mut self, dir: &Dir, path: &[u8]) -> bool {
+    /// Adds the ignore rules of a directory; false if they may not be read or are too many, so that its files are not
+    /// shown.
+    fn enter(&mut self, dir: &Dir, path: &[u8]) -> Result<bool> {
         let base = if path.is_empty() { 0 } else { path.len() + 1 };
-        match worktree::ignore_file(dir, ".gitignore") {
-            Ok(patterns) => {
-                self.rules.extend(patterns.map(|patterns| (base, patterns)));
-                true
-            }
-            Err(cause) => {
+        let patterns = match worktree::ignore_file(dir, ".gitignore") {
+            Ok(patterns) => patterns,
+            Err(cause) if matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::FileTooLarge) => {
                 tracing::debug!(%cause, "an ignore file cannot be read, so its folder has no untracked files");
-                false
+                return Ok(false);
             }
+            // For example, no file descriptor is free. The folder must not look clean.
+            Err(cause) => return Err(worktree::failed(cause)),
+        };
+        let Some(patterns) = patterns else { return Ok(true) };
+        let on_path = self.rules.iter().map(|(_, rules)| rules.len()).sum::<usize>() + patterns.len();
+        if on_path > MAX_PATTERNS_ON_PATH {
+            tracing::debug!(on_path, "a folder has too many ignore patterns, so it has no untracked files");
+            return Ok(false);
         }
+        self.rules.push((base, patterns));
+        Ok(true)
     }
 
-    /// The files, symbolic links and directories in a directory, sorted by name.
-    fn entries(&self, dir: &Dir) -> Result<Vec<(Vec<u8>, EntryKind)>> {
+    /// The files, symbolic links and directories in a directory, sorted by name, with their memory.
+    fn entries(&self, dir: &Dir) -> Result<(Vec<(Vec<u8>, EntryKind)>, HeldMemory<'w>)> {
         self.state.repository.deadline().check()?;
-        let mut entries = Vec::new();
+        let (mut entries, mut held) = (Vec::new(), self.state.repository.hold(0)?);
         for entry in dir.entries().map_err(worktree::failed)? {
             let entry = entry.map_err(worktree::failed)?;
             let kind = entry.file_type().map_err(worktree::failed)?;
@@ -390,6 +408,7 @@ impl UntrackedWalk<'_> {
             };
             let Some(name) = worktree::os_bytes(&entry.file_name()) else { continue };
             if name != b".git" {
+                held.grow((size_of::<(Vec<u8>, EntryKind)>() + name.len()) as u64)?;
                 entries.push((name, kind));
             }
             if entries.len() % 1024 == 0 {
@@ -397,26 +416,28 @@ impl UntrackedWalk<'_> {
             }
         }
         entries.sort();
-        Ok(entries)
+        Ok((entries, held))
     }
 
     fn open(&self, dir: &Dir, name: &[u8]) -> Result<Option<Dir>> {
         let Some(name) = worktree::os_path(name) else { return Ok(None) };
         match worktree::open_directory(dir, Path::new(&name)) {
             // As in git, a directory that may not be read has no untracked files.
-            Err(cause) if cause.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+            Err(cause) if cause.kind() == ErrorKind::PermissionDenied => Ok(None),
             opened => opened.map_err(worktree::failed),
         }
     }
 
     /// Whether an entry is visible and not ignored.
-    fn is_candidate(&self, path: &[u8], name: &[u8], directory: bool) -> bool {
+    fn is_candidate(&self, path: &[u8], name: &[u8], directory: bool) -> Result<bool> {
+        // Matching thousands of patterns takes about a millisecond, and a directory may have a million entries.
+        self.state.repository.deadline().check()?;
         let verdict = self
             .rules
             .iter()
             .rev()
             .find_map(|(base, patterns)| patterns.matched(&path[*base..], name, directory));
-        verdict != Some(PatternVerdict::Ignored) && self.state.shows(path, directory)
+        Ok(verdict != Some(PatternVerdict::Ignored) && self.state.shows(path, directory))
     }
 }
 

@@ -58,18 +58,17 @@ enum WorkFile {
 }
 
 impl<'a> WorkTree<'a> {
-    pub(super) fn open(repository: &'a TaskRepository<'a>, path: &Path) -> Result<Self> {
-        let root = Dir::open_ambient_dir(path, cap_std::ambient_authority()).map_err(failed)?;
+    pub(super) fn new(repository: &'a TaskRepository<'a>, root: Dir) -> Self {
         let config = repository.config_snapshot();
         let convert = config.string("core.autocrlf").map(|value| value.to_ascii_lowercase());
         let is_true = |value: &[u8]| matches!(value, b"true" | b"input" | b"yes" | b"on" | b"1");
-        Ok(Self {
+        Self {
             repository,
             root: Arc::new(root),
             open: Vec::new(),
             executable_bits: cfg!(unix) && config.boolean("core.fileMode").unwrap_or(true),
             converts_lines: convert.is_some_and(|value| is_true(&value)),
-        })
+        }
     }
 
     /// The root directory.

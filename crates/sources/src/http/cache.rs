@@ -91,8 +91,16 @@ struct StoredResponseWeight;
 
 impl Weighter<StoredResponseKey, Arc<StoredResponse>> for StoredResponseWeight {
     fn weight(&self, key: &StoredResponseKey, stored: &Arc<StoredResponse>) -> u64 {
-        (key.1.len() + stored.answer.body.len() + RESPONSE_OVERHEAD) as u64
+        let next = stored.answer.next.as_ref().map_or(0, |next| next.as_str().len());
+        // The cache policy has a copy of the headers.
+        let head = 2 * head_size(stored.response.headers());
+        (key.1.len() + stored.answer.body.len() + next + head + RESPONSE_OVERHEAD) as u64
     }
+}
+
+/// The memory of headers, which a service may fill with up to 64 KiB.
+fn head_size(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
 /// A response, from the cache or the API.

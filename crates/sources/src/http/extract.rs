@@ -22,12 +22,20 @@ type WantedField<'p> = (usize, &'p [String]);
 
 /// The items of the list at a JSON pointer, each with the fields at these pointers: the elements of an array, or the
 /// members of an object, each with its `key` and its `value`.
+#[cfg(test)]
 pub(super) fn items(json: &str, list: &str, fields: &[&str]) -> Result<Vec<ItemFields>, HttpFault> {
+    let mut found = ExtractedItems::default();
+    add_items(&mut found, json, list, fields)?;
+    Ok(found.items)
+}
+
+/// Adds the items of the list in one page to those of the pages before.
+fn add_items(found: &mut ExtractedItems, json: &str, list: &str, fields: &[&str]) -> Result<(), HttpFault> {
     let (list_path, paths) = (path(list), fields.iter().map(|field| path(field)).collect::<Vec<_>>());
     let wanted: Vec<WantedField<'_>> = paths.iter().map(Vec::as_slice).enumerate().collect();
-    let mut found = ExtractedItems::default();
+    let before = found.begin_page();
     let mut json = serde_json::Deserializer::from_str(json);
-    let search = ListPathSeed { path: &list_path, wanted: &wanted, found: &mut found };
+    let search = ListPathSeed { path: &list_path, wanted: &wanted, found, before };
     search.deserialize(&mut json).and_then(|()| json.end()).map_err(|_| HttpFault::Malformed)?;
     if !found.is_list {
         tracing::warn!(pointer = list, "an answer has no list where the configuration says there is one");
@@ -38,25 +46,24 @@ pub(super) fn items(json: &str, list: &str, fields: &[&str]) -> Result<Vec<ItemF
         let (count, taken) = (found.count, found.items.len());
         tracing::warn!(count, "only the first {taken} items of a list are taken");
     }
-    Ok(found.items)
+    Ok(())
 }
 
-/// The items of the list in each page of a response, up to the limit on items.
+/// The items of the list in each page of a response. The limits on items and on their text are for all pages together.
 pub(super) fn items_of_pages(
     answers: &[Arc<ApiResponse>],
     list: &str,
     fields: &[&str],
 ) -> Result<Vec<ItemFields>, HttpFault> {
-    let mut all = Vec::new();
+    let mut found = ExtractedItems::default();
     for answer in answers {
-        all.append(&mut items(answer.text()?, list, fields)?);
-        if all.len() > MAX_ITEMS {
-            tracing::warn!("only the first {MAX_ITEMS} items of a list are taken");
-            all.truncate(MAX_ITEMS);
+        add_items(&mut found, answer.text()?, list, fields)?;
+        if found.is_full() {
+            tracing::warn!("only the first {} items of a list are taken", found.items.len());
             break;
         }
     }
-    Ok(all)
+    Ok(found.items)
 }
 
 /// The string, number or boolean at a JSON pointer, as text.
@@ -93,7 +100,26 @@ struct ExtractedItems {
     is_scalar: bool,
 }
 
+/// Where the items of a page begin, and the bytes of text before them.
+#[derive(Clone, Copy)]
+struct PageStart {
+    items: usize,
+    text: usize,
+}
+
 impl ExtractedItems {
+    /// Forgets what the page before was, and keeps its items.
+    fn begin_page(&mut self) -> PageStart {
+        (self.count, self.is_list, self.is_scalar) = (self.items.len(), false, false);
+        PageStart { items: self.items.len(), text: self.text }
+    }
+
+    /// Removes the items of a page.
+    fn forget_page(&mut self, PageStart { items, text }: PageStart) {
+        self.items.truncate(items);
+        *self = Self { items: std::mem::take(&mut self.items), text, count: items, ..Self::default() };
+    }
+
     fn is_full(&self) -> bool {
         self.items.len() >= MAX_ITEMS || self.text >= MAX_TEXT_BYTES
     }
@@ -111,6 +137,7 @@ struct ListPathSeed<'a> {
     path: &'a [String],
     wanted: &'a [WantedField<'a>],
     found: &'a mut ExtractedItems,
+    before: PageStart,
 }
 
 impl<'de> DeserializeSeed<'de> for ListPathSeed<'_> {
@@ -118,7 +145,7 @@ impl<'de> DeserializeSeed<'de> for ListPathSeed<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         // Of duplicate names, the last one wins.
-        *self.found = ExtractedItems::default();
+        self.found.forget_page(self.before);
         json.deserialize_any(self)
     }
 }
@@ -131,13 +158,13 @@ impl<'de> Visitor<'de> for ListPathSeed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
-        let Self { path, wanted, found } = self;
+        let Self { path, wanted, found, before } = self;
         if let Some((part, path)) = path.split_first() {
             let index = index(part);
             let mut at = 0;
             loop {
                 let more = match index == Some(at) {
-                    true => array.next_element_seed(ListPathSeed { path, wanted, found })?.is_some(),
+                    true => array.next_element_seed(ListPathSeed { path, wanted, found, before })?.is_some(),
                     false => array.next_element::<IgnoredAny>()?.is_some(),
                 };
                 if !more {
@@ -161,13 +188,13 @@ impl<'de> Visitor<'de> for ListPathSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
-        let Self { path, wanted, found } = self;
+        let Self { path, wanted, found, before } = self;
         if let Some((part, path)) = path.split_first() {
             let name = [(0, std::slice::from_ref(part))];
             while let Some(matching) = object.next_key_seed(MemberName(&name))? {
                 match matching.is_empty() {
                     true => drop(object.next_value::<IgnoredAny>()?),
-                    false => object.next_value_seed(ListPathSeed { path, wanted, found })?,
+                    false => object.next_value_seed(ListPathSeed { path, wanted, found, before })?,
                 }
             }
             return Ok(());
@@ -343,7 +370,9 @@ impl<'de> Visitor<'de> for FieldsSeed<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HttpFault, MAX_ITEMS, MAX_TEXT_BYTES, PointerTarget, items};
+    use super::{
+        ApiResponse, Arc, HttpFault, MAX_ITEMS, MAX_TEXT_BYTES, PointerTarget, items, items_of_pages,
+    };
     use crate::http::list;
     use serde_json::{Value, json};
 
@@ -416,6 +445,22 @@ mod tests {
         for json in ["", "[", "[1,]", "[] x", r#"{"a":[}"#, "[1}"] {
             assert_eq!(items(json, "", &["/b"]), Err(HttpFault::Malformed), "{json}");
         }
+    }
+
+    #[test]
+    fn items_of_all_pages_are_bounded_together() {
+        let page = |text: String| Arc::new(ApiResponse::of_text(text));
+        let of = |pages: &[Arc<ApiResponse>]| items_of_pages(pages, "/list", &[""]).unwrap();
+        let quarter = format!("{{\"list\":[\"{}\"]}}", "x".repeat(MAX_TEXT_BYTES / 4));
+        assert_eq!(of(&vec![page(quarter); 10]).len(), 4);
+        let half = format!("{{\"list\":[{}0]}}", "1,".repeat(MAX_ITEMS / 2));
+        assert_eq!(of(&vec![page(half); 10]).len(), MAX_ITEMS);
+        // A repeated name replaces the items of its own page only.
+        let twice = page(r#"{"list":[1,2],"list":[3]}"#.into());
+        let expected = [["0"], ["3"], ["3"]].map(|texts| texts.map(|text| Some(text.to_owned())));
+        assert_eq!(of(&[page(r#"{"list":[0]}"#.into()), twice.clone(), twice]), expected);
+        let missing = items_of_pages(&[page(r#"{"list":[0]}"#.into()), page("{}".into())], "/list", &[""]);
+        assert_eq!(missing, Err(no_list("/list", PointerTarget::Nothing)));
     }
 
     #[test]

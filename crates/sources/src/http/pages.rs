@@ -1,10 +1,12 @@
 //! The pages of a response: all pages of a list, and the URI of the next page of a resource.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use libris_core::uri_template::Variables;
-use libris_core::{Client, Uri};
+use libris_core::{Budget, Client, Uri};
+use tokio::time::timeout;
 use url::Url;
 
 use super::HttpInner;
@@ -14,6 +16,21 @@ use super::fault::HttpFault;
 use super::list::{ListPages, ListSource};
 use super::response::ApiResponse;
 use super::{extract, link};
+
+/// The memory for the pages of lists that are being walked, beyond the first few: they stay in memory until the last page
+/// has arrived, even if they are no longer cached. One client may use three quarters of it.
+const PAGE_MEMORY_BYTES: usize = 32 << 20;
+
+/// The pages of a list up to this size need no reservation.
+const UNRESERVED_PAGE_BYTES: u64 = 1 << 20;
+
+/// The time-out of the wait for memory.
+const PAGES_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest URL or cursor of a next page, in bytes. Each is a part of the next request, and of a cache key.
+const MAX_NEXT_BYTES: usize = 8 << 10;
+
+static PAGE_MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(PAGE_MEMORY_BYTES));
 
 /// The endpoint and the URL of a list.
 type ListLocation = (Arc<ApiEndpoint>, Url);
@@ -51,7 +68,7 @@ impl HttpInner {
     ) -> Result<Vec<Arc<ApiResponse>>, HttpFault> {
         let mut answers = Vec::new();
         let mut seen = HashSet::from([url.clone()]);
-        let mut bytes = 0;
+        let (mut bytes, mut memory) = (0, None);
         loop {
             let answer = self.cache.get(&endpoint, url.clone(), want, asker).await?.answer;
             bytes += answer.body.len() as u64;
@@ -66,6 +83,12 @@ impl HttpInner {
             if answers.len() >= pages.max_pages || bytes > self.max_size {
                 tracing::warn!("only the first {} pages of a list are taken", answers.len());
                 return Ok(answers);
+            }
+            if bytes > UNRESERVED_PAGE_BYTES && memory.is_none() {
+                // For all pages that may follow: walks that hold some pages and wait for more would deadlock.
+                let most = usize::try_from(2 * self.max_size).unwrap_or(usize::MAX);
+                let taken = timeout(PAGES_TIMEOUT, PAGE_MEMORY.take(asker, most)).await;
+                memory = Some(taken.ok().flatten().ok_or(HttpFault::NoMemory)?);
             }
             url = next;
         }
@@ -82,6 +105,10 @@ impl HttpInner {
         let Some(pointer) = pages.next.clone() else { return Ok(page[0].next.clone()) };
         let field = move |page: &[Arc<ApiResponse>]| extract::field(page[0].text()?, &pointer);
         let found = self.parser.run(page, asker, field).await?;
+        if found.as_ref().is_some_and(|found| found.len() > MAX_NEXT_BYTES) {
+            tracing::warn!("the next page of a list has a URL or cursor of more than {MAX_NEXT_BYTES} bytes");
+            return Err(HttpFault::Malformed);
+        }
         Ok(found.filter(|found| !found.is_empty()).and_then(|found| match &pages.cursor {
             None => link::same_origin(url, &found),
             Some(cursor) => {

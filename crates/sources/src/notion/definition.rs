@@ -19,4 +19,8 @@ impl Definition for Config {
     fn open(&self) -> Result<OpenedSource> {
         Ok(OpenedSource::new(Notion::new(self.clone())?))
     }
+
+    fn uri_prefix(&self) -> String {
+        "notion:".to_owned()
+    }
 }

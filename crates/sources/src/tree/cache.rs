@@ -49,10 +49,15 @@ impl<V: Clone> LruCache<V> {
         value
     }
 
-    pub(crate) fn insert(&self, key: &str, weight: usize, value: V) {
+    pub(super) fn insert(&self, key: &str, weight: usize, value: V) {
+        self.insert_within(self.budget, key, weight, value);
+    }
+
+    /// Inserts a value, within a lower limit than that of the cache.
+    pub(crate) fn insert_within(&self, budget: usize, key: &str, weight: usize, value: V) {
         let mut entries = self.lock();
         entries.clock += 1;
-        entries.insert(key, weight, value, self.budget);
+        entries.insert(key, weight, value, budget.min(self.budget));
     }
 
     /// Replaces the value of a key by one that `make` derives from it, together with its weight. No other caller can

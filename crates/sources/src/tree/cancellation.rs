@@ -64,7 +64,7 @@ impl Cancellation {
 }
 
 /// Fails if the work of this thread was cancelled.
-pub(super) fn check() -> io::Result<()> {
+pub(crate) fn check() -> io::Result<()> {
     let cancelled = |current: &Option<Cancellation>| current.as_ref().is_some_and(Cancellation::is_cancelled);
     if CURRENT.with_borrow(cancelled) { Err(io::Error::other(Cancelled)) } else { Ok(()) }
 }

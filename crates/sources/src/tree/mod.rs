@@ -23,7 +23,6 @@ mod open_folders;
 mod options;
 mod proof;
 mod root;
-mod root_path;
 mod stamp;
 mod stamp_table;
 mod symlink;
@@ -41,7 +40,7 @@ use std::time::Duration;
 use libris_core::{Result, Uri};
 
 pub(crate) use cache::LruCache;
-pub(crate) use cancellation::{CancelOnDrop, Cancellation, is_cancelled};
+pub(crate) use cancellation::{CancelOnDrop, Cancellation, check as check_cancelled, is_cancelled};
 pub(crate) use metadata::Metadata;
 pub(crate) use name_list::{NameList, case_folded};
 pub use options::ChangeDetection;

@@ -14,8 +14,8 @@ use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncEx
 use cap_std::fs::{Dir, File, OpenOptions};
 
 use super::metadata::{self, Metadata};
-use super::root_path::RootPath;
 use super::stamp::StatStamp;
+use crate::root_path::RootPath;
 
 /// Whether file systems of this platform usually ignore the case of names.
 pub(super) const CASE_INSENSITIVE: bool = cfg!(any(windows, target_vendor = "apple"));

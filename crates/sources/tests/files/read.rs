@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use libris_core::{ContentBody, Context, Error, Progress, Source};
+use libris_core::{Client, ContentBody, Context, Error, Progress, Source};
 use libris_sources::Files;
 
 use super::sandbox::{Sandbox, read, rendered, rendered_children, uri};
@@ -251,4 +251,25 @@ async fn lines_of_a_huge_file_are_found_with_progress() {
         [(MIB, Some(4 * MIB)), (2 * MIB, Some(4 * MIB)), (3 * MIB, Some(4 * MIB))]
     );
     insta::assert_snapshot!(rendered(&files, "big.log?lines=70000").await, @"Invalid: `file:///root/big.log?lines=70000` begins past the end: there are 65536 lines");
+}
+
+/// Long searches for lines take turns, so that one without an end delays others and does not stop them.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_searches_of_several_clients_take_turns() {
+    let sandbox = Sandbox::new();
+    for (name, size) in [("endless.txt", 1 << 40), ("long.txt", 12 << 20)] {
+        sandbox.write(name, "line\n".repeat(20_000));
+        std::fs::OpenOptions::new().write(true).open(sandbox.path(name)).unwrap().set_len(size).unwrap();
+    }
+    let files = sandbox.files();
+    let read = |last: u8, name: &'static str| {
+        let context = Context::default().with_client(Client::at([127, 0, 0, last].into()));
+        let files = &files;
+        async move { files.read(&uri(&format!("file:///root/{name}?lines=30000-30001")), &context).await }
+    };
+    let endless = futures_util::future::join_all((0..3).map(|_| read(1, "endless.txt")));
+    let both = futures_util::future::select(Box::pin(endless), Box::pin(read(2, "long.txt")));
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(300), both).await.expect("it waits");
+    let futures_util::future::Either::Right((Err(error), _)) = ended else { panic!("the other ended") };
+    assert!(error.to_string().contains("begins past the end"), "{error}");
 }

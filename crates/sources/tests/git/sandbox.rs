@@ -98,6 +98,8 @@ pub(crate) fn config(path: &Path) -> git::Config {
     let mut config = git::Config::new(path);
     config.name = Some("repo".into());
     config.poll = Duration::from_millis(20);
+    // The default is too short for a test build on a loaded machine.
+    config.timeout = Duration::from_secs(60);
     config
 }
 

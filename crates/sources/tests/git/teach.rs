@@ -141,3 +141,19 @@ async fn restricted_callers_get_no_hints() {
         assert!(matches!(read, Err(Error::NotFound(_))), "{wrong}: {read:?}");
     }
 }
+
+/// A URI with thousands of slashes does not cause thousands of lookups.
+#[tokio::test]
+async fn branches_with_few_slashes_are_found() {
+    let sandbox = sandbox();
+    let (few, many) = (vec!["a"; 10].join("/"), vec!["b"; 40].join("/"));
+    sandbox.git(&["branch", &few]);
+    sandbox.git(&["branch", &many]);
+    let source = sandbox.open();
+    for word in ["tree", "blame"] {
+        assert!(refused(&source, &format!("{word}/{few}/README.md")).await.contains("a%2Fa%2Fa"));
+        assert!(!refused(&source, &format!("{word}/{many}/README.md")).await.contains("b%2Fb%2Fb"));
+    }
+    assert!(refused(&source, &format!("diff/main/{few}")).await.contains("a%2Fa%2Fa"));
+    assert!(!refused(&source, &format!("diff/main/{many}")).await.contains("b%2Fb%2Fb"));
+}

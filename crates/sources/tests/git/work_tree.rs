@@ -376,3 +376,47 @@ async fn hidden_files_do_not_appear() {
         }
     }
 }
+
+/// Whoever can write to the folder around the repository replaces its working tree by a link to another one.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_working_tree_that_became_a_link_is_not_read() {
+    let sandbox = sandbox();
+    let outside = sandbox.dir.path().join("outside");
+    run(sandbox.dir.path(), &["clone", "--quiet", "repo", "outside"]);
+    std::fs::write(outside.join("a.txt"), "secret\n").unwrap();
+    let source = sandbox.open();
+    assert_eq!(text(&source, "diff/worktree").await, "");
+    let moved = sandbox.dir.path().join("moved");
+    std::fs::rename(&sandbox.work, &moved).unwrap();
+    std::os::unix::fs::symlink(&outside, &sandbox.work).unwrap();
+    for page in ["diff/worktree", "status"] {
+        let error = ask(&source, page).await.unwrap_err();
+        assert!(matches!(error, Error::Failed { .. }), "{page}: {error:?}");
+    }
+    std::fs::remove_file(&sandbox.work).unwrap();
+    std::fs::rename(&moved, &sandbox.work).unwrap();
+    assert_eq!(text(&source, "diff/worktree").await, "");
+    // A link that the operator has named is followed.
+    let link = sandbox.dir.path().join("link");
+    std::os::unix::fs::symlink(&outside, &link).unwrap();
+    assert!(text(&Git::open(config(&link)).unwrap(), "diff/worktree").await.contains("secret"));
+}
+
+/// As in folders, too many patterns along a path hide what is below.
+#[tokio::test]
+async fn ignore_patterns_are_bounded_along_a_path() {
+    let sandbox = sandbox();
+    let patterns: String = (0..4_000).map(|number| format!("no-such-{number}\n")).collect();
+    let mut folder = String::new();
+    for level in 0..6 {
+        folder += &format!("{level}/");
+        sandbox.write(&format!("{folder}.gitignore"), patterns.as_bytes());
+        sandbox.write(&format!("{folder}tracked"), b"");
+    }
+    sandbox.commit("nested");
+    sandbox.write("0/1/2/3/new", b"");
+    sandbox.write("0/1/2/3/4/new", b"");
+    assert_eq!(printed(&sandbox), "?? 0/1/2/3/4/new\n?? 0/1/2/3/new");
+    assert_eq!(status(&sandbox.open()).await, "?? 0/1/2/3/new");
+}

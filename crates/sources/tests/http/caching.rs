@@ -162,3 +162,22 @@ async fn what_has_not_changed_is_kept_however_little_is_said() {
     let contents = source.read(&uri("a://b"), &Context::default()).await.unwrap();
     assert_eq!((contents.freshness.scope, server.received().len()), (CacheScope::Private, 2));
 }
+
+/// Responses with large headers take as much memory as they have, so that few of them are cached.
+#[tokio::test]
+async fn headers_count_for_the_size_of_the_cache() {
+    let large = "h".repeat(40_000);
+    let server = Server::start(move |_| {
+        Answer::new(200, "text/plain", "text").with("cache-control", "max-age=60").with("x-large", &large)
+    })
+    .await;
+    let templates = "cache = { bytes = 1000000 }\n[[template]]\nuri = \"a://{x}\"\nurl = \"{/x}\"\n";
+    let source = source(&server, templates);
+    for _ in 0..2 {
+        for number in 0..30 {
+            read(&source, &format!("a://{number}")).await.unwrap();
+        }
+    }
+    let asked = server.received().len();
+    assert!(asked > 45, "{asked} requests for 2 × 30 reads");
+}

@@ -207,3 +207,31 @@ async fn the_next_page_of_a_resource_is_a_uri() {
     }
     assert_eq!(meta(&source, "git://all?page=2").await, None);
 }
+
+/// The next page names itself by a cursor of many bytes, which would be a part of each URL that follows.
+#[tokio::test]
+async fn a_cursor_that_is_too_long_is_not_followed() {
+    let server =
+        Server::start(|_| Answer::json(json!({ "data": stations(1), "after": "c".repeat(100_000) }))).await;
+    let list =
+        format!("url = \"stations\", items = \"/data\", {VALUES}, next = \"/after\", cursor = \"after\"");
+    let said = listed(&source(&server, &template(&list))).await;
+    assert!(said.contains("sent malformed JSON"), "{said}");
+    assert_eq!(server.received().len(), 1);
+}
+
+/// Every page has a next one, and each is large.
+#[tokio::test]
+async fn a_list_without_an_end_stops() {
+    let server = Server::start(|received| {
+        let page = page(received, "page");
+        let padding = "x".repeat(100_000);
+        Answer::json(json!([{ "id": format!("s{page}"), "padding": padding }]))
+            .with("link", format!("<?page={}>; rel=next", page + 1))
+    })
+    .await;
+    let list = template(&format!("url = \"stations\", {VALUES}, max_pages = 100"));
+    // Of pages of 100 KB, eleven exceed the size of one response, which is 1 MiB here.
+    assert_eq!(listed(&source(&server, &list)).await.split(' ').count(), 11);
+    assert_eq!(server.received().len(), 11);
+}

@@ -19,6 +19,7 @@ use crate::content_budget::Outgoing;
 use crate::envelope::{self, Framed, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR};
 use crate::lock::lock;
+use crate::offload::off_worker;
 use crate::protocol::{self, CONTENT_BUDGET_FULL};
 use crate::request::McpRequest;
 use crate::time_limit::within;
@@ -138,21 +139,22 @@ impl Endpoint {
             Ok(received) => received,
             Err(refusal) => return refusal,
         };
-        let (id_of_request, method, params) =
-            match envelope::parse(&received.bytes, self.protocol.limits.batch) {
-                Ok(Incoming::One(Message::Request { id, method, params })) => (id, method, params),
-                Ok(Incoming::One(Message::Notification { method, .. })) => {
-                    if method == "notifications/initialized" {
-                        protocol::follow(&*listener).await;
-                    }
-                    return response::bare(StatusCode::ACCEPTED);
+        let parse = || envelope::parse(&received.bytes, self.protocol.limits.batch);
+        let (id_of_request, method, params) = match off_worker(peer.client, received.bytes.len(), parse).await
+        {
+            Ok(Incoming::One(Message::Request { id, method, params })) => (id, method, params),
+            Ok(Incoming::One(Message::Notification { method, .. })) => {
+                if method == "notifications/initialized" {
+                    protocol::follow(&*listener).await;
                 }
-                Ok(Incoming::One(Message::Response)) => return response::bare(StatusCode::ACCEPTED),
-                Ok(Incoming::Batch(_)) => {
-                    return response::refusal(StatusCode::BAD_REQUEST, "this transport has no batches");
-                }
-                Err(Malformed { id, error }) => return response::rejected(id.as_ref(), &error),
-            };
+                return response::bare(StatusCode::ACCEPTED);
+            }
+            Ok(Incoming::One(Message::Response)) => return response::bare(StatusCode::ACCEPTED),
+            Ok(Incoming::Batch(_)) => {
+                return response::refusal(StatusCode::BAD_REQUEST, "this transport has no batches");
+            }
+            Err(Malformed { id, error }) => return response::rejected(id.as_ref(), &error),
+        };
         let read = protocol::read(&*view, &method, &params, revision);
         let event = match read {
             Err(error) => Event::from(Framed::error(Some(&id_of_request), &error)),

@@ -94,6 +94,10 @@ impl Listener for Recorded {
         self.listener.listed();
     }
 
+    async fn reserve(&self, uris: &[&str]) -> Result<(), Failure> {
+        self.listener.reserve(uris).await
+    }
+
     async fn subscribe(&self, uri: &str) -> Result<(), Failure> {
         self.listener.subscribe(uri).await
     }

@@ -62,7 +62,8 @@ impl Endpoint {
             Err(refusal) => return refusal,
         };
         let bytes = &received.bytes;
-        match off_worker(bytes.len(), || envelope::parse(bytes, self.protocol.limits.batch)) {
+        let parse = || envelope::parse(bytes, self.protocol.limits.batch);
+        match off_worker(peer.client, bytes.len(), parse).await {
             Err(Malformed { id, error }) => response::rejected(id.as_ref(), &error),
             Ok(Incoming::Batch(batch)) => self.batch(peer, &view, headers, &batch).await,
             Ok(Incoming::One(Message::Request { id, method, params })) => {
@@ -110,7 +111,8 @@ impl Endpoint {
             if let Some(framed) = self.protocol.cached(&*view, revision, None, arrived) {
                 return Ok(self.framed(accepts, &self.call(peer, view, revision), Some(id), framed).await);
             }
-            let request = off_worker(params.size(), || McpRequest::parse(revision, &*view, method, params))?;
+            let parse = || McpRequest::parse(revision, &*view, method, params);
+            let request = off_worker(peer.client, params.size(), parse).await?;
             let call = self.call(peer, view, revision);
             if let McpRequest::Listen(filter) = &request {
                 return self.listen(accepts, &call, id, filter).await;
@@ -130,8 +132,8 @@ impl Endpoint {
             return Ok(self.framed(accepts, &self.call(peer, view, revision), Some(id), framed).await);
         }
         // In a session, an invalid request gets status 200 like any other.
-        let request = match off_worker(params.size(), || McpRequest::parse(revision, &*view, method, params))
-        {
+        let parse = || McpRequest::parse(revision, &*view, method, params);
+        let request = match off_worker(peer.client, params.size(), parse).await {
             Ok(request) => request,
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
         };

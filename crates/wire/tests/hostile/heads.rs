@@ -3,6 +3,7 @@
 use libris_wire::http::Config;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::support::configured;
 use crate::{Client, MIB, Server, growth, until};
 
 /// The first `size` bytes of a request head.
@@ -47,7 +48,11 @@ async fn unfinished_heads_are_cheap() {
             held
         })
         .await;
-        assert!(grown * MIB < COUNT * (8 << 10), "{grown} MiB for {COUNT} heads of {bytes} bytes");
+        // It takes 3 KiB. Without the express lane, hyper has answered the request before, and keeps its buffers while few
+        // connections are open: 18 KiB more.
+        let hyper_stays = request_before && !configured(Config::default()).express;
+        let most = if hyper_stays { 24 << 10 } else { 8 << 10 };
+        assert!(grown < COUNT * most, "{} bytes for each head of {bytes} bytes", grown / COUNT);
         drop(held);
         until("nothing is left", async || server.metric("request_head_bytes").await == 0).await;
     }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libris_wire::http::{Config, Endpoint, serve};
+use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
 use support::{Toy, configured, initialize, modern, request};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -171,24 +172,17 @@ impl Client {
     }
 }
 
-/// The resident memory of this process, in MiB.
-fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() >> 10
-}
+/// Counts the bytes on the heap. Resident memory would not do: how much of it grows depends on what earlier tests have
+/// freed, so that the same 400 connections add 2 MiB in one run and 5 in another.
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
 
-/// The peak growth of resident memory during an action, in MiB.
+/// How much the heap grows during an action at its peak, in bytes. The clients are in this process, too.
 async fn growth<T>(work: impl Future<Output = T>) -> (usize, T) {
-    let before = resident();
-    let mut most = before;
-    let mut work = std::pin::pin!(work);
-    loop {
-        tokio::select! {
-            done = &mut work => return (most.max(resident()) - before, done),
-            () = tokio::time::sleep(Duration::from_millis(20)) => most = most.max(resident()),
-        }
-    }
+    let before = HEAP.current_usage();
+    HEAP.reset_peak_usage();
+    let done = work.await;
+    (HEAP.peak_usage().saturating_sub(before), done)
 }
 
 /// Waits until this holds.

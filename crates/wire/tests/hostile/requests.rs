@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use libris_wire::http::Config;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
 use crate::support::request;
@@ -110,4 +110,16 @@ async fn a_request_that_told_of_progress_can_be_cancelled() {
         json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
     other.send(&[("mcp-session-id", &session)], &cancel).await;
     until("it ends", async || server.toy.ended.load(Ordering::SeqCst) == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscriptions_that_are_too_many_are_refused_before_the_first_is_made() {
+    let server = Server::start(Config::default()).await;
+    let mut client = server.connect().await;
+    let uris = ["toy:before-too-much", "toy:too-much", "toy:too-much"];
+    client.ask("subscriptions/listen", json!({ "notifications": { "resourceSubscriptions": uris } })).await;
+    let (status, _, body) = client.response().await;
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((status, &body["error"]["message"]), (200, &json!("too much by 1")), "{body}");
+    assert_eq!(server.metric("listen_streams").await, 0);
 }

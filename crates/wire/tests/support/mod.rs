@@ -50,7 +50,15 @@ impl Listener for Ear {
 
     fn listed(&self) {}
 
+    async fn reserve(&self, uris: &[&str]) -> Result<(), Failure> {
+        match uris.iter().filter(|uri| **uri == "toy:too-much").count() {
+            0 => Ok(()),
+            count => Err(Failure::Internal { message: format!("too much by {count}"), data: None }),
+        }
+    }
+
     async fn subscribe(&self, uri: &str) -> Result<(), Failure> {
+        assert_ne!(uri, "toy:before-too-much", "nothing was reserved");
         if !uri.starts_with("toy:") {
             return Err(Failure::not_found(uri));
         }

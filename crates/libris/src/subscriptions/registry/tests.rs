@@ -8,7 +8,7 @@ use libris_core::Uri;
 use proptest::prelude::*;
 
 use super::super::SubscriptionConfig;
-use super::super::budget::{BudgetOwner, SUBSCRIPTION_OVERHEAD, TEXT_OVERHEAD};
+use super::super::budget::{BudgetOwner, SUBSCRIPTION_OVERHEAD, SubscriptionCost, TEXT_OVERHEAD};
 use super::{Registry, SubscriptionRefusal};
 use crate::FunctionSource;
 use crate::rights::{CurrentPolicy, OpenPolicy};
@@ -19,6 +19,7 @@ use crate::view::View;
 enum ClientAction {
     Join(Option<u8>),
     Subscribe(usize, String),
+    Reserve(usize, Vec<&'static str>),
     Unsubscribe(usize, String),
     Change(String),
     FollowList(usize),
@@ -34,6 +35,8 @@ fn steps() -> impl Strategy<Value = Vec<ClientAction>> {
     let step = prop_oneof![
         2 => proptest::option::of(0..3_u8).prop_map(ClientAction::Join),
         6 => (listener.clone(), name()).prop_map(|(listener, name)| ClientAction::Subscribe(listener, name.into())),
+        2 => (listener.clone(), proptest::collection::vec(name(), 0..4))
+            .prop_map(|(listener, names)| ClientAction::Reserve(listener, names)),
         3 => (listener.clone(), name()).prop_map(|(listener, name)| ClientAction::Unsubscribe(listener, name.into())),
         1 => name().prop_map(|name| ClientAction::Change(name.into())),
         1 => listener.clone().prop_map(ClientAction::FollowList),
@@ -80,6 +83,8 @@ fn check(registry: &Registry, limits: &SubscriptionConfig) {
         clients.into_iter().map(|(client, members)| (client, recount(members.into_iter()))).collect();
     assert_eq!(registry.budget.clients(), recounted);
     assert!(recounted.values().all(|bytes| *bytes <= limits.client_subscription_bytes));
+    let reserved = registry.members.values().map(|member| (member.client, member.reserved));
+    assert_eq!(registry.budget.reservations(), SubscriptionCost::sums(reserved));
     let names: usize = registry.members.values().map(|member| member.subscriptions.len()).sum();
     assert_eq!(registry.subscriptions(), names);
     assert_eq!(registry.subjects.values().map(HashSet::len).sum::<usize>(), names);
@@ -123,6 +128,11 @@ proptest! {
                         prop_assert_eq!(before, (registry.bytes(), registry.budget.clients()));
                     }
                 }
+                ClientAction::Reserve(number, names) => {
+                    let mut cost = SubscriptionCost::default();
+                    let _ = registry.add_least_cost(at(number), &names, &mut cost);
+                    let _ = registry.reserve(at(number), cost);
+                }
                 ClientAction::Unsubscribe(number, name) => {
                     registry.unsubscribe(at(number), &name);
                 }
@@ -147,7 +157,43 @@ proptest! {
         }
         prop_assert_eq!((registry.bytes(), registry.subjects.len()), (0, 0));
         prop_assert!(registry.budget.clients().is_empty());
+        prop_assert_eq!(registry.budget.reservations(), Default::default());
     }
+}
+
+#[test]
+fn a_reservation_excludes_further_ones_and_not_what_it_is_for() {
+    // Room for two subscriptions to URIs of three bytes.
+    let each = SUBSCRIPTION_OVERHEAD + TEXT_OVERHEAD + 3;
+    let limits = SubscriptionConfig { client_subscription_bytes: 2 * each, ..SubscriptionConfig::default() };
+    let mut registry = Registry::new(&limits);
+    let address = Some(IpAddr::from([127, 0, 0, 1]));
+    let (one, _) = registry.join(view(), address);
+    let (other, _) = registry.join(view(), address);
+    let cost = |registry: &Registry, listener, names: &[&str]| {
+        let mut cost = SubscriptionCost::default();
+        registry.add_least_cost(listener, names, &mut cost).map(|()| cost)
+    };
+    assert!(cost(&registry, one, &["a:1", "a:2", "a:3"]).is_err());
+    let both = cost(&registry, one, &["a:1", "a:2"]).unwrap();
+    assert!(registry.reserve(one, both).is_ok());
+    assert!(cost(&registry, other, &["a:3"]).is_err());
+    for name in ["a:1", "a:2"] {
+        assert!(registry.subscribe(one, name, subject(name), 9).is_ok());
+    }
+    // The reservation has become the subscriptions, and texts that the client has cost nothing.
+    assert_eq!(registry.budget.reservations(), Default::default());
+    assert!(cost(&registry, other, &["a:1"]).is_err());
+    registry.unsubscribe(one, "a:2");
+    let again = cost(&registry, other, &["a:1"]).unwrap();
+    assert!(registry.reserve(other, again).is_ok());
+    assert!(cost(&registry, one, &["a:2"]).is_err());
+    // A new reservation replaces the one before, and one that is given up ends with its listener.
+    assert!(registry.reserve(other, SubscriptionCost::default()).is_ok());
+    let more = cost(&registry, one, &["a:2"]).unwrap();
+    assert!(registry.reserve(one, more).is_ok());
+    leave(&mut registry, one);
+    assert_eq!(registry.budget.reservations(), Default::default());
 }
 
 #[test]
