@@ -42,7 +42,7 @@ pub(super) struct FileReader<'a> {
 pub(super) struct SearchControl {
     /// Whether the caller was cancelled.
     pub(super) abandoned: AtomicBool,
-    /// Whether the search may be long. Few such searches run at once, since each keeps a processor busy.
+    /// Whether the search has permission to be long. Few such searches run at once, since each keeps a processor busy.
     pub(super) may_be_long: AtomicBool,
     /// Whether the search stopped because it became long without permission.
     pub(super) became_long: AtomicBool,
@@ -115,7 +115,7 @@ impl FileReader<'_> {
             return Err(self.too_large(&mut file, name, metadata.len()));
         }
         self.reserve(metadata.len())?;
-        // It may have grown since.
+        // The file may have grown since its size was determined.
         let data = read_up_to(&file, metadata.len(), limit).map_err(|cause| self.read_error(cause))?;
         let Some(data) = data else {
             let size = file.metadata().map_or(limit + 1, |grown| grown.len());
@@ -289,8 +289,8 @@ fn read_spare_capacity(_file: &File, _data: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a file is in the page cache, so that reading it does not wait for a disk. A few bytes are probed: what
-/// lies between them was most likely read ahead.
+/// Whether a file is in the page cache, so that reading it does not wait for a disk. Only a few bytes are probed: the
+/// kernel most likely read those between them ahead.
 #[cfg(target_os = "linux")]
 fn is_in_page_cache(file: &File, size: u64) -> bool {
     use rustix::io::{ReadWriteFlags, preadv2};
