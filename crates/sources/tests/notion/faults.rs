@@ -212,8 +212,11 @@ async fn what_is_missing_is_not_found() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there() {
-    let config =
-        notion::Config { url: "http://127.0.0.1:9".into(), retry_timeout: Duration::ZERO, ..Default::default() };
+    let config = notion::Config {
+        url: "http://127.0.0.1:9".into(),
+        retry_timeout: Duration::ZERO,
+        ..Default::default()
+    };
     let notion = Notion::with_token(config, TOKEN).unwrap();
     let error = notion.list(None, 1, &Context::default()).await.unwrap_err();
     assert_eq!(error.to_string(), "Notion does not answer now; try again later");
