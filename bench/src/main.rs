@@ -42,7 +42,7 @@ use crate::tree::Trees;
 
 /// Measure Libris beside its aims, its peers and what is possible
 ///
-/// Each benchmark starts the `libris` of a release build itself, on free ports of this machine and in
+/// Each benchmark starts the `libris` of a build with the profile `dist` itself, on free ports of this machine and in
 /// temporary folders, prints Markdown tables, and stops by itself. The peers are installed from their
 /// registries when they are first needed. A missed aim is shown in the table and is no failure; an answer
 /// or a notification that is missing or wrong is one.
@@ -51,19 +51,19 @@ use crate::tree::Trees;
     name = "bench",
     max_term_width = 100,
     after_help = "Examples:
-  cargo run --release -p bench                             compare, start and growth
-  cargo run --release -p bench -- --quick                  a quick look at them
-  cargo run --release -p bench -- compare --only libris,limit --workload read-1k
+  cargo run --profile dist -p bench                        compare, start and growth
+  cargo run --profile dist -p bench -- --quick             a quick look at them
+  cargo run --profile dist -p bench -- compare --only libris,limit --workload read-1k
                                                            two servers, reads of 1 KiB
-  cargo run --release -p bench -- compare --only embedded --workload read-1k
+  cargo run --profile dist -p bench -- compare --only embedded --workload read-1k
                                                            identified beside anonymous callers
-  cargo run --release -p bench -- --json all.json --markdown all.md --svg all.svg
+  cargo run --profile dist -p bench -- --json all.json --markdown all.md --svg all.svg
                                                            and the numbers in files
-  cargo run --release -p bench -- live                     everything about live resources
-  cargo run --release -p bench -- git                      a large git repository, beside `git`
-  cargo run --release -p bench -- hostile --scale 0.1      attacks on a server, a tenth of each
+  cargo run --profile dist -p bench -- live                everything about live resources
+  cargo run --profile dist -p bench -- git                 a large git repository, beside `git`
+  cargo run --profile dist -p bench -- hostile --scale 0.1 attacks on a server, a tenth of each
 
-The server is built by `cargo build --release -p libris-cli` before it is measured. Name another one in
+The server is built by `cargo build --profile dist -p libris-cli` before it is measured. Name another one in
 the environment variable LIBRIS_BIN, and that one is measured as it is."
 )]
 struct Arguments {

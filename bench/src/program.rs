@@ -11,23 +11,23 @@ use anyhow::{Context as _, Result, bail, ensure};
 pub(crate) struct Binary(PathBuf);
 
 impl Binary {
-    /// The binary that LIBRIS_BIN names, or a release build of this workspace.
+    /// The binary that LIBRIS_BIN names, or a build of this workspace with the profile `dist`, as binaries are shipped.
     pub(crate) fn find() -> Result<Self> {
         if let Some(path) = std::env::var_os("LIBRIS_BIN") {
             let path = PathBuf::from(path);
-            ensure!(path.is_file(), "LIBRIS_BIN names `{}`, which is no file", path.display());
+            ensure!(path.is_file(), "LIBRIS_BIN names `{}`, which is not a file", path.display());
             return Ok(Self(path));
         }
-        let bench = std::env::current_exe().context("could not tell where this program is")?;
-        let folder = bench.parent().context("this program is nowhere")?;
+        let bench = std::env::current_exe().context("could not determine the path of this program")?;
+        let folder = bench.parent().context("the path of this program has no parent")?;
         ensure!(
-            folder.ends_with("release"),
-            "this is no release build\nhint: cargo run --release -p bench -- …, or name a server in LIBRIS_BIN"
+            folder.ends_with("dist"),
+            "this is not a build with the profile `dist`\nhint: cargo run --profile dist -p bench -- …, or name a server in LIBRIS_BIN"
         );
         // Always builds: cargo knows whether the binary is current, and measuring an outdated one would mislead.
         eprintln!("building libris …");
         let built = Command::new("cargo")
-            .args(["build", "--release", "--quiet", "-p", "libris-cli"])
+            .args(["build", "--profile", "dist", "--quiet", "-p", "libris-cli"])
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
             .status()
             .context("could not run `cargo`")?;

@@ -75,9 +75,9 @@ const DESCRIPTORS: usize = 4_096;
   sqlite-locked  1,000 reads of a locked database that are given up after 50 ms
 
 Examples:
-  cargo run --release -p bench -- hostile --markdown hostile.md
-  cargo run --release -p bench -- hostile --pin --only listens,stalled
-  cargo run --release -p bench -- hostile --only ignored,root-race --scale 0.1")]
+  cargo run --profile dist -p bench -- hostile --markdown hostile.md
+  cargo run --profile dist -p bench -- hostile --pin --only listens,stalled
+  cargo run --profile dist -p bench -- hostile --only ignored,root-race --scale 0.1")]
 pub(crate) struct Options {
     /// Attack with this share of the full numbers
     #[arg(long, value_name = "SHARE", default_value = "1", value_parser = share)]

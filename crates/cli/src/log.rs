@@ -8,10 +8,10 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::terminal::advice;
 use crate::unopened;
@@ -41,7 +41,7 @@ impl LogOptions {
     /// Installs the logger. `default` is the level if none is given.
     pub(crate) fn start(&self, default: &str) -> Result<()> {
         let level = self.log.as_deref().unwrap_or(default);
-        let filter = EnvFilter::builder().parse(level).ok().filter(|_| !level.contains(' '));
+        let filter = level.parse::<Targets>().ok().filter(|_| !level.contains(' '));
         let known = ["error", "warn", "info", "debug", "trace", "off"];
         let plain = level.chars().all(char::is_alphabetic);
         let filter = filter.filter(|_| !plain || known.contains(&&*level.to_ascii_lowercase()));

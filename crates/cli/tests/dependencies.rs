@@ -135,18 +135,60 @@ fn licence_expressions_are_evaluated() {
     }
 }
 
+/// Whether a package is from the registry, or a member of the workspace.
+fn has_known_origin(package: &Value, root: &Path) -> bool {
+    match package["source"].as_str() {
+        Some(source) => source == "registry+https://github.com/rust-lang/crates.io-index",
+        None => Path::new(package["manifest_path"].as_str().unwrap()).starts_with(root),
+    }
+}
+
 #[test]
 fn dependencies_come_from_the_registry() {
-    let (members, others): (Vec<_>, Vec<_>) =
-        packages().into_iter().partition(|package| package["source"].is_null());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    for package in members {
-        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
-        assert!(manifest.starts_with(&root), "`{}` is outside of the workspace", name(&package));
+    for package in packages() {
+        assert!(
+            has_known_origin(&package, &root),
+            "`{}` is neither from the registry nor in the workspace: {}",
+            name(&package),
+            package["source"]
+        );
     }
-    for package in others {
-        let registry = "registry+https://github.com/rust-lang/crates.io-index";
-        assert_eq!(package["source"], registry, "`{}`", name(&package));
+}
+
+#[test]
+fn other_registries_repositories_and_folders_are_not_known_origins() {
+    let package = |source: Value, folder: &str| serde_json::json!({ "source": source, "manifest_path": format!("{folder}/Cargo.toml") });
+    let registry = "registry+https://github.com/rust-lang/crates.io-index";
+    for (known, source, folder) in [
+        (true, registry.into(), "/registry/a"),
+        (true, Value::Null, "/project/crates/a"),
+        (false, Value::Null, "/elsewhere/a"),
+        (false, "registry+https://registry.example/index".into(), "/registry/a"),
+        (false, "git+https://github.com/rust-lang/crates.io-index".into(), "/project/crates/a"),
+    ] {
+        let package = package(source, folder);
+        assert_eq!(has_known_origin(&package, Path::new("/project")), known, "{package}");
+    }
+}
+
+/// Whether a crate that needs a Rust version compiles with our minimum version. A missing patch version is 0.
+fn is_supported(needed: &str, minimum: &str) -> bool {
+    let numbers = |version: &str| {
+        let mut numbers: Vec<u32> = version.split('.').map(|part| part.parse().unwrap()).collect();
+        numbers.resize(3, 0);
+        numbers
+    };
+    numbers(needed) <= numbers(minimum)
+}
+
+#[test]
+fn rust_versions_are_compared_by_number() {
+    for needed in ["1.93", "1.93.0", "1.92.1", "1.9", "1.85", "0.99"] {
+        assert!(is_supported(needed, "1.93"), "{needed}");
+    }
+    for needed in ["1.93.1", "1.94", "1.100", "2.0", "2"] {
+        assert!(!is_supported(needed, "1.93"), "{needed}");
     }
 }
 
@@ -156,7 +198,6 @@ fn dependencies_support_the_minimum_rust_version() {
     let manifest: toml::Table =
         include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")).parse().unwrap();
     let minimum = manifest["workspace"]["package"]["rust-version"].as_str().unwrap();
-    let numbers = |version: &str| version.split('.').map(|part| part.parse().unwrap()).collect::<Vec<u32>>();
     for package in packages() {
         let needed = package["rust_version"].as_str();
         if package["source"].is_null() {
@@ -168,7 +209,7 @@ fn dependencies_support_the_minimum_rust_version() {
             );
         }
         assert!(
-            needed.is_none_or(|needed| numbers(needed) <= [numbers(minimum), vec![0]].concat()),
+            needed.is_none_or(|needed| is_supported(needed, minimum)),
             "`{}` needs Rust {}; hint: raise `rust-version` in Cargo.toml",
             name(&package),
             needed.unwrap()

@@ -18,6 +18,7 @@ mod source;
 pub mod suggest;
 mod uri;
 pub mod uri_template;
+pub mod wrong_uri;
 
 pub use budget::{Budget, Client, Lease};
 pub use change::Change;

@@ -1,4 +1,4 @@
-//! Escaping with AVX2. All of it is checked by the compiler but whether the processor has AVX2.
+//! Escaping with AVX2, in safe code. The caller must check that the processor supports it.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_or_si128, _mm_shuffle_epi8, _mm_srli_si128, _mm256_and_si256, _mm256_blendv_epi8,
@@ -6,50 +6,53 @@ use std::arch::x86_64::{
     _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8,
 };
 
-/// How many bytes are looked at at a time.
+/// The bytes that are classified at a time.
 const BLOCK: usize = 32;
 
-/// The longest that one byte becomes.
-const LONGEST: usize = 6;
+/// The length of the longest escape, `\u001f`.
+const MAX_ESCAPE: usize = 6;
 
-/// Room for what a block becomes, and for what is written behind it to be overwritten.
-const ROOM: usize = BLOCK * LONGEST + 16;
+/// The output space that a block needs. Stores are 16 bytes wide, so the last one may reach past the escaped block; the
+/// next block overwrites that.
+const OUTPUT_SPACE: usize = BLOCK * MAX_ESCAPE + 16;
 
-/// The letters behind the backslash for those control characters that have one, twice.
+/// The letters of the short escapes such as `\n`, by control character; 0 for a character without one. The table has two
+/// equal halves, because a shuffle indexes the halves of a vector separately.
 const LETTERS: [u8; 32] = *b"\0\0\0\0\0\0\0\0btn\0fr\0\0\0\0\0\0\0\0\0\0btn\0fr\0\0";
 
-/// For each set of eight bytes that need a backslash: where each of them goes, with a gap before it.
+/// For each set of bytes to escape among eight: the shuffle that leaves a gap before each of them.
 static SPREAD: [[u8; 16]; 256] = spread();
 
-/// The backslashes that go into these gaps.
+/// For each such set: the backslashes in the gaps.
 static BACKSLASHES: [[u8; 16]; 256] = backslashes();
 
-/// What each byte becomes, and how long that is in the last place.
+/// The escape of each byte; the last element is its length.
 static ESCAPES: [[u8; 8]; 256] = escapes();
 
-/// Whether the processor has what [`escape`] is compiled for.
-pub(crate) fn is_possible() -> bool {
+/// Whether the processor has the features that [`escape`] is compiled for.
+#[inline]
+pub(crate) fn is_supported() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")
 }
 
-/// Writes as much of the text as there is room for. How much was read, and how much was written.
+/// Escapes the text until it ends or the buffer is full. Returns the number of bytes read and written.
 #[target_feature(enable = "avx2,popcnt")]
 pub(crate) fn escape(text: &[u8], out: &mut [u8]) -> (usize, usize) {
     let (blocks, rest) = text.as_chunks::<BLOCK>();
     let mut written = 0;
     for (index, block) in blocks.iter().enumerate() {
-        let Some(room) = out[written..].first_chunk_mut() else { return (index * BLOCK, written) };
-        written += widen(block, room);
+        let Some(space) = out[written..].first_chunk_mut() else { return (index * BLOCK, written) };
+        written += escape_block(block, space);
     }
     let read = blocks.len() * BLOCK;
-    let Some(room) = out[written..].first_chunk_mut() else { return (read, written) };
-    (text.len(), written + one_by_one(rest, room))
+    let Some(space) = out[written..].first_chunk_mut() else { return (read, written) };
+    (text.len(), written + escape_bytes(rest, space))
 }
 
-/// Writes what a block becomes. How long that is.
+/// Escapes a block. Returns the number of bytes written.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
-fn widen(block: &[u8; BLOCK], out: &mut [u8; ROOM]) -> usize {
+fn escape_block(block: &[u8; BLOCK], out: &mut [u8; OUTPUT_SPACE]) -> usize {
     let bytes: __m256i = bytemuck::cast(*block);
     let last = _mm256_set1_epi8(0x1f);
     let control = _mm256_cmpeq_epi8(_mm256_max_epu8(bytes, last), last);
@@ -61,36 +64,36 @@ fn widen(block: &[u8; BLOCK], out: &mut [u8; ROOM]) -> usize {
         out[..BLOCK].copy_from_slice(block);
         return BLOCK;
     }
-    // A control character gives way to its letter. Those from 16 on have none, and the table repeats.
+    // Replaces control characters by their letters. Those from 16 on have none, but index the table again from 0.
     let letters = _mm256_and_si256(_mm256_shuffle_epi8(bytemuck::cast(LETTERS), bytes), control);
     let none = _mm256_cmpeq_epi8(letters, _mm256_setzero_si256());
     let high = _mm256_cmpgt_epi8(bytes, _mm256_set1_epi8(0x0f));
-    let bare = _mm256_and_si256(control, _mm256_or_si256(none, high));
-    if _mm256_movemask_epi8(bare) != 0 {
-        return one_by_one(block, out);
+    let unicode = _mm256_and_si256(control, _mm256_or_si256(none, high));
+    if _mm256_movemask_epi8(unicode) != 0 {
+        return escape_bytes(block, out);
     }
     let bytes = _mm256_blendv_epi8(bytes, letters, control);
     let (low, high) = (_mm256_castsi256_si128(bytes), _mm256_extracti128_si256::<1>(bytes));
     let before = |places: u32| places as usize + (special & !(u32::MAX << places)).count_ones() as usize;
-    spread_out(low, special, &mut out[..16]);
-    spread_out(_mm_srli_si128::<8>(low), special >> 8, &mut out[before(8)..][..16]);
-    spread_out(high, special >> 16, &mut out[before(16)..][..16]);
-    spread_out(_mm_srli_si128::<8>(high), special >> 24, &mut out[before(24)..][..16]);
+    escape_eight(low, special, &mut out[..16]);
+    escape_eight(_mm_srli_si128::<8>(low), special >> 8, &mut out[before(8)..][..16]);
+    escape_eight(high, special >> 16, &mut out[before(16)..][..16]);
+    escape_eight(_mm_srli_si128::<8>(high), special >> 24, &mut out[before(24)..][..16]);
     BLOCK + special.count_ones() as usize
 }
 
-/// Writes the first eight bytes with backslashes before those of the set.
+/// Writes the first eight bytes, with a backslash before each byte of the set.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn spread_out(bytes: __m128i, set: u32, out: &mut [u8]) {
+fn escape_eight(bytes: __m128i, set: u32, out: &mut [u8]) {
     let set = usize::from(set as u8);
     let spread = _mm_shuffle_epi8(bytes, bytemuck::cast(SPREAD[set]));
     let whole: [u8; 16] = bytemuck::cast(_mm_or_si128(spread, bytemuck::cast(BACKSLASHES[set])));
     out.copy_from_slice(&whole);
 }
 
-/// Writes up to 32 bytes one after the other.
-fn one_by_one(bytes: &[u8], out: &mut [u8; ROOM]) -> usize {
+/// Escapes up to 32 bytes one at a time. Returns the number of bytes written.
+fn escape_bytes(bytes: &[u8], out: &mut [u8; OUTPUT_SPACE]) -> usize {
     let mut written = 0;
     for &byte in bytes {
         let escape = ESCAPES[usize::from(byte)];
@@ -101,7 +104,7 @@ fn one_by_one(bytes: &[u8], out: &mut [u8; ROOM]) -> usize {
 }
 
 const fn spread() -> [[u8; 16]; 256] {
-    // What has the highest bit set becomes zero.
+    // A shuffle writes 0 for an index whose highest bit is set.
     let mut table = [[0x80; 16]; 256];
     let mut set = 0;
     while set < 256 {

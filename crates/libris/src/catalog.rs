@@ -236,9 +236,9 @@ impl Catalog {
             SourceResponse::Current(page) | SourceResponse::LastKnown(page, _) => &page.resources[..],
             SourceResponse::Missing { .. } => &[],
         });
-        let templates = joined.templates.iter().map(|template| template.uri.as_str());
-        let served: Vec<_> = templates.chain(resources.map(|resource| resource.uri.as_str())).collect();
-        unserved::missing(uri, &served)
+        let resources: Vec<_> = resources.map(|resource| &resource.uri).collect();
+        let templates: Vec<_> = joined.templates.iter().map(|template| &template.uri).collect();
+        unserved::missing(uri, &templates, &resources)
     }
 }
 

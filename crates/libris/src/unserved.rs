@@ -1,9 +1,12 @@
-//! The hint for a URI that no source covers: what the server has instead.
+//! The hint for a URI that no source covers and that no source has a [hint](libris_core::Source::hint) for.
+//!
+//! If no source has its scheme and authority, the hint names those that exist. Otherwise [`wrong_uri`] compares the URI
+//! with the templates and resources there.
 
 use std::collections::{BTreeMap, HashMap};
 
 use libris_core::suggest::{closest, meant};
-use libris_core::{Error, Uri};
+use libris_core::{Error, Uri, UriTemplate, wrong_uri};
 
 /// How many roots, templates or resources a hint names.
 const MAX_NAMED: usize = 8;
@@ -14,15 +17,17 @@ const MAX_ROOTS_OF_SCHEME: usize = 4;
 /// The longest URI that a hint repeats, in bytes.
 const MAX_QUOTED: usize = 100;
 
-/// The error for a URI that no source covers. `served` are the templates of all sources, and the resources of the
-/// sources without templates.
-pub(crate) fn missing(uri: &Uri, served: &[&str]) -> Error {
+/// The error for a URI that no source covers, with the templates of all sources, and the resources of the sources without
+/// templates.
+pub(crate) fn missing(uri: &Uri, templates: &[&UriTemplate], resources: &[&Uri]) -> Error {
     let text = uri.as_str();
+    let served = templates.iter().map(|template| template.as_str());
+    let served: Vec<_> = served.chain(resources.iter().map(|resource| resource.as_str())).collect();
     let below: Vec<_> = served.iter().copied().filter(|served| text.starts_with(root(served))).collect();
     let hint = match below.first() {
         None if served.is_empty() => return Error::NotFound(uri.clone()),
         None => {
-            let (own, roots) = (root(text), roots(served));
+            let (own, roots) = (root(text), roots(&served));
             let roots: Vec<_> = roots.iter().map(|root| &**root).collect();
             let (same_scheme, others): (Vec<_>, Vec<_>) =
                 roots.iter().copied().partition(|root| root.starts_with(scheme(own)));
@@ -33,12 +38,10 @@ pub(crate) fn missing(uri: &Uri, served: &[&str]) -> Error {
             let own = if own.len() <= MAX_QUOTED { own } else { scheme(own) };
             format!("no source serves `{own}`; served are {}{}", named(&roots), meant(&suggested))
         }
-        Some(first) => {
-            let root = root(first);
-            let resources: Vec<_> = below.iter().copied().filter(|text| !text.contains('{')).collect();
-            let suggested = meant(&similar(root, text, &resources));
-            format!("nothing in `{root}` matches this URI; there are {}{suggested}", named(&below))
-        }
+        Some(first) => wrong_uri::hint(uri, resources.iter().copied(), templates.iter().copied())
+            .unwrap_or_else(|| {
+                format!("nothing in `{}` matches this URI; there are {}", root(first), named(&below))
+            }),
     };
     Error::missing(uri, hint)
 }
@@ -100,10 +103,15 @@ fn named(texts: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{missing, root};
-    use libris_core::{Error, Uri};
+    use libris_core::{Error, Uri, UriTemplate};
 
     fn hint(uri: &str, served: &[&str]) -> String {
-        match missing(&Uri::parse(uri).unwrap(), served) {
+        let (templates, resources): (Vec<_>, Vec<_>) = served.iter().partition(|text| text.contains('{'));
+        let templates: Vec<_> = templates.into_iter().map(|text| UriTemplate::parse(text).unwrap()).collect();
+        let resources: Vec<_> = resources.into_iter().map(|text| Uri::parse(text).unwrap()).collect();
+        let (templates, resources): (Vec<_>, Vec<_>) =
+            (templates.iter().collect(), resources.iter().collect());
+        match missing(&Uri::parse(uri).unwrap(), &templates, &resources) {
             Error::Missing { hint, .. } => hint,
             error => error.to_string(),
         }
@@ -146,14 +154,14 @@ mod tests {
             "no source serves `postgres://shop/`; served are `file:///handbook/`, `git://project/`"
         );
         assert_eq!(
-            hint("git://project/blb/main", &served),
-            "nothing in `git://project/` matches this URI; there are `git://project/blob/{ref}`, \
-             `git://project/log/{ref}`"
-        );
-        assert_eq!(
             hint("config://app/setings", &["config://app/settings", "config://app/users"]),
-            "nothing in `config://app/` matches this URI; there are `config://app/settings`, `config://app/users`; did \
-             you mean `config://app/settings`?"
+            "did you mean `config://app/settings`?"
+        );
+        assert_eq!(hint("git://project/blb/main", &served), "did you mean `git://project/blob/main`?");
+        assert_eq!(
+            hint("git://project/", &["git://project/{+path}.md", "git://project/{+path}.txt"]),
+            "nothing in `git://project/` matches this URI; there are `git://project/{+path}.md`, \
+             `git://project/{+path}.txt`"
         );
         assert_eq!(hint("a:b", &[]), "no resource at `a:b`");
     }

@@ -1,6 +1,6 @@
 //! The patterns of an ignore file, which match as in git (`gitignore(5)`).
 //!
-//! This is not left to a library: `ignore` compiles patterns into automata that take many times the memory of their
+//! This is not left to a library: the crate `ignore` compiles patterns into automata that take many times the memory of their
 //! text, and differs from git in what they match. `gix-glob` backtracks, and gives up at a limit of its recursion, so
 //! that a file whose name needs more would be visible.
 //!
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::wildmatch::wildmatch;
 
 /// The patterns of one ignore file.
+#[derive(Default)]
 pub(crate) struct IgnorePatterns {
     text: Arc<[u8]>,
     patterns: Box<[IgnorePattern]>,

@@ -64,11 +64,9 @@ mod segment;
 mod tree;
 #[cfg(any(feature = "files", feature = "git"))]
 mod wildmatch;
-#[cfg(any(all(feature = "command", unix), feature = "http", feature = "inline", feature = "notion"))]
-mod wrong_uri;
 
 #[allow(unused_imports, reason = "used by some sources, which are features")]
-use libris_core::suggest;
+use libris_core::{suggest, wrong_uri};
 
 #[cfg(all(feature = "command", unix))]
 pub use command::Commands;

@@ -128,7 +128,10 @@ pub(crate) fn parse(bytes: &[u8], most: usize) -> Result<Incoming<'_>, Malformed
     });
     read.and_then(|()| reader.end()).map_err(|broken| not_json(text, broken))?;
     if batch.is_empty() {
-        return Err(Malformed { id: None, error: ErrorObject::new(INVALID_REQUEST, "an empty batch") });
+        return Err(Malformed {
+            id: None,
+            error: ErrorObject::new(INVALID_REQUEST, "a batch must not be empty"),
+        });
     }
     Ok(Incoming::Batch(batch))
 }
@@ -138,13 +141,13 @@ pub(crate) fn message(text: &str) -> Result<Message<'_>, Malformed> {
     if Reader::new(text).peek() != b'{' {
         let mut reader = Reader::new(text);
         return Err(match reader.skip().and_then(|()| reader.end()) {
-            Ok(()) => invalid(None, "a message is a JSON object"),
+            Ok(()) => invalid(None, "a message must be a JSON object"),
             Err(broken) => not_json(text, broken),
         });
     }
     let envelope = Envelope::read(text).map_err(|broken| not_json(text, broken))?;
     if envelope.twice {
-        return Err(invalid(None, "a member is there twice"));
+        return Err(invalid(None, "a member is repeated"));
     }
     let id = envelope.id.map(|raw| Id::parse(raw).ok_or(raw));
     let known = id.as_ref().and_then(|id| id.as_ref().ok().cloned());

@@ -103,7 +103,7 @@ impl Part {
     fn room(&self) -> usize {
         match self {
             Self::Json(json) => json.len(),
-            Self::Text(text) => libris_escape::room(text.len()),
+            Self::Text(text) => libris_escape::capacity(text.len()),
             Self::Blob(bytes) => STANDARD.encoded_len(bytes.len()),
         }
     }

@@ -105,15 +105,15 @@ impl Protocol {
             Some(Ok(reply)) => reply,
             Some(Err(_)) => {
                 tracing::error!(?request, "a request ended in a panic");
-                Err(ErrorObject::new(
-                    INTERNAL_ERROR,
-                    "something went wrong here; the server's log tells more",
-                ))
+                Err(ErrorObject::new(INTERNAL_ERROR, "internal error; the log of the server has the details"))
             }
             None => {
                 tracing::warn!(?request, "a request took too long");
                 let seconds = self.limits.time.as_secs();
-                Err(ErrorObject::new(INTERNAL_ERROR, format!("no answer within {seconds} seconds")))
+                Err(ErrorObject::new(
+                    INTERNAL_ERROR,
+                    format!("the request exceeded its time limit of {seconds} seconds"),
+                ))
             }
         };
         let error = reply.as_ref().err().map(|error| error.code);
@@ -189,9 +189,10 @@ impl Protocol {
             Ok((_, McpRequest::Initialize { .. })) => {
                 ErrorObject::new(INVALID_REQUEST, "`initialize` cannot be part of a batch")
             }
-            Ok(_) if so_far > MAX_BATCH_RESPONSE => {
-                ErrorObject::new(INTERNAL_ERROR, "the batch's answer is too large; ask on its own")
-            }
+            Ok(_) if so_far > MAX_BATCH_RESPONSE => ErrorObject::new(
+                INTERNAL_ERROR,
+                "the response to the batch is too large; send this request by itself",
+            ),
             Ok((revision, request)) => {
                 let call = call.clone().in_revision(revision);
                 return Some(self.answer(&call, &id, &request).await);
@@ -203,7 +204,7 @@ impl Protocol {
 
     async fn reply(&self, call: &Call, request: &McpRequest) -> Result<Reply, ErrorObject> {
         let (view, listener) = (&*call.view, call.listener.as_deref());
-        let nowhere = || ErrorObject::new(INVALID_REQUEST, "there is no session to subscribe in");
+        let nowhere = || ErrorObject::new(INVALID_REQUEST, "subscriptions need a session");
         let answer = match request {
             McpRequest::Initialize { asked, .. } => {
                 return Ok(self.initialize(view, Revision::negotiate(asked)));
@@ -219,7 +220,10 @@ impl Protocol {
             }
             // Transports that support streams handle this themselves.
             McpRequest::Listen(_) => {
-                return Err(ErrorObject::new(INVALID_REQUEST, "this cannot be listened on"));
+                return Err(ErrorObject::new(
+                    INVALID_REQUEST,
+                    "`subscriptions/listen` needs a stream of its own",
+                ));
             }
             McpRequest::List { cursor } => {
                 if let Some(listener) = listener {
@@ -447,7 +451,7 @@ async fn distinct(uris: &[String]) -> Vec<&str> {
 /// Subscribes the listener of a session to changes of the list.
 pub(crate) async fn follow(listener: &dyn Listener) {
     if let Err(failure) = listener.follow_list().await {
-        tracing::warn!(?failure, "changes of the list cannot be told");
+        tracing::warn!(?failure, "the client will not be notified of changes of the list");
     }
 }
 

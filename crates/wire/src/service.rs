@@ -135,7 +135,7 @@ pub trait ServiceView: Send + Sync + 'static {
     /// Answers a method for which [`answers`](Self::answers) is true; `params` is the JSON object that the client
     /// sent.
     async fn call(&self, _call: &Call, method: &str, _params: &str) -> Answer {
-        Err(Failure::invalid(format!("`{method}` is not answered here")))
+        Err(Failure::invalid(format!("the method `{method}` is not supported")))
     }
 
     /// Creates the subscriptions of one session or stream, which end on drop; an error if the client has too many.

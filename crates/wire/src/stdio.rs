@@ -472,5 +472,5 @@ impl<W: OutputStream> StdioConnection<W> {
 
 /// The error for an id that another request in flight has: a response or a cancellation would be ambiguous.
 fn in_use() -> ErrorObject {
-    ErrorObject::new(INVALID_REQUEST, "a request with this id is still being answered")
+    ErrorObject::new(INVALID_REQUEST, "a request with this id is in progress")
 }

@@ -133,10 +133,11 @@ fn slots(expression: &Expression, queried: bool, later: LaterParts) -> Expressio
     ExpressionSlots { operator, slots }
 }
 
-/// The placeholder of an expression. The parser rejects this character in literals.
+/// The placeholder of an expression in the skeleton of a template. The parser rejects this character in literals.
 const EXPRESSION_PLACEHOLDER: &str = "\0";
 
-/// Normalises the literals of a template like [`Uri`](crate::Uri), as far as possible without values for the holes.
+/// Normalises the literals of a template like [`Uri`](crate::Uri), as far as possible without the values of the
+/// expressions.
 fn normalise(skeleton: &str, operators: &[Operator]) -> String {
     let Some(colon) = skeleton.find([':', '/', '?', '#', '\0']).filter(|&at| skeleton[at..].starts_with(':'))
     else {
@@ -168,10 +169,11 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
     if segments.is_empty() && web {
         out.push('/');
     }
-    // A dot segment after a hole may remove what fills the hole, so it stays, and nothing matches it.
+    // A dot segment after an expression may remove the value of the expression, so dot segments are resolved only before
+    // the first one. A later dot segment stays in the pattern and matches no URI, since URIs have none.
     let fixed = match segments.find(EXPRESSION_PLACEHOLDER) {
-        Some(hole) => segments[..hole].rfind('/').map_or(0, |slash| slash + 1),
-        // With nothing before it, `{&var}` goes on with the segment.
+        Some(expression) => segments[..expression].rfind('/').map_or(0, |slash| slash + 1),
+        // Without a query before it, the value of `{&var}` belongs to the last segment.
         None if closed(skeleton, tail, operators) && !operators.contains(&Operator::Continuation) => {
             segments.len()
         }
@@ -183,7 +185,7 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
     out
 }
 
-/// Whether the component before `at` ends there, whatever the values of the following holes.
+/// Whether the component before `at` ends there, whatever the values of the following expressions.
 fn closed(skeleton: &str, at: usize, operators: &[Operator]) -> bool {
     let rest = &skeleton[at..];
     let before = skeleton[..at].matches(EXPRESSION_PLACEHOLDER).count();
@@ -194,7 +196,7 @@ fn closed(skeleton: &str, at: usize, operators: &[Operator]) -> bool {
         || rest.chars().all(|character| character == '\0') && operators[before..].iter().all(tail)
 }
 
-/// Normalises an authority. `open` means that it may continue after a hole.
+/// Normalises an authority. `open` means that the value of an expression after it may be a part of it.
 fn normal_authority(scheme: &str, text: &str, open: bool) -> String {
     let (user, host) = text.rsplit_once('@').map_or(("", text), |(user, _)| text.split_at(user.len() + 1));
     let host = match host.rsplit_once(':') {
@@ -204,7 +206,7 @@ fn normal_authority(scheme: &str, text: &str, open: bool) -> String {
     percent::normalise(user, false) + &percent::normalise(host, authority::is_host(scheme))
 }
 
-/// The position of the first byte or hole after `start` for which `stops` returns `true`.
+/// The position of the first byte or expression after `start` for which `stops` returns `true`.
 fn end(
     skeleton: &str,
     start: usize,
@@ -217,7 +219,7 @@ fn end(
         .unwrap_or(bytes.len())
 }
 
-/// The operator of the hole at `at`.
+/// The operator of the expression at `at`.
 fn operator_at(skeleton: &str, at: usize, operators: &[Operator]) -> Option<Operator> {
     if !skeleton[at..].starts_with(EXPRESSION_PLACEHOLDER) {
         return None;

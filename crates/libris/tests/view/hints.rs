@@ -155,11 +155,7 @@ const UNKNOWN: [(&str, &str); 4] = [
         "resource not found: no source serves `boks://library/`; served are `books://library/`, `config://app/`; did \
          you mean `books://library/`?",
     ),
-    (
-        "config://app/setings",
-        "resource not found: nothing in `config://app/` matches this URI; there are `config://app/settings`; did you \
-         mean `config://app/settings`?",
-    ),
+    ("config://app/setings", "resource not found: did you mean `config://app/settings`?"),
     (
         "notes://1",
         "resource not found: no source serves `notes://1`; served are `books://library/`, `config://app/`",

@@ -23,7 +23,7 @@ impl RunnableCommand {
             if default.is_none() && template.is_some_and(|template| template.is_optional(name)) {
                 return Err(format!("its variable `{name}` may be left out and so needs a `default`"));
             }
-            let offered = match self.offers.get(name) {
+            let offered = match self.completions.get(name) {
                 Some(VariableCompletions::Fixed(values)) => &values[..],
                 _ => &[],
             };
@@ -65,9 +65,9 @@ pub(super) fn check_environment(config: &Config) -> Result<(), String> {
 
 /// Checks the names of variables: a misspelt one would otherwise fail only at run time.
 pub(super) fn check_names(config: &Config, line: &Invocation, names: &[&str]) -> Result<(), String> {
-    let said = config.pattern.keys().chain(config.default.keys()).chain(config.complete.keys());
-    let said = said.map(String::as_str).chain(line.variables());
-    if let Some(unknown) = said.into_iter().find(|name| !names.contains(name)) {
+    let used = config.pattern.keys().chain(config.default.keys()).chain(config.complete.keys());
+    let used = used.map(String::as_str).chain(line.variables());
+    if let Some(unknown) = used.into_iter().find(|name| !names.contains(name)) {
         let known: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
         return Err(match known.is_empty() {
             true => format!("it has no variable `{unknown}`"),

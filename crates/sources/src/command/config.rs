@@ -166,10 +166,10 @@ fn default_concurrency() -> usize {
 
 /// Parses exit codes: the keys of a TOML table are strings.
 fn codes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u8, ExitMeaning>, D::Error> {
-    let said = BTreeMap::<String, ExitMeaning>::deserialize(deserializer)?;
+    let meanings = BTreeMap::<String, ExitMeaning>::deserialize(deserializer)?;
     let code = |(code, meaning): (String, ExitMeaning)| match code.parse() {
         Ok(code) => Ok((code, meaning)),
         Err(_) => Err(D::Error::custom(format!("`{code}` is not an exit code: they go from 0 to 255"))),
     };
-    said.into_iter().map(code).collect()
+    meanings.into_iter().map(code).collect()
 }

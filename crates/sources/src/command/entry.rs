@@ -38,17 +38,17 @@ pub(super) struct RunnableCommand {
     pub(super) config: Config,
     line: Invocation,
     pub(super) rules: BTreeMap<String, ValueRule>,
-    pub(super) offers: BTreeMap<String, VariableCompletions>,
+    pub(super) completions: BTreeMap<String, VariableCompletions>,
     folder: PathBuf,
     environment: Vec<(OsString, OsString)>,
     permit_budget: Arc<Budget>,
-    room: Arc<CommandBudgets>,
+    budgets: Arc<CommandBudgets>,
     /// The memory to reserve before the program starts.
     expected: ExpectedSize,
-    /// Generation counter: bumped when a poll detects another output.
+    /// Generation counter: bumped when a poll detects a changed output.
     pub(super) changes: AtomicU64,
     /// The digests of the outputs that callers last read, while there are subscriptions.
-    given: Mutex<HashMap<Uri, u64>>,
+    last_digests: Mutex<HashMap<Uri, u64>>,
     pub(super) followed: Arc<Followed<()>>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct CommandOutput {
 
 impl RunnableCommand {
     /// Validates a command; `home` is the absolute path of the folder of the configuration file.
-    pub(super) fn new(config: Config, home: &Path, room: Arc<CommandBudgets>) -> Result<Self, String> {
+    pub(super) fn new(config: Config, home: &Path, budgets: Arc<CommandBudgets>) -> Result<Self, String> {
         let line = Invocation::new(&config.run, home)?;
         let template = match &config.uri {
             CommandUri::Template(template) => Some(template.clone()),
@@ -85,9 +85,9 @@ impl RunnableCommand {
                 config.pattern.get(*name).map_or(Ok(ValueRule::Name), |pattern| ValueRule::of(pattern))?;
             rules.insert((*name).to_owned(), rule);
         }
-        let mut offers = BTreeMap::new();
+        let mut completions = BTreeMap::new();
         for (name, values) in &config.complete {
-            offers.insert(
+            completions.insert(
                 name.clone(),
                 match values {
                     CompletionValues::Fixed(values) => VariableCompletions::Fixed(values.clone()),
@@ -104,14 +104,14 @@ impl RunnableCommand {
         let entry = Self {
             line,
             rules,
-            offers,
+            completions,
             folder,
             environment: environment(&config),
             permit_budget: Budget::new(config.concurrent),
-            room,
+            budgets,
             expected: ExpectedSize::default(),
             changes: AtomicU64::new(0),
-            given: Mutex::default(),
+            last_digests: Mutex::default(),
             followed: Arc::default(),
             config,
         };
@@ -234,23 +234,23 @@ impl RunnableCommand {
         let arguments = arguments.collect::<Result<_>>()?;
         let permits = self.permits(Client::default()).await?;
         let bytes = usize::try_from(self.config.max_size).unwrap_or(usize::MAX);
-        let _memory = within_queue(self.room.values.take(Client::default(), bytes)).await?;
+        let _memory = within_queue(self.budgets.values.take(Client::default(), bytes)).await?;
         let extractor = RangeExtractor::new(None, self.config.max_size);
         match self.run(line, arguments, extractor, permits).await? {
             ProcessOutput {
-                taken: Ok(ExtractedRange::Part(printed)),
+                extracted: Ok(ExtractedRange::Part(printed)),
                 ending: ProcessEnd::Exited(status),
                 ..
             } if status.success() => Ok(printed),
-            ProcessOutput { taken, said, ending, .. } => {
-                tracing::warn!(program = ?line.program, ?said, "a completion command failed");
-                let why = match (ending, taken) {
+            ProcessOutput { extracted, stderr, ending, .. } => {
+                tracing::warn!(program = ?line.program, ?stderr, "a completion command failed");
+                let why = match (ending, extracted) {
                     (_, Err(error)) => return Err(error),
                     (ProcessEnd::TimedOut, _) => {
                         format!("took longer than {}", humantime::format_duration(self.config.timeout))
                     }
                     (ProcessEnd::Exited(status), _) if !status.success() => {
-                        failure(status) + &self.sent_stderr(&said)
+                        failure(status) + &self.sent_stderr(&stderr)
                     }
                     _ => format!("printed more than {} bytes", self.config.max_size),
                 };
@@ -279,11 +279,11 @@ impl RunnableCommand {
 
     /// Waits for the permits of a run.
     async fn permits(&self, client: Client) -> Result<RunPermits> {
-        let _queued = self.room.queue.try_take(client, 1).ok_or_else(busy)?;
+        let _queued = self.budgets.queue.try_take(client, 1).ok_or_else(busy)?;
         within_queue(async {
             // The permit of the command first, so that a busy command does not occupy shared permits while it waits.
             let permits = self.permit_budget.take(client, 1).await?;
-            Some([permits, self.room.processes.take(client, 1).await?])
+            Some([permits, self.budgets.processes.take(client, 1).await?])
         })
         .await
     }
@@ -294,31 +294,31 @@ impl RunnableCommand {
     }
 
     fn interpret_exit(&self, uri: &Uri, ran: ProcessOutput) -> Result<CommandOutput> {
-        let ProcessOutput { head, taken, extent, digest, ending, said, .. } = ran;
-        let said = said.trim_end();
+        let ProcessOutput { head, extracted, extent, digest, ending, stderr, .. } = ran;
+        let stderr = stderr.trim_end();
         let (code, meaning) = match ending {
             ProcessEnd::Enough => (None, Some(ExitMeaning::Ok)),
             ProcessEnd::TimedOut => {
-                tracing::warn!(%uri, ?said, "a command exceeded its time-out");
+                tracing::warn!(%uri, ?stderr, "a command exceeded its time-out");
                 let time = humantime::format_duration(self.config.timeout);
                 return Err(Error::Unavailable(format!("`{uri}` took longer than {time}")));
             }
             ProcessEnd::Exited(status) => {
-                let said = status.code().and_then(|code| u8::try_from(code).ok());
-                let meaning = said.and_then(|code| self.config.exit.get(&code).copied());
+                let code = status.code().and_then(|code| u8::try_from(code).ok());
+                let meaning = code.and_then(|code| self.config.exit.get(&code).copied());
                 (Some(status), meaning.or(status.success().then_some(ExitMeaning::Ok)))
             }
         };
         match meaning {
             Some(ExitMeaning::Ok) => {
-                if !said.is_empty() {
-                    tracing::debug!(%uri, ?said, "a command wrote to standard error");
+                if !stderr.is_empty() {
+                    tracing::debug!(%uri, ?stderr, "a command wrote to standard error");
                 }
-                Ok(CommandOutput { data: self.part_of(uri, taken?)?, head, digest, extent })
+                Ok(CommandOutput { data: self.part_of(uri, extracted?)?, head, digest, extent })
             }
             Some(meaning) => {
-                tracing::debug!(%uri, ?code, ?said, "a command reported an error by its exit code");
-                let sent = self.sent_stderr(said);
+                tracing::debug!(%uri, ?code, ?stderr, "a command reported an error by its exit code");
+                let sent = self.sent_stderr(stderr);
                 Err(match meaning {
                     ExitMeaning::Denied => Error::Denied(uri.clone()),
                     ExitMeaning::Invalid => {
@@ -337,25 +337,25 @@ impl RunnableCommand {
             }
             None => {
                 let why = code.map(failure).unwrap_or_default();
-                tracing::warn!(%uri, %why, ?said, "a command failed");
-                Err(Error::Unavailable(format!("the command of `{uri}` {why}{}", self.sent_stderr(said))))
+                tracing::warn!(%uri, %why, ?stderr, "a command failed");
+                Err(Error::Unavailable(format!("the command of `{uri}` {why}{}", self.sent_stderr(stderr))))
             }
         }
     }
 
     /// Standard error as the end of a message, if the configuration allows to send it and it is text.
-    fn sent_stderr(&self, said: &str) -> String {
-        let is_text = !said.contains(['\0', char::REPLACEMENT_CHARACTER]);
-        let said = said.trim();
-        if self.config.stderr == StderrUse::Log || said.is_empty() || !is_text {
+    fn sent_stderr(&self, stderr: &str) -> String {
+        let is_text = !stderr.contains(['\0', char::REPLACEMENT_CHARACTER]);
+        let stderr = stderr.trim();
+        if self.config.stderr == StderrUse::Log || stderr.is_empty() || !is_text {
             return String::new();
         }
-        let mut sent: String = said
+        let mut sent: String = stderr
             .chars()
             .filter(|letter| !letter.is_control() || matches!(letter, '\n' | '\t'))
             .take(MAX_SENT_STDERR_CHARACTERS)
             .collect();
-        if said.chars().nth(MAX_SENT_STDERR_CHARACTERS).is_some() {
+        if stderr.chars().nth(MAX_SENT_STDERR_CHARACTERS).is_some() {
             sent.push('…');
         }
         format!(": {sent}")
@@ -363,7 +363,7 @@ impl RunnableCommand {
 
     /// The error for a rejected value, with the similar ones of the fixed completions.
     fn with_known_values(&self, error: Error, name: &str, variables: &Variables) -> Error {
-        match (error, self.offers.get(name), variables.text(name)) {
+        match (error, self.completions.get(name), variables.text(name)) {
             (Error::Invalid(why), Some(VariableCompletions::Fixed(values)), Some(value)) => {
                 Error::invalid(why + &suggest::did_you_mean(value, values.iter().map(String::as_str)))
             }
@@ -371,8 +371,8 @@ impl RunnableCommand {
         }
     }
 
-    fn part_of(&self, uri: &Uri, taken: ExtractedRange) -> Result<Vec<u8>> {
-        match taken {
+    fn part_of(&self, uri: &Uri, extracted: ExtractedRange) -> Result<Vec<u8>> {
+        match extracted {
             ExtractedRange::Part(part) => Ok(part),
             ExtractedRange::Past { count, unit } => Err(Error::invalid(format!(
                 "`{uri}` begins past the end: the output has only {count} {unit}"
@@ -390,16 +390,16 @@ impl RunnableCommand {
 
     /// The digest of the output that a caller last read at a URI.
     pub(super) fn last_read_digest(&self, uri: &Uri) -> Option<u64> {
-        self.given.lock().unwrap_or_else(PoisonError::into_inner).get(uri).copied()
+        self.last_digests.lock().unwrap_or_else(PoisonError::into_inner).get(uri).copied()
     }
 
     /// Records the digest of an output that a caller read.
-    pub(super) fn give(&self, uri: Uri, digest: u64) {
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        if given.len() >= MAX_FOLLOWED {
-            given.clear();
+    pub(super) fn record_digest(&self, uri: Uri, digest: u64) {
+        let mut digests = self.last_digests.lock().unwrap_or_else(PoisonError::into_inner);
+        if digests.len() >= MAX_FOLLOWED {
+            digests.clear();
         }
-        given.insert(uri, digest);
+        digests.insert(uri, digest);
     }
 
     /// Bumps the generation counter: the output has changed.

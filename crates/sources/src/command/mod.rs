@@ -57,21 +57,21 @@ impl Commands {
         let home = home.map_err(|cause| Error::failed("determine the current directory", cause))?;
         let mut resources = BTreeMap::new();
         let mut templates = Vec::new();
-        let mut places = HashSet::new();
-        let room = Arc::new(CommandBudgets::default());
+        let mut uris = HashSet::new();
+        let budgets = Arc::new(CommandBudgets::default());
         for config in commands {
-            let place = config.uri.clone();
-            let wrong = |why: String| Error::invalid(format!("the command `{}`: {why}", place.as_str()));
-            if !places.insert(place.as_str().to_owned()) {
+            let declared = config.uri.clone();
+            let wrong = |why: String| Error::invalid(format!("the command `{}`: {why}", declared.as_str()));
+            if !uris.insert(declared.as_str().to_owned()) {
                 return Err(wrong("it is declared twice".into()));
             }
-            let entry = Arc::new(RunnableCommand::new(config, &home, room.clone()).map_err(wrong)?);
+            let entry = Arc::new(RunnableCommand::new(config, &home, budgets.clone()).map_err(wrong)?);
             if let Some(uri) = entry.uri_without_variables()
                 && resources.insert(uri, entry.clone()).is_some()
             {
                 return Err(wrong("it is declared twice".into()));
             }
-            if let CommandUri::Template(template) = place {
+            if let CommandUri::Template(template) = declared {
                 templates.push((template, entry));
             }
         }
@@ -123,7 +123,7 @@ impl Source for Commands {
         if entry.config.poll.is_some()
             && let Some(digest) = digest
         {
-            entry.give(entry.whole_output_uri(&variables).unwrap_or_else(|| uri.clone()), digest);
+            entry.record_digest(entry.whole_output_uri(&variables).unwrap_or_else(|| uri.clone()), digest);
         }
         let mime = match &entry.config.mime {
             Some(mime) => mime.clone(),
@@ -166,8 +166,10 @@ impl Source for Commands {
 
     async fn complete(&self, asked: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
         let Some(entry) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
-        let Some(offer) = entry.offers.get(asked.variable) else { return Ok(Completion::default()) };
-        let values = offer.values(entry, asked.variable).await?;
+        let Some(completions) = entry.completions.get(asked.variable) else {
+            return Ok(Completion::default());
+        };
+        let values = completions.values(entry, asked.variable).await?;
         Ok(Completion::of(values.iter().map(String::as_str), asked.typed, asked.limit))
     }
 
@@ -201,7 +203,7 @@ impl Source for Commands {
 }
 
 impl RunnableCommand {
-    /// A proof that holds for a time, unless a poll detects another output.
+    /// A proof that holds for a time, unless a poll detects a changed output.
     fn proof(self: &Arc<Self>, seen: u64, time: Duration) -> Proof {
         let (entry, until) = (Arc::downgrade(self), Instant::now() + time);
         Proof::new(move || {

@@ -49,7 +49,7 @@ pub(super) struct ProcessOutput {
     /// The beginning of the output.
     pub(super) head: Vec<u8>,
     /// The requested range, or an error if there was no memory.
-    pub(super) taken: Result<ExtractedRange>,
+    pub(super) extracted: Result<ExtractedRange>,
     pub(super) extent: RangeExtent,
     /// The memory that was reserved or needed, in bytes.
     pub(super) reserved: u64,
@@ -57,7 +57,7 @@ pub(super) struct ProcessOutput {
     pub(super) digest: Option<u64>,
     pub(super) ending: ProcessEnd,
     /// The beginning of standard error.
-    pub(super) said: String,
+    pub(super) stderr: String,
 }
 
 /// How a run ended.
@@ -113,7 +113,7 @@ async fn run_to_end(
         let drained = timeout(KILL_GRACE, pipes.drain(&mut extractor)).await;
         is_complete = matches!(drained, Ok(Ok(ControlFlow::Continue(()))));
     }
-    let said = String::from_utf8_lossy(&pipes.said).into_owned();
+    let stderr = String::from_utf8_lossy(&pipes.stderr).into_owned();
     drop(pipes);
     let head = extractor.head();
     let digest = is_complete.then(|| extractor.digest());
@@ -121,12 +121,12 @@ async fn run_to_end(
     let reserved = extractor.reserved();
     let _ = tell.send(ending.map(|ending| ProcessOutput {
         head,
-        taken: extractor.finish(),
+        extracted: extractor.finish(),
         extent,
         reserved,
         digest,
         ending,
-        said,
+        stderr,
     }));
     group.signal(Signal::TERM);
     let _ = timeout(KILL_GRACE, child.wait()).await;
@@ -156,7 +156,7 @@ struct Pipes {
     errors: Option<ChildStderr>,
     block: Vec<u8>,
     spare: Vec<u8>,
-    said: Vec<u8>,
+    stderr: Vec<u8>,
 }
 
 impl Pipes {
@@ -167,7 +167,7 @@ impl Pipes {
             errors: child.stderr.take(),
             block: block(),
             spare: block(),
-            said: Vec::new(),
+            stderr: Vec::new(),
         }
     }
 
@@ -185,8 +185,8 @@ impl Pipes {
                 }
                 read = read(&mut self.errors, &mut self.spare) => {
                     read?;
-                    let room = MAX_LOGGED_STDERR_BYTES - self.said.len();
-                    self.said.extend(self.spare.drain(..).take(room));
+                    let space = MAX_LOGGED_STDERR_BYTES - self.stderr.len();
+                    self.stderr.extend(self.spare.drain(..).take(space));
                 }
                 () = sleep(LOOKAHEAD), if extractor.is_filled() => {
                     extractor.stop();

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-use ignore::gitignore::Gitignore;
 use jiff::Timestamp;
 use libris_core::{Annotations, DIRECTORY, Error, Resource, Result, Uri};
 
 use super::config::MetadataRule;
 use crate::head_metadata::{self, HeadMetadata};
 use crate::media;
-use crate::patterns::patterns;
+use crate::patterns::{ConfiguredPatterns, with_slashes};
 use crate::tree::walk::{self, FileEntry};
 use crate::tree::{DirectoryHandle, LruCache, OpenFolder, StatStamp, Tree};
 
@@ -29,7 +28,7 @@ const ENTRY_OVERHEAD: usize = 192;
 
 /// Describes files and directories as resources.
 pub(super) struct ResourceDescriber {
-    rules: Vec<(Gitignore, MetadataRule)>,
+    rules: Vec<(ConfiguredPatterns, MetadataRule)>,
     cache: LruCache<CachedMetadata>,
 }
 
@@ -137,19 +136,18 @@ impl ResourceDescriber {
     }
 
     fn apply_rules(&self, resource: &mut Resource, path: &Path, directory: bool) {
+        let path = with_slashes(path);
         for (pattern, rule) in &self.rules {
-            if path.as_os_str().is_empty()
-                || !pattern.matched_path_or_any_parents(path, directory).is_ignore()
-            {
+            if path.is_empty() || !pattern.matches_path_or_parent(&path, directory) {
                 continue;
             }
             let Annotations { audience, priority, .. } = &mut resource.annotations;
-            if let Some(said) = &rule.audience {
-                audience.clone_from(said);
+            if let Some(configured) = &rule.audience {
+                audience.clone_from(configured);
             }
             *priority = rule.priority.or(*priority);
-            if let Some(said) = &rule.description {
-                resource.description = Some(said.clone());
+            if let Some(configured) = &rule.description {
+                resource.description = Some(configured.clone());
             }
         }
     }
@@ -196,7 +194,7 @@ fn is_disk_error(_cause: &io::Error) -> bool {
     false
 }
 
-fn check(rule: &MetadataRule) -> Result<Gitignore> {
+fn check(rule: &MetadataRule) -> Result<ConfiguredPatterns> {
     if rule.glob.is_empty() {
         return Err(Error::invalid("a `rule` has no `glob`"));
     }
@@ -206,7 +204,7 @@ fn check(rule: &MetadataRule) -> Result<Gitignore> {
             rule.glob
         )));
     }
-    patterns("glob", std::slice::from_ref(&rule.glob))
+    ConfiguredPatterns::new("glob", std::slice::from_ref(&rule.glob))
 }
 
 pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {

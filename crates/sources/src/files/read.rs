@@ -133,7 +133,7 @@ impl FileReader<'_> {
             return Err(self.too_large(&mut file, name, metadata.len()));
         }
         self.reserve(metadata.len())?;
-        // It may have grown since.
+        // The file may have grown since its size was determined.
         let data = read_up_to(&file, metadata.len(), limit).map_err(|cause| self.read_error(cause))?;
         let Some(data) = data else {
             let size = file.metadata().map_or(limit + 1, |grown| grown.len());
@@ -316,8 +316,8 @@ fn read_spare_capacity(_file: &File, _data: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a file is in the page cache, so that reading it does not wait for a disk. A few bytes are probed: what
-/// lies between them was most likely read ahead.
+/// Whether a file is in the page cache, so that reading it does not wait for a disk. Only a few bytes are probed: the
+/// kernel most likely read those between them ahead.
 #[cfg(target_os = "linux")]
 fn is_in_page_cache(file: &File, size: u64) -> bool {
     use rustix::io::{ReadWriteFlags, preadv2};

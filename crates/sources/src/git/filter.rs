@@ -1,30 +1,28 @@
 //! Which paths of a repository are visible.
 
-use std::path::Path;
-
-use ignore::gitignore::Gitignore;
 use libris_core::Result;
 
 use super::Config;
-use crate::patterns::patterns;
+use crate::patterns::ConfiguredPatterns;
 
 /// The `include` and `exclude` patterns of the configuration.
+#[derive(Default)]
 pub(super) struct VisibilityFilter {
-    include: Gitignore,
-    exclude: Gitignore,
+    include: ConfiguredPatterns,
+    exclude: ConfiguredPatterns,
 }
 
 impl VisibilityFilter {
     pub(super) fn new(config: &Config) -> Result<Self> {
         Ok(Self {
-            include: patterns("include", &config.include)?,
-            exclude: patterns("exclude", &config.exclude)?,
+            include: ConfiguredPatterns::new("include", &config.include)?,
+            exclude: ConfiguredPatterns::new("exclude", &config.exclude)?,
         })
     }
 
     /// A filter without patterns.
     pub(super) fn open() -> Self {
-        Self { include: Gitignore::empty(), exclude: Gitignore::empty() }
+        Self::default()
     }
 
     /// Whether all paths are visible.
@@ -37,13 +35,10 @@ impl VisibilityFilter {
         if self.is_open() || path.is_empty() {
             return true;
         }
-        let path = to_path(path);
-        if self.exclude.matched(&path, directory).is_ignore() {
+        if self.exclude.matches(path, directory) {
             return false;
         }
-        directory
-            || self.include.is_empty()
-            || self.include.matched_path_or_any_parents(&path, false).is_ignore()
+        directory || self.include.is_empty() || self.include.matches_path_or_parent(path, false)
     }
 
     /// Whether a path and all its parents are visible.
@@ -51,15 +46,4 @@ impl VisibilityFilter {
         (1..=names.len())
             .all(|count| self.shows(&names[..count].join(&b'/'), directory || count < names.len()))
     }
-}
-
-#[cfg(unix)]
-fn to_path(path: &[u8]) -> std::borrow::Cow<'_, Path> {
-    use std::os::unix::ffi::OsStrExt;
-    Path::new(std::ffi::OsStr::from_bytes(path)).into()
-}
-
-#[cfg(not(unix))]
-fn to_path(path: &[u8]) -> std::borrow::Cow<'_, Path> {
-    std::path::PathBuf::from(String::from_utf8_lossy(path).into_owned()).into()
 }

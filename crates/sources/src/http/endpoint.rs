@@ -111,7 +111,8 @@ impl ApiEndpoint {
         endpoint.filled(&sample).ok_or("its URL has a `.` or `..` between slashes")?;
         let sample = endpoint.url.expand(&sample).map_err(|cause| cause.to_string())?;
         let own = parameters(sample.split_once('?').map_or("", |(_, query)| query));
-        // A service that uses the first of two parameters would use the value of the caller.
+        // If a parameter were sent twice, a service that uses the first one would use the value of the caller instead of
+        // the configured one.
         match parameters(&endpoint.query).into_iter().find(|name| own.contains(name)) {
             Some(name) => Err(format!("its URL has the parameter `{name}`, which `query` sets")),
             None => Ok(endpoint),
@@ -175,8 +176,8 @@ impl ApiEndpoint {
         Some(self.named_here(variables))
     }
 
-    /// These variables with those in the query replaced by the query of a URL whose path is a synonym; `None` if the
-    /// query has other parameters.
+    /// The variables of a URL whose path cannot be matched, such as that of a next page under another path: those in the
+    /// path from `variables`, and those in the query from the URL. `None` if its query has other parameters.
     pub(super) fn with_query_of(&self, url: &Url, variables: &Variables) -> Option<Variables> {
         let query = self.query_of(url)?;
         let is_in_path = |name: &str| self.in_path.iter().any(|variable| variable == self.upstream(name));
@@ -237,7 +238,7 @@ impl ApiEndpoint {
         let texts: Vec<&str> = match value {
             VariableValue::Text(text) => vec![text],
             VariableValue::List(list) => list.iter().map(String::as_str).collect(),
-            // The caller chose the names of these parameters.
+            // A map would let the caller choose the names of query parameters.
             VariableValue::Map(_) => return Err(HttpFault::Missing),
         };
         let in_path = self.in_path.iter().any(|variable| variable == name);

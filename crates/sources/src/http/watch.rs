@@ -1,4 +1,4 @@
-//! Detects changes by polling.
+//! Detects changes of an API by polling.
 //!
 //! A round polls the lists and the subscribed resources. The concurrency of a round is limited, so with many
 //! resources it takes longer. The state of a newly followed resource is determined outside the rounds, so that a
@@ -70,9 +70,9 @@ fn update(followed: &FollowedResources, uri: &Uri, now: Option<PolledState>) -> 
 pub(super) fn follow(inner: &HttpInner, uri: &Uri) {
     let Some((endpoint, variables)) = inner.endpoint(uri) else { return };
     // Callers have seen the cached response, so a difference from it is a change.
-    let kept = endpoint.url(variables).ok().and_then(|url| inner.cache.stored(&endpoint, &url));
-    let seen = kept.map_or(PolledState::Unknown, |answer| PolledState::There(answer.digest));
-    inner.followed.add(uri, seen, |_, _| {});
+    let cached = endpoint.url(variables).ok().and_then(|url| inner.cache.stored(&endpoint, &url));
+    let state = cached.map_or(PolledState::Unknown, |response| PolledState::There(response.digest));
+    inner.followed.add(uri, state, |_, _| {});
 }
 
 /// Polls a resource; `None` if its state cannot be determined now.
@@ -94,11 +94,11 @@ pub(super) async fn changes(inner: Arc<HttpInner>) -> BoxStream<'static, Change>
     watch.lists = lists.collect().await;
     let rounds = stream::unfold(watch, async |mut watch| Some((watch.next().await, watch)));
     let watching = inner.followed.watch();
-    let beside = stream::unfold((inner, watching), async |(inner, mut watching)| {
+    let newly_followed = stream::unfold((inner, watching), async |(inner, mut watching)| {
         watching.added().await;
         Some((stream::iter(poll_followed(&inner, PolledSubset::New).await), (inner, watching)))
     });
-    stream::select(rounds, beside.flatten()).boxed()
+    stream::select(rounds, newly_followed.flatten()).boxed()
 }
 
 /// Polls followed resources and returns the changes.
@@ -106,11 +106,11 @@ async fn poll_followed(inner: &Arc<HttpInner>, which: PolledSubset) -> Vec<Chang
     let followed: Vec<Uri> = inner.followed.collect(|(uri, seen)| {
         (which == PolledSubset::All || *seen == PolledState::Unknown).then(|| uri.clone())
     });
-    let looks = followed.into_iter().map(|uri| async move {
+    let polls = followed.into_iter().map(|uri| async move {
         let now = poll_resource(inner, &uri, RequiredFreshness::Now).await;
         update(&inner.followed, &uri, now).then_some(Change::Updated(uri))
     });
-    stream::iter(looks).buffer_unordered(CONCURRENT_REQUESTS).filter_map(ready).collect().await
+    stream::iter(polls).buffer_unordered(CONCURRENT_REQUESTS).filter_map(ready).collect().await
 }
 
 struct ApiWatch {

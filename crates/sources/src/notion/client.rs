@@ -138,7 +138,7 @@ impl NotionClient {
             timeout: config.timeout,
             turns: Semaphore::new(config.concurrent),
             retry_not_before: Mutex::default(),
-            time_limit: config.patience,
+            time_limit: config.retry_timeout,
         })
     }
 

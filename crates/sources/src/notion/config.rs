@@ -28,7 +28,7 @@ pub struct Config {
     pub timeout: Duration,
     /// How long a request is retried while Notion limits the rate or is unavailable.
     #[serde(deserialize_with = "crate::settings::duration")]
-    pub patience: Duration,
+    pub retry_timeout: Duration,
     /// The most concurrent requests. From 1 to 1,024.
     #[serde(deserialize_with = "crate::settings::concurrency")]
     pub concurrent: usize,
@@ -45,7 +45,7 @@ impl Default for Config {
             cache: Duration::from_secs(300),
             poll: Duration::from_secs(30),
             timeout: Duration::from_secs(30),
-            patience: Duration::from_secs(60),
+            retry_timeout: Duration::from_secs(60),
             concurrent: 3,
             max_size: 8 << 20,
         }

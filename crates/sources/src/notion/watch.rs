@@ -32,8 +32,9 @@ struct NotionWatch {
     known: Option<ObjectMap>,
     /// The time of the last full search.
     searched: Option<Instant>,
-    /// Edits in the current minute, which may be followed by invisible ones.
-    young: BTreeMap<(bool, String), Timestamp>,
+    /// The objects whose last edit is less than a minute old. Notion does not report a further edit in that minute, so a
+    /// change is reported once more at its end.
+    recently_edited: BTreeMap<(bool, String), Timestamp>,
     changes: VecDeque<Change>,
 }
 
@@ -47,7 +48,7 @@ pub(super) fn changes(inner: Arc<NotionInner>) -> BoxStream<'static, Change> {
         ticks,
         opened: Timestamp::now(),
         searched: None,
-        young: BTreeMap::new(),
+        recently_edited: BTreeMap::new(),
         changes: VecDeque::new(),
     };
     stream::unfold(watch, async |mut watch| Some((watch.next().await, watch))).boxed()
@@ -79,7 +80,8 @@ impl NotionWatch {
             self.searched = Some(Instant::now());
         }
         let mut known = self.known.take().unwrap_or_else(|| {
-            // A client may have read it before an edit since the watch began.
+            // An object edited since the watch was opened counts as unknown, so that its edit is reported: a client may
+            // have read it before.
             let old =
                 |found: &&NotionObject| found.edited.is_none_or(|edited| end_of_minute(edited) < self.opened);
             found.values().filter(old).map(|found| (found.key(), found.clone())).collect()
@@ -91,13 +93,13 @@ impl NotionWatch {
             }
         }
         let settled: Vec<_> = self
-            .young
+            .recently_edited
             .iter()
             .filter(|(_, edited)| end_of_minute(**edited) <= now)
             .map(|(key, _)| key.clone())
             .collect();
         for key in settled {
-            self.young.remove(&key);
+            self.recently_edited.remove(&key);
             if let Some(found) = known.get(&key).cloned() {
                 self.report_change(&found, Change::Updated);
             }
@@ -118,7 +120,7 @@ impl NotionWatch {
                 None => self.report_change(&found, Change::Added),
             }
             if end_of_minute(edited) > now {
-                self.young.insert(key, edited);
+                self.recently_edited.insert(key, edited);
             }
         }
         if whole || !self.changes.is_empty() {

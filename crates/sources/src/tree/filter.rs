@@ -1,24 +1,22 @@
 //! Which paths are visible: by the options of the tree and by its ignore files.
 
-use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::ops::Add;
 use std::path::Path;
 use std::sync::Arc;
 
-use ignore::gitignore::Gitignore;
 use libris_core::Result;
 
 use super::TreeOptions;
 use crate::ignore_patterns::{IgnorePatterns, PatternVerdict};
-use crate::patterns::patterns;
+use crate::patterns::{ConfiguredPatterns, with_slashes};
 
 /// The visibility rules of the options: hidden names, `include` and `exclude`.
 pub(super) struct PathFilter {
     only: Option<OsString>,
     hidden: bool,
-    include: Gitignore,
-    exclude: Gitignore,
+    include: ConfiguredPatterns,
+    exclude: ConfiguredPatterns,
 }
 
 impl PathFilter {
@@ -26,8 +24,8 @@ impl PathFilter {
         Ok(Self {
             only: options.only.clone(),
             hidden: options.hidden,
-            include: patterns("include", &options.include)?,
-            exclude: patterns("exclude", &options.exclude)?,
+            include: ConfiguredPatterns::new("include", &options.include)?,
+            exclude: ConfiguredPatterns::new("exclude", &options.exclude)?,
         })
     }
 
@@ -45,15 +43,14 @@ impl PathFilter {
         if is_git(name) || (!self.hidden && is_hidden(name)) {
             return false;
         }
-        if self.exclude.matched(path, directory).is_ignore() {
+        let path = with_slashes(path);
+        if self.exclude.matches(&path, directory) {
             return false;
         }
-        if ignore_rules.is_some_and(|ignore_rules| ignore_rules.matches(path, directory)) {
+        if ignore_rules.is_some_and(|ignore_rules| ignore_rules.matches(&path, directory)) {
             return false;
         }
-        directory
-            || self.include.is_empty()
-            || self.include.matched_path_or_any_parents(path, false).is_ignore()
+        directory || self.include.is_empty() || self.include.matches_path_or_parent(&path, false)
     }
 }
 
@@ -110,14 +107,14 @@ impl IgnoreRules {
     /// a `.gitignore`.
     pub(super) const FILES: [&str; 2] = [".ignore", ".gitignore"];
 
-    pub(super) fn matches(&self, path: &Path, directory: bool) -> bool {
-        let path = with_slashes(path.as_os_str().as_encoded_bytes());
-        let name = memchr::memrchr(b'/', &path).map_or(&*path, |slash| &path[slash + 1..]);
+    /// Whether a path, with slashes between names, is ignored.
+    pub(super) fn matches(&self, path: &[u8], directory: bool) -> bool {
+        let name = memchr::memrchr(b'/', path).map_or(path, |slash| &path[slash + 1..]);
         for kind in 0..self.files.len() {
             let mut level = Some(self);
             while let Some(here) = level {
                 // Patterns are relative to the directory of their file.
-                let below = path.get(here.base..).unwrap_or(&path);
+                let below = path.get(here.base..).unwrap_or(path);
                 let verdict = here.files[kind].as_ref().and_then(|file| file.matched(below, name, directory));
                 match verdict {
                     None => level = here.above.as_deref(),
@@ -126,15 +123,6 @@ impl IgnoreRules {
             }
         }
         false
-    }
-}
-
-/// A path of this system with slashes between names.
-fn with_slashes(path: &[u8]) -> Cow<'_, [u8]> {
-    if cfg!(windows) {
-        path.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte }).collect()
-    } else {
-        path.into()
     }
 }
 
@@ -173,6 +161,6 @@ mod tests {
     #[test]
     fn an_invalid_pattern_is_an_error() {
         let wrong = PathFilter::new(&TreeOptions { exclude: vec!["a{b".into()], ..TreeOptions::default() });
-        insta::assert_snapshot!(wrong.err().unwrap(), @"`exclude` has a pattern that makes no sense: error parsing glob 'a{b': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)");
+        insta::assert_snapshot!(wrong.err().unwrap(), @r"`exclude` has the invalid pattern `a{b`: there is no `{a,b}`; write a pattern for each alternative, or `\{` for the character");
     }
 }

@@ -37,9 +37,9 @@ async fn a_storm_is_ridden_out() {
 }
 
 #[tokio::test]
-async fn who_is_told_to_wait_longer_than_its_patience_does_not_ask_again() {
+async fn a_request_is_not_retried_if_notion_asks_to_wait_longer_than_the_retry_timeout() {
     for status in [429, 503, 529] {
-        let bench = Bench::with(|config| config.patience = Duration::from_secs(5)).await;
+        let bench = Bench::with(|config| config.retry_timeout = Duration::from_secs(5)).await;
         furnish(&bench);
         {
             let mut workspace = bench.server.workspace();
@@ -88,8 +88,8 @@ async fn a_read_that_was_left_goes_on() {
 }
 
 #[tokio::test]
-async fn patience_ends() {
-    let bench = Bench::with(|config| config.patience = Duration::from_millis(1500)).await;
+async fn retries_end_after_the_retry_timeout() {
+    let bench = Bench::with(|config| config.retry_timeout = Duration::from_millis(1500)).await;
     furnish(&bench);
     bench.server.workspace().retry_after = 1;
     bench.server.workspace().storm = Some(Instant::now() + Duration::from_secs(3600));
@@ -106,7 +106,7 @@ async fn patience_ends() {
 async fn the_list_of_before_is_better_than_none() {
     let bench = Bench::with(|config| {
         config.cache = Duration::ZERO;
-        config.patience = Duration::ZERO;
+        config.retry_timeout = Duration::ZERO;
     })
     .await;
     furnish(&bench);
@@ -135,7 +135,7 @@ async fn an_old_list_is_given_while_notion_is_down() {
 
 #[tokio::test]
 async fn a_search_that_fails_fails_once_for_all() {
-    let bench = Bench::with(|config| config.patience = Duration::from_millis(600)).await;
+    let bench = Bench::with(|config| config.retry_timeout = Duration::from_millis(600)).await;
     bench.server.workspace().odd = vec![("/search", Odd::Status(503))];
     let lists = futures_util::future::join_all(
         (0..8).map(async |_| bench.notion.list(None, 100, &Context::default()).await),
@@ -150,7 +150,7 @@ async fn a_search_that_fails_fails_once_for_all() {
 
 #[tokio::test]
 async fn each_fault_is_told() {
-    let bench = Bench::with(|config| config.patience = Duration::from_millis(100)).await;
+    let bench = Bench::with(|config| config.retry_timeout = Duration::from_millis(100)).await;
     furnish(&bench);
     let mut said = String::new();
     for (name, odd) in [
@@ -212,8 +212,11 @@ async fn what_is_missing_is_not_found() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there() {
-    let config =
-        notion::Config { url: "http://127.0.0.1:9".into(), patience: Duration::ZERO, ..Default::default() };
+    let config = notion::Config {
+        url: "http://127.0.0.1:9".into(),
+        retry_timeout: Duration::ZERO,
+        ..Default::default()
+    };
     let notion = Notion::with_token(config, TOKEN).unwrap();
     let error = notion.list(None, 1, &Context::default()).await.unwrap_err();
     assert_eq!(error.to_string(), "Notion does not answer now; try again later");

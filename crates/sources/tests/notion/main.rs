@@ -28,7 +28,7 @@ impl Bench {
         let server = Server::start().await;
         let mut config = notion::Config { url: server.url.clone(), ..notion::Config::default() };
         config.poll = Duration::from_millis(50);
-        config.patience = Duration::from_secs(20);
+        config.retry_timeout = Duration::from_secs(20);
         set(&mut config);
         let notion = Notion::with_token(config, TOKEN).unwrap();
         Self { server, notion }

@@ -14,7 +14,7 @@ mod transcripts;
 async fn what_a_client_gets() {
     let bench = Bench::with(|config| {
         config.cache = Duration::ZERO;
-        config.patience = Duration::from_millis(100);
+        config.retry_timeout = Duration::from_millis(100);
     })
     .await;
     {

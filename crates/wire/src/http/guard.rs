@@ -39,16 +39,14 @@ impl Guard {
         let headers = request.headers();
         // If two values differ, a proxy may have checked the other one.
         if headers.get_all(HOST).iter().count() > 1 || headers.get_all(ORIGIN).iter().count() > 1 {
-            return Err("`Host` and `Origin` may be there once");
+            return Err("`Host` and `Origin` must not be repeated");
         }
         let authority = self.authority(request.uri().authority(), headers.get(HOST))?;
         let Some(origin) = headers.get(ORIGIN) else { return Ok(None) };
         if self.welcome(origin, &authority) {
             Ok(Some(origin.clone()))
         } else {
-            Err(
-                "pages of this origin may not ask here; allow it with `--allow-origin`, or `allow_origin` in code",
-            )
+            Err("this origin is not allowed; allow it with `--allow-origin`, or `allow_origin` in code")
         }
     }
 
@@ -71,7 +69,7 @@ impl Guard {
         if name == "localhost" || address(&name).is_some() || self.hosts.contains(&name) {
             return Ok(authority);
         }
-        Err("this host name is not served here; allow it with `--allow-host`, or `allow_host` in code")
+        Err("this host name is not allowed; allow it with `--allow-host`, or `allow_host` in code")
     }
 
     fn welcome(&self, origin: &HeaderValue, served: &Authority) -> bool {

@@ -107,9 +107,9 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Opti
     let Some(value) = values.next() else { return Ok(None) };
     let wrong = |why: &str| ErrorObject::new(HEADER_MISMATCH, format!("the `{name}` header {why}"));
     if values.next().is_some() {
-        return Err(wrong("is there more than once"));
+        return Err(wrong("is repeated"));
     }
-    value.to_str().map(|value| Some(value.trim())).map_err(|_| wrong("has characters it may not have"))
+    value.to_str().map(|value| Some(value.trim())).map_err(|_| wrong("has invalid characters"))
 }
 
 /// Decodes the Base64 form of names that a header cannot carry as they are.

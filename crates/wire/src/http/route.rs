@@ -49,7 +49,7 @@ impl Endpoint {
         };
         let answering = route.answer(view, Request::from_parts(head, received.bytes.clone()));
         let Some(response) = within(self.protocol.limits.time, answering).await else {
-            return self.busy(None, "no answer in time; try again later");
+            return self.busy(None, "the request exceeded its time limit; try again later");
         };
         let size = response.body().size_hint().exact().unwrap_or_default() as usize;
         match self.content_budget.take(peer.client, size).await {

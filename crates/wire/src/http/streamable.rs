@@ -157,12 +157,12 @@ impl Endpoint {
             channel: Channel::Network,
         };
         if credentials.next().is_some() {
-            let why = "the `Authorization` header is there more than once";
+            let why = "the `Authorization` header is repeated";
             return Err(response::refusal(StatusCode::BAD_REQUEST, why));
         }
         match within(self.protocol.limits.time, self.protocol.admit(&caller)).await {
             Some(admitted) => admitted.map_err(|refusal| response::not_admitted(&refusal)),
-            None => Err(self.busy(None, "it took too long to tell who is asking; try again later")),
+            None => Err(self.busy(None, "authentication took too long; try again later")),
         }
     }
 

@@ -161,7 +161,7 @@ impl Repository {
         let below = rules(2, 2, &files[1], Some(Arc::clone(&root)));
         let hides = |path: &Path, directory| {
             let rules = if path.starts_with("a") && path != "a" { &below } else { &root };
-            rules.matches(path, directory)
+            rules.matches(bytes(path), directory)
         };
         let mut hidden = std::collections::HashSet::new();
         let mut ignored = Vec::new();

@@ -322,7 +322,7 @@ impl Lane {
         let budget = &self.endpoint.content_budget;
         let Some(lease) = budget.try_take(self.origin.peer.client, self.unsent.len()) else {
             budget.close_slow_connections();
-            return Err(io::Error::other("too many responses wait for the client to take them"));
+            return Err(io::Error::other("too many responses are waiting for the client to read them"));
         };
         lease.sending_to(&self.liveness);
         self.lease = Some(lease);

@@ -1,4 +1,4 @@
-//! The express lane: the I/O of an HTTP/1 connection, which answers common requests without hyper.
+//! The express lane: the I/O object of an HTTP/1 connection, which answers common requests without hyper.
 //!
 //! Hyper costs more per request than a cached response does, and takes more memory than the rest of a connection. The
 //! lane is hyper's I/O object, sees the bytes of a connection first, and creates hyper only for requests that it does
@@ -23,10 +23,10 @@
 //! complete, its head exceeds 16 KiB, or its unfinished body exceeds 8 KiB.
 //!
 //! **What hyper may rely on.** It reads bytes in the order in which the client sent them, beginning with a request
-//! line. The lane writes to the socket only while hyper is idle. Hyper reads an end of file when the client has
-//! half-closed the connection, and no response is outstanding or the time limit below has passed. It also reads one to
-//! free its memory, when it is idle and many connections are open (`Connections::is_crowded`): the socket stays open,
-//! and the lane continues without hyper. Graceful shutdown is hyper's own while it exists.
+//! line. The lane writes to the socket only while hyper is idle. When the client has half-closed the connection, hyper
+//! reads an end of file, as soon as no response is outstanding or the time limit below has passed. An idle hyper also
+//! reads an end of file while many connections are open (`Connections::is_crowded`): it ends and frees its memory, the
+//! socket stays open, and the lane continues without it. While there is a hyper, it does the graceful shutdown itself.
 //!
 //! **Pipelining.** Requests are answered one at a time and in order. While a response is outstanding, the lane reads at
 //! most 8 KiB ahead, and then nothing more (backpressure).

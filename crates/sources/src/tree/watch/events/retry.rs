@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// The pause before the first attempt.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The longest pause. An attempt may take all watches that other programs have left.
+/// The longest pause. Attempts must be rare: a failing one uses up, for a moment, all inotify watches of the user.
 const MAX_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// Retries with exponential backoff.

@@ -346,7 +346,7 @@ async fn a_response_without_memory_closes_slow_connections_and_its_own() {
         advance(Duration::from_secs(seconds)).await;
         let (mut lane, client) = stalled(&endpoint).await;
         let Poll::Ready(Err(error)) = read(&mut lane) else { panic!("it is served without memory") };
-        assert_eq!(error.to_string(), "too many responses wait for the client to take them");
+        assert_eq!(error.to_string(), "too many responses are waiting for the client to read them");
         refused.push((lane, client));
     }
     assert!(is_closed(&slow));

@@ -1,16 +1,16 @@
-//! Hints for URIs that match no resource and no template of a source.
+//! Hints for URIs that are similar to known resources and templates: what is wrong with the path or the query.
+//!
+//! A source whose configuration names all its URIs uses this for [`Source::hint`](crate::Source::hint). For the other
+//! sources, the catalog compares the URI with what they list. A wrong scheme or authority is a matter of the catalog
+//! alone, since only the catalog knows all of them.
 
-use std::collections::BTreeSet;
-
-use libris_core::{Error, Uri, UriTemplate};
-
-use crate::suggest;
+use crate::{Error, Uri, UriTemplate, suggest};
 
 /// The most URIs and templates that a hint names.
 const MAX_NAMED: usize = 4;
 
-/// The error for a URI of these resources and templates that none of them matches.
-pub(crate) fn error<'a>(
+/// The error for a URI that is none of these resources and matches none of these templates.
+pub fn error<'a>(
     uri: &Uri,
     resources: impl IntoIterator<Item = &'a Uri>,
     templates: impl IntoIterator<Item = &'a UriTemplate>,
@@ -22,8 +22,8 @@ pub(crate) fn error<'a>(
 }
 
 /// What is wrong with a URI: an unknown query parameter, a misspelt segment, or another number of segments. `None` if
-/// nothing similar is known.
-pub(crate) fn hint<'a>(
+/// no resource or template of its scheme is similar.
+pub fn hint<'a>(
     uri: &Uri,
     resources: impl IntoIterator<Item = &'a Uri>,
     templates: impl IntoIterator<Item = &'a UriTemplate>,
@@ -38,9 +38,7 @@ pub(crate) fn hint<'a>(
     let wrong = UriForm::of(uri.as_str())?;
     let siblings: Vec<_> = forms.iter().filter(|form| form.scheme == wrong.scheme).collect();
     if siblings.is_empty() {
-        let schemes: BTreeSet<_> = forms.iter().map(|form| form.scheme).collect();
-        let meant = suggest::did_you_mean(wrong.scheme, schemes);
-        return (!meant.is_empty()).then(|| format!("there is no scheme `{}`{meant}", wrong.scheme));
+        return None;
     }
     let mut corrected: Vec<_> = siblings.iter().filter_map(|form| form.corrected(&wrong)).collect();
     corrected.sort();
@@ -59,7 +57,7 @@ pub(crate) fn hint<'a>(
 }
 
 /// The hint for a URI with a query, if the URI is right without it.
-pub(crate) fn query_hint(uri: &Uri, resources: &[&Uri], templates: &[&UriTemplate]) -> Option<String> {
+pub fn query_hint(uri: &Uri, resources: &[&Uri], templates: &[&UriTemplate]) -> Option<String> {
     let query = uri.query()?;
     let bare = uri.without_query();
     let matching: Vec<_> = templates.iter().filter(|template| template.matches(&bare).is_some()).collect();
@@ -139,60 +137,45 @@ fn any_of(mut texts: Vec<String>) -> String {
 }
 
 /// All texts, as in "`a`, `b`".
-pub(crate) fn all_of(texts: &[impl AsRef<str>]) -> String {
+pub fn all_of(texts: &[impl AsRef<str>]) -> String {
     texts.iter().map(|text| format!("`{}`", text.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::hint;
-    use libris_core::{Uri, UriTemplate};
-
-    fn said(uri: &str) -> String {
-        let resources = ["weather://stations", "weather://radar/europe"].map(|uri| Uri::parse(uri).unwrap());
-        let templates = ["weather://forecast/{city}/{date}{?units,language*}", "weather://station/{id}"];
-        let templates = templates.map(|text| UriTemplate::parse(text).unwrap());
-        hint(&Uri::parse(uri).unwrap(), &resources, &templates).unwrap_or_default()
-    }
+    use crate::{Uri, UriTemplate};
 
     #[test]
     fn hints_say_what_is_wrong_with_a_uri() {
-        let uris = [
-            "weather://forcast/lima/today",
-            "weather://forecast/lima/today?unit=metric",
-            "weather://forecast/lima/today?x=1",
-            "weather://stations?sort=name",
-            "weather://forecast/lima",
-            "weather://radar/eurpoe",
-            "weather://stationz",
-            "weather://x",
-            "wether://stations",
-            "mailto:ada",
-            "news://today",
-        ];
-        let said: Vec<_> =
-            uris.iter().map(|uri| format!("{uri}\n    {}", said(uri)).trim_end().to_owned()).collect();
-        insta::assert_snapshot!(said.join("\n"), @r"
-        weather://forcast/lima/today
-            did you mean `weather://forecast/lima/today`?
-        weather://forecast/lima/today?unit=metric
-            `weather://forecast/lima/today` has no query parameter `unit`; did you mean `units`?
-        weather://forecast/lima/today?x=1
-            `weather://forecast/lima/today` has no query parameter `x`, only `units`, `language`
-        weather://stations?sort=name
-            `weather://stations` has no query parameters
-        weather://forecast/lima
-            a URI there has the form `weather://forecast/{city}/{date}{?units,language*}`
-        weather://radar/eurpoe
-            did you mean `weather://radar/europe`?
-        weather://stationz
-            did you mean `weather://stations`?
-        weather://x
-            a URI there has the form `weather://stations`, `weather://radar/europe`, `weather://forecast/{city}/{date}{?units,language*}` or `weather://station/{id}`
-        wether://stations
-            there is no scheme `wether`; did you mean `weather`?
-        mailto:ada
-        news://today
-        ");
+        let resources = ["weather://stations", "weather://radar/europe"].map(|uri| Uri::parse(uri).unwrap());
+        let templates = ["weather://forecast/{city}/{date}{?units,language*}", "weather://station/{id}"];
+        let templates = templates.map(|text| UriTemplate::parse(text).unwrap());
+        let forms = "a URI there has the form `weather://stations`, `weather://radar/europe`, \
+                     `weather://forecast/{city}/{date}{?units,language*}` or `weather://station/{id}`";
+        for (uri, expected) in [
+            ("weather://forcast/lima/today", Some("did you mean `weather://forecast/lima/today`?")),
+            (
+                "weather://forecast/lima/today?unit=metric",
+                Some("`weather://forecast/lima/today` has no query parameter `unit`; did you mean `units`?"),
+            ),
+            (
+                "weather://forecast/lima/today?x=1",
+                Some("`weather://forecast/lima/today` has no query parameter `x`, only `units`, `language`"),
+            ),
+            ("weather://stations?sort=name", Some("`weather://stations` has no query parameters")),
+            (
+                "weather://forecast/lima",
+                Some("a URI there has the form `weather://forecast/{city}/{date}{?units,language*}`"),
+            ),
+            ("weather://radar/eurpoe", Some("did you mean `weather://radar/europe`?")),
+            ("weather://stationz", Some("did you mean `weather://stations`?")),
+            ("weather://x", Some(forms)),
+            ("wether://stations", None),
+            ("mailto:ada", None),
+        ] {
+            let hint = hint(&Uri::parse(uri).unwrap(), &resources, &templates);
+            assert_eq!(hint.as_deref(), expected, "{uri}");
+        }
     }
 }
