@@ -138,11 +138,12 @@ impl SourceReport {
                 return Ok(());
             }
         };
+        // Tables and commands have no sizes.
+        let size = (listing.size > 0).then(|| format!("{}, ", bytes(listing.size))).unwrap_or_default();
         let mut lines = vec![format!(
-            "{}: {}, {}, {}",
+            "{}: {}, {size}{}",
             styled(HEADING, shown(&self.name)),
             counted(listing.count, "resource"),
-            bytes(listing.size),
             counted(listing.templates.len() as u64, "template")
         )];
         for resource in &listing.resources {

@@ -124,11 +124,25 @@ fn print_hosts(instructions: &[HostInstructions], server: &NewServer) {
     let width = instructions.iter().map(|one| one.host.len()).max().unwrap_or_default();
     for HostInstructions { host, step } in instructions {
         match step {
-            Step::Run(command) => note(format_args!("  {host:width$}  {command}")),
+            Step::Run(command) => {
+                note(format_args!("  {host:width$}  {}", in_two_lines(command, width + 4)));
+            }
             Step::Add { file, key, entry } => note(format_args!(
                 "  {host:width$}  {}\n    {entry}",
                 styled(DETAIL, format_args!("in {file}, below \"{key}\":"))
             )),
         }
+    }
+}
+
+/// A command that is printed after `indent` columns. If it is too long for a terminal, it continues in a second line,
+/// so that copying both lines gives the same command.
+fn in_two_lines(command: &str, indent: usize) -> String {
+    const COLUMNS: usize = 80;
+    match command.split_once(" '") {
+        Some((program, argument)) if cfg!(unix) && indent + command.len() > COLUMNS => {
+            format!("{program} \\\n    '{argument}")
+        }
+        _ => command.to_owned(),
     }
 }

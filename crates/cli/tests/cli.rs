@@ -53,13 +53,14 @@ fn check_goes_on_after_an_error_and_reports_every_source() {
     let sources = ["check", "nowhere", "sqlite:broken.db", "docs"];
     assert_snapshot!(libris(folder.path(), &sources), @"
     exit: 1
-    docs: 2 resources, 0 B, 2 templates
+    docs: 2 resources, 2 templates
       file:///docs/  inode/directory
       file:///docs/a.md  text/markdown
       template file:///docs/{+path}{?lines,bytes}
       template file:///docs/{+folder}{?after,format,contents}
     error: could not serve `nowhere`
-      because: the folder `nowhere` cannot be opened: No such file or directory (os error 2)
+      because: there is no folder `nowhere`
+    hint: check the path
     error: could not list `sqlite:broken.db`
       because: the database `broken` cannot be used: its file is not a SQLite database
     hint: correct the path in `url`
@@ -80,7 +81,7 @@ fn check_shows_as_many_templates_as_resources() {
     std::fs::copy(library, folder.path().join("api.yaml")).unwrap();
     assert_snapshot!(libris(folder.path(), &["check", "api.yaml", "--show", "1"]), @"
     exit: 0
-    openapi:api.yaml: 2 resources, 0 B, 4 templates
+    openapi:api.yaml: 2 resources, 4 templates
       city-library://books  application/json  The books of the library
       … and 1 more resource
       template city-library://books{?genre*,language,page_size}
@@ -112,13 +113,13 @@ fn files_are_served_as_what_they_are() {
     let arguments = ["check", "team.toml", "shop.db", "project", "--show", "0"];
     assert_snapshot!(libris(folder.path(), &arguments), @"
     exit: 0
-    docs: 2 resources, 0 B, 2 templates
+    docs: 2 resources, 2 templates
       … and 2 more resources
       … and 2 more templates
-    sqlite:shop.db: 2 resources, 0 B, 3 templates
+    sqlite:shop.db: 2 resources, 3 templates
       … and 2 more resources
       … and 3 more templates
-    project: 2 resources, 0 B, 2 templates
+    project: 2 resources, 2 templates
       … and 2 more resources
       … and 2 more templates
       hint: `project` is a git repository: `git:project` serves its branches, history and diffs
@@ -364,10 +365,10 @@ fn two_folders_of_one_name_are_refused() {
     let folder = folder(&[("a/docs/x.md", ""), ("b/docs/y.md", "")]);
     assert_snapshot!(libris(folder.path(), &["check", "a/docs", "b/docs", "--show", "0"]), @"
     exit: 1
-    a/docs: 2 resources, 0 B, 2 templates
+    a/docs: 2 resources, 2 templates
       … and 2 more resources
       … and 2 more templates
-    b/docs: 2 resources, 0 B, 2 templates
+    b/docs: 2 resources, 2 templates
       … and 2 more resources
       … and 2 more templates
     error: `a/docs` and `b/docs` would both have the URI `file:///docs/`
@@ -397,7 +398,7 @@ fn a_database_is_configured() {
     let folder = folder(&[("libris.toml", config), ("data/shop.db", "")]);
     assert_snapshot!(libris(folder.path(), &["check"]), @"
     exit: 0
-    sqlite:data/shop.db: 3 resources, 0 B, 4 templates
+    sqlite:data/shop.db: 3 resources, 4 templates
       db://answer  application/json
       sqlite://shop/  inode/directory
       sqlite://shop/schema  text/markdown  Schema of shop

@@ -106,6 +106,7 @@ async fn what_is_wrong_is_said_without_the_token() {
     insta::assert_snapshot!(said("ntn_secret\nX-Injected: 1", &server.url).await, @r#"
     error: could not serve `Notion`
       because: the Notion token has invalid characters
+    hint: copy the token again
     "#);
     insta::assert_snapshot!(said("ntn_secret", "http://notion.example").await, @r#"
     error: could not serve `Notion`

@@ -2,6 +2,9 @@
 //!
 //! The first page of a walk runs the source, and the following pages come from the cached list. See
 //! [`Source::whole_list`].
+//!
+//! Another walk, or a change of the list, may replace the cached list while a walk is under way. Pages begin after a URI
+//! and not at an index, so that a walk still returns every resource that is in all of these lists, and none twice.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -385,6 +388,51 @@ mod tests {
         async fn read(&self, uri: &Uri, _: &Context) -> Result<Contents> {
             Err(Error::NotFound(uri.clone()))
         }
+    }
+
+    /// A source of resources that change.
+    struct ChangingList(std::sync::Mutex<Vec<usize>>);
+
+    #[async_trait]
+    impl Source for ChangingList {
+        fn covers(&self, _: &Uri) -> Option<Specificity> {
+            None
+        }
+
+        async fn list(&self, after: Option<&Uri>, limit: usize, _: &Context) -> Result<Page> {
+            let all = self.0.lock().unwrap().clone();
+            let mut rest =
+                all.into_iter().map(resource).filter(|one| after.is_none_or(|after| one.uri > *after));
+            let resources = rest.by_ref().take(limit).collect();
+            Ok(Page { resources, more: rest.next().is_some(), ..Page::default() })
+        }
+
+        fn whole_list(&self) -> Option<Freshness> {
+            Some(Freshness::proven(Proof::always()).with_ttl(Duration::from_secs(30)))
+        }
+
+        async fn read(&self, uri: &Uri, _: &Context) -> Result<Contents> {
+            Err(Error::NotFound(uri.clone()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_walk_neither_skips_nor_repeats_when_another_one_replaces_its_list() {
+        let numbers = |numbers: &[usize]| numbers.iter().map(|number| number + 10).collect::<Vec<_>>();
+        let changing = Arc::new(ChangingList(numbers(&[0, 2, 4, 6, 8]).into()));
+        let source: Arc<dyn Source> = changing.clone();
+        let lists = ListCache::new(budget());
+        let mut walked = page(&lists, &source, None).await.resources;
+        // Another walk begins after each page of the first one.
+        for changed in [&[2, 3, 4, 6, 8][..], &[1, 2, 5, 6, 8], &[2, 6, 7, 8]] {
+            *changing.0.lock().unwrap() = numbers(changed);
+            page(&lists, &source, None).await;
+            let last = walked.last().unwrap().uri.path()[1..].parse().unwrap();
+            walked.extend(page(&lists, &source, Some(last)).await.resources);
+        }
+        let walked: Vec<_> =
+            walked.iter().map(|one| one.uri.path()[1..].parse::<usize>().unwrap() - 10).collect();
+        assert_eq!(walked, [0, 2, 3, 4, 5, 6, 7, 8]);
     }
 
     async fn page(lists: &ListCache, source: &Arc<dyn Source>, after: Option<usize>) -> Page {

@@ -301,7 +301,7 @@ impl ListResponse for Templates {
 fn hint(sources: &[GatedSource]) -> &'static str {
     match sources.iter().any(|gated| gated.role() == SourceRole::Status) {
         true => status::HINT,
-        false => "try again later",
+        false => "if this persists, check the source",
     }
 }
 

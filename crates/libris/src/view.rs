@@ -100,9 +100,9 @@ impl ViewSnapshot<'_> {
     /// `libris://status`.
     fn redacted(&self, error: Error) -> Error {
         match error {
-            Error::Unavailable(_) if !self.allows(Operation::Read, &status::uri()) => {
-                Error::Unavailable("a source is unavailable; try again later".to_owned())
-            }
+            Error::Unavailable(_) if !self.allows(Operation::Read, &status::uri()) => Error::Unavailable(
+                "a source is unavailable; if this persists, tell the administrator of this server".to_owned(),
+            ),
             // The hint may name resources that this caller may not see.
             Error::Missing { uri, .. } => Error::NotFound(uri),
             error => error,

@@ -25,7 +25,7 @@ pub mod sql;
 mod descriptive;
 #[cfg(any(feature = "files", feature = "git"))]
 mod folder_listing;
-#[cfg(any(all(feature = "command", unix), feature = "http", feature = "database"))]
+#[cfg(any(all(feature = "command", unix), feature = "git", feature = "http", feature = "database"))]
 mod followed;
 #[cfg(any(feature = "files", feature = "git"))]
 mod front_matter;
@@ -60,7 +60,8 @@ mod remote;
 mod root_path;
 #[cfg(any(all(feature = "command", unix), feature = "http", feature = "inline"))]
 mod segment;
-#[cfg(feature = "files")]
+#[cfg(any(feature = "files", feature = "git"))]
+#[cfg_attr(not(feature = "files"), allow(dead_code, unused_imports, reason = "git only watches trees"))]
 mod tree;
 #[cfg(any(feature = "files", feature = "git"))]
 mod wildmatch;

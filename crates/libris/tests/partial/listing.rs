@@ -196,7 +196,7 @@ async fn a_list_of_which_nothing_is_known_is_an_error() {
     };
     assert_eq!(
         failure(&catalog).await,
-        "`a`, `b` are unavailable; the error of `a`: the toy shop is closed; hint: try again later"
+        "`a`, `b` are unavailable; the error of `a`: the toy shop is closed; hint: if this persists, check the source"
     );
     catalog.add_status();
     assert_eq!(

@@ -64,7 +64,7 @@ async fn errors_name_a_source_to_those_who_may_read_the_status() {
         ];
         for (number, message) in messages.iter().enumerate() {
             assert_eq!(message.contains("`secret`"), is_named, "{number}: {message}");
-            let redacted = "a source is unavailable; try again later";
+            let redacted = "a source is unavailable; if this persists, tell the administrator of this server";
             assert_eq!(message != redacted, is_named, "{number}: {message}");
         }
     }

@@ -22,7 +22,9 @@ impl Invocation {
         if ArgumentTemplate::parse(program).variables().next().is_some() {
             return Err("its program cannot be a variable: only arguments can".into());
         }
-        let program = find(program, home).ok_or_else(|| format!("there is no program `{program}`"))?;
+        let program = find(program, home).ok_or_else(|| {
+            format!("there is no program `{program}`; hint: install it, or write its whole path in `run`")
+        })?;
         Ok(Self { program, arguments: arguments.iter().map(|text| ArgumentTemplate::parse(text)).collect() })
     }
 

@@ -4,7 +4,7 @@ use libris_core::{Completion, Result};
 
 use super::{FilesInner, read_error};
 use crate::path::{segments, unescape, value};
-use crate::tree::{ResolvedPath, case_folded, is_missing, walk};
+use crate::tree::{ResolvedPath, SubtreeSearch, case_folded, is_missing, walk};
 
 /// The entries that a completion returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,19 +46,28 @@ pub(super) fn paths(
     let matching = &order[first..];
     let matching = &matching[..matching.partition_point(|position| name(position).starts_with(&begun))];
     let mut completion = Completion::default();
+    let mut search = SubtreeSearch::new(&inner.tree);
     let mut skipped = 0;
+    // Whether all names after the last one that is examined count, as far as is known.
+    let counts_all = kinds == CompletedKinds::All && inner.config.include.is_empty();
     for &position in matching {
         let key = key(position);
-        if kinds == CompletedKinds::Folders && !key.ends_with('/') {
-            skipped += 1;
-            continue;
-        }
-        if completion.values.len() == limit {
+        let is_full = completion.values.len() == limit;
+        if is_full && counts_all {
             break;
         }
-        match walk::exists(&inner.tree, &folder, key).map_err(failed)? {
-            true => completion.values.push(format!("{parent}{}", value(key))),
+        let is_completed = match key.ends_with('/') {
+            true => search.open(&folder, key).map_err(failed)?.is_some(),
+            false if kinds == CompletedKinds::Folders => false,
+            false => walk::file_entry(&inner.tree, &folder, key).map_err(failed)?.is_some(),
+        };
+        match is_completed {
             false => skipped += 1,
+            true if is_full => {
+                completion.more = true;
+                return Ok(completion);
+            }
+            true => completion.values.push(format!("{parent}{}", value(key))),
         }
     }
     let total = matching.len() - skipped;

@@ -135,6 +135,15 @@ impl ResourceDescriber {
         self.cache.insert_within(share, key, ENTRY_OVERHEAD + key.len() + texts, cached);
     }
 
+    /// The configured priority of the file or directory at a path below the root.
+    pub(super) fn priority(&self, path: &Path, directory: bool) -> Option<f64> {
+        let rules = self.rules.iter().rev().filter(|(_, rule)| rule.priority.is_some());
+        let mut matching = rules.filter(|(pattern, _)| {
+            !path.as_os_str().is_empty() && pattern.matched_path_or_any_parents(path, directory).is_ignore()
+        });
+        matching.next().and_then(|(_, rule)| rule.priority)
+    }
+
     fn apply_rules(&self, resource: &mut Resource, path: &Path, directory: bool) {
         let path = with_slashes(path);
         for (pattern, rule) in &self.rules {
@@ -196,11 +205,11 @@ fn is_disk_error(_cause: &io::Error) -> bool {
 
 fn check(rule: &MetadataRule) -> Result<ConfiguredPatterns> {
     if rule.glob.is_empty() {
-        return Err(Error::invalid("a `rule` has no `glob`"));
+        return Err(Error::invalid("a `rule` has no `glob`; hint: set `glob` to a pattern such as `*.md`"));
     }
     if let Some(priority) = rule.priority.filter(|priority| !(0.0..=1.0).contains(priority)) {
         return Err(Error::invalid(format!(
-            "the rule for `{}` has the priority `{priority}`, which is not between 0 and 1",
+            "the rule for `{}` has the priority `{priority}`, which is not between 0 and 1; hint: write a number from 0 to 1",
             rule.glob
         )));
     }

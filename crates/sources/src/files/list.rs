@@ -9,7 +9,7 @@ use libris_core::{Error, Page, Resource, Result, Uri};
 use super::describe::ContentMetadata;
 use super::{FilesInner, query, read_error};
 use crate::tree::walk::{self, Blocking, FileEntry, TreeWalk, WalkItem};
-use crate::tree::{NameList, OpenFolder, ProofBuilder, ResolvedPath, Tree};
+use crate::tree::{NameList, OpenFolder, ProofBuilder, ResolvedPath, SubtreeSearch, Tree};
 
 /// The longest duration of one prefetch. A client that requests page after page causes prefetches.
 const PREFETCH_TIME: Duration = Duration::from_secs(1);
@@ -226,10 +226,13 @@ impl FilesInner {
             },
         };
         let mut page = Page { freshness: self.freshness(None), ..Page::default() };
+        let mut search = SubtreeSearch::new(&self.tree);
         for key in names.iter_from(first) {
             let resource = if key.ends_with('/') {
-                let child = walk::open_listed_folder(&self.tree, &folder, key, None).map_err(failed)?;
-                child.and_then(|child| self.describe_folder(&child))
+                match search.open(&folder, key).map_err(failed)? {
+                    Some(child) => self.describe_folder(&child),
+                    None => None,
+                }
             } else {
                 match walk::file_entry(&self.tree, &folder, key).map_err(failed)? {
                     Some(entry) => {

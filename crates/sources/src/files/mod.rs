@@ -91,7 +91,7 @@ impl Files {
     /// Opens the folder or the file, which must exist.
     pub fn open(mut config: Config) -> Result<Self> {
         if config.path.as_os_str().is_empty() {
-            return Err(Error::invalid("a folder to serve has no `path`"));
+            return Err(Error::invalid("a folder to serve has no `path`; hint: set `path` to the folder"));
         }
         let path = config.path.clone();
         let unreadable = |cause| cannot_open(&path, cause);
@@ -229,12 +229,17 @@ impl SingleFile {
 fn cannot_open(path: &Path, cause: io::Error) -> Error {
     // Any component: relative paths of the configuration file were joined with its directory.
     let home = path.iter().any(|name| name.as_encoded_bytes().starts_with(b"~"));
-    let why = if home && is_missing(&cause) {
-        format!("{cause}; hint: `~` is expanded by the shell and not here, so write the whole path")
-    } else {
-        cause.to_string()
-    };
-    Error::Unavailable(format!("the folder `{}` cannot be opened: {why}", path.display()))
+    let shown = path.display();
+    Error::Unavailable(match cause.kind() {
+        io::ErrorKind::NotFound if home => format!(
+            "there is no folder `{shown}`; hint: `~` is expanded by the shell and not here, so write the whole path"
+        ),
+        io::ErrorKind::NotFound => format!("there is no folder `{shown}`; hint: check the path"),
+        io::ErrorKind::PermissionDenied => format!(
+            "the folder `{shown}` cannot be opened: permission denied; hint: let the user that runs Libris read it"
+        ),
+        _ => format!("the folder `{shown}` cannot be opened: {cause}; hint: check the path"),
+    })
 }
 
 /// The URI of the folder: the mount is the first segment of `file` URIs, and the authority with another scheme.
@@ -442,7 +447,10 @@ impl FilesInner {
         if !is_cancelled(&cause) {
             tracing::warn!(mount = self.mount, %cause, "the folder cannot be read");
         }
-        Error::Unavailable(format!("the folder `{}` cannot be read now", self.mount))
+        Error::Unavailable(format!(
+            "the folder `{}` cannot be read now; hint: check that it still exists and that Libris may read it",
+            self.mount
+        ))
     }
 
     /// The heading of a folder's listing: its title, or the path that begins with the mount.

@@ -21,7 +21,7 @@ use crate::folder_listing::{FolderListing, FolderQuery, FollowingContents, Liste
 use crate::media::{self, ContentClass};
 use crate::meta;
 use crate::tree::walk::{self, FileEntry};
-use crate::tree::{DirectoryHandle, NameList, OpenFolder, ProofBuilder, check_cancelled};
+use crate::tree::{DirectoryHandle, NameList, OpenFolder, ProofBuilder, SubtreeSearch, check_cancelled};
 
 /// The most bytes of the rows of one page of a listing.
 const MAX_LISTING_BYTES: usize = 32 * 1024;
@@ -29,8 +29,12 @@ const MAX_LISTING_BYTES: usize = 32 * 1024;
 /// The largest file whose text follows a listing, in bytes.
 const MAX_SMALL_FILE: u64 = 4 * 1024;
 
+/// The priority of a child without a configured one.
+const DEFAULT_PRIORITY: f64 = 0.5;
+
 /// A page of the children of a folder.
 struct FolderPage {
+    /// By priority, and then by name.
     children: Vec<ListedChild>,
     /// The entry of each child that is a file.
     entries: Vec<Option<FileEntry>>,
@@ -96,40 +100,55 @@ impl FileReader<'_> {
         let limit = self.inner.config.directory_entries.max(1);
         let first = query.after.as_deref().map_or(0, |after| first_after(names, after));
         let mut page = FolderPage { children: Vec::new(), entries: Vec::new(), next: None, more: None };
+        let mut listed = Vec::new();
         let mut bytes = 0;
         let mut last = "";
+        let mut search = SubtreeSearch::new(&self.inner.tree);
         for (position, key) in (first..).zip(names.iter_from(first)) {
             // A caller with few rights may see none of a million entries.
             check_cancelled()?;
             if !self.sees(folder, key) {
                 continue;
             }
-            if page.children.len() == limit || bytes > MAX_LISTING_BYTES {
+            // Also for the first child of the next page, which would be empty without it.
+            let Some((child, entry)) = self.list_child(folder, key, &mut search, proof)? else { continue };
+            if listed.len() == limit || bytes > MAX_LISTING_BYTES {
                 page.next = decoded(last).and_then(|last| query.next(own, &last));
-                page.more = self.context.sees_everything().then(|| names.len() - position);
+                // Names that the caller may not see, or that are not listed, do not count.
+                let counts_all = self.context.sees_everything() && self.inner.config.include.is_empty();
+                page.more = counts_all.then(|| names.len() - position);
                 break;
             }
-            // Not a name that the caller may not see.
             last = key;
-            let Some((child, entry)) = self.list_child(folder, key, proof)? else { continue };
             bytes += child.row_bytes();
+            let path = folder.logical.path.join(&child.name);
+            let priority = self.inner.describe.priority(&path, entry.is_none()).unwrap_or(DEFAULT_PRIORITY);
+            listed.push((priority, child, entry));
+        }
+        // Only within the page: pages follow each other by name, so that none is lost when files change.
+        listed.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
+        for (_, child, entry) in listed {
             page.children.push(child);
             page.entries.push(entry);
         }
         Ok(page)
     }
 
-    /// A child as it is listed; `None` if it is gone or cannot be read.
+    /// A child as it is listed; `None` if it is gone, cannot be read or is not listed.
     fn list_child(
         &self,
         folder: &OpenFolder,
         key: &str,
+        search: &mut SubtreeSearch<'_>,
         proof: &mut ProofBuilder,
     ) -> io::Result<Option<(ListedChild, Option<FileEntry>)>> {
         let tree = &self.inner.tree;
         if key.ends_with('/') {
             let child = walk::open_listed_folder(tree, folder, key, Some(proof))?;
             let Some(child) = child else { return Ok(None) };
+            if !search.lists(&child, proof)? {
+                return Ok(None);
+            }
             let Some(uri) = self.inner.uri(&child.logical.key) else { return Ok(None) };
             let name = child.logical.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             // Without the modification time, of which the events of the folder itself say nothing.

@@ -141,7 +141,9 @@ fn check_replacements(common: &Path) -> Result<(), String> {
     for (count, entry) in entries.enumerate() {
         let entry = entry.map_err(failed)?;
         if count >= MAX_REPLACEMENT_REFS {
-            return Err(format!("it has more than {MAX_REPLACEMENT_REFS} replaced objects"));
+            return Err(format!(
+                "it has more than {MAX_REPLACEMENT_REFS} replaced objects; hint: delete some with `git replace --delete`"
+            ));
         }
         let name = format!("refs/replace/{}", entry.file_name().to_string_lossy());
         regular::check(&entry.path(), MAX_LOOSE_REF_BYTES).map_err(|cause| explain(cause, &name))?;
@@ -194,7 +196,7 @@ impl Alternates {
             }
             if found.len() > MAX_ALTERNATES {
                 return Err(Error::Unavailable(format!(
-                    "the repository borrows objects from more than {MAX_ALTERNATES} others"
+                    "the repository borrows objects from more than {MAX_ALTERNATES} others; hint: run `git repack -a -d` in a copy of it and serve that"
                 )));
             }
             let file = regular::read(&path, MAX_PATH_FILE_BYTES).map_err(|cause| cause.of(NAME))?;

@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use gix::ObjectId;
+use gix::objs::tree::EntryKind;
 use libris_core::Result;
 
-use super::compare::{TreeComparison, TreeDifference};
+use super::compare::TreeComparison;
 use super::filter::VisibilityFilter;
-use super::repo::{CommitNode, TaskRepository};
+use super::repo::{CommitNode, TaskRepository, TreeEntry};
 
 /// The limits of the search for modification times: bytes of trees, commits, paths, and changes in one commit.
 const MAX_TREE_BYTES: u64 = 2 * 1024 * 1024;
@@ -118,79 +119,156 @@ impl<'a> CommitLog<'a> {
 pub(super) struct ModificationTimes {
     /// By path, in seconds.
     times: HashMap<Vec<u8>, i64>,
-    /// The time of the oldest examined commit. A path that is not in `times` has not changed since.
+    /// The time of the oldest examined commit on the line of first parents. A path that is not in `times` has not
+    /// changed since.
     oldest: i64,
 }
 
+/// The paths whose last change is searched from one commit on.
+#[derive(Default)]
+struct TrackedPaths {
+    /// Whether all paths are tracked that are neither dated nor tracked elsewhere.
+    rest: bool,
+    paths: HashSet<Vec<u8>>,
+}
+
+/// A search for the last change of every path: git's history simplification, for all paths at once.
+///
+/// A path is always tracked at one commit, which has the same entry as the first one. It moves to the first parent with
+/// this entry. If there is none, this commit is the last one that changed it. Most paths move along the first parents,
+/// so only the others are tracked by name.
+struct ModificationSearch<'a> {
+    repository: &'a TaskRepository<'a>,
+    queue: CommitQueue<(CommitNode, TrackedPaths)>,
+    /// The paths that are tracked by name.
+    named: HashSet<Vec<u8>>,
+    found: ModificationTimes,
+}
+
 impl ModificationTimes {
-    /// Walks back from a commit. A path last changed in the newest commit that gave it its current state.
+    /// Walks back from a commit. A path last changed in the commit that `git log --max-count=1` shows for it.
     pub(super) fn read(repository: &TaskRepository<'_>, from: ObjectId) -> Result<Self> {
         let first = repository.node(from)?;
-        let tree = first.tree;
-        let mut window = Self { times: HashMap::new(), oldest: first.time };
-        let mut queue = CommitQueue::new();
-        let mut seen = HashSet::from([from]);
-        queue.push(from, first.time, first);
+        let found = Self { times: HashMap::new(), oldest: first.time };
+        let mut search =
+            ModificationSearch { repository, queue: CommitQueue::new(), named: HashSet::new(), found };
+        let all = TrackedPaths { rest: true, ..TrackedPaths::default() };
+        search.queue.push(from, first.time, (first, all));
         let limit = repository.decoded() + MAX_TREE_BYTES;
         for _ in 0..MAX_COMMITS {
-            let Some((_, node)) = queue.pop() else { break };
-            window.oldest = window.oldest.min(node.time);
-            if repository.decoded() > limit || window.times.len() > MAX_PATHS {
+            let Some((_, (node, tracked))) = search.queue.pop() else { break };
+            if repository.decoded() > limit || search.paths() > MAX_PATHS {
+                search.date(&node, tracked);
                 break;
             }
-            let mut parents = Vec::new();
-            for id in &node.parents {
-                let parent = repository.node(*id)?;
-                parents.push(parent.tree);
-                if seen.insert(*id) {
-                    queue.push(*id, parent.time, parent);
-                }
-            }
-            if !window.record_commit(repository, tree, &node, &parents)? {
+            if !search.step(&node, tracked)? {
                 break;
             }
         }
-        Ok(window)
-    }
-
-    /// Records the paths whose current state in `tree` comes from this commit; false if it changed too many.
-    fn record_commit(
-        &mut self,
-        repository: &TaskRepository<'_>,
-        tree: ObjectId,
-        node: &CommitNode,
-        parents: &[ObjectId],
-    ) -> Result<bool> {
-        // A root commit needs no entries, since `oldest` covers its paths. A merge with the tree of one parent
-        // changed nothing.
-        let Some((first, others)) = parents.split_first() else { return Ok(true) };
-        if parents.contains(&node.tree) {
-            return Ok(true);
+        while let Some((_, (node, tracked))) = search.queue.pop() {
+            search.date(&node, tracked);
         }
-        let compare =
-            TreeComparison { repository, filter: &VisibilityFilter::open(), within: &[], limit: MAX_CHANGES };
-        let Some(differences) = compare.trees(Some(*first), Some(node.tree))? else { return Ok(false) };
-        if node.tree == tree {
-            self.times.entry(Vec::new()).or_insert(node.time);
-        }
-        for TreeDifference { path, new, .. } in differences {
-            if new.is_none() || self.times.contains_key(&path) {
-                continue;
-            }
-            let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
-            let mut made = repository.entry_at(tree, &names)? == new;
-            for other in others {
-                made &= repository.entry_at(*other, &names)? != new;
-            }
-            if made {
-                self.times.insert(path, node.time);
-            }
-        }
-        Ok(true)
+        Ok(search.found)
     }
 
     /// When a path last changed; if the search did not reach that change, the time of the oldest examined commit.
     pub(super) fn time(&self, path: &[u8]) -> i64 {
         self.times.get(path).copied().unwrap_or(self.oldest)
+    }
+}
+
+impl ModificationSearch<'_> {
+    fn paths(&self) -> usize {
+        self.found.times.len() + self.named.len()
+    }
+
+    /// Dates the tracked paths that changed in a commit and moves the others to its parents. False if too many differ;
+    /// then all are dated by this commit, since they have not changed after it.
+    fn step(&mut self, node: &CommitNode, mut tracked: TrackedPaths) -> Result<bool> {
+        let Some((first, others)) = node.parents.split_first() else {
+            self.date(node, tracked);
+            return Ok(true);
+        };
+        let first_node = self.repository.node(*first)?;
+        let filter = &VisibilityFilter::open();
+        let compare = TreeComparison { repository: self.repository, filter, within: &[], limit: MAX_CHANGES };
+        let Some(differences) = compare.trees(Some(first_node.tree), Some(node.tree))? else {
+            self.date(node, tracked);
+            return Ok(false);
+        };
+        let mut other_nodes = Vec::with_capacity(others.len());
+        for other in others {
+            other_nodes.push((*other, self.repository.node(*other)?));
+        }
+        let root = TreeEntry { kind: EntryKind::Tree, id: node.tree };
+        let root = (first_node.tree != node.tree).then_some((Vec::new(), root));
+        let differing = differences.into_iter().filter_map(|one| one.new.map(|new| (one.path, new)));
+        for (path, entry) in root.into_iter().chain(differing) {
+            let is_rest =
+                || tracked.rest && !self.named.contains(&path) && !self.found.times.contains_key(&path);
+            if !tracked.paths.remove(&path) && !is_rest() {
+                continue;
+            }
+            match self.parent_with(&other_nodes, &path, entry)? {
+                Some((id, parent)) => {
+                    let paths = HashSet::from([path]);
+                    self.track(id, parent, TrackedPaths { rest: false, paths });
+                }
+                None => {
+                    self.named.remove(&path);
+                    self.found.times.insert(path, node.time);
+                }
+            }
+        }
+        if tracked.rest || !tracked.paths.is_empty() {
+            self.track(*first, first_node, tracked);
+        }
+        Ok(true)
+    }
+
+    /// The first of these commits that has this entry at a path.
+    fn parent_with(
+        &self,
+        parents: &[(ObjectId, CommitNode)],
+        path: &[u8],
+        entry: TreeEntry,
+    ) -> Result<Option<(ObjectId, CommitNode)>> {
+        let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
+        for (id, parent) in parents {
+            if self.repository.entry_at(parent.tree, &names)? == Some(entry) {
+                return Ok(Some((*id, parent.clone())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Tracks more paths at a commit.
+    fn track(&mut self, id: ObjectId, node: CommitNode, more: TrackedPaths) {
+        if self.queue.get_mut(&id).is_none() {
+            self.queue.push(id, node.time, (node, TrackedPaths::default()));
+        }
+        let Some((_, tracked)) = self.queue.get_mut(&id) else { return };
+        tracked.rest |= more.rest;
+        if !tracked.rest {
+            self.named.extend(more.paths.iter().cloned());
+        }
+        tracked.paths.extend(more.paths);
+        // Paths that join the others again need no names.
+        if tracked.rest {
+            for path in std::mem::take(&mut tracked.paths) {
+                self.named.remove(&path);
+            }
+        }
+    }
+
+    /// Dates the tracked paths by a commit.
+    fn date(&mut self, node: &CommitNode, tracked: TrackedPaths) {
+        if tracked.rest {
+            self.found.oldest = node.time;
+        }
+        for path in tracked.paths {
+            self.named.remove(&path);
+            self.found.times.insert(path, node.time);
+        }
     }
 }

@@ -98,7 +98,7 @@ impl GitIndex {
     }
 }
 
-const DAMAGED: &str = "it is damaged";
+const DAMAGED: &str = "it is damaged; hint: delete the file `index` in the git directory and run `git reset`";
 
 /// A split index replaces entries of a shared one by entries without a path.
 const SPLIT: &str = "it is a split index; hint: run `git update-index --no-split-index`";
@@ -162,7 +162,7 @@ fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Vec<IndexEntry>, &'static
     }
     let version = reader.u32()?;
     if !(2..=4).contains(&version) {
-        return Err("its version is not supported");
+        return Err("its version is not supported; hint: run `git update-index --index-version 4`");
     }
     let count = reader.u32()? as usize;
     let factor = if version == 4 { PARSED_FACTOR_4 } else { PARSED_FACTOR };
@@ -192,7 +192,9 @@ fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Vec<IndexEntry>, &'static
             // A sparse index without directories is like any other one.
             b"sdir" => {}
             // An extension whose name begins with a lower-case letter must be understood.
-            name if !name[0].is_ascii_uppercase() => return Err("it has an unknown extension"),
+            name if !name[0].is_ascii_uppercase() => {
+                return Err("it has an unknown extension; hint: turn off the feature of git that wrote it");
+            }
             _ => {}
         }
     }

@@ -36,6 +36,7 @@ mod tree_listing;
 mod walk;
 mod watch;
 mod work;
+mod work_tree_watch;
 mod worktree;
 
 use std::borrow::Cow;
@@ -46,8 +47,8 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
-    Change, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof, Result, Source,
-    Template, Templates, Uri,
+    Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof, Result,
+    Source, Template, Templates, Uri,
 };
 use tokio::sync::Semaphore;
 
@@ -57,6 +58,7 @@ use address::{UriMistake, UriSpace};
 use filter::VisibilityFilter;
 use repo::SharedRepository;
 use work::{MAX_CONCURRENT_TASKS, MAX_QUEUED_TASKS};
+use work_tree_watch::FollowedPages;
 
 /// The revision whose files are listed. It is `HEAD` whichever branch is checked out, so that switching branches
 /// changes files and not all URIs.
@@ -76,6 +78,7 @@ struct GitInner {
     filter: VisibilityFilter,
     repo: SharedRepository,
     has_work_tree: bool,
+    followed: Arc<FollowedPages>,
     at_once: Arc<Semaphore>,
     queue: Semaphore,
 }
@@ -84,7 +87,9 @@ impl Git {
     /// Opens the repository, which must exist.
     pub fn open(config: Config) -> Result<Self> {
         if config.path.as_os_str().is_empty() {
-            return Err(Error::invalid("a repository to serve has no `path`"));
+            return Err(Error::invalid(
+                "a repository to serve has no `path`; hint: set `path` to the folder that contains `.git`",
+            ));
         }
         let shown = config.path.display();
         let path =
@@ -96,7 +101,7 @@ impl Git {
         let name = config.name.clone().unwrap_or_else(|| name_of(&path));
         let space = UriSpace::new(&name)
             .ok_or_else(|| Error::invalid(format!("`{name}` cannot be the name of `{shown}`: set `name`")))?;
-        let has_work_tree = repo.has_work_tree();
+        let has_work_tree = repo.work_tree_path().is_some();
         let templates = address::templates(has_work_tree)
             .map(|(rest, name, _)| Ok((space.template(rest)?, *name)))
             .collect::<Result<Vec<_>>>()?;
@@ -108,6 +113,7 @@ impl Git {
             filter,
             repo,
             has_work_tree,
+            followed: Arc::default(),
             at_once: Arc::new(Semaphore::new(MAX_CONCURRENT_TASKS)),
             queue: Semaphore::new(MAX_QUEUED_TASKS),
             config,
@@ -223,6 +229,19 @@ impl Source for Git {
 
     fn subject(&self, uri: &Uri) -> Uri {
         self.inner.space.subject(uri)
+    }
+
+    fn follow(&self, subject: &Uri, _client: Client) {
+        // The other pages change with the refs and with the index, which every watch polls.
+        let space = &self.inner.space;
+        let of_work_tree = [space.status(), space.unstaged()];
+        if self.inner.has_work_tree && of_work_tree.into_iter().flatten().any(|page| page == *subject) {
+            self.inner.followed.add(subject, (), |(), ()| ());
+        }
+    }
+
+    fn unfollow(&self, subject: &Uri) {
+        self.inner.followed.remove(subject);
     }
 
     fn concurrency(&self) -> usize {

@@ -210,8 +210,9 @@ impl PathReader<'_> {
     }
 
     fn size(&self, id: ObjectId) -> Result<u64> {
-        let missing =
-            || Error::Unavailable("this file is not in the repository, which is a partial clone".into());
+        let missing = || {
+            Error::Unavailable("this file is not in the repository, which is a partial clone; hint: run `git fetch --refetch --no-filter`".into())
+        };
         self.repository.size(id)?.ok_or_else(missing)
     }
 

@@ -148,10 +148,11 @@ impl SharedRepository {
         }
     }
 
-    /// Whether there is a working tree.
-    pub(super) fn has_work_tree(&self) -> bool {
+    /// The path of the working tree, if there is one.
+    pub(super) fn work_tree_path(&self) -> Option<PathBuf> {
         let repository = self.shared().repository.to_thread_local();
-        self.work_tree(&repository).is_ok_and(|found| found.is_ok())
+        self.work_tree(&repository).ok()?.ok()?;
+        Some(named_work_tree(&self.path))
     }
 
     /// Fails if the repository is gone, or has a file that the library must not open.
@@ -159,7 +160,9 @@ impl SharedRepository {
         // A missing repository is not an empty one.
         match RefFileStamp::of(&self.own().join("HEAD")) {
             Ok(Some(_)) => self.alternates.check(),
-            Ok(None) => Err(Error::Unavailable(format!("the repository `{name}` does not exist now"))),
+            Ok(None) => Err(Error::Unavailable(format!(
+                "the repository `{name}` does not exist now; hint: restore it, or remove it from the configuration"
+            ))),
             Err(cause) => Err(Error::failed("read the repository", cause)),
         }
     }
@@ -506,7 +509,7 @@ pub(super) fn fault(cause: gix::Error) -> Error {
     if cause.is_not_found() {
         tracing::warn!(%cause, "an object is missing");
         return Error::Unavailable(
-            "the repository lacks this object: it is a partial clone, or damaged".into(),
+            "the repository lacks this object: it is a partial clone, or damaged; hint: run `git fsck`, or `git fetch --refetch` in a partial clone".into(),
         );
     }
     Error::failed("read the repository", cause)

@@ -120,7 +120,9 @@ pub(super) fn by_name(repository: &TaskRepository<'_>, name: &str) -> Result<Opt
         // A branch whose commit is missing is damaged, not empty.
         None if repository.size(id)?.is_none() => {
             repository.mark_suspect();
-            Err(Error::Unavailable(format!("the repository lacks the object that `{name}` points to")))
+            Err(Error::Unavailable(format!(
+                "the repository lacks the object that `{name}` points to; hint: run `git fsck`, or `git fetch --refetch` in a partial clone"
+            )))
         }
         commit => Ok(commit),
     }

@@ -96,7 +96,7 @@ impl<'a> WorkState<'a> {
             limit: MAX_FILES,
         };
         let committed = compare.trees(None, head)?.ok_or_else(|| {
-            Error::Unavailable(format!("`HEAD` has more than {MAX_FILES} files, so there is no status"))
+            Error::Unavailable(format!("`HEAD` has more than {MAX_FILES} files, so there is no status; hint: read `diff/staged` with `path`"))
         })?;
         let mut committed = committed.into_iter().filter(|one| !one.is_directory()).peekable();
         let mut staged = self

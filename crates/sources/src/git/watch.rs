@@ -1,4 +1,4 @@
-//! Detects changes of refs and of the index by polling.
+//! Detects changes of refs and of the index by polling. [`work_tree_watch`] observes the working tree.
 //!
 //! A poll reads the refs only if the stamps of their files and directories have changed. That costs a few system
 //! calls, needs no file system events, and works with any program that writes to the repository.
@@ -22,7 +22,7 @@ use super::refs::{self, shortest};
 use super::regular::RefFileStamp;
 use super::repo::{TaskRepository, TreeEntry};
 use super::rev::{VISIBLE_NAMESPACES, candidates, peel};
-use super::{GitInner, LISTED_REV};
+use super::{GitInner, LISTED_REV, work_tree_watch};
 
 /// The most changes that are reported one by one; beyond, they are reported as lost.
 const MAX_CHANGES: usize = 100_000;
@@ -59,6 +59,7 @@ impl Stream for RepositoryWatch {
 /// Starts the watch. Changes after this returns are reported.
 pub(super) async fn start(inner: Arc<GitInner>) -> Result<RepositoryWatch> {
     let (send, receive) = mpsc::channel(CHANNEL_CAPACITY);
+    let following = inner.followed.watch();
     let mut pulse = RefStamps::default();
     let first = inner.blocking(inner.own_task(), |inner, repository| {
         let mut pulse = RefStamps::default();
@@ -81,6 +82,7 @@ pub(super) async fn start(inner: Arc<GitInner>) -> Result<RepositoryWatch> {
             None
         }
     };
+    tokio::spawn(work_tree_watch::run(Arc::clone(&inner), following, send.clone()));
     tokio::spawn(async move {
         loop {
             tokio::select! {

@@ -91,7 +91,10 @@ impl GitInner {
             Ok(Err(cause)) => Err(Error::failed("finish reading the repository", cause)),
             Err(_) => {
                 tracing::warn!(name = self.name, "a read of the repository is blocked by the system");
-                Err(Error::Unavailable(format!("the repository `{}` does not answer", self.name)))
+                Err(Error::Unavailable(format!(
+                    "the repository `{}` does not answer; hint: check the disk that it is on",
+                    self.name
+                )))
             }
         }
     }

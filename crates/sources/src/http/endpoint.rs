@@ -363,7 +363,7 @@ fn text(text: &TextOrSecret) -> Result<(String, bool), String> {
         TextOrSecret::Plain(text) => Ok((text.clone(), false)),
         TextOrSecret::Secret(Secret { env, prefix }) => match std::env::var(env) {
             Ok(value) if !value.is_empty() => Ok((format!("{prefix}{value}"), true)),
-            _ => Err(format!("`{env}` is not set in the environment")),
+            _ => Err(format!("`{env}` is not set in the environment; hint: set it before you start Libris")),
         },
     }
 }

@@ -55,7 +55,7 @@ impl NotionFault {
         match self {
             Self::Missing => Error::missing(
                 uri,
-                "Notion has no such page or database, or it is not shared with the connection of this server",
+                "Notion has no such page or database, or it is not shared with the connection of this server; hint: share it with the connection in Notion",
             ),
             Self::Forbidden => Error::missing(
                 uri,
@@ -117,8 +117,9 @@ enum RequestAttempt {
 impl NotionClient {
     pub(super) fn new(config: &Config, token: &str) -> Result<Self> {
         let base = base(&config.url)?;
-        let mut authorization = HeaderValue::from_str(&format!("Bearer {token}"))
-            .map_err(|_| Error::invalid("the Notion token has invalid characters"))?;
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {
+            Error::invalid("the Notion token has invalid characters; hint: copy the token again")
+        })?;
         authorization.set_sensitive(true);
         let headers = HeaderMap::from_iter([
             (AUTHORIZATION, authorization),

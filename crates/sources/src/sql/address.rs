@@ -83,7 +83,11 @@ impl DatabaseAddress {
 }
 
 fn secret(name: &str) -> Result<String> {
-    std::env::var(name).map_err(|_| Error::invalid(format!("the environment variable `{name}` is not set")))
+    std::env::var(name).map_err(|_| {
+        Error::invalid(format!(
+            "the environment variable `{name}` is not set; hint: set it before you start Libris"
+        ))
+    })
 }
 
 #[cfg(feature = "sqlite")]
@@ -142,17 +146,19 @@ fn malformed() -> Error {
 
 #[cfg(not(feature = "sqlite"))]
 fn sqlite(_: &str, _: bool, _: &Path) -> Result<(DatabaseAddress, String)> {
-    Err(Error::invalid("this program was built without SQLite"))
+    Err(Error::invalid("this program was built without SQLite; hint: build it with the feature `sqlite`"))
 }
 
 #[cfg(not(feature = "postgres"))]
 fn postgres(_: &str, _: Option<String>) -> Result<(DatabaseAddress, String)> {
-    Err(Error::invalid("this program was built without PostgreSQL"))
+    Err(Error::invalid(
+        "this program was built without PostgreSQL; hint: build it with the feature `postgres`",
+    ))
 }
 
 #[cfg(not(feature = "mysql"))]
 fn mysql(_: &str, _: Option<String>, _: bool) -> Result<(DatabaseAddress, String)> {
-    Err(Error::invalid("this program was built without MySQL"))
+    Err(Error::invalid("this program was built without MySQL; hint: build it with the feature `mysql`"))
 }
 
 #[cfg(test)]

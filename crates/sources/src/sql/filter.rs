@@ -43,10 +43,15 @@ pub(super) fn parse<'a>(
     }
     let mut filters = Vec::<ColumnFilter<'a>>::new();
     for (name, text) in given {
-        let Some(column) = table.columns.iter().find(|column| column.name == *name) else {
+        let (name, text) = match one_text(table, name, text) {
+            Some((_, "")) => continue,
+            Some(filter) => filter,
+            None => (&**name, &**text),
+        };
+        let Some(column) = table.columns.iter().find(|column| column.name == name) else {
             return Err(unknown(table, label, name));
         };
-        if filters.iter().any(|filter| filter.column.name == *name) {
+        if filters.iter().any(|filter| filter.column.name == name) {
             return Err(Error::invalid(format!("there are two filters of the column `{name}`")));
         }
         filters.push(ColumnFilter { column, value: rows.value(name, column, text)? });
@@ -58,6 +63,38 @@ pub(super) fn parse<'a>(
             possible(table)
         ))),
         None => Ok(filters),
+    }
+}
+
+/// The column and the value of a filter that is one text, as in `filter=Title=Homogenic`: clients without lists of
+/// variables fill in and complete it so. An empty value counts as absent.
+fn one_text<'t>(table: &TableInfo, name: &str, text: &'t str) -> Option<(&'t str, &'t str)> {
+    let is_column = || table.columns.iter().any(|column| column.name == VARIABLE);
+    if name != VARIABLE || is_column() { None } else { text.split_once('=') }
+}
+
+/// What completes the text of a filter.
+pub(super) enum FilterCompletion<'t> {
+    /// The names of columns, or a name with its possible values.
+    Texts(Vec<String>),
+    /// The values of the only key column, of which this much is typed after its name.
+    Key(&'t str),
+}
+
+/// What completes the text of a filter, as in `Title=Homogenic`.
+pub(super) fn complete<'t>(table: &TableInfo, typed: &'t str) -> FilterCompletion<'t> {
+    let columns = table.filter_columns();
+    let named = typed.split_once('=').filter(|(name, _)| columns.contains(name));
+    let Some((name, value)) = named else {
+        return FilterCompletion::Texts(columns.iter().map(|column| format!("{column}=")).collect());
+    };
+    match &table.key[..] {
+        [key] if key.name == name => FilterCompletion::Key(value),
+        _ => {
+            let column = table.columns.iter().find(|column| column.name == name);
+            let values = column.map(|column| &column.values[..]).unwrap_or_default();
+            FilterCompletion::Texts(values.iter().map(|value| format!("{name}={value}")).collect())
+        }
     }
 }
 

@@ -121,7 +121,9 @@ impl Sql {
         let (address, found) = DatabaseAddress::of(&config, folder)?;
         let name = config.name.clone().unwrap_or(found);
         if name.is_empty() {
-            return Err(Error::invalid("the database has no `name`"));
+            return Err(Error::invalid(
+                "the database has no `name`; hint: set `name`, the authority of its URIs",
+            ));
         }
         config.check()?;
         let Config { connections, timeout, max_bytes, .. } = config;

@@ -10,7 +10,7 @@ use super::catalog::{TableInfo, TableName};
 use super::dialect::Dialect;
 use super::driver::{self, DriverError, QueryLimits, Statement};
 use super::faults::rejected;
-use super::filter;
+use super::filter::{self, FilterCompletion};
 use super::output::{RowFormat, RowShape, RowWriter};
 use super::rows::{RowStatements, matching};
 use super::schema::SchemaDocument;
@@ -322,6 +322,13 @@ impl SqlInner {
                     None => Ok(Completion::default()),
                 }
             }
+            (UriKind::Rows, filter::VARIABLE) => {
+                let Some(label) = asked.known.get("table") else { return Ok(Completion::default()) };
+                match self.known_table(label).await? {
+                    Some(table) => self.complete_filter(&table, asked).await,
+                    None => Ok(Completion::default()),
+                }
+            }
             _ => Ok(Completion::default()),
         }
     }
@@ -359,6 +366,22 @@ impl SqlInner {
             }
         }
         Ok(matching(keys.values, asked, keys.cut))
+    }
+
+    async fn complete_filter(
+        &self,
+        table: &Arc<TableInfo>,
+        asked: CompletionRequest<'_>,
+    ) -> Result<Completion> {
+        match filter::complete(table, asked.typed) {
+            FilterCompletion::Texts(texts) => Ok(Completion::of(texts, asked.typed, asked.limit)),
+            FilterCompletion::Key(typed) => {
+                let column = &asked.typed[..asked.typed.len() - typed.len()];
+                let mut completion = self.complete_key(table, CompletionRequest { typed, ..asked }).await?;
+                completion.values.iter_mut().for_each(|value| value.insert_str(0, column));
+                Ok(completion)
+            }
+        }
     }
 
     async fn complete_query(&self, at: usize, asked: CompletionRequest<'_>) -> Result<Completion> {

@@ -56,11 +56,11 @@ impl SqlInner {
     fn wrong_query(&self, what: &str, problem: DriverError) -> Error {
         match problem {
             DriverError::Missing(cause) | DriverError::Failed(cause) | DriverError::Denied(cause) => {
-                Error::invalid(format!("{what} is wrong: {}", message(&cause)))
+                Error::invalid(format!("{what} is wrong: {}; hint: correct its `sql`", message(&cause)))
             }
-            DriverError::WrongType => {
-                Error::invalid(format!("{what} is wrong: the database rejects the type of a value in it"))
-            }
+            DriverError::WrongType => Error::invalid(format!(
+                "{what} is wrong: the database rejects the type of a value in it; hint: cast it in its `sql`"
+            )),
             other => self.error(other),
         }
     }

@@ -34,6 +34,11 @@ impl PathFilter {
         self.only.is_none()
     }
 
+    /// Whether files must match a pattern to be visible.
+    pub(super) fn has_include(&self) -> bool {
+        !self.include.is_empty()
+    }
+
     /// Whether `path`, relative to the root, is visible, given that its parent directory is.
     pub(super) fn shows(&self, path: &Path, directory: bool, ignore_rules: Option<&IgnoreRules>) -> bool {
         if let Some(only) = &self.only {

@@ -25,6 +25,7 @@ mod proof;
 mod root;
 mod stamp;
 mod stamp_table;
+mod subtree;
 mod symlink;
 pub(crate) mod walk;
 pub(crate) mod watch;
@@ -48,6 +49,7 @@ pub(crate) use options::TreeOptions;
 pub(crate) use proof::ProofBuilder;
 pub(crate) use root::{DirectoryHandle, Root, is_missing};
 pub(crate) use stamp::StatStamp;
+pub(crate) use subtree::SubtreeSearch;
 
 use filter::{IgnoreRules, PathFilter, RulesSize};
 use ignore_files::CachedRules;
@@ -57,6 +59,7 @@ use proof::{DirectoryEvidence, PathEvidence, Prover};
 use root::{CASE_INSENSITIVE, missing};
 use stamp::FileId;
 use stamp_table::StampTable;
+use subtree::SubtreeResult;
 use symlink::{ParentMemo, Symlinks};
 
 /// The most names of directory entries that each cache holds.
@@ -91,6 +94,8 @@ pub(crate) struct Tree {
     /// The last [identity](IgnoreRules::identity) of rules.
     last_identity: AtomicU64,
     stamp_tables: LruCache<Arc<StampTable>>,
+    /// With `include`: which directories have visible files below them.
+    subtrees: LruCache<Arc<SubtreeResult>>,
     /// The LRU cache of open directories.
     open_folders: Arc<OpenFolders>,
     pub(crate) prover: Prover,
@@ -198,6 +203,7 @@ impl Tree {
             cached_rules: LruCache::new(ignore_files::MAX_CACHED),
             last_identity: AtomicU64::new(0),
             stamp_tables: LruCache::new(MAX_CACHED_NAMES),
+            subtrees: LruCache::new(subtree::MAX_CACHED_DIRECTORIES),
             open_folders: Arc::new(OpenFolders::new(MAX_OPEN_FOLDERS)),
             // The target of a symbolic link can change without an event in any directory on the path of the link.
             prover: if options.symlinks || options.watch == ChangeDetection::Poll {

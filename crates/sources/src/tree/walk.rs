@@ -256,14 +256,6 @@ pub(crate) fn open_listed_folder(
     skip_unreadable(tree, &format!("{}{key}", folder.logical.key), cause).map(|()| None)
 }
 
-/// Whether the file or directory of a listed name still exists and is readable.
-pub(crate) fn exists(tree: &Tree, folder: &OpenFolder, key: &str) -> io::Result<bool> {
-    Ok(match key.ends_with('/') {
-        true => open_listed_folder(tree, folder, key, None)?.is_some(),
-        false => file_entry(tree, folder, key)?.is_some(),
-    })
-}
-
 /// Ignores an error if the entry is gone or access is denied; returns every other error.
 pub(crate) fn skip_unreadable(tree: &Tree, key: &str, cause: io::Error) -> io::Result<()> {
     if is_missing(&cause) {

@@ -20,8 +20,8 @@ fn mistakes_are_explained() {
     use insta::assert_snapshot;
     assert_snapshot!(of("run = []"), @"the command `a://{b}{?c}`: its `run` names no program");
     assert_snapshot!(of("run = [\"{{b}}\"]"), @"the command `a://{b}{?c}`: its program cannot be a variable: only arguments can");
-    assert_snapshot!(of("run = [\"no-such-program\"]"), @"the command `a://{b}{?c}`: there is no program `no-such-program`");
-    assert_snapshot!(of("run = [\"./missing\"]"), @"the command `a://{b}{?c}`: there is no program `./missing`");
+    assert_snapshot!(of("run = [\"no-such-program\"]"), @"the command `a://{b}{?c}`: there is no program `no-such-program`; hint: install it, or write its whole path in `run`");
+    assert_snapshot!(of("run = [\"./missing\"]"), @"the command `a://{b}{?c}`: there is no program `./missing`; hint: install it, or write its whole path in `run`");
     assert_snapshot!(of("run = [\"echo\", \"{{d}}\"]"), @"the command `a://{b}{?c}`: it has no variable `d`, only `b`, `c`");
     assert_snapshot!(of("run = [\"echo\", \"{{b}}\"]"), @"the command `a://{b}{?c}`: its variable `c` does not occur in `run`");
     assert_snapshot!(of("run = [\"echo\", \"{{b}}{{c}}\"]"), @"the command `a://{b}{?c}`: its variable `c` may be left out and so needs a `default`");

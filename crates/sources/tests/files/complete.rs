@@ -117,3 +117,25 @@ async fn completions_are_limited_and_counted() {
     let completion = complete(&sandbox.files(), "path", "").await;
     assert_eq!((completion.values.len(), completion.total, completion.more), (100, Some(150), true));
 }
+
+#[tokio::test]
+async fn folders_without_an_included_file_are_not_completed() {
+    let sandbox =
+        Sandbox::with(&[("docs/a/x.md", ""), ("docs/b/x.txt", ""), ("dust/x.txt", ""), ("due.md", "")]);
+    let files = sandbox.files_with(|config| config.include = vec!["*.md".into()]);
+    let found = complete(&files, "path", "d").await;
+    assert_eq!(
+        (found.values, found.total, found.more),
+        (vec!["docs/".into(), "due.md".into()], Some(2), false)
+    );
+    assert_eq!(values(&files, "docs/").await, ["docs/a/"]);
+    let template = files.templates(&Context::default()).await.unwrap().templates.remove(0).uri;
+    let known = BTreeMap::new();
+    let one =
+        CompletionRequest { template: &template, variable: "path", typed: "d", known: &known, limit: 1 };
+    let found = files.complete(one, &Context::default()).await.unwrap();
+    assert_eq!((found.values, found.total, found.more), (vec!["docs/".into()], None, true));
+    let two = CompletionRequest { limit: 2, ..one };
+    let found = files.complete(two, &Context::default()).await.unwrap();
+    assert_eq!((found.values.len(), found.total, found.more), (2, Some(2), false));
+}

@@ -188,7 +188,7 @@ async fn a_deleted_root_is_unavailable_until_it_is_back() {
     let files = sandbox.files();
     fs::remove_dir_all(sandbox.path("")).unwrap();
     assert!(matches!(files.list(None, 10, &Context::default()).await, Err(Error::Unavailable(_))));
-    insta::assert_snapshot!(rendered(&files, "x").await, @"Unavailable: the folder `root` cannot be read now");
+    insta::assert_snapshot!(rendered(&files, "x").await, @"Unavailable: the folder `root` cannot be read now; hint: check that it still exists and that Libris may read it");
     sandbox.write("x", "2");
     insta::assert_snapshot!(rendered(&files, "x").await, @r#"file:///root/x text/plain text "2""#);
 }
@@ -197,10 +197,10 @@ async fn a_deleted_root_is_unavailable_until_it_is_back() {
 fn opening_a_missing_root_is_an_error() {
     let open =
         |path: &str| libris_sources::Files::open(libris_sources::files::Config::new(path)).err().unwrap();
-    insta::assert_snapshot!(open("/no/such/folder"), @"the folder `/no/such/folder` cannot be opened: No such file or directory (os error 2)");
-    insta::assert_snapshot!(open("~/docs"), @"the folder `~/docs` cannot be opened: No such file or directory (os error 2); hint: `~` is expanded by the shell and not here, so write the whole path");
-    insta::assert_snapshot!(open("/no/~ada/docs"), @"the folder `/no/~ada/docs` cannot be opened: No such file or directory (os error 2); hint: `~` is expanded by the shell and not here, so write the whole path");
-    insta::assert_snapshot!(open(""), @"a folder to serve has no `path`");
+    insta::assert_snapshot!(open("/no/such/folder"), @"there is no folder `/no/such/folder`; hint: check the path");
+    insta::assert_snapshot!(open("~/docs"), @"there is no folder `~/docs`; hint: `~` is expanded by the shell and not here, so write the whole path");
+    insta::assert_snapshot!(open("/no/~ada/docs"), @"there is no folder `/no/~ada/docs`; hint: `~` is expanded by the shell and not here, so write the whole path");
+    insta::assert_snapshot!(open(""), @"a folder to serve has no `path`; hint: set `path` to the folder");
 }
 
 #[tokio::test]

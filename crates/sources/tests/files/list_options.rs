@@ -1,7 +1,8 @@
 //! Options that shorten lists: `include`, `folders`, `depth` and `max_listed`. What they leave out can still be read.
 
-use libris_core::{Context, Source};
-use libris_sources::files::Config;
+use libris_core::{ContentBody, Context, Source};
+use libris_sources::Files;
+use libris_sources::files::{ChangeDetection, Config};
 
 use super::sandbox::{Sandbox, listed, read};
 
@@ -97,4 +98,61 @@ fn options_out_of_range_are_errors() {
     insta::assert_snapshot!(wrong("depth = 0"), @"`0` is out of range; hint: use a number from 1 to 128");
     insta::assert_snapshot!(wrong("max_listed = 0"), @"`0` is out of range; hint: use a number from 1 to 1000000");
     insta::assert_snapshot!(wrong("directory_entries = 0"), @"`0` is out of range; hint: use a number from 1 to 100000");
+}
+
+/// The names in the listing of a folder.
+async fn children(files: &Files, path: &str) -> Vec<String> {
+    let listing = match &read(files, &format!("{path}?format=json")).await.unwrap()[0].body {
+        ContentBody::Text(text) => serde_json::from_str::<serde_json::Value>(text).unwrap(),
+        ContentBody::Bytes(_) => panic!("a listing is text"),
+    };
+    let listed = listing["children"].as_array().unwrap().iter();
+    let listed: Vec<_> = listed.map(|child| child["name"].as_str().unwrap().to_owned()).collect();
+    let uri = super::sandbox::uri(&format!("file:///root/{path}"));
+    let page = files.children(&uri, None, 100, &Context::default()).await.unwrap();
+    assert_eq!(
+        page.resources.iter().map(|child| &child.name).collect::<Vec<_>>(),
+        listed.iter().collect::<Vec<_>>()
+    );
+    listed
+}
+
+#[tokio::test]
+async fn a_folder_without_an_included_file_is_not_in_the_listing_of_its_parent() {
+    for watch in [ChangeDetection::Auto, ChangeDetection::Poll] {
+        let sandbox = sandbox();
+        let files = sandbox.files_with(|config| {
+            config.include = vec!["*.md".into()];
+            config.watch = watch;
+        });
+        assert_eq!(children(&files, "").await, ["a.md", "a", "g"]);
+        assert_eq!(children(&files, "a/").await, ["b"]);
+        // At once, without waiting for evidence to expire.
+        sandbox.write("d/e/new.md", "");
+        sandbox.write("a/empty/not.txt", "");
+        assert_eq!(children(&files, "").await, ["a.md", "a", "d", "g"]);
+        assert_eq!(children(&files, "a/").await, ["b"]);
+        assert_eq!(children(&files, "d/").await, ["e"]);
+        std::fs::remove_file(sandbox.path("d/e/new.md")).unwrap();
+        std::fs::rename(sandbox.path("g/h.md"), sandbox.path("g/h.txt")).unwrap();
+        assert_eq!(children(&files, "").await, ["a.md", "a"]);
+    }
+}
+
+#[tokio::test]
+async fn no_page_of_a_listing_consists_of_omitted_folders() {
+    let sandbox = Sandbox::with(&[("1/a.md", ""), ("2/a.md", ""), ("3/a.txt", ""), ("4/a.txt", "")]);
+    let files = sandbox.files_with(|config| {
+        config.include = vec!["*.md".into()];
+        config.directory_entries = 1;
+    });
+    let next = |contents: &[libris_core::Content]| {
+        let meta = contents[0].meta.as_ref();
+        meta.map(|meta| meta.values().next().unwrap().as_str().unwrap().to_owned())
+    };
+    let first = read(&files, "").await.unwrap();
+    assert_eq!(next(&first).as_deref(), Some("file:///root/?after=1"));
+    assert_eq!(first[0].meta.as_ref().unwrap().len(), 1, "the number of further entries is not known");
+    let second = read(&files, "?after=1").await.unwrap();
+    assert_eq!(next(&second), None);
 }

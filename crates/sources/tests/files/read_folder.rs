@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use libris_core::{Content, ContentBody, Context, Source, Uri, Visibility};
 use libris_sources::Files;
-use libris_sources::files::Config;
+use libris_sources::files::{Config, MetadataRule};
 
 use super::sandbox::{Sandbox, read, rendered, uri};
 
@@ -264,4 +264,31 @@ async fn invisible_entries_are_neither_returned_nor_counted() {
     let only = Sandbox::with(&[("x/secret.txt", "12345")]);
     let seen = only.files().read(&uri("file:///root/x/"), &context()).await.unwrap().parts;
     assert_eq!(seen, [Content::text(uri("file:///root/x/"), "text/markdown", "# root/x\n\nNo entries.\n")]);
+}
+
+#[tokio::test]
+async fn entries_of_a_higher_priority_come_first_on_their_page() {
+    let files: Vec<_> = ["a.md", "b.md", "c.md", "d/x.md", "e.log"].map(|path| (path, "text")).into();
+    let sandbox = Sandbox::with(&files);
+    let files = sandbox.files_with(|config| {
+        config.directory_entries = 3;
+        let rule = |glob: &str, priority| MetadataRule {
+            glob: glob.into(),
+            priority: Some(priority),
+            ..MetadataRule::default()
+        };
+        config.rules = vec![rule("*.log", 0.9), rule("c.md", 0.9), rule("a.md", 0.1), rule("d/", 0.7)];
+    });
+    let order = async |path: &str| {
+        let parts = read(&files, path).await.unwrap();
+        let listing = text(&parts[0]);
+        let names = listing.lines().filter_map(|line| line.strip_prefix("| [")?.split_once(']'));
+        let names = names.map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+        let texts = parts[1..].iter().map(|part| part.uri.path().to_owned()).collect::<Vec<_>>();
+        (names, texts)
+    };
+    let (names, texts) = order("").await;
+    assert_eq!(names, ["c.md", "b.md", "a.md"]);
+    assert_eq!(texts, ["/root/c.md", "/root/b.md", "/root/a.md"]);
+    assert_eq!(order("?after=c.md").await.0, ["e.log", "d/"], "the next page follows by name");
 }

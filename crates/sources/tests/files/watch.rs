@@ -442,3 +442,35 @@ async fn only_visible_directories_are_watched_and_only_while_subscribed() {
     };
     tokio::time::timeout(Duration::from_secs(10), stopped).await.expect("the watches were not removed");
 }
+
+/// With `include`, the listing of a folder shows a child only while there is a file below it.
+#[tokio::test]
+async fn the_listings_above_change_with_the_first_and_last_included_file() {
+    for mode in MODES {
+        let sandbox = Sandbox::with(&[("a/b/c/x.txt", ""), ("z.md", "")]);
+        let files = sandbox.files_with(|config| {
+            config.watch = mode;
+            config.poll = Duration::from_millis(10);
+            config.include = vec!["*.md".into()];
+        });
+        let mut changes = files.watch().await.unwrap().unwrap();
+        let change = |first: bool| {
+            let path = sandbox.path("a/b/c/x.md");
+            if first { fs::write(path, "").unwrap() } else { fs::remove_file(path).unwrap() }
+        };
+        for first in [true, false] {
+            change(first);
+            let mut expected: BTreeSet<_> = ["", "a/", "a/b/", "a/b/c/"].into();
+            let waiting = async {
+                while !expected.is_empty() {
+                    if let Change::Updated(uri) = changes.next().await.unwrap() {
+                        expected.remove(uri.as_str().strip_prefix("file:///root/").unwrap());
+                    }
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), waiting)
+                .await
+                .expect("updates of all folders above");
+        }
+    }
+}

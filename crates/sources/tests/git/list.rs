@@ -108,12 +108,73 @@ async fn a_merged_file_changed_where_it_was_written() {
     sandbox.commit("on main");
     sandbox.git(&["merge", "--quiet", "--no-commit", "side"]);
     sandbox.commit("both");
+    assert_times_are_those_of_log(&sandbox).await;
+}
+
+async fn assert_times_are_those_of_log(sandbox: &Sandbox) {
     for resource in listed(&sandbox.open()).await {
-        let Some(path) = resource.uri.path().strip_prefix("/tree/HEAD/").filter(|path| !path.is_empty())
-        else {
-            continue;
-        };
+        let Some(path) = resource.uri.path().strip_prefix("/tree/HEAD/") else { continue };
+        let path = if path.is_empty() { "." } else { path };
         let printed = sandbox.git(&["log", "--max-count=1", "--format=%ct", "HEAD", "--", path]);
-        assert_eq!(resource.annotations.last_modified.unwrap().as_second().to_string(), printed, "{path}");
+        let found = resource.annotations.last_modified.unwrap().as_second().to_string();
+        assert_eq!(
+            found,
+            printed,
+            "{path} in\n{}",
+            sandbox.git(&["log", "--graph", "--stat", "--format=%ct"])
+        );
+    }
+}
+
+/// Both branches get the same content, the second one later and by a merge. Git follows the first parent.
+#[tokio::test]
+async fn a_file_with_the_same_content_on_two_branches_changed_on_the_first() {
+    let sandbox = Sandbox::with(&[("a.txt", "1"), ("b.txt", "1")]);
+    sandbox.git(&["checkout", "--quiet", "-b", "side"]);
+    sandbox.write("b.txt", b"side");
+    sandbox.commit("on the side");
+    sandbox.git(&["checkout", "--quiet", "main"]);
+    sandbox.write("a.txt", b"2");
+    sandbox.commit("on main");
+    sandbox.write("a.txt", b"3");
+    sandbox.commit("again on main");
+    sandbox.git(&["checkout", "--quiet", "side"]);
+    sandbox.git(&["merge", "--quiet", "--no-commit", "--strategy=ours", "main~1"]);
+    sandbox.write("a.txt", b"3");
+    sandbox.commit("main into side");
+    sandbox.git(&["checkout", "--quiet", "main"]);
+    sandbox.git(&["merge", "--quiet", "--no-commit", "--no-ff", "side"]);
+    sandbox.commit("side into main");
+    assert_times_are_those_of_log(&sandbox).await;
+}
+
+/// Few files with few contents, so that branches often agree by chance.
+#[tokio::test]
+async fn the_times_of_random_histories_are_those_of_log() {
+    let mut state = 11_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for _ in 0..6 {
+        let files = ["a", "b", "d/c", "d/e/f"];
+        let sandbox = Sandbox::with(&files.map(|path| (path, "0")));
+        sandbox.git(&["branch", "one"]);
+        sandbox.git(&["branch", "two"]);
+        for _ in 0..12 {
+            let branches = ["main", "one", "two"];
+            let (branch, other) = (branches[random(3) as usize], branches[random(3) as usize]);
+            sandbox.git(&["checkout", "--quiet", branch]);
+            if random(2) == 0 {
+                sandbox.git(&["merge", "--quiet", "--no-commit", "--no-ff", "--strategy=ours", other]);
+            }
+            for file in files {
+                if random(3) == 0 {
+                    sandbox.write(file, random(2).to_string().as_bytes());
+                }
+            }
+            sandbox.commit("step");
+        }
+        assert_times_are_those_of_log(&sandbox).await;
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
 use libris_core::{Change, Context, Source, Uri};
 use libris_sources::Git;
 
@@ -227,4 +228,73 @@ async fn staging_is_told_to_those_of_the_status() {
         sandbox.git(&["add", "a.txt"]);
     });
     assert_eq!(staged.await, set(&["status?format=json", "diff/staged", "diff/worktree?path=a.txt"]));
+}
+
+/// The next updated page. `act` is repeated until there is one, since a subscription takes effect a moment later.
+async fn updated(changes: &mut BoxStream<'static, Change>, mut act: impl FnMut(u32)) -> Uri {
+    for time in 0..200 {
+        act(time);
+        let next = async {
+            loop {
+                if let Change::Updated(uri) = changes.next().await.unwrap() {
+                    return uri;
+                }
+            }
+        };
+        if let Ok(uri) = tokio::time::timeout(Duration::from_millis(100), next).await {
+            return uri;
+        }
+    }
+    panic!("no update")
+}
+
+#[tokio::test]
+async fn edits_are_told_to_those_of_the_status_and_of_the_differences() {
+    let sandbox = Sandbox::with(&[("a.txt", "a"), (".gitignore", "ignored/\n"), ("folder/c.txt", "c")]);
+    let source = sandbox.open();
+    let mut changes = source.watch().await.unwrap().unwrap();
+    // `diff/staged` does not depend on the working tree.
+    for page in ["status", "diff/worktree", "diff/staged", "log/HEAD"] {
+        source.follow(&uri(page), libris_core::Client::default());
+    }
+    let mut told = BTreeSet::new();
+    for _ in 0..20 {
+        let edit = |time: u32| sandbox.write("folder/c.txt", time.to_string().as_bytes());
+        told.insert(updated(&mut changes, edit).await);
+        if told.len() == 2 {
+            break;
+        }
+    }
+    assert_eq!(told, BTreeSet::from([uri("status"), uri("diff/worktree")]));
+    source.unfollow(&uri("status"));
+    let untracked = |time: u32| sandbox.write(&format!("new-{time}.txt"), b"");
+    let mut last = updated(&mut changes, untracked).await;
+    for _ in 0..20 {
+        if last == uri("diff/worktree") {
+            break;
+        }
+        last = updated(&mut changes, untracked).await;
+    }
+    assert_eq!(last, uri("diff/worktree"));
+    // Updates from before the subscription ended are delivered.
+    while tokio::time::timeout(Duration::from_millis(300), changes.next()).await.is_ok() {}
+    sandbox.write("ignored/x", b"");
+    let quiet = tokio::time::timeout(Duration::from_millis(300), changes.next()).await;
+    assert!(quiet.is_err(), "{quiet:?}");
+    let deleted = |_| drop(std::fs::remove_file(sandbox.work.join("a.txt")));
+    assert_eq!(updated(&mut changes, deleted).await, uri("diff/worktree"));
+}
+
+#[tokio::test]
+async fn without_subscriptions_to_the_working_tree_edits_are_not_told() {
+    let sandbox = Sandbox::with(&FILES);
+    let source = sandbox.open();
+    let mut changes = source.watch().await.unwrap().unwrap();
+    sandbox.write("a.txt", b"edited");
+    // The commit of another file is told, and nothing before it.
+    let quiet = tokio::time::timeout(Duration::from_millis(200), changes.next()).await;
+    assert!(quiet.is_err(), "{quiet:?}");
+    sandbox.write("b.txt", b"bb");
+    sandbox.commit("second");
+    assert!(changes.next().await.is_some());
 }

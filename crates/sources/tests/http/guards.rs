@@ -129,7 +129,7 @@ async fn configurations_that_cannot_work_are_refused() {
         ),
         (
             "[[resource]]\nuri = \"a://b\"\nurl = \"https://x.example/\"\nheaders = { x = { env = \"LIBRIS_NO_SUCH\" } }",
-            "`a://b`: `LIBRIS_NO_SUCH` is not set in the environment",
+            "`a://b`: `LIBRIS_NO_SUCH` is not set in the environment; hint: set it before you start Libris",
         ),
         (
             "[[template]]\nuri = \"a://{b}\"\nurl = \"https://x.example/{b}\"\nlist = { from = \"a:\", values = { b = \"\" } }",

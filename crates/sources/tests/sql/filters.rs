@@ -1,6 +1,8 @@
 //! Equality filters on indexed columns.
 
-use libris_core::Uri;
+use std::collections::BTreeMap;
+
+use libris_core::{CompletionRequest, Context, Source as _, Uri};
 use serde_json::Value;
 
 use crate::database::{Database, Engine, test_on};
@@ -109,4 +111,37 @@ async fn only_whole_indexes_of_columns_count() {
         assert_eq!(error, expected + "filter by `id` or `d`, or configure a query");
     }
     assert_eq!(shop.read("t/rows?d=1").await, "{\"rows\":[]}");
+}
+
+test_on!(filters_are_completed, sqlite, needs_postgres, needs_mariadb);
+
+async fn filters_are_completed(engine: Engine) {
+    let database = Database::new(engine).await;
+    database.execute(ALBUMS).await;
+    let shop = database.source("");
+    let templates = shop.sql.templates(&Context::default()).await.unwrap().templates;
+    let template = &templates.iter().find(|one| one.uri.as_str().contains("filter")).unwrap().uri;
+    let known = BTreeMap::from([("table".to_owned(), "albums".to_owned())]);
+    let complete = async |typed: &str| {
+        let request = CompletionRequest { template, variable: "filter", typed, known: &known, limit: 100 };
+        shop.sql.complete(request, &Context::default()).await.unwrap().values
+    };
+    assert_eq!(complete("").await, ["id=", "title=", "artist=", "released="], "{engine:?}");
+    assert_eq!(complete("T").await, ["title="]);
+    assert_eq!(complete("id=").await, ["id=1", "id=2", "id=3", "id=4", "id=5", "id=6"], "{engine:?}");
+    assert_eq!(complete("id=3").await, ["id=3"]);
+    assert_eq!(complete("title=").await, [""; 0]);
+    assert_eq!(complete("year=").await, [""; 0]);
+    // What is completed is one text.
+    let (whole, parts) = (shop.read("albums/rows?filter=id%3D3").await, shop.read("albums/rows?id=3").await);
+    assert_eq!(whole, parts);
+    assert_eq!(shop.read("albums/rows?filter=id%3D").await, shop.read("albums/rows").await);
+    if engine == Engine::Mysql {
+        database.execute("CREATE TABLE moods (mood ENUM('calm', 'loud'), INDEX (mood))").await;
+        let known = BTreeMap::from([("table".to_owned(), "moods".to_owned())]);
+        let request =
+            CompletionRequest { template, variable: "filter", typed: "mood=", known: &known, limit: 9 };
+        let values = shop.sql.complete(request, &Context::default()).await.unwrap().values;
+        assert_eq!(values, ["mood=calm", "mood=loud"]);
+    }
 }

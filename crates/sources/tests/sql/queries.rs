@@ -123,7 +123,7 @@ fn mistakes_are_explained() {
     there is no file `…/gone.db`; hint: check the path
     the URL of a database must begin with `sqlite:`, `postgres://` or `mysql://`
     the URL of the database is malformed: write `postgres://user@host:port/database`
-    the environment variable `LIBRIS_TEST_UNSET` is not set
+    the environment variable `LIBRIS_TEST_UNSET` is not set; hint: set it before you start Libris
     `max_rows` must be from 1 to 1000000, not `0`
     the query `db://a/{id}` is wrong: its URI has no variable `ib`, only `id`
     the query `db://a/{id}` is wrong: its `sql` must be a query that begins with SELECT, WITH, VALUES or TABLE

@@ -42,7 +42,8 @@ pub async fn read(config: &Config, folder: &Path) -> Result<String> {
             _ => Error::failed("read the OpenAPI document", cause),
         })?
     };
-    String::from_utf8(data).map_err(|_| Error::invalid("the OpenAPI document is not UTF-8"))
+    String::from_utf8(data)
+        .map_err(|_| Error::invalid("the OpenAPI document is not UTF-8; hint: save it as UTF-8"))
 }
 
 /// Derives the configuration of an HTTP source from the GET operations of a document.
@@ -180,6 +181,6 @@ fn document_error(uri: &Uri, fault: HttpFault) -> Error {
 
 fn too_large(size: u64) -> Error {
     Error::invalid(format!(
-        "the OpenAPI document has {size} bytes, more than the limit of {MAX_DOCUMENT_BYTES}"
+        "the OpenAPI document has {size} bytes, more than the limit of {MAX_DOCUMENT_BYTES}; hint: remove operations that are not served"
     ))
 }

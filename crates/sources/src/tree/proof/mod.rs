@@ -309,6 +309,33 @@ impl ProofBuilder {
         self.dependencies = None;
     }
 
+    /// Makes the response depend also on all that another one depends on. What this depends on already must include a
+    /// common ancestor.
+    pub(crate) fn include(&mut self, other: &Self) {
+        self.began = self.began.min(other.began);
+        match (&mut self.dependencies, &other.dependencies) {
+            (Some(dependencies), Some(more)) => dependencies.directories.extend_from_slice(&more.directories),
+            _ => self.dependencies = None,
+        }
+    }
+
+    /// The number of directories that the response depends on.
+    pub(super) fn directories(&self) -> usize {
+        self.dependencies.as_ref().map_or(0, |dependencies| dependencies.directories.len())
+    }
+
+    /// Whether the response can be proven valid.
+    pub(super) fn is_provable(&self) -> bool {
+        self.dependencies.as_ref().is_some_and(|dependencies| dependencies.path.is_some())
+    }
+
+    /// Whether the response is still valid.
+    pub(super) fn holds(&self) -> bool {
+        self.is_provable()
+            && self.began.elapsed() < MAX_AGE
+            && self.dependencies.as_ref().is_some_and(Dependencies::hold)
+    }
+
     /// The proof; `None` if the response cannot be proven valid.
     pub(crate) fn build(self) -> Option<Proof> {
         let (dependencies, began) = (self.dependencies?, self.began);

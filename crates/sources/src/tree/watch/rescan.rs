@@ -155,6 +155,7 @@ impl<'a> Rescan<'a> {
             return Observation::Unknown;
         }
         let mut touched = false;
+        let before = self.tree.filter.has_include().then(|| known.has_files());
         if dirty.scope == RescanScope::Names {
             for (segment, &event) in &dirty.names {
                 touched |= self.rescan_name(folder, known, segment, event);
@@ -183,6 +184,9 @@ impl<'a> Rescan<'a> {
         }
         if touched {
             self.emit(Change::Updated, &folder.logical.key);
+        }
+        if before.is_some_and(|before| before != known.has_files()) {
+            self.emit_ancestors_updated(&folder.logical.key);
         }
         if known.stamp.modified != folder.stamp.modified {
             self.emit(Change::Described, &folder.logical.key);
@@ -394,6 +398,15 @@ impl<'a> Rescan<'a> {
                 SnapshotEntry::File(_) => self.emit(Change::Added, &key),
                 SnapshotEntry::Directory(directory) => self.emit_added(&key, directory),
             }
+        }
+    }
+
+    /// With `include`, a directory is listed while there is a file below it: this may have changed for all ancestors.
+    fn emit_ancestors_updated(&self, key: &str) {
+        let mut rest = key;
+        while let Some(end) = rest.strip_suffix('/') {
+            rest = &key[..end.rfind('/').map_or(0, |slash| slash + 1)];
+            self.emit(Change::Updated, rest);
         }
     }
 

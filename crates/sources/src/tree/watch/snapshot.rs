@@ -28,6 +28,14 @@ impl SnapshotDirectory {
         }
         Some(directory)
     }
+
+    /// Whether there is a file in this directory or below it.
+    pub(super) fn has_files(&self) -> bool {
+        self.entries.values().any(|entry| match entry {
+            SnapshotEntry::File(_) => true,
+            SnapshotEntry::Directory(directory) => directory.has_files(),
+        })
+    }
 }
 
 #[cfg(test)]
