@@ -152,7 +152,7 @@ impl SharedRepository {
     pub(super) fn work_tree_path(&self) -> Option<PathBuf> {
         let repository = self.shared().repository.to_thread_local();
         self.work_tree(&repository).ok()?.ok()?;
-        Some(named_work_tree(&self.path))
+        Some(named_work_tree(&self.path).to_owned())
     }
 
     /// Fails if the repository is gone, or has a file that the library must not open.
