@@ -139,7 +139,7 @@ impl SourceReport {
             }
         };
         // Tables and commands have no sizes.
-        let size = (listing.size > 0).then(|| format!("{}, ", bytes(listing.size))).unwrap_or_default();
+        let size = if listing.size > 0 { format!("{}, ", bytes(listing.size)) } else { String::new() };
         let mut lines = vec![format!(
             "{}: {}, {size}{}",
             styled(HEADING, shown(&self.name)),

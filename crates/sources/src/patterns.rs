@@ -1,4 +1,4 @@
-//! Patterns of a configuration, written as in a `.gitignore` file.
+//! Patterns of a configuration, written as in a `.gitignore` file, and with alternatives such as `*.{md,txt}`.
 
 #[cfg(feature = "files")]
 use std::{borrow::Cow, path::Path};
@@ -14,10 +14,14 @@ pub(crate) struct ConfiguredPatterns(IgnorePatterns);
 impl ConfiguredPatterns {
     /// Parses the patterns of a key.
     pub(crate) fn new(key: &str, patterns: &[String]) -> Result<Self> {
-        if let Some((pattern, why)) = patterns.iter().find_map(|pattern| Some((pattern, fault(pattern)?))) {
-            return Err(Error::invalid(format!("`{key}` has the invalid pattern `{pattern}`: {why}")));
+        let mut expanded = Vec::new();
+        for pattern in patterns {
+            let checked = fault(pattern).map_or(Ok(()), Err).and_then(|()| expand(pattern, &mut expanded));
+            checked.map_err(|why| {
+                Error::invalid(format!("`{key}` has the invalid pattern `{pattern}`: {why}"))
+            })?;
         }
-        let text = patterns.join("\n").into_bytes().into();
+        let text = expanded.join("\n").into_bytes().into();
         Ok(Self(IgnorePatterns::parse(&text, usize::MAX).expect("the number of patterns is unlimited")))
     }
 
@@ -59,16 +63,72 @@ fn fault(pattern: &str) -> Option<&'static str> {
                 Some(end) => at = end,
                 None => return Some("its `[` has no `]`"),
             },
-            b'{' => {
-                return Some(
-                    "there is no `{a,b}`; write a pattern for each alternative, or `\\{` for the character",
-                );
-            }
             _ => {}
         }
         at += 1;
     }
     None
+}
+
+/// The most patterns that the alternatives of one key may stand for.
+const MAX_EXPANDED: usize = 1_000;
+
+/// Adds a pattern with each combination of its alternatives: `{a,b}.md` is `a.md` and `b.md`. Git has no alternatives.
+fn expand(pattern: &str, into: &mut Vec<String>) -> std::result::Result<(), &'static str> {
+    match first_group(pattern)? {
+        None if into.len() >= MAX_EXPANDED => Err("there are more than 1000 alternatives"),
+        None => {
+            into.push(pattern.to_owned());
+            Ok(())
+        }
+        Some(group) => {
+            let (before, after) = (&pattern[..group.start], &pattern[group.end + 1..]);
+            let mut alternatives = group.commas.windows(2);
+            alternatives.try_for_each(|ends| {
+                expand(&format!("{before}{}{after}", &pattern[ends[0] + 1..ends[1]]), into)
+            })
+        }
+    }
+}
+
+/// The positions of a group of alternatives in a pattern.
+struct AlternativeGroup {
+    start: usize,
+    end: usize,
+    /// The positions of the braces, and of the commas between them.
+    commas: Vec<usize>,
+}
+
+/// The first group of alternatives, which may contain others.
+fn first_group(pattern: &str) -> std::result::Result<Option<AlternativeGroup>, &'static str> {
+    let bytes = pattern.as_bytes();
+    if bytes.starts_with(b"#") {
+        return Ok(None);
+    }
+    let (mut at, mut depth, mut commas) = (0, 0, Vec::new());
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 1,
+            b'[' => at = bracket_end(bytes, at).unwrap_or(at),
+            b'{' => {
+                depth += 1;
+                if depth == 1 {
+                    commas.push(at);
+                }
+            }
+            b',' if depth == 1 => commas.push(at),
+            b'}' if depth > 0 => {
+                depth -= 1;
+                if depth == 0 {
+                    commas.push(at);
+                    return Ok(Some(AlternativeGroup { start: commas[0], end: at, commas }));
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if depth == 0 { Ok(None) } else { Err("its `{` has no `}`; write `\\{` for the character") }
 }
 
 /// The position of the `]` that ends a bracket expression. A `]` that comes first is an ordinary character.
@@ -97,7 +157,7 @@ pub(crate) fn with_slashes(path: &Path) -> Cow<'_, [u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConfiguredPatterns, fault};
+    use super::{ConfiguredPatterns, expand, fault};
 
     fn patterns(patterns: &[&str]) -> ConfiguredPatterns {
         let owned: Vec<_> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
@@ -124,20 +184,36 @@ mod tests {
     }
 
     #[test]
+    fn alternatives_stand_for_several_patterns() {
+        let cases: [(&str, &[&str]); 6] = [
+            ("*.{md,txt}", &["*.md", "*.txt"]),
+            ("!{a,b{1,2}}/x", &["!a/x", "!b1/x", "!b2/x"]),
+            ("{a}{,b}", &["a", "ab"]),
+            ("\\{a,b}", &["\\{a,b}"]),
+            ("[{]a,b}", &["[{]a,b}"]),
+            ("# {a", &["# {a"]),
+        ];
+        for (pattern, expected) in cases {
+            let mut expanded = Vec::new();
+            expand(pattern, &mut expanded).unwrap();
+            assert_eq!(expanded, expected, "{pattern}");
+        }
+        assert!(expand("a{b", &mut Vec::new()).is_err_and(|why| why.contains("no `}`")));
+        let bomb = "{a,b}".repeat(40);
+        assert!(expand(&bomb, &mut Vec::new()).is_err_and(|why| why.contains("more than 1000")));
+        let documents = patterns(&["*.{md,txt}"]);
+        assert!(documents.matches(b"a.txt", false) && !documents.matches(b"a.rs", false));
+    }
+
+    #[test]
     fn patterns_that_would_not_match_what_was_meant_are_errors() {
         for pattern in
             ["*.md", "[ab]*", "[]]", "[!]a]", "a\\{b", "[{]", "\\[a", "a]b", "[[:alpha:]]x", "a\\\\"]
         {
             assert_eq!(fault(pattern), None, "{pattern}");
         }
-        for (pattern, why) in [
-            ("a{b,c}", "{a,b}"),
-            ("a{b", "{a,b}"),
-            ("[a", "no `]`"),
-            ("[]", "no `]`"),
-            ("[a\\]", "no `]`"),
-            ("a\\", "backslash"),
-        ] {
+        for (pattern, why) in [("[a", "no `]`"), ("[]", "no `]`"), ("[a\\]", "no `]`"), ("a\\", "backslash")]
+        {
             assert!(
                 fault(pattern).is_some_and(|fault| fault.contains(why)),
                 "{pattern}: {:?}",

@@ -137,10 +137,10 @@ impl ResourceDescriber {
 
     /// The configured priority of the file or directory at a path below the root.
     pub(super) fn priority(&self, path: &Path, directory: bool) -> Option<f64> {
+        let path = with_slashes(path);
         let rules = self.rules.iter().rev().filter(|(_, rule)| rule.priority.is_some());
-        let mut matching = rules.filter(|(pattern, _)| {
-            !path.as_os_str().is_empty() && pattern.matched_path_or_any_parents(path, directory).is_ignore()
-        });
+        let mut matching =
+            rules.filter(|(pattern, _)| !path.is_empty() && pattern.matches_path_or_parent(&path, directory));
         matching.next().and_then(|(_, rule)| rule.priority)
     }
 

@@ -292,6 +292,9 @@ fn is_within(path: &[u8], within: &[&[u8]]) -> bool {
     within.iter().all(|wanted| names.next() == Some(*wanted))
 }
 
+/// The name and kind of an entry of a directory.
+type NamedEntry = (Vec<u8>, EntryKind);
+
 /// A walk over the files that are neither tracked nor ignored.
 struct UntrackedWalk<'w> {
     state: &'w WorkState<'w>,
@@ -394,7 +397,7 @@ impl<'w> UntrackedWalk<'w> {
     }
 
     /// The files, symbolic links and directories in a directory, sorted by name, with their memory.
-    fn entries(&self, dir: &Dir) -> Result<(Vec<(Vec<u8>, EntryKind)>, HeldMemory<'w>)> {
+    fn entries(&self, dir: &Dir) -> Result<(Vec<NamedEntry>, HeldMemory<'w>)> {
         self.state.repository.deadline().check()?;
         let (mut entries, mut held) = (Vec::new(), self.state.repository.hold(0)?);
         for entry in dir.entries().map_err(worktree::failed)? {
@@ -408,7 +411,7 @@ impl<'w> UntrackedWalk<'w> {
             };
             let Some(name) = worktree::os_bytes(&entry.file_name()) else { continue };
             if name != b".git" {
-                held.grow((size_of::<(Vec<u8>, EntryKind)>() + name.len()) as u64)?;
+                held.grow((size_of::<NamedEntry>() + name.len()) as u64)?;
                 entries.push((name, kind));
             }
             if entries.len() % 1024 == 0 {

@@ -166,6 +166,6 @@ mod tests {
     #[test]
     fn an_invalid_pattern_is_an_error() {
         let wrong = PathFilter::new(&TreeOptions { exclude: vec!["a{b".into()], ..TreeOptions::default() });
-        insta::assert_snapshot!(wrong.err().unwrap(), @r"`exclude` has the invalid pattern `a{b`: there is no `{a,b}`; write a pattern for each alternative, or `\{` for the character");
+        insta::assert_snapshot!(wrong.err().unwrap(), @r"`exclude` has the invalid pattern `a{b`: its `{` has no `}`; write `\{` for the character");
     }
 }

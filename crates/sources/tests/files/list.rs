@@ -230,5 +230,5 @@ fn configuration_errors() {
     };
     insta::assert_snapshot!(open("rule = [{ glob = 'x', priority = 2 }]"), @"the rule for `x` has the priority `2`, which is not between 0 and 1; hint: write a number from 0 to 1");
     insta::assert_snapshot!(open("rule = [{ priority = 1 }]"), @"a `rule` has no `glob`; hint: set `glob` to a pattern such as `*.md`");
-    insta::assert_snapshot!(open("include = ['a{b']"), @r"`include` has the invalid pattern `a{b`: there is no `{a,b}`; write a pattern for each alternative, or `\{` for the character");
+    insta::assert_snapshot!(open("include = ['a{b']"), @r"`include` has the invalid pattern `a{b`: its `{` has no `}`; write `\{` for the character");
 }

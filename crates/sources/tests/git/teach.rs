@@ -146,7 +146,7 @@ async fn restricted_callers_get_no_hints() {
 #[tokio::test]
 async fn branches_with_few_slashes_are_found() {
     let sandbox = sandbox();
-    let (few, many) = (vec!["a"; 10].join("/"), vec!["b"; 40].join("/"));
+    let (few, many) = (["a"; 10].join("/"), ["b"; 40].join("/"));
     sandbox.git(&["branch", &few]);
     sandbox.git(&["branch", &many]);
     let source = sandbox.open();
