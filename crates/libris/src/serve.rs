@@ -167,7 +167,7 @@ impl Serve {
         http::serve(listener, endpoint, stop).await.map_err(failed)
     }
 
-    /// A router for `/mcp`, to merge or nest into the router of an axum application.
+    /// A router for `/mcp` and for the metadata that tells clients how to authenticate, to merge or nest into the router of an axum application.
     ///
     /// A layer in front of it may authenticate the caller and put an [`Identity`](crate::Identity) into the extensions
     /// of the request, for functions that take one.
@@ -196,7 +196,13 @@ impl Serve {
                 }
             }
         };
-        axum::Router::new().route("/mcp", axum::routing::any(answer))
+        let answer = axum::routing::any(answer);
+        // The metadata of a protected resource, by which clients learn how to authenticate.
+        let metadata = "/.well-known/oauth-protected-resource";
+        axum::Router::new()
+            .route("/mcp", answer.clone())
+            .route(metadata, answer.clone())
+            .route(&format!("{metadata}/{{*path}}"), answer)
     }
 
     async fn endpoint(&self) -> Result<Arc<Endpoint>> {
@@ -224,7 +230,9 @@ impl Serve {
             config.instructions = Some(instructions(&templates));
         }
         self.catalog.add_status();
-        Ok(Server::of_catalog(self.catalog.clone(), config, self.policy.clone()))
+        let server = Server::of_catalog(self.catalog.clone(), config, self.policy.clone());
+        tokio::spawn(server.maintained());
+        Ok(server)
     }
 }
 
