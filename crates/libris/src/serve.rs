@@ -47,6 +47,8 @@ pub struct Serve {
     version: Option<String>,
     /// When to stop; `None` for the signals of [`interrupted`].
     stop: Option<CancellationToken>,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<http::TlsServer>>,
 }
 
 impl From<Arc<Catalog>> for Serve {
@@ -55,7 +57,19 @@ impl From<Arc<Catalog>> for Serve {
         let config = Config::default();
         let policy = Arc::new(OpenPolicy);
         let (package, name, version) = (None, None, None);
-        Self { catalog, config, http, policy, allow_remote: false, package, name, version, stop: None }
+        Self {
+            catalog,
+            config,
+            http,
+            policy,
+            allow_remote: false,
+            package,
+            name,
+            version,
+            stop: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
     }
 }
 
@@ -121,6 +135,12 @@ impl Serve {
         Self { allow_remote: true, ..self }
     }
 
+    /// Serves HTTPS instead of HTTP.
+    #[cfg(feature = "tls")]
+    pub fn tls(self, tls: Arc<http::TlsServer>) -> Self {
+        Self { tls: Some(tls), ..self }
+    }
+
     /// Stops the server when this future completes, instead of on Ctrl-C or SIGTERM.
     pub fn until(self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { stop: Some(cancelled(stop)), ..self }
@@ -164,6 +184,10 @@ impl Serve {
         let endpoint = self.endpoint().await?;
         let failed = |cause| Error::failed("serve HTTP", cause);
         let stop = self.stop.unwrap_or_else(|| cancelled(interrupted()));
+        #[cfg(feature = "tls")]
+        if let Some(tls) = self.tls {
+            return http::serve_tls(listener, endpoint, tls, stop).await.map_err(failed);
+        }
         http::serve(listener, endpoint, stop).await.map_err(failed)
     }
 
