@@ -92,13 +92,18 @@ impl<'t> UnverifiedToken<'t> {
             .flat_map(|text| text.split_ascii_whitespace().map(Box::<str>::from).collect::<Vec<_>>())
             .collect();
         TOKEN_CLAIMS.iter().for_each(|name| drop(claims.remove(*name)));
-        Ok(Identity::new(subject)
+        let identity = Identity::new(subject)
             .with_authentication(Authentication::Token { issuer: issuer.name.clone() })
             .with_signing_key(self.header.kid.as_deref().map(Into::into))
             .with_groups(groups)
             .with_scopes(scopes)
             .with_claims(claims)
-            .with_expiry(Some(expiry(expires))))
+            .with_expiry(Some(expiry(expires)));
+        // The library compares whole seconds, and streams end at the expiry of the identity.
+        match identity.has_expired(SystemTime::now()) {
+            true => Err(InvalidToken::Expired),
+            false => Ok(identity),
+        }
     }
 }
 
@@ -134,7 +139,10 @@ fn names_algorithm(token: &str) -> bool {
         #[serde(rename = "alg")]
         _name: String,
     }
+    let mut parts = token.split('.');
+    let header = parts.next().unwrap_or_default();
     // The header is in the place of the claims for this parser.
-    let header = token.split('.').next().unwrap_or_default();
-    dangerous::insecure_decode_claims::<AlgorithmName>(format!("eyJhbGciOiJSUzI1NiJ9.{header}.")).is_ok()
+    parts.count() == 2
+        && dangerous::insecure_decode_claims::<AlgorithmName>(format!("eyJhbGciOiJSUzI1NiJ9.{header}."))
+            .is_ok()
 }

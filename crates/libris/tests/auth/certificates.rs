@@ -199,7 +199,7 @@ async fn a_client_certificate_identifies_its_caller() {
         let opened =
             secured.ask(&authority, Some(&ada), path, Sent { body: initialize, ..Sent::default() }).await;
         let session = opened.header("mcp-session-id").to_owned();
-        let headers: &[_] = &[("mcp-session-id", &session)];
+        let headers: &[_] = &[("mcp-session-id", session.as_str())];
         for (own, status) in [(&bob, 404), (&ada, 204)] {
             let end = Sent { method: Method::DELETE, headers, ..Sent::default() };
             assert_eq!(secured.ask(&authority, Some(own), path, end).await.status, status);

@@ -12,6 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+    RsaPublicKeyComponents,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -62,10 +63,8 @@ impl SigningKey {
                 json!({ "kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": id, "x": x, "y": y })
             }
             Self::Rsa { id, pair } => {
-                let public = pair.public();
-                let modulus = public.modulus().big_endian_without_leading_zero();
-                let exponent = public.exponent().big_endian_without_leading_zero();
-                let (n, e) = (BASE64.encode(modulus), BASE64.encode(exponent));
+                let public = RsaPublicKeyComponents::<Vec<u8>>::from(pair.public());
+                let (n, e) = (BASE64.encode(public.n), BASE64.encode(public.e));
                 json!({ "kty": "RSA", "use": "sig", "kid": id, "n": n, "e": e })
             }
         }

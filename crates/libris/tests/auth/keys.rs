@@ -46,7 +46,7 @@ async fn a_key_identifies_its_caller_on_every_path() {
         }
         // Another's key on a session.
         let session = served.session(path, ci.expose()).await;
-        let headers: &[_] = &[("mcp-session-id", &session)];
+        let headers: &[_] = &[("mcp-session-id", session.as_str())];
         let body = legacy("ping", &json!({}));
         let sent = Sent { token: Some(other.expose()), headers, body, ..Sent::default() };
         assert_eq!(served.ask(path, sent).await.status, 404);
@@ -64,7 +64,7 @@ async fn a_revoked_key_ends_its_streams_and_no_others() {
     let body = modern("subscriptions/listen", filter);
     let listen: &[_] = &[("mcp-protocol-version", "2026-07-28"), ("mcp-method", "subscriptions/listen")];
     let session = served.session(Path::Hyper, ci.expose()).await;
-    let in_session: &[_] = &[("mcp-session-id", &session)];
+    let in_session: &[_] = &[("mcp-session-id", session.as_str())];
     let mut streams = Vec::new();
     for path in PATHS {
         for _ in 0..10 {

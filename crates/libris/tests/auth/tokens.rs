@@ -171,7 +171,7 @@ async fn a_bad_token_is_refused_with_its_challenge_whatever_it_is_sent_with() {
             }
         }
         // The session was neither ended nor harmed.
-        let headers: &[_] = &[("mcp-session-id", &session)];
+        let headers: &[_] = &[("mcp-session-id", session.as_str())];
         let body = legacy("resources/read", &json!({ "uri": "test://who" }));
         let answer = served.ask(path, Sent { token: Some(&valid), headers, body, ..Sent::default() }).await;
         assert_eq!(answer.status, 200);
@@ -324,7 +324,7 @@ async fn a_session_belongs_to_its_principal() {
         }
         // A renewed token of the same caller, with more scopes.
         let renewed = issuer.token(|it| it["scope"] = "docs:read docs:all".into());
-        let headers: &[_] = &[("mcp-session-id", &session)];
+        let headers: &[_] = &[("mcp-session-id", session.as_str())];
         let body = || legacy("resources/read", &json!({ "uri": "test://who" }));
         for (token, scopes) in [(&renewed, "docs:all"), (&ada, "docs:list")] {
             let answer =
@@ -345,7 +345,7 @@ async fn streams_end_when_their_token_expires() {
     let short = issuer.token(|it| it["exp"] = (now() - 28).into());
     let listen: &[_] = &[("mcp-protocol-version", "2026-07-28"), ("mcp-method", "subscriptions/listen")];
     let session = served.session(Path::Hyper, &ada).await;
-    let in_session: &[_] = &[("mcp-session-id", &session)];
+    let in_session: &[_] = &[("mcp-session-id", session.as_str())];
     let mut streams = Vec::new();
     for path in PATHS {
         let body =
@@ -377,7 +377,7 @@ async fn callers_without_credentials_are_anonymous_if_that_is_allowed() {
         let bad = served.ask(path, Sent::read(Some("a.b.c"), "test://hello")).await;
         assert_eq!(bad.status, 401, "bad credentials are not none");
         let anonymous = served.session(path, &issuer.token(|_| {})).await;
-        let headers: &[_] = &[("mcp-session-id", &anonymous)];
+        let headers: &[_] = &[("mcp-session-id", anonymous.as_str())];
         let body = legacy("ping", &json!({}));
         let answer = served.ask(path, Sent { headers, body, ..Sent::default() }).await;
         assert_eq!(answer.status, 404, "the session is that of an identified caller");
