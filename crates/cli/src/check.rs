@@ -8,6 +8,7 @@ use clap::Args;
 use libris::{Annotations, Context, Resource, Source, Template};
 use serde_json::{Value, json};
 
+use crate::auth::AuthArguments;
 use crate::log::collected_warnings;
 use crate::sources::{ConfiguredSource, SourceArguments, check_roots};
 use crate::terminal::{
@@ -61,7 +62,8 @@ struct SourceReport {
 
 /// Opens all sources, lists each completely and prints the result. The exit code says whether all succeeded.
 pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
-    let (_, definitions) = options.sources.definitions()?;
+    let (config, definitions) = options.sources.definitions()?;
+    AuthArguments::default().open(&config, options.sources.file().as_deref())?;
     let (mut reports, mut sources) = (Vec::new(), Vec::new());
     collected_warnings();
     for definition in definitions {

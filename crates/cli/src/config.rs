@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use libris::auth::AuthConfig;
 use libris::catalog;
 use libris::wire::http;
 use libris_sources::registry::{KEYS, Sections};
@@ -13,6 +14,7 @@ use libris_sources::{regular_file, settings};
 use serde::de::{DeserializeSeed, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::auth::TlsConfig;
 use crate::terminal::advice;
 
 /// The largest configuration file, in bytes.
@@ -27,12 +29,14 @@ pub(crate) struct Config {
     pub(crate) live: LiveConfig,
     /// The HTTP endpoint.
     pub(crate) listen: ListenConfig,
+    /// Who may call; `None` if anybody may.
+    pub(crate) auth: Option<AuthConfig>,
     /// The sources, each kind under a key of its own.
     pub(crate) sources: Sections,
 }
 
 /// The keys that do not define sources.
-const OWN_KEYS: [&str; 3] = ["server", "live", "listen"];
+const OWN_KEYS: [&str; 4] = ["server", "live", "listen", "auth"];
 
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -56,6 +60,7 @@ impl<'de> Visitor<'de> for ConfigVisitor {
                 "server" => config.server = map.next_value()?,
                 "live" => config.live = map.next_value()?,
                 "listen" => config.listen = map.next_value()?,
+                "auth" => config.auth = Some(map.next_value()?),
                 source => config.sources.deserialize(source, &mut map)?,
             }
         }
@@ -163,12 +168,14 @@ pub(crate) struct ListenConfig {
     pub(crate) allow_origins: Vec<String>,
     /// Whether common HTTP/1.1 requests take the fast path, which bypasses the HTTP library.
     pub(crate) express: bool,
+    /// HTTPS without a proxy.
+    pub(crate) tls: Option<TlsConfig>,
 }
 
 impl Default for ListenConfig {
     fn default() -> Self {
         let http::Config { hosts, origins, express, .. } = http::Config::default();
-        Self { allow_hosts: hosts, allow_origins: origins, express }
+        Self { allow_hosts: hosts, allow_origins: origins, express, tls: None }
     }
 }
 

@@ -1,8 +1,10 @@
 //! The `libris` command: parses the arguments, calls one function, and returns an exit code.
 
+mod auth;
 mod check;
 mod config;
 mod hosts;
+mod key;
 mod log;
 mod recognise;
 mod reload;
@@ -45,6 +47,7 @@ struct Arguments {
 enum Command {
     Serve(serve::ServeOptions),
     Check(check::CheckOptions),
+    Key(key::KeyOptions),
     #[cfg(feature = "postgres")]
     Triggers(triggers::TriggersOptions),
 }
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         match arguments.command {
             Command::Serve(options) => serve::run(options).await.map(|()| ExitCode::SUCCESS),
             Command::Check(options) => check::run(options).await,
+            Command::Key(options) => key::run(options).map(|()| ExitCode::SUCCESS),
             #[cfg(feature = "postgres")]
             Command::Triggers(options) => triggers::run(options).await.map(|()| ExitCode::SUCCESS),
         }

@@ -9,6 +9,7 @@ use clap::Args;
 use libris::{Catalog, Serve, SubscriptionConfig, catalog};
 use tokio::net::TcpListener;
 
+use crate::auth::AuthArguments;
 use crate::hosts::NewServer;
 use crate::reload;
 use crate::sources::{self, OpenedConfig, SourceArguments};
@@ -45,6 +46,8 @@ pub(crate) struct ServeOptions {
     /// Allow a non-loopback address, although there is no authentication
     #[arg(long, conflicts_with = "stdio")]
     allow_remote: bool,
+    #[command(flatten)]
+    auth: AuthArguments,
 }
 
 fn examples() -> String {
@@ -52,6 +55,7 @@ fn examples() -> String {
         ("libris serve ./docs --stdio", "over stdio, for an MCP client that starts it"),
         ("libris serve ./docs --http 127.0.0.1:0", "over HTTP on a free port"),
         ("libris serve --config libris.toml", "the sources of a configuration file"),
+        ("libris serve ./docs --keys keys.toml", "for callers with an API key"),
     ];
     let more: String = more.map(|(command, what)| sources::example(command, what)).concat();
     format!("Examples:\n{}{}", sources::examples(), more.trim_end())
@@ -70,8 +74,9 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     let catalog_config =
         catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
     let catalog = Arc::new(Catalog::with_config(served, catalog_config));
+    let access = options.auth.open(&config, options.sources.file().as_deref())?;
     let name = config.server.name.clone();
-    let serve = Serve::from(catalog.clone()).until(libris::interrupted()).config(libris::Config {
+    let mut serve = Serve::from(catalog.clone()).until(libris::interrupted()).config(libris::Config {
         name: name.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
         title: config.server.title,
@@ -87,21 +92,39 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
             ..SubscriptionConfig::default()
         },
     });
-    let ServeOptions { sources, stdio, http, sse, allow_host, allow_origin, allow_remote } = options;
+    if let Some(policy) = access.policy() {
+        serve = serve.policy(policy);
+    }
+    let ServeOptions { sources, stdio, http, sse, mut allow_host, allow_origin, allow_remote, auth } =
+        options;
     let command = own_command(&sources);
     tokio::spawn(reload::run(sources, opened.clone(), catalog));
-    let wants_http =
-        http.is_some() || sse || allow_remote || !allow_host.is_empty() || !allow_origin.is_empty();
+    let wants_http = http.is_some()
+        || sse
+        || allow_remote
+        || auth.want_http()
+        || !allow_host.is_empty()
+        || !allow_origin.is_empty();
     if stdio || (!wants_http && !io::stdin().is_terminal() && !stdin_is_null()) {
         return Ok(serve.stdio().await?);
     }
     raise_open_file_limit();
-    let listener = bind(http, allow_remote).await?;
+    let listener = bind(http, allow_remote || access.is_required()).await?;
     let address = listener.local_addr().context("could not determine the address")?;
-    let serve = serve.http_config(config.listen.http(allow_host, allow_origin, sse));
-    note(format_args!("listening on http://{address}/mcp"));
+    if access.is_required() && access.tls.is_none() && !address.ip().is_loopback() {
+        warn(
+            "credentials are sent unencrypted unless a proxy in front of Libris serves HTTPS; see `listen.tls`",
+        );
+    }
+    allow_host.extend(access.host());
+    let scheme = if access.tls.is_some() { "https" } else { "http" };
+    let mut serve = serve.http_config(config.listen.http(allow_host, allow_origin, sse));
+    if let Some(tls) = access.tls {
+        serve = serve.tls(tls);
+    }
+    note(format_args!("listening on {scheme}://{address}/mcp"));
     if io::stderr().is_terminal() {
-        let server = NewServer { name: host_name(&name), url: format!("http://{address}/mcp"), command };
+        let server = NewServer { name: host_name(&name), url: format!("{scheme}://{address}/mcp"), command };
         tokio::spawn(async move { summary::print(&opened, &server).await });
     }
     Ok(serve.listen(listener).await?)
@@ -176,7 +199,8 @@ async fn bind(address: Option<SocketAddr>, allow_remote: bool) -> Result<TcpList
     if !address.ip().is_loopback() && !allow_remote {
         return Err(advice(
             format!("`{address}` is reachable from other machines, and there is no authentication"),
-            "use 127.0.0.1, or add --allow-remote to let anyone on the network read the sources",
+            "use 127.0.0.1, require API keys with --keys, or add --allow-remote to let anyone on the network read \
+             the sources",
         ));
     }
     TcpListener::bind(address).await.map_err(|cause| {

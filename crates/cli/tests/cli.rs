@@ -356,7 +356,7 @@ fn an_address_for_everybody_is_refused() {
     assert_snapshot!(libris(folder.path(), &["serve", "docs", "--http", "0.0.0.0:0"]), @"
     exit: 1
     error: `0.0.0.0:0` is reachable from other machines, and there is no authentication
-    hint: use 127.0.0.1, or add --allow-remote to let anyone on the network read the sources
+    hint: use 127.0.0.1, require API keys with --keys, or add --allow-remote to let anyone on the network read the sources
     ");
 }
 

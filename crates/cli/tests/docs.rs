@@ -401,6 +401,13 @@ fn furnished(config: &str) -> tempfile::TempDir {
     let made = Command::new("git").args(["init", "--quiet", "project"]).current_dir(folder.path()).status();
     assert!(made.unwrap().success());
     std::fs::copy(root().join("examples/openapi/library.yaml"), folder.path().join("docs/api.yaml")).unwrap();
+    let certificates = folder.path().join("certificates");
+    std::fs::create_dir(&certificates).unwrap();
+    let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    for name in ["server.pem", "clients.pem"] {
+        std::fs::write(certificates.join(name), signed.cert.pem()).unwrap();
+    }
+    std::fs::write(certificates.join("server.key"), signed.signing_key.serialize_pem()).unwrap();
     let config = if config.is_empty() { "[[files]]\npath = \"docs\"\n" } else { config };
     std::fs::write(folder.path().join("libris.toml"), config).unwrap();
     folder

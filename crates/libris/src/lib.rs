@@ -30,6 +30,8 @@
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
 
+#[cfg(feature = "auth")]
+mod authenticated;
 mod caller_view;
 pub mod catalog;
 mod catalog_watch;
@@ -53,11 +55,15 @@ mod subscriptions;
 mod unserved;
 mod view;
 
+#[cfg(feature = "auth")]
+pub use authenticated::AuthenticatedCallers;
 pub use catalog::Catalog;
 pub use functions::{
     FromVariable, FunctionSource, FunctionSourceHandle, Handler, Instance, IntoCompletion, IntoContents,
     IntoInstances, Json, Notifier, Request, ResourceSpec,
 };
+#[cfg(feature = "auth")]
+pub use libris_auth as auth;
 pub use libris_core::{
     Annotations, Audience, Authentication, CacheScope, Change, Completion, CompletionRequest, Content,
     ContentBody, ContentMemory, Contents, Context, Error, Freshness, Icon, Identity, Meta, Package, Page,

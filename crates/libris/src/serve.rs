@@ -47,6 +47,8 @@ pub struct Serve {
     version: Option<String>,
     /// When to stop; `None` for the signals of [`interrupted`].
     stop: Option<CancellationToken>,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<http::TlsServer>>,
 }
 
 impl From<Arc<Catalog>> for Serve {
@@ -55,7 +57,19 @@ impl From<Arc<Catalog>> for Serve {
         let config = Config::default();
         let policy = Arc::new(OpenPolicy);
         let (package, name, version) = (None, None, None);
-        Self { catalog, config, http, policy, allow_remote: false, package, name, version, stop: None }
+        Self {
+            catalog,
+            config,
+            http,
+            policy,
+            allow_remote: false,
+            package,
+            name,
+            version,
+            stop: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
     }
 }
 
@@ -121,6 +135,12 @@ impl Serve {
         Self { allow_remote: true, ..self }
     }
 
+    /// Serves HTTPS instead of HTTP.
+    #[cfg(feature = "tls")]
+    pub fn tls(self, tls: Arc<http::TlsServer>) -> Self {
+        Self { tls: Some(tls), ..self }
+    }
+
     /// Stops the server when this future completes, instead of on Ctrl-C or SIGTERM.
     pub fn until(self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { stop: Some(cancelled(stop)), ..self }
@@ -164,10 +184,14 @@ impl Serve {
         let endpoint = self.endpoint().await?;
         let failed = |cause| Error::failed("serve HTTP", cause);
         let stop = self.stop.unwrap_or_else(|| cancelled(interrupted()));
+        #[cfg(feature = "tls")]
+        if let Some(tls) = self.tls {
+            return http::serve_tls(listener, endpoint, tls, stop).await.map_err(failed);
+        }
         http::serve(listener, endpoint, stop).await.map_err(failed)
     }
 
-    /// A router for `/mcp`, to merge or nest into the router of an axum application.
+    /// A router for `/mcp` and for the metadata that tells clients how to authenticate, to merge or nest into the router of an axum application.
     ///
     /// A layer in front of it may authenticate the caller and put an [`Identity`](crate::Identity) into the extensions
     /// of the request, for functions that take one.
@@ -196,7 +220,13 @@ impl Serve {
                 }
             }
         };
-        axum::Router::new().route("/mcp", axum::routing::any(answer))
+        let answer = axum::routing::any(answer);
+        // The metadata of a protected resource, by which clients learn how to authenticate.
+        let metadata = "/.well-known/oauth-protected-resource";
+        axum::Router::new()
+            .route("/mcp", answer.clone())
+            .route(metadata, answer.clone())
+            .route(&format!("{metadata}/{{*path}}"), answer)
     }
 
     async fn endpoint(&self) -> Result<Arc<Endpoint>> {
@@ -224,7 +254,9 @@ impl Serve {
             config.instructions = Some(instructions(&templates));
         }
         self.catalog.add_status();
-        Ok(Server::of_catalog(self.catalog.clone(), config, self.policy.clone()))
+        let server = Server::of_catalog(self.catalog.clone(), config, self.policy.clone());
+        tokio::spawn(server.maintained());
+        Ok(server)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The server: a source as an MCP service.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use libris_core::{Error, Identity, Source};
@@ -75,6 +76,16 @@ pub(crate) struct ServerInner {
     health: Option<Arc<Health>>,
 }
 
+impl ServerInner {
+    fn revoke(&self) {
+        self.access.invalidate();
+        self.hub.rights_changed();
+    }
+}
+
+/// How often the tasks of a policy check whether the server was dropped.
+const DROPPED_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
 impl Server {
     /// Serves a source, usually a [`Catalog`](crate::Catalog), without access control.
     pub fn new(source: Arc<dyn Source>, config: Config) -> Self {
@@ -120,8 +131,27 @@ impl Server {
     /// Evaluates the rights of every open session and stream again, because identities were revoked. Event streams of
     /// identities that are no longer valid end.
     pub fn revoke(&self) {
-        self.inner.access.invalidate();
-        self.inner.hub.rights_changed();
+        self.inner.revoke();
+    }
+
+    /// Runs the tasks of the policy, such as reloading keys, until the server is dropped.
+    pub(crate) fn maintained(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (access, inner) = (self.inner.access.clone(), Arc::downgrade(&self.inner));
+        async move {
+            let revoked = || {
+                if let Some(inner) = inner.upgrade() {
+                    inner.revoke();
+                }
+            };
+            let mut checks = tokio::time::interval(DROPPED_CHECK_INTERVAL);
+            let mut maintained = std::pin::pin!(access.maintain(&revoked));
+            loop {
+                tokio::select! {
+                    () = &mut maintained => return,
+                    _ = checks.tick() => if inner.strong_count() == 0 { return },
+                }
+            }
+        }
     }
 
     /// The view of a caller with this identity, for programs that list and read without MCP.
@@ -173,6 +203,10 @@ impl Service for Server {
 
     fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
         self.inner.access.policy().scope_challenge(scopes)
+    }
+
+    fn public_document(&self, path: &str) -> Option<String> {
+        self.inner.access.policy().public_document(path)
     }
 
     fn counts(&self) -> Vec<(&'static str, usize)> {

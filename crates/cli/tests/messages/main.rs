@@ -36,7 +36,7 @@ const CONSTRUCTORS: [&str; 17] = [
 ];
 
 /// The parts of the page: a heading, and the folder or file whose messages it has. The first that matches counts.
-const PARTS: [(&str, &str); 13] = [
+const PARTS: [(&str, &str); 14] = [
     ("Command line and configuration file", "crates/cli/src"),
     ("Folders", "crates/sources/src/files"),
     ("Folders", "crates/sources/src/tree"),
@@ -48,6 +48,7 @@ const PARTS: [(&str, &str); 13] = [
     ("Resources in the configuration file", "crates/sources/src/inline"),
     ("All sources", "crates/sources/src"),
     ("All sources", "crates/core/src"),
+    ("Authentication", "crates/auth/src"),
     ("Server", "crates/libris/src"),
     ("Protocol", "crates/wire/src"),
 ];
