@@ -215,7 +215,9 @@ impl libris_wire::View for CallerView {
         let completion = if template.variables().next().is_none() {
             // A URI without variables has nothing to complete, but a source must cover it.
             let uri = Uri::parse(text).map_err(to_failure)?;
-            if !self.view.now().covers(Operation::Read, &uri) {
+            // Whoever may see the resource may learn that it has no variables.
+            let view = self.view.now();
+            if !view.covers(Operation::Read, &uri).or_else(visible).map_err(to_failure)? {
                 return Err(Failure::invalid(format!("unknown resource `{uri}`")));
             }
             Completion::default()
@@ -273,6 +275,14 @@ impl ContentMemory for CallReporter {
 
     fn grow(&self, bytes: usize) -> bool {
         self.0.grow(bytes)
+    }
+}
+
+/// A resource that requires a scope is visible.
+fn visible(error: Error) -> Result<bool, Error> {
+    match error {
+        Error::ScopeRequired { .. } => Ok(true),
+        error => Err(error),
     }
 }
 

@@ -45,6 +45,7 @@ mod query;
 mod read_memory;
 mod response_cache;
 mod rights;
+pub mod rules;
 mod serve;
 mod server;
 mod shared_reads;
@@ -65,7 +66,7 @@ pub use libris_core::{
     UriTemplate, uri_template,
 };
 pub use libris_wire as wire;
-pub use rights::{Authenticate, Identified, Operation, Policy, Rights, Rules};
+pub use rights::{Decision, Authenticate, Identified, Operation, Policy, Rights, Rules};
 pub use serve::{Serve, interrupted, serve};
 pub use server::{Config, Server};
 pub use subscriptions::SubscriptionConfig;

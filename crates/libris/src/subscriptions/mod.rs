@@ -208,7 +208,7 @@ impl Listener for Subscriber {
 
     async fn subscribe(&self, name: &str) -> Result<(), Failure> {
         let uri = Uri::parse(name).map_err(to_failure)?;
-        if !self.view().now().covers(Operation::Subscribe, &uri) {
+        if !self.view().now().covers(Operation::Subscribe, &uri).map_err(to_failure)? {
             return Err(to_failure(Error::NotFound(uri)));
         }
         // Open the watch first, so that a cancelled request leaves no subscription without a watch.

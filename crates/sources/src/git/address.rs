@@ -2,6 +2,7 @@
 
 use libris_core::{Error, Result, Uri, UriTemplate};
 
+use super::LISTED_REV;
 use crate::folder_listing;
 use crate::range::{Range, RangeSpan};
 
@@ -261,6 +262,27 @@ impl UriSpace {
             }
         });
         subject.unwrap_or_else(|| uri.clone())
+    }
+}
+
+impl UriSpace {
+    /// Other URIs of the same file or folder: under `tree`, and at `HEAD`. A commit has many names, so a rule about a path at
+    /// `HEAD` applies to it at every revision.
+    pub(super) fn aliases(&self, uri: &Uri) -> Vec<Uri> {
+        let Some(asked) = self.parse(uri) else { return Vec::new() };
+        let names = match asked.what {
+            GitTarget::Path { rev, path } | GitTarget::Blame { rev, path } => {
+                [self.path_uri(rev, path), self.path_uri(LISTED_REV, path)]
+            }
+            GitTarget::Log { .. } => [self.log(LISTED_REV), None],
+            GitTarget::Commit { .. } => [self.commit(LISTED_REV), None],
+            GitTarget::Refs
+            | GitTarget::Status
+            | GitTarget::Staged
+            | GitTarget::Unstaged
+            | GitTarget::Diff { .. } => [None, None],
+        };
+        names.into_iter().flatten().filter(|name| name != uri).collect()
     }
 }
 

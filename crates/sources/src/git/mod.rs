@@ -225,6 +225,10 @@ impl Source for Git {
         self.inner.space.subject(uri)
     }
 
+    fn aliases(&self, uri: &Uri) -> Vec<Uri> {
+        self.inner.space.aliases(uri)
+    }
+
     fn concurrency(&self) -> usize {
         MAX_CONCURRENT_TASKS
     }
