@@ -1,11 +1,15 @@
 //! The `libris` command: parses the arguments, calls one function, and returns an exit code.
 
+mod audit_log;
 mod check;
 mod config;
+mod explain;
 mod hosts;
+mod limits_config;
 mod log;
 mod recognise;
 mod reload;
+mod rule_config;
 mod serve;
 mod sources;
 mod summary;
@@ -45,6 +49,7 @@ struct Arguments {
 enum Command {
     Serve(serve::ServeOptions),
     Check(check::CheckOptions),
+    Explain(explain::ExplainOptions),
     #[cfg(feature = "postgres")]
     Triggers(triggers::TriggersOptions),
 }
@@ -74,6 +79,7 @@ fn main() -> ExitCode {
         match arguments.command {
             Command::Serve(options) => serve::run(options).await.map(|()| ExitCode::SUCCESS),
             Command::Check(options) => check::run(options).await,
+            Command::Explain(options) => explain::run(options).map(|()| ExitCode::SUCCESS),
             #[cfg(feature = "postgres")]
             Command::Triggers(options) => triggers::run(options).await.map(|()| ExitCode::SUCCESS),
         }

@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use libris::{Catalog, Serve, SubscriptionConfig, catalog};
+use libris::rules::{RuleSet, RulesPolicy};
+use libris::{Catalog, Policy, Serve, SubscriptionConfig, catalog};
 use tokio::net::TcpListener;
 
 use crate::hosts::NewServer;
-use crate::reload;
+use crate::audit_log::AuditWriter;
+use crate::reload::{self, Access};
+use crate::rule_config::LocalCallers;
 use crate::sources::{self, OpenedConfig, SourceArguments};
 use crate::summary;
 use crate::terminal::{advice, note, report, warn};
@@ -79,32 +82,66 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         instructions: config.server.instructions,
         page: config.server.page_size,
         cache_bytes: config.server.cache_bytes,
-        subscriptions: SubscriptionConfig {
+        subscriptions: config.limits.subscriptions(SubscriptionConfig {
             window: config.live.window,
             subscriptions: config.live.subscriptions,
             subscription_bytes: config.live.subscription_bytes,
             client_subscription_bytes: config.live.client_subscription_bytes,
             ..SubscriptionConfig::default()
-        },
+        }),
     });
-    let ServeOptions { sources, stdio, http, sse, allow_host, allow_origin, allow_remote } = options;
+    let wants_stdio = options.serves_stdio();
+    let rules = RuleSet::new(config.rules);
+    let serve = match access(&rules) {
+        Some(policy) => serve.shared_policy(policy),
+        None => serve,
+    };
+    let audit = config.audit.as_ref().map(|audit| AuditWriter::open(audit, wants_stdio)).transpose()?;
+    let serve = match &audit {
+        Some(audit) => serve.audit(Arc::new(audit.clone())),
+        None => serve,
+    };
+    let access = Access { rules, policy: serve.policy_handle(), audit: audit.clone() };
+    let ServeOptions { sources, http, sse, allow_host, allow_origin, allow_remote, .. } = options;
     let command = own_command(&sources);
-    tokio::spawn(reload::run(sources, opened.clone(), catalog));
-    let wants_http =
-        http.is_some() || sse || allow_remote || !allow_host.is_empty() || !allow_origin.is_empty();
-    if stdio || (!wants_http && !io::stdin().is_terminal() && !stdin_is_null()) {
-        return Ok(serve.stdio().await?);
+    tokio::spawn(reload::run(sources, opened.clone(), catalog, access));
+    let served = async {
+        if wants_stdio {
+            return Ok(serve.stdio().await?);
+        }
+        raise_open_file_limit();
+        let listener = bind(http, allow_remote).await?;
+        let address = listener.local_addr().context("could not determine the address")?;
+        let serve = serve.http_config(config.limits.http(config.listen.http(allow_host, allow_origin, sse)));
+        note(format_args!("listening on http://{address}/mcp"));
+        if io::stderr().is_terminal() {
+            let server = NewServer { name: host_name(&name), url: format!("http://{address}/mcp"), command };
+            tokio::spawn(async move { summary::print(&opened, &server).await });
+        }
+        Ok(serve.listen(listener).await?)
+    };
+    let outcome = served.await;
+    if let Some(audit) = &audit {
+        audit.flush();
     }
-    raise_open_file_limit();
-    let listener = bind(http, allow_remote).await?;
-    let address = listener.local_addr().context("could not determine the address")?;
-    let serve = serve.http_config(config.listen.http(allow_host, allow_origin, sse));
-    note(format_args!("listening on http://{address}/mcp"));
-    if io::stderr().is_terminal() {
-        let server = NewServer { name: host_name(&name), url: format!("http://{address}/mcp"), command };
-        tokio::spawn(async move { summary::print(&opened, &server).await });
+    outcome
+}
+
+impl ServeOptions {
+    /// Whether to serve over stdio rather than over HTTP.
+    fn serves_stdio(&self) -> bool {
+        let wants_http = self.http.is_some()
+            || self.sse
+            || self.allow_remote
+            || !self.allow_host.is_empty()
+            || !self.allow_origin.is_empty();
+        self.stdio || (!wants_http && !io::stdin().is_terminal() && !stdin_is_null())
     }
-    Ok(serve.listen(listener).await?)
+}
+
+/// The policy of a configuration with rules.
+pub(crate) fn access(rules: &RuleSet) -> Option<Arc<dyn Policy>> {
+    (!rules.rules().is_empty()).then(|| Arc::new(RulesPolicy::new(rules, Arc::new(LocalCallers))) as Arc<dyn Policy>)
 }
 
 /// Whether standard input is the null device, as for a service of systemd or with `</dev/null`, so that no client can

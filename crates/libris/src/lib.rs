@@ -30,6 +30,7 @@
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
 
+mod audit;
 mod caller_view;
 pub mod catalog;
 mod catalog_watch;
@@ -54,6 +55,7 @@ mod subscriptions;
 mod unserved;
 mod view;
 
+pub use audit::{AuditDecision, AuditLog, AuditRecord};
 pub use catalog::Catalog;
 pub use functions::{
     FromVariable, FunctionSource, FunctionSourceHandle, Handler, Instance, IntoCompletion, IntoContents,
@@ -68,7 +70,7 @@ pub use libris_core::{
 pub use libris_wire as wire;
 pub use rights::{Decision, Authenticate, Identified, Operation, Policy, Rights, Rules};
 pub use serve::{Serve, interrupted, serve};
-pub use server::{Config, Server};
+pub use server::{Config, PolicyHandle, Server};
 pub use subscriptions::SubscriptionConfig;
 pub use view::{View, ViewSnapshot};
 

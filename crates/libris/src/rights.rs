@@ -64,11 +64,6 @@ pub trait Rules: Send + Sync + 'static {
         Some(self.decide(operation, alias)).filter(|decision| *decision != Decision::Allow)
     }
 
-    /// The index of the rule that decides about this operation on the resource at `uri`, for the audit log.
-    fn rule(&self, _operation: Operation, _uri: &Uri) -> Option<usize> {
-        None
-    }
-
     /// Whether the rules allow reading any resource whose URI begins with `prefix`. Called for templates, and for
     /// completions while variables of the template have no value.
     fn may_allow_below(&self, _prefix: &str) -> bool {
@@ -128,11 +123,6 @@ impl Rights {
             }
         }
         decision
-    }
-
-    /// The index of the rule that decides about this operation on the resource at `uri`.
-    pub(crate) fn rule(&self, operation: Operation, uri: &Uri) -> Option<usize> {
-        self.0.as_ref()?.rules.rule(operation, uri)
     }
 
     /// Whether any resource whose URI begins with `prefix` may be read.
@@ -246,6 +236,17 @@ pub trait Policy: Send + Sync + 'static {
 
     /// The value of the `WWW-Authenticate` header for a caller whose token lacks these scopes.
     fn scope_challenge(&self, _scopes: &[Box<str>]) -> Option<String> {
+        None
+    }
+
+    /// The index of the rule that decides about an operation of a caller, for the audit log; `None` if there is none.
+    fn deciding_rule(
+        &self,
+        _identity: Option<&Identity>,
+        _operation: Operation,
+        _uri: &Uri,
+        _aliases: &[Uri],
+    ) -> Option<usize> {
         None
     }
 

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::rights::{OpenPolicy, Policy};
-use crate::{Catalog, Config, Server};
+use crate::{AuditLog, Catalog, Config, PolicyHandle, Server};
 
 /// Serves a source over MCP. Awaiting the result serves stdio; [`Serve::http`] serves HTTP.
 ///
@@ -39,6 +39,8 @@ pub struct Serve {
     config: Config,
     http: http::Config,
     policy: Arc<dyn Policy>,
+    policy_handle: PolicyHandle,
+    audit: Option<Arc<dyn AuditLog>>,
     allow_remote: bool,
     /// The package of the first source that has one.
     package: Option<Package>,
@@ -55,7 +57,19 @@ impl From<Arc<Catalog>> for Serve {
         let config = Config::default();
         let policy = Arc::new(OpenPolicy);
         let (package, name, version) = (None, None, None);
-        Self { catalog, config, http, policy, allow_remote: false, package, name, version, stop: None }
+        Self {
+            catalog,
+            config,
+            http,
+            policy,
+            policy_handle: PolicyHandle::default(),
+            audit: None,
+            allow_remote: false,
+            package,
+            name,
+            version,
+            stop: None,
+        }
     }
 }
 
@@ -92,6 +106,21 @@ impl Serve {
     /// Sets the policy that authenticates callers and grants them rights. Default: no authentication, all rights.
     pub fn policy(self, policy: impl Policy) -> Self {
         Self { policy: Arc::new(policy), ..self }
+    }
+
+    /// Sets a policy that is shared with other servers.
+    pub fn shared_policy(self, policy: Arc<dyn Policy>) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Replaces the policy while the server runs.
+    pub fn policy_handle(&self) -> PolicyHandle {
+        self.policy_handle.clone()
+    }
+
+    /// Records the decisions about requests.
+    pub fn audit(self, log: Arc<dyn AuditLog>) -> Self {
+        Self { audit: Some(log), ..self }
     }
 
     /// Replaces the whole configuration of the server.
@@ -224,7 +253,10 @@ impl Serve {
             config.instructions = Some(instructions(&templates));
         }
         self.catalog.add_status();
-        Ok(Server::of_catalog(self.catalog.clone(), config, self.policy.clone()))
+        let (catalog, policy) = (self.catalog.clone(), self.policy.clone());
+        let server = Server::of_catalog(catalog, config, policy, self.audit.clone());
+        self.policy_handle.attach(&server);
+        Ok(server)
     }
 }
 

@@ -20,6 +20,8 @@ pub struct RuleDecision {
     pub decision: Decision,
     /// The index of the rule that decides; `None` if no rule matches.
     pub rule: Option<usize>,
+    /// The other name of the resource that the rule matches, if it is not the URI itself.
+    pub alias: Option<Uri>,
 }
 
 /// The rules that apply to the callers of one class, in order.
@@ -109,8 +111,32 @@ impl ClassRules {
             .and_then(|slashes| self.explicit(operation, &slashes))
             .filter(|rule| rule.decision != Decision::Allow);
         match stricter.filter(|_| first.is_some()).or(first) {
-            Some(rule) => RuleDecision { decision: shown(operation, &rule.decision), rule: Some(rule.index) },
-            None => RuleDecision { decision: Decision::Deny, rule: None },
+            Some(rule) => RuleDecision {
+                decision: shown(operation, &rule.decision),
+                rule: Some(rule.index),
+                alias: None,
+            },
+            None => RuleDecision { decision: Decision::Deny, rule: None, alias: None },
+        }
+    }
+
+    /// The decision about a resource that also has these names: that of the first name which a rule denies, or else of the
+    /// first that requires a scope.
+    pub(super) fn decide_all(&self, operation: Operation, uri: &Uri, aliases: &[Uri]) -> RuleDecision {
+        let first = self.first_match(operation, uri);
+        if first.decision == Decision::Deny {
+            return first;
+        }
+        let explicit = aliases.iter().filter_map(|alias| {
+            let found = self.first_match(operation, alias);
+            found.rule.map(|_| RuleDecision { alias: Some(alias.clone()), ..found })
+        });
+        let others: Vec<_> = explicit.collect();
+        let denied = others.iter().find(|other| other.decision == Decision::Deny);
+        let requires = |decision: &RuleDecision| matches!(decision.decision, Decision::Require(_));
+        match denied.or_else(|| others.iter().find(|other| requires(other) && !requires(&first))) {
+            Some(other) => other.clone(),
+            None => first,
         }
     }
 
@@ -141,10 +167,6 @@ impl Rules for ClassRules {
     fn overrule(&self, operation: Operation, alias: &Uri) -> Option<Decision> {
         let found = self.first_match(operation, alias);
         found.rule.map(|_| found.decision).filter(|decision| *decision != Decision::Allow)
-    }
-
-    fn rule(&self, operation: Operation, uri: &Uri) -> Option<usize> {
-        self.first_match(operation, uri).rule
     }
 
     fn may_allow_below(&self, prefix: &str) -> bool {

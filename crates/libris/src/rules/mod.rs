@@ -16,7 +16,7 @@ mod shadow;
 
 use std::sync::Arc;
 
-use libris_core::Identity;
+use libris_core::{Identity, Uri};
 
 use crate::rights::Operation;
 
@@ -149,13 +149,15 @@ impl RuleSet {
         shadow::shadowed(&self.rules)
     }
 
-    /// The decision for a caller, and the index of the rule that decides; `None` if no rule matches, which denies.
+    /// The decision about an operation of a caller on a resource, which also has the names `aliases`, and the rule that
+    /// decides. If no rule matches, the operation is denied.
     pub fn explain(
         &self,
         identity: Option<&Identity>,
         operation: Operation,
-        uri: &libris_core::Uri,
+        uri: &Uri,
+        aliases: &[Uri],
     ) -> RuleDecision {
-        classes::ClassRules::new(&self.rules, identity).first_match(operation, uri)
+        classes::ClassRules::new(&self.rules, identity).decide_all(operation, uri, aliases)
     }
 }

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use libris_core::Identity;
+use libris_core::{Identity, Uri};
 use libris_wire::{Caller, Refusal};
 
 use super::RuleSet;
 use super::classes::RightsClasses;
-use crate::rights::{Identified, Policy, Rights};
+use crate::rights::{Identified, Operation, Policy, Rights};
 
 /// Grants rights by rules, to callers that another policy authenticates.
 pub struct RulesPolicy {
     authentication: Arc<dyn Policy>,
+    rules: RuleSet,
     classes: RightsClasses,
 }
 
@@ -20,7 +21,7 @@ impl RulesPolicy {
     /// Grants rights by these rules. `authentication` identifies callers; the rights that it grants are not used, except
     /// that an identity whose credentials are no longer valid has none.
     pub fn new(rules: &RuleSet, authentication: Arc<dyn Policy>) -> Self {
-        Self { authentication, classes: RightsClasses::new(rules.rules.clone()) }
+        Self { authentication, rules: rules.clone(), classes: RightsClasses::new(rules.rules.clone()) }
     }
 }
 
@@ -40,6 +41,16 @@ impl Policy for RulesPolicy {
 
     fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
         self.authentication.scope_challenge(scopes)
+    }
+
+    fn deciding_rule(
+        &self,
+        identity: Option<&Identity>,
+        operation: Operation,
+        uri: &Uri,
+        aliases: &[Uri],
+    ) -> Option<usize> {
+        self.rules.explain(identity, operation, uri, aliases).rule
     }
 
     fn rights(&self, identity: Option<&Identity>) -> Rights {

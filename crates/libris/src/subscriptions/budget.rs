@@ -1,10 +1,9 @@
 //! Memory accounting of subscriptions, per client and in total.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::should_shrink;
+use super::{SubscriptionConfig, SubscriptionLimit, should_shrink};
 
 /// Bytes charged for a subscription in addition to its texts: its entries in the maps of the listener, the subject and
 /// the client, in the set of pending notifications and in the record of sent ones, each in a hash table that has just
@@ -25,9 +24,13 @@ pub(super) enum BudgetOwner {
 }
 
 impl BudgetOwner {
-    /// The client at `address`; without an address, the listener itself.
-    pub(super) fn new(address: Option<IpAddr>, listener: u64) -> Self {
-        address.map_or(Self::Listener(listener), |address| Self::Known(libris_core::Client::at(address)))
+    /// The client; if it is not known, the listener itself.
+    pub(super) fn new(client: libris_core::Client, listener: u64) -> Self {
+        if client.is_known() { Self::Known(client) } else { Self::Listener(listener) }
+    }
+
+    fn has_identity(self) -> bool {
+        matches!(self, Self::Known(client) if client.has_identity())
     }
 
     /// The client to report to sources.
@@ -39,21 +42,26 @@ impl BudgetOwner {
     }
 }
 
-/// The budget that a subscription would exceed, with its limit in bytes.
+/// The budget that a subscription would exceed, with its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OverBudget {
-    /// The budget of the client.
+    /// The bytes of the client.
     Client(usize),
-    /// The budget of all clients.
+    /// The bytes of all clients.
     Total(usize),
+    /// The number of subscriptions of the client.
+    ClientCount(usize),
+    /// The number of subscriptions of all clients.
+    TotalCount(usize),
 }
 
 /// The accounts of all clients, and their total.
 pub(super) struct SubscriptionBudget {
     total: SubscriptionAccount,
-    total_limit: usize,
+    total_limit: SubscriptionLimit,
     clients: HashMap<BudgetOwner, SubscriptionAccount>,
-    client_limit: usize,
+    address_limit: SubscriptionLimit,
+    identity_limit: SubscriptionLimit,
 }
 
 /// The charges for subscriptions: a flat charge for each, and one for each distinct text.
@@ -74,6 +82,10 @@ impl SubscriptionAccount {
 
     fn has_room(&self, name: &str, subject: &str, limit: usize) -> bool {
         self.cost(name, subject) <= limit.saturating_sub(self.bytes)
+    }
+
+    fn has_place(&self, limit: SubscriptionLimit) -> bool {
+        limit.count.is_none_or(|count| self.subscriptions < count)
     }
 
     fn charge(&mut self, name: &Arc<str>, subject: &Arc<str>) {
@@ -102,8 +114,15 @@ impl SubscriptionAccount {
 }
 
 impl SubscriptionBudget {
-    pub(super) fn new(total_limit: usize, client_limit: usize) -> Self {
-        Self { total: SubscriptionAccount::default(), total_limit, clients: HashMap::new(), client_limit }
+    pub(super) fn new(config: &SubscriptionConfig) -> Self {
+        let SubscriptionConfig { total_subscriptions, subscription_bytes, .. } = *config;
+        Self {
+            total: SubscriptionAccount::default(),
+            total_limit: SubscriptionLimit { count: total_subscriptions, bytes: subscription_bytes },
+            clients: HashMap::new(),
+            address_limit: config.address_limit(),
+            identity_limit: config.identity_limit(),
+        }
     }
 
     /// The bytes charged for all subscriptions.
@@ -128,15 +147,20 @@ impl SubscriptionBudget {
         name: &Arc<str>,
         subject: &Arc<str>,
     ) -> Result<(), OverBudget> {
-        let fits = match self.clients.get(&client) {
-            Some(account) => account.has_room(name, subject, self.client_limit),
-            None => SubscriptionAccount::default().has_room(name, subject, self.client_limit),
-        };
-        if !fits {
-            return Err(OverBudget::Client(self.client_limit));
+        let limit = if client.has_identity() { self.identity_limit } else { self.address_limit };
+        let none = SubscriptionAccount::default();
+        let account = self.clients.get(&client).unwrap_or(&none);
+        if !account.has_place(limit) {
+            return Err(OverBudget::ClientCount(limit.count.unwrap_or_default()));
         }
-        if !self.total.has_room(name, subject, self.total_limit) {
-            return Err(OverBudget::Total(self.total_limit));
+        if !account.has_room(name, subject, limit.bytes) {
+            return Err(OverBudget::Client(limit.bytes));
+        }
+        if !self.total.has_place(self.total_limit) {
+            return Err(OverBudget::TotalCount(self.total_limit.count.unwrap_or_default()));
+        }
+        if !self.total.has_room(name, subject, self.total_limit.bytes) {
+            return Err(OverBudget::Total(self.total_limit.bytes));
         }
         self.clients.entry(client).or_default().charge(name, subject);
         self.total.charge(name, subject);

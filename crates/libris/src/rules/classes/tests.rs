@@ -30,7 +30,7 @@ fn the_first_rule_that_matches_decides_and_nothing_else_is_allowed() {
     ]);
     let hr = Identity::new("ada").with_groups(["hr"]);
     let decide = |identity: Option<&Identity>, operation, text: &str| {
-        let found = rules.explain(identity, operation, &uri(text));
+        let found = rules.explain(identity, operation, &uri(text), &[]);
         (found.decision, found.rule)
     };
     assert_eq!(decide(Some(&hr), Operation::Read, "x://salaries/1"), (Decision::Allow, Some(0)));
@@ -54,9 +54,32 @@ fn an_encoded_slash_does_not_lead_past_a_rule() {
         rule(Who::ANYONE, "x://a/**", Effect::Allow),
     ]);
     for hidden in ["x://a/secret/b", "x://a/secret%2Fb", "x://a/secret%2fb", "x://a%2Fsecret"] {
-        assert_eq!(rules.explain(None, Operation::Read, &uri(hidden)).decision, Decision::Deny, "{hidden}");
+        assert_eq!(rules.explain(None, Operation::Read, &uri(hidden), &[]).decision, Decision::Deny, "{hidden}");
     }
-    assert_eq!(rules.explain(None, Operation::Read, &uri("x://a/b%2Fc")).decision, Decision::Allow);
+    assert_eq!(rules.explain(None, Operation::Read, &uri("x://a/b%2Fc"), &[]).decision, Decision::Allow);
+}
+
+#[test]
+fn a_rule_against_one_name_of_a_resource_is_against_all() {
+    let rules = RuleSet::new(vec![
+        rule(Who::ANYONE, "x://head/secret", Effect::Deny),
+        rule(Who::ANYONE, "x://head/draft", requires("drafts")),
+        rule(Who::ANYONE, "x://main/**", Effect::Allow),
+    ]);
+    let decide = |name: &str, alias: &str| {
+        let found = rules.explain(None, Operation::Read, &uri(name), &[uri(alias)]);
+        (found.decision, found.rule)
+    };
+    assert_eq!(decide("x://main/secret", "x://head/secret"), (Decision::Deny, Some(0)));
+    assert_eq!(decide("x://main/draft", "x://head/draft").1, Some(1));
+    // That no rule allows the other name does not matter.
+    assert_eq!(decide("x://main/a", "x://head/a"), (Decision::Allow, Some(2)));
+    assert_eq!(decide("x://dev/a", "x://main/a"), (Decision::Deny, None));
+    let class = RightsClasses::new(rules.rules.clone()).rights(None);
+    for (name, alias) in [("x://main/secret", "x://head/secret"), ("x://main/draft", "x://head/draft")] {
+        let expected = rules.explain(None, Operation::Read, &uri(name), &[uri(alias)]).decision;
+        assert_eq!(class.decide(Operation::Read, &uri(name), || vec![uri(alias)]), expected);
+    }
 }
 
 #[test]
