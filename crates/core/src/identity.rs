@@ -41,6 +41,7 @@ struct IdentityData {
     scopes: BTreeSet<Box<str>>,
     claims: Arc<Meta>,
     expires: Option<SystemTime>,
+    signing_key: Option<Arc<str>>,
 }
 
 impl Identity {
@@ -53,6 +54,7 @@ impl Identity {
             scopes: BTreeSet::new(),
             claims: Arc::default(),
             expires: None,
+            signing_key: None,
         }))
     }
 
@@ -87,6 +89,11 @@ impl Identity {
         self.with(|data| data.expires = expires)
     }
 
+    /// Sets the id of the key with which the issuer signed the token.
+    pub fn with_signing_key(self, id: Option<Arc<str>>) -> Self {
+        self.with(|data| data.signing_key = id)
+    }
+
     /// The name: the subject of a token or certificate, or the name of an API key.
     pub fn name(&self) -> &str {
         &self.0.name
@@ -117,6 +124,11 @@ impl Identity {
         self.0.expires
     }
 
+    /// The id of the key with which the issuer signed the token.
+    pub fn signing_key(&self) -> Option<&str> {
+        self.0.signing_key.as_deref()
+    }
+
     /// Whether the credentials have expired at this time.
     pub fn has_expired(&self, now: SystemTime) -> bool {
         self.0.expires.is_some_and(|expires| expires <= now)
@@ -135,7 +147,8 @@ impl Identity {
 
     /// A text that differs between identities with different names, authentication, groups, scopes or claims.
     pub(crate) fn cache_key(&self) -> String {
-        let IdentityData { name, authentication, groups, scopes, claims, expires: _ } = &*self.0;
+        let IdentityData { name, authentication, groups, scopes, claims, expires: _, signing_key: _ } =
+            &*self.0;
         json!([**name, format!("{authentication:?}"), groups, scopes, **claims]).to_string()
     }
 }

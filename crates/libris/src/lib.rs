@@ -31,6 +31,8 @@
 struct Guide;
 
 mod audit;
+#[cfg(feature = "auth")]
+mod authenticated;
 mod caller_view;
 pub mod catalog;
 mod catalog_watch;
@@ -56,11 +58,15 @@ mod unserved;
 mod view;
 
 pub use audit::{AuditDecision, AuditLog, AuditRecord};
+#[cfg(feature = "auth")]
+pub use authenticated::AuthenticatedCallers;
 pub use catalog::Catalog;
 pub use functions::{
     FromVariable, FunctionSource, FunctionSourceHandle, Handler, Instance, IntoCompletion, IntoContents,
     IntoInstances, Json, Notifier, Request, ResourceSpec,
 };
+#[cfg(feature = "auth")]
+pub use libris_auth as auth;
 pub use libris_core::{
     Annotations, Audience, Authentication, CacheScope, Change, Completion, CompletionRequest, Content,
     ContentBody, ContentMemory, Contents, Context, Error, Freshness, Icon, Identity, Meta, Package, Page,

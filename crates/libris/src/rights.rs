@@ -207,10 +207,14 @@ pub trait Authenticate: Send + Sync + 'static {
     /// obtain scopes.
     fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String>;
 
+    /// A JSON document that anybody may read, such as the metadata of a protected resource, if this is its path.
+    fn public_document(&self, _path: &str) -> Option<String> {
+        None
+    }
+
     /// Runs tasks for as long as the server runs, such as reloading keys, and calls `revoked` whenever identities may
     /// have become invalid other than by their expiry.
-    async fn maintain(&self, revoked: &(dyn Fn() + Send + Sync)) {
-        let _ = revoked;
+    async fn maintain(&self, _revoked: &(dyn Fn() + Send + Sync)) {
         std::future::pending().await
     }
 }
@@ -248,6 +252,17 @@ pub trait Policy: Send + Sync + 'static {
         _aliases: &[Uri],
     ) -> Option<usize> {
         None
+    }
+
+    /// A JSON document that anybody may read, if this is its path.
+    fn public_document(&self, _path: &str) -> Option<String> {
+        None
+    }
+
+    /// Runs tasks for as long as the policy is in effect, and calls `revoked` whenever identities may have become invalid
+    /// other than by their expiry.
+    async fn maintain(&self, _revoked: &(dyn Fn() + Send + Sync)) {
+        std::future::pending().await
     }
 
     /// The current rights of a caller. For a revoked identity, return rights that allow nothing.
@@ -328,6 +343,21 @@ impl CurrentPolicy {
     pub(crate) fn invalidate(&self) {
         self.generation.fetch_add(1, Ordering::Release);
         self.replaced.send_replace(());
+    }
+
+    /// Runs the tasks of the policy that is in effect, and calls `revoked` whenever identities may have become invalid.
+    pub(crate) async fn maintain(&self, revoked: &(dyn Fn() + Send + Sync)) {
+        loop {
+            let mut replaced = self.replaced.subscribe();
+            let policy = self.policy();
+            let mut maintained = policy.maintain(revoked);
+            loop {
+                tokio::select! {
+                    () = &mut maintained => return,
+                    _ = replaced.changed() => if !Arc::ptr_eq(&policy, &self.policy()) { break },
+                }
+            }
+        }
     }
 
     /// Completes when the credentials of `identity` are no longer valid.

@@ -196,7 +196,7 @@ impl Serve {
         http::serve(listener, endpoint, stop).await.map_err(failed)
     }
 
-    /// A router for `/mcp`, to merge or nest into the router of an axum application.
+    /// A router for `/mcp` and for the metadata that tells clients how to authenticate, to merge or nest into the router of an axum application.
     ///
     /// A layer in front of it may authenticate the caller and put an [`Identity`](crate::Identity) into the extensions
     /// of the request, for functions that take one.
@@ -225,7 +225,13 @@ impl Serve {
                 }
             }
         };
-        axum::Router::new().route("/mcp", axum::routing::any(answer))
+        let answer = axum::routing::any(answer);
+        // The metadata of a protected resource, by which clients learn how to authenticate.
+        let metadata = "/.well-known/oauth-protected-resource";
+        axum::Router::new()
+            .route("/mcp", answer.clone())
+            .route(metadata, answer.clone())
+            .route(&format!("{metadata}/{{*path}}"), answer)
     }
 
     async fn endpoint(&self) -> Result<Arc<Endpoint>> {
@@ -256,6 +262,7 @@ impl Serve {
         let (catalog, policy) = (self.catalog.clone(), self.policy.clone());
         let server = Server::of_catalog(catalog, config, policy, self.audit.clone());
         self.policy_handle.attach(&server);
+        tokio::spawn(server.maintained());
         Ok(server)
     }
 }

@@ -1,7 +1,7 @@
 //! The server: a source as an MCP service.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use libris_core::{Error, Identity, Source};
@@ -91,6 +91,11 @@ impl ServerInner {
         self.access.replace(policy);
         self.hub.rights_changed();
     }
+
+    fn revoke(&self) {
+        self.access.invalidate();
+        self.hub.rights_changed();
+    }
 }
 
 /// Replaces the policy of a server that [`Serve`](crate::Serve) runs.
@@ -124,6 +129,9 @@ impl PolicyHandle {
         }
     }
 }
+
+/// How often the tasks of a policy check whether the server was dropped.
+const DROPPED_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Server {
     /// Serves a source, usually a [`Catalog`](crate::Catalog), without access control.
@@ -188,8 +196,27 @@ impl Server {
     /// Evaluates the rights of every open session and stream again, because identities were revoked. Event streams of
     /// identities that are no longer valid end.
     pub fn revoke(&self) {
-        self.inner.access.invalidate();
-        self.inner.hub.rights_changed();
+        self.inner.revoke();
+    }
+
+    /// Runs the tasks of the policy, such as reloading keys, until the server is dropped.
+    pub(crate) fn maintained(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (access, inner) = (self.inner.access.clone(), Arc::downgrade(&self.inner));
+        async move {
+            let revoked = || {
+                if let Some(inner) = inner.upgrade() {
+                    inner.revoke();
+                }
+            };
+            let mut checks = tokio::time::interval(DROPPED_CHECK_INTERVAL);
+            let mut maintained = std::pin::pin!(access.maintain(&revoked));
+            loop {
+                tokio::select! {
+                    () = &mut maintained => return,
+                    _ = checks.tick() => if inner.strong_count() == 0 { return },
+                }
+            }
+        }
     }
 
     /// The view of a caller with this identity, for programs that list and read without MCP.
@@ -270,6 +297,10 @@ impl Service for Server {
 
     fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
         self.inner.access.policy().scope_challenge(scopes)
+    }
+
+    fn public_document(&self, path: &str) -> Option<String> {
+        self.inner.access.policy().public_document(path)
     }
 
     fn counts(&self) -> Vec<(&'static str, usize)> {

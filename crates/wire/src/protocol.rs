@@ -89,6 +89,11 @@ impl Protocol {
         self.service.scope_challenge(scopes)
     }
 
+    /// A document that anybody may read.
+    pub(crate) fn public_document(&self, path: &str) -> Option<String> {
+        self.service.public_document(path)
+    }
+
     /// The metrics of the service.
     pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
         self.service.counts()

@@ -35,6 +35,11 @@ pub trait Service: Send + Sync + 'static {
         None
     }
 
+    /// A JSON document that anybody may read without being admitted, if this is its path.
+    fn public_document(&self, _path: &str) -> Option<String> {
+        None
+    }
+
     /// Gauges and counters for the metrics, by name. Names of counters end in `_total`.
     fn counts(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
@@ -83,13 +88,20 @@ pub enum Refusal {
         /// The message to the caller.
         message: String,
     },
+    /// The credentials cannot be checked now: HTTP status 503.
+    Unavailable {
+        /// The message to the caller.
+        message: String,
+    },
 }
 
 impl Refusal {
     /// The message to the caller.
     pub fn message(&self) -> &str {
         match self {
-            Self::Unauthenticated { message, .. } | Self::Forbidden { message, .. } => message,
+            Self::Unauthenticated { message, .. }
+            | Self::Forbidden { message, .. }
+            | Self::Unavailable { message } => message,
         }
     }
 }

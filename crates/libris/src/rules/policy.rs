@@ -43,6 +43,14 @@ impl Policy for RulesPolicy {
         self.authentication.scope_challenge(scopes)
     }
 
+    fn public_document(&self, path: &str) -> Option<String> {
+        self.authentication.public_document(path)
+    }
+
+    async fn maintain(&self, revoked: &(dyn Fn() + Send + Sync)) {
+        self.authentication.maintain(revoked).await;
+    }
+
     fn deciding_rule(
         &self,
         identity: Option<&Identity>,

@@ -219,8 +219,8 @@ impl State {
 }
 
 impl AcceptedConnection {
-    /// Waits for a slot; `None` if there is none in time, after a 503 response.
-    pub(super) async fn admitted(self, stream: &TcpStream) -> Option<Lease> {
+    /// Waits for a slot; `None` if there is none in time, after a 503 response to `stream`.
+    pub(super) async fn admitted(self, stream: Option<&TcpStream>) -> Option<Lease> {
         let Self { peer: Peer { client, .. }, liveness, connections, lease } = self;
         let lease = match lease {
             Some(lease) => Some(lease),
@@ -229,7 +229,9 @@ impl AcceptedConnection {
         if lease.is_none() {
             tracing::debug!(?client, "too many connections are open");
             connections.refused.fetch_add(1, Ordering::Relaxed);
-            let _ = stream.try_write(TOO_MANY_CONNECTIONS);
+            if let Some(stream) = stream {
+                let _ = stream.try_write(TOO_MANY_CONNECTIONS);
+            }
             return None;
         }
         let mut state = lock(&connections.state);
@@ -302,7 +304,7 @@ mod tests {
         for last in clients {
             let accepted = connections.accept(address(*last));
             let liveness = accepted.liveness.clone();
-            open.push((liveness, accepted.admitted(&stream).await.unwrap()));
+            open.push((liveness, accepted.admitted(Some(&stream)).await.unwrap()));
         }
         open
     }
@@ -324,7 +326,7 @@ mod tests {
         assert!(late.lease.is_none());
         assert_eq!(closed(&open), [1]);
         open.remove(1);
-        assert!(late.admitted(&stream).await.is_some());
+        assert!(late.admitted(Some(&stream)).await.is_some());
         // Another client has a share of its own.
         assert!(connections.accept(address(2)).lease.is_some());
     }
@@ -357,7 +359,7 @@ mod tests {
             liveness.closed().await;
             drop(lease);
         });
-        assert!(late.admitted(&stream).await.is_some());
+        assert!(late.admitted(Some(&stream)).await.is_some());
     }
 
     #[tokio::test(start_paused = true)]
@@ -369,7 +371,7 @@ mod tests {
             liveness.begin_request();
         }
         let (mut client, stream) = ends().await;
-        assert!(connections.accept(address(1)).admitted(&stream).await.is_none());
+        assert!(connections.accept(address(1)).admitted(Some(&stream)).await.is_none());
         drop(stream);
         let mut told = String::new();
         client.read_to_string(&mut told).await.unwrap();
@@ -420,7 +422,7 @@ mod tests {
         let mut places = Vec::new();
         for (liveness, _) in &open[..3] {
             let peer = all.accept(address(1)).peer;
-            places.push(few.accept_again(peer, liveness.clone()).admitted(&stream).await.unwrap());
+            places.push(few.accept_again(peer, liveness.clone()).admitted(Some(&stream)).await.unwrap());
         }
         // The client has used its share of `few`, and its oldest connection is evicted.
         let late = all.accept(address(1));

@@ -14,6 +14,8 @@ mod http_sse;
 mod input_budget;
 mod legacy;
 mod liveness;
+#[cfg(not(feature = "tls"))]
+mod no_tls;
 mod notification_log;
 mod proxies;
 mod rates;
@@ -24,8 +26,11 @@ mod route;
 mod scripted;
 mod session;
 mod sessions;
+mod socket;
 mod stream;
 mod streamable;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::io;
 use std::net::SocketAddr;
@@ -57,10 +62,17 @@ use self::input_budget::InputBudget;
 pub use self::proxies::{AddressRange, ForwardedHeader, TrustedProxies};
 use self::rates::RateLimiter;
 pub use self::rates::UsageLimits;
+#[cfg(not(feature = "tls"))]
+use self::no_tls::{SecuredConnection, TlsServer};
 pub use self::route::Route;
 use self::sessions::{Peer, Sessions};
 use self::stream::{Spawn, Stream};
+#[cfg(feature = "tls")]
+use self::tls::SecuredConnection;
+#[cfg(feature = "tls")]
+pub use self::tls::{TlsError, TlsFiles, TlsServer};
 use crate::content_budget::{ContentBudget, Share};
+use crate::envelope::Framed;
 use crate::protocol::Protocol;
 use crate::{Limits, Service};
 
@@ -311,6 +323,13 @@ impl Endpoint {
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        // Tells clients how to authenticate, so it is there before they have.
+        if request.method() == Method::GET
+            && request.uri().path().starts_with("/.well-known/")
+            && let Some(document) = self.protocol.public_document(request.uri().path())
+        {
+            return response::json(StatusCode::OK, Framed::whole(document));
+        }
         let peer = self.peer(&request);
         let view = match self.admit(peer, request.headers(), request.extensions()).await {
             Ok(view) => view,
@@ -375,10 +394,33 @@ const SLOTS_IN_HTTP2: usize = 2;
 const MIN_PEEK_DELAY: Duration = Duration::from_millis(5);
 const MAX_PEEK_DELAY: Duration = Duration::from_millis(640);
 
+/// The polling interval of the files of TLS.
+const TLS_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Serves `endpoint` on `listener` until `stop` is cancelled, then shuts down gracefully.
 pub async fn serve(
     listener: TcpListener,
     endpoint: Arc<Endpoint>,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    serve_connections(listener, endpoint, None, stop).await
+}
+
+/// Serves `endpoint` over TLS like [`serve`]. Certificates are read again when their files change.
+#[cfg(feature = "tls")]
+pub async fn serve_tls(
+    listener: TcpListener,
+    endpoint: Arc<Endpoint>,
+    tls: Arc<TlsServer>,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    serve_connections(listener, endpoint, Some(tls), stop).await
+}
+
+async fn serve_connections(
+    listener: TcpListener,
+    endpoint: Arc<Endpoint>,
+    tls: Option<Arc<TlsServer>>,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let graceful = GracefulShutdown::new();
@@ -396,11 +438,16 @@ pub async fn serve(
         .max_send_buf_size(SEND_BUFFER);
     let builders = Arc::new((http1, http2));
     let mut sweep = tokio::time::interval(Duration::from_secs(30));
+    let mut reload = tokio::time::interval(TLS_POLL_INTERVAL);
     loop {
         let (stream, address): (_, SocketAddr) = tokio::select! {
             () = stop.cancelled() => break,
             _ = sweep.tick() => {
                 endpoint.sessions.sweep();
+                continue;
+            }
+            _ = reload.tick(), if tls.is_some() => {
+                tls.iter().for_each(|tls| tls.reload());
                 continue;
             }
             accepted = listener.accept() => match accepted {
@@ -418,7 +465,8 @@ pub async fn serve(
         }
         let accepted = endpoint.connections.accept(address.ip());
         let (stop, graceful) = (stop.clone(), graceful.watcher());
-        let served = Served { endpoint: endpoint.clone(), builders: builders.clone(), graceful, stop };
+        let (endpoint, builders) = (endpoint.clone(), builders.clone());
+        let served = Served { endpoint, builders, tls: tls.clone(), graceful, stop };
         tokio::spawn(served.connection(stream, accepted));
     }
     drop(listener);
@@ -432,6 +480,7 @@ pub async fn serve(
 struct Served {
     endpoint: Arc<Endpoint>,
     builders: Arc<(http1::Builder, http2::Builder<Spawn>)>,
+    tls: Option<Arc<TlsServer>>,
     graceful: Watcher,
     stop: CancellationToken,
 }
@@ -440,58 +489,69 @@ impl Served {
     /// Serves a connection until it ends, is evicted or fails a liveness check.
     async fn connection(self, stream: TcpStream, accepted: AcceptedConnection) {
         let (peer, liveness) = (accepted.peer, accepted.liveness.clone());
-        let Some(_lease) = accepted.admitted(&stream).await else { return };
-        let Self { endpoint, builders, graceful, stop } = self;
+        // A client that expects TLS would not understand a response in the clear.
+        let in_clear = self.tls.is_none().then_some(&stream);
+        let Some(_lease) = accepted.admitted(in_clear).await else { return };
+        let Self { endpoint, builders, tls, graceful, stop } = self;
         let (counted, watched, served) = (liveness.clone(), liveness.clone(), endpoint.clone());
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            let number = counted.begin_request();
-            let (endpoint, liveness) = (endpoint.clone(), counted.clone());
-            // Boxed, or the connection would reserve memory for this future as long as an event stream is open.
-            Box::pin(async move {
-                let version = request.version();
-                request.extensions_mut().insert(peer);
-                let is_http2 = version == Version::HTTP_2;
-                let stream = is_http2
-                    .then(|| Stream::enter(&endpoint.http2_streams, peer.client, &liveness))
-                    .flatten();
-                let framing = Framing::of(&request);
-                let mut response = match stream.is_some() == is_http2 {
-                    true => endpoint.clone().handle(request).await,
-                    false => endpoint.full(),
-                };
-                if response.body().is_listening() {
-                    if !is_http2 && liveness.is_alone(number) {
-                        liveness.detach_stream(DetachedStream { response, framing });
-                        return Err(StreamDetached);
-                    }
-                    let slots = if is_http2 { SLOTS_IN_HTTP2 } else { SLOTS_IN_HYPER };
-                    if !response.body_mut().resize_slots(slots) {
-                        response = endpoint.full();
-                    }
-                }
-                Ok(response.map(|body| GatheredBody::new(body.on_stream(stream).watched(liveness), version)))
-            })
-        });
         // Created here: a future passed as an argument would occupy memory twice, as the argument and where it is
         // pinned.
         let connection = async move {
-            let version = tokio::select! {
+            let SecuredConnection { socket, version, certificate } = tokio::select! {
                 () = stop.cancelled() => return Ok::<_, Box<dyn std::error::Error + Send + Sync>>(()),
-                version = version(&stream) => version,
+                // Boxed, since a handshake takes far more memory than an idle connection.
+                secured = Box::pin(secure(tls, stream)) => secured?,
             };
+            let client_certificate = certificate.clone();
+            let service = service_fn(move |mut request: Request<Incoming>| {
+                let number = counted.begin_request();
+                let (endpoint, liveness) = (endpoint.clone(), counted.clone());
+                let certificate = client_certificate.clone();
+                // Boxed, or the connection would reserve memory for this future as long as an event stream is open.
+                Box::pin(async move {
+                    let version = request.version();
+                    request.extensions_mut().insert(peer);
+                    if let Some(certificate) = certificate {
+                        request.extensions_mut().insert(certificate);
+                    }
+                    let is_http2 = version == Version::HTTP_2;
+                    let stream = is_http2
+                        .then(|| Stream::enter(&endpoint.http2_streams, peer.client, &liveness))
+                        .flatten();
+                    let framing = Framing::of(&request);
+                    let mut response = match stream.is_some() == is_http2 {
+                        true => endpoint.clone().handle(request).await,
+                        false => endpoint.full(),
+                    };
+                    if response.body().is_listening() {
+                        if !is_http2 && liveness.is_alone(number) {
+                            liveness.detach_stream(DetachedStream { response, framing });
+                            return Err(StreamDetached);
+                        }
+                        let slots = if is_http2 { SLOTS_IN_HTTP2 } else { SLOTS_IN_HYPER };
+                        if !response.body_mut().resize_slots(slots) {
+                            response = endpoint.full();
+                        }
+                    }
+                    let body =
+                        |body: Body| GatheredBody::new(body.on_stream(stream).watched(liveness), version);
+                    Ok(response.map(body))
+                })
+            });
             let (http1, http2) = &*builders;
             match version {
                 // Boxed, since it is by far the larger future.
                 Version::HTTP_2 => {
                     let accepted = served.http2_connections.accept_again(peer, watched);
-                    let Some(_place) = accepted.admitted(&stream).await else { return Ok(()) };
-                    let stream = TokioIo::new(stream);
-                    Ok(Box::pin(graceful.watch(http2.serve_connection(stream, service))).await?)
+                    let Some(_place) = accepted.admitted(socket.plain()).await else { return Ok(()) };
+                    let socket = TokioIo::new(socket);
+                    Ok(Box::pin(graceful.watch(http2.serve_connection(socket, service))).await?)
                 }
                 _ => {
                     // Held until the connection has ended, because a graceful shutdown waits for it.
                     let _graceful = graceful;
-                    let mut lane = Lane::new(stream, served, peer, watched.clone());
+                    let mut lane =
+                        Lane::new(socket, served, peer, watched.clone()).with_certificate(certificate);
                     while let Some(with_request) = lane.without_hyper().await? {
                         // Boxed, since most connections never need it.
                         let hyper = Box::new(http1.serve_connection(with_request, service.clone()));
@@ -527,6 +587,17 @@ impl Served {
                     break;
                 },
             }
+        }
+    }
+}
+
+/// Completes the handshake of a TLS connection, and determines the HTTP version.
+async fn secure(tls: Option<Arc<TlsServer>>, stream: TcpStream) -> io::Result<SecuredConnection> {
+    match tls {
+        Some(tls) => tls.accept(stream).await,
+        None => {
+            let version = version(&stream).await;
+            Ok(SecuredConnection { socket: stream.into(), version, certificate: None })
         }
     }
 }

@@ -61,6 +61,7 @@ pub(super) fn not_admitted(refusal: &Refusal) -> Response<Body> {
     let (status, challenge) = match refusal {
         Refusal::Unauthenticated { challenge, .. } => (StatusCode::UNAUTHORIZED, Some(challenge)),
         Refusal::Forbidden { challenge, .. } => (StatusCode::FORBIDDEN, challenge.as_ref()),
+        Refusal::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, None),
     };
     let mut response = self::refusal(status, refusal.message());
     if let Some(challenge) = challenge {

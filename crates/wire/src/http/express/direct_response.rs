@@ -10,7 +10,6 @@ use bytes::{Buf as _, Bytes};
 use http::{Response, Version};
 use http_body::Body as _;
 use tokio::io::AsyncWrite as _;
-use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use super::detached_stream::{DetachedStream, Framing};
@@ -18,6 +17,7 @@ use super::parse::date;
 use crate::http::body::Body;
 use crate::http::gathered_body::{BufList, GatheredBody};
 use crate::http::liveness::Liveness;
+use crate::http::socket::Socket;
 
 /// The most slices of one vectored write.
 const MAX_SLICES: usize = 64;
@@ -80,7 +80,7 @@ impl DirectResponse {
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,
-        stream: &mut TcpStream,
+        stream: &mut Socket,
         closing: &CancellationToken,
     ) -> Poll<io::Result<()>> {
         loop {
@@ -92,8 +92,12 @@ impl DirectResponse {
                     self.stage = Stage::Sending(Sending::new(response, framing, Pace::Client));
                 }
                 Stage::Sending(sending) => {
-                    if !sending.pieces.has_remaining() && !ready!(sending.poll_pieces(context)) {
-                        return Poll::Ready(Ok(()));
+                    if !sending.pieces.has_remaining() {
+                        // TLS buffers what the socket does not accept.
+                        ready!(Pin::new(&mut *stream).poll_flush(context))?;
+                        if !ready!(sending.poll_pieces(context)) {
+                            return Poll::Ready(Ok(()));
+                        }
                     }
                     let mut slices = [IoSlice::new(&[]); MAX_SLICES];
                     let count = sending.pieces.chunks_vectored(&mut slices);

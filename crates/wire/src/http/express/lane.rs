@@ -10,7 +10,6 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes, BytesMut};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::AsyncWrite as _;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_util::io::poll_read_buf;
 
@@ -18,10 +17,11 @@ use super::detached_stream::DetachedStream;
 use super::direct_response::DirectResponse;
 use super::parse::{Origin, Parsed};
 use crate::content_budget::ContentLease;
-use crate::http::Endpoint;
 use crate::http::input_budget::InputReservation;
 use crate::http::liveness::Liveness;
 use crate::http::sessions::Peer;
+use crate::http::socket::Socket;
+use crate::http::{ClientCertificate, Endpoint};
 
 /// The size of one read, and the limit of pipelined input that is buffered while a response is outstanding.
 const READ_SIZE: usize = 8 << 10;
@@ -38,7 +38,7 @@ const HALF_CLOSED_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// One HTTP/1 connection: hyper's I/O object, and the express lane.
 pub(in crate::http) struct Lane {
-    stream: TcpStream,
+    stream: Socket,
     endpoint: Arc<Endpoint>,
     liveness: Arc<Liveness>,
     origin: Origin,
@@ -79,16 +79,16 @@ enum Hyper {
 
 impl Lane {
     pub(in crate::http) fn new(
-        stream: TcpStream,
+        stream: impl Into<Socket>,
         endpoint: Arc<Endpoint>,
         peer: Peer,
         liveness: Arc<Liveness>,
     ) -> Self {
         Self {
-            stream,
+            stream: stream.into(),
             endpoint,
             liveness,
-            origin: Origin::new(peer, None),
+            origin: Origin::new(peer),
             input: BytesMut::new(),
             request_left: 0,
             unsent: Bytes::new(),
@@ -101,6 +101,12 @@ impl Lane {
             detached: false,
             closes: false,
         }
+    }
+
+    /// Sets the client certificate of the connection.
+    pub(in crate::http) fn with_certificate(mut self, certificate: Option<ClientCertificate>) -> Self {
+        self.origin.certificate = certificate;
+        self
     }
 
     /// Serves the connection on the express lane until there is input for hyper; `None` if the connection ends first.
@@ -202,6 +208,10 @@ impl Lane {
                 self.liveness.record_sent(sent);
             }
         }
+        if self.lease.is_some() || self.stream.plain().is_none() {
+            // TLS buffers what the socket does not accept.
+            ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        }
         self.lease = None;
         if let Some(response) = &mut self.response {
             ready!(response.poll(context, &mut self.stream, &self.endpoint.closing))?;
@@ -264,7 +274,14 @@ impl Lane {
                 return self.suspend();
             }
             self.input.reserve(READ_SIZE);
-            if ready!(poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input))? == 0 {
+            let Poll::Ready(read) = poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input)?
+            else {
+                if !busy && self.ends_idle(buffer.is_some()) {
+                    return Poll::Ready(Ok(()));
+                }
+                return self.suspend();
+            };
+            if read == 0 {
                 // The client has half-closed the connection.
                 self.half_closed = Some(Box::pin(tokio::time::sleep(HALF_CLOSED_TIME_LIMIT)));
             }

@@ -34,13 +34,13 @@ const MAX_CACHED_HOST: usize = 260;
 /// The peer of a connection, its client certificate, and the last `Host` value that passed the check.
 pub(super) struct Origin {
     pub(super) peer: Peer,
-    certificate: Option<ClientCertificate>,
+    pub(super) certificate: Option<ClientCertificate>,
     host: Vec<u8>,
 }
 
 impl Origin {
-    pub(super) fn new(peer: Peer, certificate: Option<ClientCertificate>) -> Self {
-        Self { peer, certificate, host: Vec::new() }
+    pub(super) fn new(peer: Peer) -> Self {
+        Self { peer, certificate: None, host: Vec::new() }
     }
 
     /// Whether requests may have this `Host` value.

@@ -1,0 +1,292 @@
+//! API keys: a file with their hashes, which `libris key` writes and a running server reads again when it changes.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use libris_core::{Authentication, Identity};
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq as _;
+
+use crate::Secret;
+
+/// The beginning of every API key, so that secret scanners recognise one.
+pub(crate) const PREFIX: &str = "libris_";
+
+/// The largest file of API keys, in bytes.
+const MAX_FILE: u64 = 4 << 20;
+
+/// The number of random bytes in an id and in a secret.
+const ID_BYTES: usize = 4;
+const SECRET_BYTES: usize = 32;
+
+/// An API key without its secret, as it stands in the file.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApiKey {
+    /// The id, which is part of the key and not secret.
+    pub id: Arc<str>,
+    /// The name of the caller that uses the key.
+    pub name: Arc<str>,
+    /// The SHA-256 hash of the secret. The secret has 256 random bits, so that the hash cannot be inverted by guessing.
+    sha256: String,
+    /// The groups of the caller.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Box<str>>,
+    /// The scopes that are granted to the caller.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<Box<str>>,
+    /// When the key was created.
+    pub created: Timestamp,
+    /// When the key expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
+}
+
+/// What a new API key is for.
+#[derive(Clone, Debug, Default)]
+pub struct NewKey {
+    /// The name of the caller.
+    pub name: String,
+    /// The groups of the caller.
+    pub groups: Vec<Box<str>>,
+    /// The scopes that are granted to the caller.
+    pub scopes: Vec<Box<str>>,
+    /// When the key expires.
+    pub expires: Option<Timestamp>,
+}
+
+/// Why a file of API keys cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileError {
+    /// The file could not be read.
+    #[error("could not read the API keys in `{}`", .0.display())]
+    Read(PathBuf, #[source] io::Error),
+    /// The file could not be written.
+    #[error("could not write the API keys to `{}`", .0.display())]
+    Write(PathBuf, #[source] io::Error),
+    /// The content of the file is not what `libris key` writes.
+    #[error("`{}` is not a file of API keys", .0.display())]
+    Invalid(PathBuf, #[source] Box<toml::de::Error>),
+    /// Another key has this name.
+    #[error("there is an API key `{0}` already; hint: choose another name, or revoke that key first")]
+    Exists(String),
+    /// No key has this name or id.
+    #[error("there is no API key `{0}`; hint: `libris key list` shows the keys")]
+    Unknown(String),
+    /// The system has no random numbers.
+    #[error("could not create a random secret")]
+    Random,
+}
+
+/// A file of API keys.
+#[derive(Clone, Debug)]
+pub struct KeyFile(PathBuf);
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct KeyTable {
+    #[serde(default, rename = "key")]
+    keys: Vec<ApiKey>,
+}
+
+impl KeyFile {
+    /// The file at this path, which need not exist.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// The keys in the file; none if the file does not exist.
+    pub fn keys(&self) -> Result<Vec<ApiKey>, KeyFileError> {
+        let read = || {
+            let mut text = String::new();
+            let file = File::open(&self.0)?;
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+            }
+            file.take(MAX_FILE).read_to_string(&mut text)?;
+            Ok(text)
+        };
+        match read() {
+            Ok(text) => {
+                let table: KeyTable = toml::from_str(&text)
+                    .map_err(|cause| KeyFileError::Invalid(self.0.clone(), Box::new(cause)))?;
+                Ok(table.keys)
+            }
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(cause) => Err(KeyFileError::Read(self.0.clone(), cause)),
+        }
+    }
+
+    /// Adds a key and returns it with the text that the caller sends, which cannot be obtained again.
+    pub fn add(&self, new: NewKey) -> Result<(ApiKey, Secret), KeyFileError> {
+        let (id, secret) = (random::<ID_BYTES>()?, random::<SECRET_BYTES>()?);
+        let text = Secret::new(format!("{PREFIX}{id}_{secret}"));
+        let NewKey { name, groups, scopes, expires } = new;
+        let key = ApiKey {
+            id: id.into(),
+            name: name.as_str().into(),
+            sha256: hex(digest(&SHA256, secret.as_bytes()).as_ref()),
+            groups,
+            scopes,
+            created: Timestamp::from_second(Timestamp::now().as_second())
+                .unwrap_or_else(|_| Timestamp::now()),
+            expires,
+        };
+        let added = key.clone();
+        self.change(move |keys| {
+            if keys.iter().any(|other| other.name == key.name || other.id == key.id) {
+                return Err(KeyFileError::Exists(name));
+            }
+            keys.push(key);
+            Ok(())
+        })?;
+        Ok((added, text))
+    }
+
+    /// Removes the key with this name or id. Running servers refuse it within a second.
+    pub fn revoke(&self, name_or_id: &str) -> Result<ApiKey, KeyFileError> {
+        self.change(|keys| {
+            let found = keys.iter().position(|key| *key.name == *name_or_id || *key.id == *name_or_id);
+            let at = found.ok_or_else(|| KeyFileError::Unknown(name_or_id.to_owned()))?;
+            Ok(keys.remove(at))
+        })
+    }
+
+    /// Changes the keys. Concurrent changes wait for each other, and readers see the old or the new file.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Vec<ApiKey>) -> Result<T, KeyFileError>,
+    ) -> Result<T, KeyFileError> {
+        let failed = |cause| KeyFileError::Write(self.0.clone(), cause);
+        let beside = |suffix: &str| {
+            let mut name = self.0.clone().into_os_string();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        let lock =
+            private(&beside(".lock"), fs::OpenOptions::new().create(true).truncate(false)).map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        let mut keys = self.keys()?;
+        let changed = change(&mut keys)?;
+        let header = "# API keys of Libris, written by `libris key`: hashes, not the keys themselves.\n\n";
+        let table = toml::to_string(&KeyTable { keys }).map_err(|cause| failed(io::Error::other(cause)))?;
+        let new = beside(".new");
+        let mut file = private(&new, fs::OpenOptions::new().create(true).truncate(true)).map_err(failed)?;
+        file.write_all(format!("{header}{table}").as_bytes()).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+        fs::rename(&new, &self.0).map_err(failed)?;
+        Ok(changed)
+    }
+
+    /// Identifies the state of the file: it changes when the file is replaced.
+    fn stamp(&self) -> FileStamp {
+        let metadata = fs::metadata(&self.0).ok()?;
+        #[cfg(unix)]
+        let inode = std::os::unix::fs::MetadataExt::ino(&metadata);
+        #[cfg(not(unix))]
+        let inode = 0;
+        Some((metadata.modified().ok()?, metadata.len(), inode))
+    }
+}
+
+/// The modification time, size and inode of a file; `None` if there is none.
+type FileStamp = Option<(SystemTime, u64, u64)>;
+
+/// Opens a file for writing that only its owner can read.
+fn private(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options.write(true).open(path)
+}
+
+/// The keys of a running server.
+pub(crate) struct KeyStore {
+    file: KeyFile,
+    keys: RwLock<Arc<HashMap<Arc<str>, ApiKey>>>,
+    stamp: Mutex<FileStamp>,
+}
+
+impl KeyStore {
+    /// Reads the keys. A file that does not exist has none.
+    pub(crate) fn open(file: KeyFile) -> Result<Self, KeyFileError> {
+        let stamp = file.stamp();
+        let keys = by_id(file.keys()?);
+        Ok(Self { file, keys: RwLock::new(Arc::new(keys)), stamp: Mutex::new(stamp) })
+    }
+
+    fn keys(&self) -> Arc<HashMap<Arc<str>, ApiKey>> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The identity of the caller that sends this key, if it is valid.
+    pub(crate) fn identify(&self, key: &str) -> Option<Identity> {
+        let (id, secret) = key.strip_prefix(PREFIX)?.split_once('_')?;
+        let hash = hex(digest(&SHA256, secret.as_bytes()).as_ref());
+        let keys = self.keys();
+        let known = keys.get(id)?;
+        let same: bool = known.sha256.as_bytes().ct_eq(hash.as_bytes()).into();
+        let valid = same && known.expires.is_none_or(|expires| expires > Timestamp::now());
+        valid.then(|| known.identity())
+    }
+
+    /// Whether the key with this id exists and has not expired.
+    pub(crate) fn is_valid(&self, id: &str) -> bool {
+        self.keys().get(id).is_some_and(|key| key.expires.is_none_or(|expires| expires > Timestamp::now()))
+    }
+
+    /// Reads the file again if it has changed. Returns whether it did. An invalid file is reported, and the previous keys
+    /// stay in effect; if the file is gone, so are the keys.
+    pub(crate) fn reload(&self) -> bool {
+        let mut last = self.stamp.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.file.stamp();
+        if *last == now {
+            return false;
+        }
+        *last = now;
+        match self.file.keys() {
+            Ok(keys) => {
+                tracing::info!(keys = keys.len(), "reloaded the API keys");
+                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(by_id(keys));
+                true
+            }
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::error!(%error, cause, "the previous API keys stay in effect");
+                false
+            }
+        }
+    }
+}
+
+impl ApiKey {
+    fn identity(&self) -> Identity {
+        Identity::new(self.name.clone())
+            .with_authentication(Authentication::ApiKey { id: self.id.clone() })
+            .with_groups(self.groups.iter().cloned())
+            .with_scopes(self.scopes.iter().cloned())
+            .with_expiry(self.expires.map(SystemTime::from))
+    }
+}
+
+fn by_id(keys: Vec<ApiKey>) -> HashMap<Arc<str>, ApiKey> {
+    keys.into_iter().map(|key| (key.id.clone(), key)).collect()
+}
+
+fn random<const N: usize>() -> Result<String, KeyFileError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|_| KeyFileError::Random)?;
+    Ok(hex(&bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests;

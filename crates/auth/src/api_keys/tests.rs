@@ -1,0 +1,94 @@
+use std::time::Duration;
+
+use jiff::Timestamp;
+use libris_core::Authentication;
+
+use super::{KeyFile, KeyFileError, KeyStore, NewKey};
+
+fn file() -> (tempfile::TempDir, KeyFile) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = KeyFile::at(folder.path().join("keys.toml"));
+    (folder, file)
+}
+
+fn named(name: &str) -> NewKey {
+    NewKey {
+        name: name.to_owned(),
+        groups: vec!["staff".into()],
+        scopes: vec!["docs:read".into()],
+        expires: None,
+    }
+}
+
+#[test]
+fn a_key_identifies_its_caller_until_it_is_revoked() {
+    let (folder, file) = file();
+    let (ci, secret) = file.add(named("ci")).unwrap();
+    let (other, other_secret) = file.add(named("other")).unwrap();
+    let text = std::fs::read_to_string(folder.path().join("keys.toml")).unwrap();
+    assert!(!text.contains(secret.expose().rsplit('_').next().unwrap()), "the secret is not in the file");
+    let store = KeyStore::open(file.clone()).unwrap();
+    let identity = store.identify(secret.expose()).unwrap();
+    assert_eq!(identity.name(), "ci");
+    assert_eq!(*identity.authentication(), Authentication::ApiKey { id: ci.id.clone() });
+    assert!(identity.groups().contains("staff") && identity.scopes().contains("docs:read"));
+    // The secret of one key with the id of another.
+    let mixed = secret.expose().replace(&*ci.id, &other.id);
+    assert!(store.identify(&mixed).is_none());
+    for wrong in ["", "libris_", "libris__", &secret.expose()[..20], &format!("{}0", secret.expose())] {
+        assert!(store.identify(wrong).is_none(), "{wrong:?}");
+    }
+    assert!(store.is_valid(&ci.id) && !store.is_valid("none"));
+    assert!(!store.reload(), "nothing has changed");
+    assert_eq!(file.revoke("ci").unwrap(), ci);
+    assert!(store.reload());
+    assert!(store.identify(secret.expose()).is_none() && !store.is_valid(&ci.id));
+    assert!(store.identify(other_secret.expose()).is_some());
+    assert_eq!(file.revoke(&other.id).unwrap().name, other.name);
+    assert!(matches!(file.revoke("ci"), Err(KeyFileError::Unknown(_))));
+}
+
+#[test]
+fn names_are_unique() {
+    let (_folder, file) = file();
+    file.add(named("ci")).unwrap();
+    assert!(matches!(file.add(named("ci")), Err(KeyFileError::Exists(_))));
+    assert_eq!(file.keys().unwrap().len(), 1);
+}
+
+#[test]
+fn an_expired_key_is_refused() {
+    let (_folder, file) = file();
+    let expires = Some(Timestamp::now() - Duration::from_secs(1));
+    let (key, secret) = file.add(NewKey { expires, ..named("old") }).unwrap();
+    let expires = Some(Timestamp::now() + Duration::from_secs(600));
+    let (_, current) = file.add(NewKey { expires, ..named("new") }).unwrap();
+    let store = KeyStore::open(file).unwrap();
+    assert!(store.identify(secret.expose()).is_none() && !store.is_valid(&key.id));
+    assert!(store.identify(current.expose()).unwrap().expires().is_some());
+}
+
+#[test]
+fn an_invalid_file_keeps_the_keys_and_a_missing_one_has_none() {
+    let (folder, file) = file();
+    let (_, secret) = file.add(named("ci")).unwrap();
+    let store = KeyStore::open(file.clone()).unwrap();
+    let path = folder.path().join("keys.toml");
+    std::fs::write(&path, "[[key]]\nid = 1").unwrap();
+    assert!(!store.reload() && store.identify(secret.expose()).is_some());
+    assert!(matches!(file.keys(), Err(KeyFileError::Invalid(..))));
+    std::fs::remove_file(&path).unwrap();
+    assert!(store.reload() && store.identify(secret.expose()).is_none());
+    std::fs::create_dir(&path).unwrap();
+    assert!(matches!(file.keys(), Err(KeyFileError::Read(..))));
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_can_read_the_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (folder, file) = file();
+    file.add(named("ci")).unwrap();
+    let mode = std::fs::metadata(folder.path().join("keys.toml")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}

@@ -1,0 +1,197 @@
+//! Authenticates callers by what they send.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use libris_core::{Authentication, Identity};
+use libris_wire::{Caller, Channel, Refusal};
+
+use crate::api_keys::{KeyFile, KeyStore, PREFIX};
+use crate::bearer::{self, InvalidToken};
+use crate::config::{AuthConfig, ConfigError};
+use crate::issuer::Issuer;
+use crate::jwt::UnverifiedToken;
+use crate::metadata::{self, ProtectedResource};
+use crate::remembered::RememberedCredentials;
+use crate::{certificate, local_user, ring_verifier};
+
+/// The memory limit of remembered credentials, in bytes.
+const REMEMBERED_BYTES: usize = 8 << 20;
+
+/// How often the files of keys are examined. One `stat` is cheaper and more reliable than a watch of a file that is
+/// replaced.
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
+
+/// Authenticates callers: access tokens, API keys, client certificates, and the local user.
+pub struct Authenticator {
+    config: AuthConfig,
+    resource: Option<ProtectedResource>,
+    issuers: Vec<Arc<Issuer>>,
+    keys: Option<KeyStore>,
+    remembered: RememberedCredentials,
+    /// Generation counter: incremented when keys change, so that remembered credentials are verified again.
+    generation: Arc<AtomicU64>,
+    local_user: Identity,
+}
+
+impl Authenticator {
+    /// Checks the configuration and reads the API keys. The keys of issuers are fetched when the first token arrives.
+    pub fn new(config: AuthConfig) -> Result<Self, ConfigError> {
+        ring_verifier::install();
+        config.check()?;
+        let generation = Arc::<AtomicU64>::default();
+        let keys = config.keys.as_ref().map(|path| KeyStore::open(KeyFile::at(path))).transpose()?;
+        Ok(Self {
+            resource: ProtectedResource::new(&config)?,
+            issuers: Issuer::all(&config, &generation)?,
+            keys,
+            remembered: RememberedCredentials::new(REMEMBERED_BYTES),
+            generation,
+            local_user: local_user(),
+            config,
+        })
+    }
+
+    /// The metadata of this server as a protected resource; `None` if it accepts no access tokens.
+    pub fn resource(&self) -> Option<&ProtectedResource> {
+        self.resource.as_ref()
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &AuthConfig {
+        &self.config
+    }
+
+    /// Authenticates a caller without waiting; `None` defers to [`authenticate`](Self::authenticate), which verifies
+    /// signatures.
+    pub fn identify(&self, caller: &Caller<'_>) -> Option<Result<Option<Identity>, Refusal>> {
+        if caller.channel == Channel::Stdio {
+            return Some(Ok(Some(self.local_user.clone())));
+        }
+        if let Some(identity) = caller.extensions.and_then(|extensions| extensions.get::<Identity>()) {
+            return Some(Ok(Some(identity.clone())));
+        }
+        let generation = self.generation.load(Ordering::Acquire);
+        if let Some(authorization) = caller.authorization {
+            let token = match bearer::token(authorization) {
+                Ok(token) => token,
+                Err(invalid) => return Some(Err(self.refused(invalid))),
+            };
+            if let Some(identity) = self.remembered.find(token.as_bytes(), generation) {
+                return Some(Ok(Some(identity)));
+            }
+            return match &self.keys {
+                Some(keys) if token.starts_with(PREFIX) => {
+                    let identity = keys.identify(token).ok_or_else(|| self.refused(InvalidToken::ApiKey));
+                    if let Ok(identity) = &identity {
+                        self.remembered.insert(caller.client, token.as_bytes(), generation, identity.clone());
+                    }
+                    Some(identity.map(Some))
+                }
+                _ if self.issuers.is_empty() => Some(Err(self.refused(InvalidToken::ApiKey))),
+                _ => None,
+            };
+        }
+        if let Some(der) = caller.certificate.filter(|_| self.config.client_certificates) {
+            if let Some(identity) = self.remembered.find(der, generation) {
+                return Some(Ok(Some(identity)));
+            }
+            let identity = certificate::identity(der).map_err(|invalid| self.refused(invalid));
+            if let Ok(identity) = &identity {
+                self.remembered.insert(caller.client, der, generation, identity.clone());
+            }
+            return Some(identity.map(Some));
+        }
+        Some(match self.config.anonymous {
+            true => Ok(None),
+            false => Err(Refusal::Unauthenticated {
+                challenge: metadata::unauthenticated(self.resource.as_ref(), None),
+                message: "authentication is required".to_owned(),
+            }),
+        })
+    }
+
+    /// Authenticates a caller by an access token that is not remembered.
+    pub async fn authenticate(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
+        if let Some(identified) = self.identify(caller) {
+            return identified;
+        }
+        let token = bearer::token(caller.authorization.unwrap_or_default());
+        let token = token.map_err(|invalid| self.refused(invalid))?;
+        // Read before the keys: if they change meanwhile, the token is verified again.
+        let mut generation = self.generation.load(Ordering::Acquire);
+        let unverified = UnverifiedToken::parse(token).map_err(|invalid| self.refused(invalid))?;
+        let issuer = self.issuers.iter().find(|issuer| *issuer.name == *unverified.issuer());
+        let issuer = issuer.ok_or_else(|| self.refused(InvalidToken::Issuer))?;
+        // Before anything is fetched for it.
+        unverified.check_algorithm(issuer).map_err(|invalid| self.refused(invalid))?;
+        let mut keys = issuer.keys();
+        if keys.as_ref().is_none_or(|keys| unverified.has_unknown_key(keys)) {
+            issuer.refresh(keys.as_ref()).await;
+            generation = self.generation.load(Ordering::Acquire);
+            keys = issuer.keys();
+        }
+        let Some(keys) = keys else {
+            let message = "the keys of the token's issuer are not available; try again later".to_owned();
+            return Err(Refusal::Unavailable { message });
+        };
+        let resource = self.config.resource.as_deref().unwrap_or_default();
+        let identity = unverified.verify(issuer, &keys, resource).map_err(|invalid| self.refused(invalid))?;
+        if self.config.scopes.iter().any(|scope| !identity.scopes().contains(scope)) {
+            let challenge = metadata::insufficient_scope(self.resource.as_ref(), &self.config.scopes);
+            let message = "the token lacks a scope that this server requires".to_owned();
+            return Err(Refusal::Forbidden { challenge, message });
+        }
+        self.remembered.insert(caller.client, token.as_bytes(), generation, identity.clone());
+        Ok(Some(identity))
+    }
+
+    /// Whether the credentials of an identity are still valid: neither expired nor revoked.
+    pub fn is_valid(&self, identity: &Identity) -> bool {
+        if identity.has_expired(SystemTime::now()) {
+            return false;
+        }
+        match identity.authentication() {
+            Authentication::ApiKey { id } => self.keys.as_ref().is_some_and(|keys| keys.is_valid(id)),
+            Authentication::Token { issuer } => {
+                let keys =
+                    self.issuers.iter().find(|known| known.name == *issuer).and_then(|known| known.keys());
+                keys.is_some_and(|keys| keys.contains(identity.signing_key()))
+            }
+            Authentication::Certificate => self.config.client_certificates,
+            Authentication::Program | Authentication::LocalUser => true,
+        }
+    }
+
+    /// The value of the `WWW-Authenticate` header for a caller whose token lacks some of these scopes.
+    pub fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
+        metadata::insufficient_scope(self.resource.as_ref(), scopes)
+    }
+
+    /// Reloads keys when their files change or when they are old, and then calls `revoked`. Does not return.
+    pub async fn maintain(&self, revoked: &(dyn Fn() + Send + Sync)) {
+        let mut polls = tokio::time::interval(POLL_INTERVAL);
+        polls.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut notified = self.generation.load(Ordering::Acquire);
+        loop {
+            polls.tick().await;
+            if self.keys.as_ref().is_some_and(KeyStore::reload) {
+                self.generation.fetch_add(1, Ordering::AcqRel);
+            }
+            self.issuers.iter().for_each(Issuer::keep_current);
+            let now = self.generation.load(Ordering::Acquire);
+            if now != notified {
+                notified = now;
+                revoked();
+            }
+        }
+    }
+
+    fn refused(&self, invalid: InvalidToken) -> Refusal {
+        Refusal::Unauthenticated {
+            challenge: metadata::unauthenticated(self.resource.as_ref(), Some(invalid)),
+            message: invalid.to_string(),
+        }
+    }
+}

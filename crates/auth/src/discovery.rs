@@ -1,0 +1,216 @@
+//! Fetches the key set of an issuer, from a URL, a file, or the URL that the issuer's metadata names.
+
+use std::io::{self, Read as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, USER_AGENT};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use serde::Deserialize;
+use url::Url;
+
+use crate::config::{IssuerConfig, is_secure};
+use crate::key_set::KeySet;
+
+/// The largest document that is accepted, in bytes.
+const MAX_DOCUMENT: usize = 256 << 10;
+
+/// The time limit of fetching a key set, with its discovery.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// Where a key set comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum KeySetLocation {
+    Url(Url),
+    File(PathBuf),
+    /// The URL in the metadata of the issuer.
+    Discovered(Url),
+}
+
+impl KeySetLocation {
+    /// The location for an issuer whose configuration was checked.
+    pub(crate) fn of(config: &IssuerConfig) -> Result<Self, url::ParseError> {
+        Ok(match &config.jwks {
+            None => Self::Discovered(Url::parse(&config.issuer)?),
+            Some(url) if url.contains("://") => Self::Url(Url::parse(url)?),
+            Some(path) => Self::File(path.into()),
+        })
+    }
+}
+
+/// Why a key set could not be fetched.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FetchError {
+    #[error("could not reach `{0}`")]
+    Unreachable(String, #[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("`{0}` answered with status {1}")]
+    Status(String, StatusCode),
+    #[error("the answer of `{0}` is too large or was cut off")]
+    Body(String),
+    #[error("`{0}` is not the metadata of this issuer")]
+    Metadata(String),
+    #[error("`{0}` is not a key set")]
+    KeySet(String, #[source] serde_json::Error),
+    #[error("could not read `{0}`")]
+    File(PathBuf, #[source] io::Error),
+    #[error("no answer within {} seconds", TIME_LIMIT.as_secs())]
+    Slow,
+}
+
+/// The members of an issuer's metadata that matter here.
+#[derive(Deserialize)]
+struct IssuerMetadata {
+    issuer: String,
+    jwks_uri: String,
+}
+
+/// An HTTP client for the documents of issuers. It follows no redirects.
+#[derive(Clone)]
+pub(crate) struct DocumentClient(Client<HttpsConnector<HttpConnector>, Empty<Bytes>>);
+
+impl DocumentClient {
+    /// Creates a client. Only a `secure` one verifies certificates, with those of the system.
+    pub(crate) fn new(secure: bool) -> Result<Self, rustls::Error> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config =
+            rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let config = match secure {
+            true => config.with_platform_verifier()?,
+            false => config.with_root_certificates(rustls::RootCertStore::empty()),
+        };
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_connect_timeout(Some(TIME_LIMIT / 2));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(config.with_no_client_auth())
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        // A connection is used once in a while, so none is kept.
+        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
+        Ok(Self(client))
+    }
+
+    /// Fetches the key set of an issuer.
+    pub(crate) async fn key_set(
+        &self,
+        issuer: &str,
+        location: &KeySetLocation,
+    ) -> Result<KeySet, FetchError> {
+        tokio::time::timeout(TIME_LIMIT, self.fetch(issuer, location)).await.map_err(|_| FetchError::Slow)?
+    }
+
+    async fn fetch(&self, issuer: &str, location: &KeySetLocation) -> Result<KeySet, FetchError> {
+        let (shown, text) = match location {
+            KeySetLocation::File(path) => (
+                path.display().to_string(),
+                read(path).map_err(|cause| FetchError::File(path.clone(), cause))?,
+            ),
+            KeySetLocation::Url(url) => (url.to_string(), self.document(url).await?),
+            KeySetLocation::Discovered(base) => {
+                let url = self.discover(issuer, base).await?;
+                (url.to_string(), self.document(&url).await?)
+            }
+        };
+        KeySet::parse(text).map_err(|cause| FetchError::KeySet(shown, cause))
+    }
+
+    /// The URL of the key set in the issuer's metadata: RFC 8414, or OpenID Connect Discovery.
+    async fn discover(&self, issuer: &str, base: &Url) -> Result<Url, FetchError> {
+        let mut last = None;
+        for url in metadata_urls(base) {
+            let text = match self.document(&url).await {
+                Ok(text) => text,
+                Err(error) => {
+                    last = Some(error);
+                    continue;
+                }
+            };
+            let metadata: Option<IssuerMetadata> = serde_json::from_slice(&text).ok();
+            let key_set = metadata.filter(|metadata| metadata.issuer == issuer);
+            let key_set = key_set.and_then(|metadata| Url::parse(&metadata.jwks_uri).ok()).filter(is_secure);
+            return key_set.ok_or_else(|| FetchError::Metadata(url.to_string()));
+        }
+        Err(last.unwrap_or_else(|| FetchError::Metadata(base.to_string())))
+    }
+
+    async fn document(&self, url: &Url) -> Result<Vec<u8>, FetchError> {
+        let shown = || url.to_string();
+        let request = Request::get(url.as_str())
+            .header(ACCEPT, "application/json")
+            .header(USER_AGENT, concat!("libris/", env!("CARGO_PKG_VERSION")))
+            .body(Empty::new())
+            .map_err(|cause| FetchError::Unreachable(shown(), cause.into()))?;
+        let response = self.0.request(request).await;
+        let response = response.map_err(|cause| FetchError::Unreachable(shown(), cause.into()))?;
+        if response.status() != StatusCode::OK {
+            return Err(FetchError::Status(shown(), response.status()));
+        }
+        let body = Limited::new(response.into_body(), MAX_DOCUMENT).collect().await;
+        Ok(body.map_err(|_| FetchError::Body(shown()))?.to_bytes().to_vec())
+    }
+}
+
+/// The URLs at which the metadata of an issuer may be, in the order in which MCP clients try them.
+fn metadata_urls(issuer: &Url) -> Vec<Url> {
+    let path = issuer.path().trim_end_matches('/');
+    let at = |path: String| {
+        let mut url = issuer.clone();
+        url.set_path(&path);
+        url.set_query(None);
+        url
+    };
+    let mut urls = vec![
+        at(format!("/.well-known/oauth-authorization-server{path}")),
+        at(format!("/.well-known/openid-configuration{path}")),
+        at(format!("{path}/.well-known/openid-configuration")),
+    ];
+    urls.dedup();
+    urls
+}
+
+/// The content of a small file.
+fn read(path: &std::path::Path) -> io::Result<Vec<u8>> {
+    let mut data = Vec::new();
+    std::fs::File::open(path)?.take(MAX_DOCUMENT as u64 + 1).read_to_end(&mut data)?;
+    match data.len() > MAX_DOCUMENT {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large for a key set")),
+        false => Ok(data),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::metadata_urls;
+    use url::Url;
+
+    #[test]
+    fn metadata_is_looked_for_where_the_specifications_put_it() {
+        let urls = |issuer: &str| {
+            metadata_urls(&Url::parse(issuer).unwrap()).iter().map(Url::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            urls("https://login.example"),
+            [
+                "https://login.example/.well-known/oauth-authorization-server",
+                "https://login.example/.well-known/openid-configuration",
+            ]
+        );
+        assert_eq!(
+            urls("https://login.example/tenant/"),
+            [
+                "https://login.example/.well-known/oauth-authorization-server/tenant",
+                "https://login.example/.well-known/openid-configuration/tenant",
+                "https://login.example/tenant/.well-known/openid-configuration",
+            ]
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! The keys with which an issuer signs its tokens (JWKS, RFC 7517).
+
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::bearer::InvalidToken;
+
+/// The most keys of a set that are used.
+const MAX_KEYS: usize = 100;
+
+/// The public keys of an issuer.
+pub(crate) struct KeySet {
+    keys: Vec<VerificationKey>,
+    /// The text from which the keys were parsed, to tell whether another one differs.
+    text: Vec<u8>,
+}
+
+struct VerificationKey {
+    id: Option<Box<str>>,
+    /// The only algorithm for which the key may be used, if the set names one.
+    algorithm: Option<KeyAlgorithm>,
+    curve: Option<EllipticCurve>,
+    key: DecodingKey,
+}
+
+#[derive(Deserialize)]
+struct KeySetDocument {
+    keys: Vec<Value>,
+}
+
+impl KeySet {
+    /// Parses a key set. Keys that are not for signatures, or of an unknown type, are ignored.
+    pub(crate) fn parse(text: Vec<u8>) -> Result<Self, serde_json::Error> {
+        let document: KeySetDocument = serde_json::from_slice(&text)?;
+        let keys = document.keys.into_iter().take(MAX_KEYS).filter_map(VerificationKey::parse).collect();
+        Ok(Self { keys, text })
+    }
+
+    /// Whether another set was parsed from the same text.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+
+    /// The number of usable keys.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether the set has a key with this id, or any key for a token that names none.
+    pub(crate) fn contains(&self, id: Option<&str>) -> bool {
+        match id {
+            Some(id) => self.keys.iter().any(|key| key.id.as_deref() == Some(id)),
+            None => !self.keys.is_empty(),
+        }
+    }
+
+    /// The key with this id for signatures of this algorithm. A token without a key id is accepted if only one key can
+    /// have signed it.
+    pub(crate) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<&DecodingKey, InvalidToken> {
+        if !self.contains(id) {
+            return Err(InvalidToken::UnknownKey);
+        }
+        let named = self.keys.iter().filter(|key| id.is_none_or(|id| key.id.as_deref() == Some(id)));
+        let mut fitting = named.filter(|key| key.fits(algorithm));
+        let first = fitting.next().ok_or(InvalidToken::Algorithm)?;
+        match id.is_none() && fitting.next().is_some() {
+            true => Err(InvalidToken::UnknownKey),
+            false => Ok(&first.key),
+        }
+    }
+}
+
+impl VerificationKey {
+    fn parse(value: Value) -> Option<Self> {
+        let jwk: Jwk = serde_json::from_value(value).ok()?;
+        if !matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature)) {
+            return None;
+        }
+        let curve = match &jwk.algorithm {
+            AlgorithmParameters::EllipticCurve(parameters) => Some(parameters.curve.clone()),
+            AlgorithmParameters::OctetKeyPair(parameters) => Some(parameters.curve.clone()),
+            AlgorithmParameters::RSA(_) => None,
+            // A shared secret has no place in a public key set.
+            _ => return None,
+        };
+        Some(Self {
+            id: jwk.common.key_id.as_deref().map(Into::into),
+            algorithm: jwk.common.key_algorithm,
+            curve,
+            key: DecodingKey::from_jwk(&jwk).ok()?,
+        })
+    }
+
+    /// Whether the key can verify signatures of this algorithm.
+    fn fits(&self, algorithm: Algorithm) -> bool {
+        let curve = match algorithm {
+            Algorithm::ES256 => Some(EllipticCurve::P256),
+            Algorithm::ES384 => Some(EllipticCurve::P384),
+            Algorithm::EdDSA => Some(EllipticCurve::Ed25519),
+            _ => None,
+        };
+        let named = self.algorithm.is_none_or(|only| only == KeyAlgorithm::from(algorithm));
+        named
+            && algorithm.family() != AlgorithmFamily::Hmac
+            && self.key.family() == algorithm.family()
+            && self.curve == curve
+    }
+}

@@ -1,0 +1,27 @@
+//! Authenticates callers: access tokens of an OAuth 2.1 resource server, API keys, client certificates, the local user.
+//!
+//! An [`Authenticator`] turns a [`Caller`](libris_wire::Caller) into an [`Identity`](libris_core::Identity) or a
+//! [`Refusal`](libris_wire::Refusal) with the challenge that tells a client what to do. It knows nothing of resources
+//! and rights.
+
+mod api_keys;
+mod authenticator;
+mod bearer;
+mod certificate;
+mod config;
+mod discovery;
+mod issuer;
+mod jwt;
+mod key_set;
+mod local_user;
+mod metadata;
+mod remembered;
+mod ring_verifier;
+mod secret;
+
+pub use api_keys::{ApiKey, KeyFile, KeyFileError, NewKey};
+pub use authenticator::Authenticator;
+pub use config::{AuthConfig, ConfigError, IssuerConfig, JwtAlgorithm};
+pub use local_user::local_user;
+pub use metadata::ProtectedResource;
+pub use secret::Secret;

@@ -1,0 +1,12 @@
+//! The user who started the server over stdio.
+
+use libris_core::{Authentication, Identity};
+
+/// The identity of the user who started this process, by the name in the environment. The name is no proof: whoever
+/// starts the process can choose it, and can read what the process can read.
+pub fn local_user() -> Identity {
+    let variables = ["USER", "LOGNAME", "USERNAME"];
+    let name = variables.iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+    let name = name.unwrap_or_else(|| "local".to_owned());
+    Identity::new(name).with_authentication(Authentication::LocalUser)
+}

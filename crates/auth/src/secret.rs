@@ -1,0 +1,39 @@
+//! Text that is never printed.
+
+use std::fmt;
+
+/// A secret text. `Debug` shows nothing of it, and it implements neither `Display` nor `Serialize`, so it cannot reach a
+/// log by accident.
+#[derive(Clone)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// A secret with this text.
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself. Callers must not log it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Secret;
+
+    #[test]
+    fn a_secret_does_not_print() {
+        assert_eq!(
+            format!("{:?} {:#?}", Secret::new("hunter2"), Secret::new("hunter2")),
+            "Secret(…) Secret(…)"
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! Authentication by `libris-auth`, and the policy that grants all rights to whom it authenticates.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use libris_auth::Authenticator;
+use libris_core::Identity;
+use libris_wire::{Caller, Refusal};
+
+use crate::rights::{Authenticate, Identified, Policy, Rights};
+
+#[async_trait]
+impl Authenticate for Authenticator {
+    fn identify(&self, caller: &Caller<'_>) -> Identified {
+        Self::identify(self, caller).map_or(Identified::Deferred, Identified::from)
+    }
+
+    async fn authenticate(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
+        Self::authenticate(self, caller).await
+    }
+
+    fn is_valid(&self, identity: &Identity) -> bool {
+        Self::is_valid(self, identity)
+    }
+
+    fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
+        Self::scope_challenge(self, scopes)
+    }
+
+    fn public_document(&self, path: &str) -> Option<String> {
+        self.resource()?.document(path).map(ToOwned::to_owned)
+    }
+
+    async fn maintain(&self, revoked: &(dyn Fn() + Send + Sync)) {
+        Self::maintain(self, revoked).await;
+    }
+}
+
+/// Grants all rights to every caller that is authenticated, and to anonymous ones if the authentication admits them.
+pub struct AuthenticatedCallers {
+    authentication: Arc<dyn Authenticate>,
+}
+
+impl AuthenticatedCallers {
+    /// Admits the callers that this authenticates.
+    pub fn new(authentication: Arc<dyn Authenticate>) -> Self {
+        Self { authentication }
+    }
+}
+
+#[async_trait]
+impl Policy for AuthenticatedCallers {
+    fn identify(&self, caller: &Caller<'_>) -> Identified {
+        self.authentication.identify(caller)
+    }
+
+    async fn authenticate(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
+        self.authentication.authenticate(caller).await
+    }
+
+    fn is_valid(&self, identity: &Identity) -> bool {
+        self.authentication.is_valid(identity)
+    }
+
+    fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
+        self.authentication.scope_challenge(scopes)
+    }
+
+    fn public_document(&self, path: &str) -> Option<String> {
+        self.authentication.public_document(path)
+    }
+
+    async fn maintain(&self, revoked: &(dyn Fn() + Send + Sync)) {
+        self.authentication.maintain(revoked).await;
+    }
+
+    fn rights(&self, identity: Option<&Identity>) -> Rights {
+        match identity {
+            Some(identity) if !self.is_valid(identity) => Rights::nothing(),
+            _ => Rights::everything(),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What stands for TLS if it is not compiled in.
+
+use std::io;
+
+use http::Version;
+use tokio::net::TcpStream;
+
+use super::ClientCertificate;
+use super::socket::Socket;
+
+/// A TLS server, of which there are none.
+pub(super) enum TlsServer {}
+
+pub(super) struct SecuredConnection {
+    pub(super) socket: Socket,
+    pub(super) version: Version,
+    pub(super) certificate: Option<ClientCertificate>,
+}
+
+impl TlsServer {
+    pub(super) fn reload(&self) {
+        match *self {}
+    }
+
+    pub(super) async fn accept(&self, _: TcpStream) -> io::Result<SecuredConnection> {
+        match *self {}
+    }
+}

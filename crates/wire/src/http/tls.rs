@@ -1,0 +1,171 @@
+//! TLS served directly: certificates from files, which are read again when they change.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use http::Version;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{WebPkiClientVerifier, danger::ClientCertVerifier};
+use rustls::{RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+use super::ClientCertificate;
+use super::socket::Socket;
+use crate::lock::lock;
+
+/// The time limit of a handshake.
+const HANDSHAKE_TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// The files of a TLS server, in PEM.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TlsFiles {
+    /// The certificate of the server, followed by those of the authorities that lead to a root.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The authorities whose client certificates are accepted; `None` to ask for none.
+    pub client_ca: Option<PathBuf>,
+    /// Whether a connection without a client certificate is refused.
+    pub require_client_certificate: bool,
+}
+
+/// Why TLS cannot be served with some files. No text contains a part of a key.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file has no certificates or cannot be read.
+    #[error("could not read the certificates in `{}`", .0.display())]
+    Certificate(PathBuf, #[source] rustls::pki_types::pem::Error),
+    /// A file has no private key or cannot be read.
+    #[error("could not read the private key in `{}`", .0.display())]
+    Key(PathBuf, #[source] rustls::pki_types::pem::Error),
+    /// The certificates of client authorities cannot be used.
+    #[error("the certificates in `{}` cannot be those of authorities", .0.display())]
+    Authorities(PathBuf, #[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The key does not belong to the certificate, or is of an unknown kind.
+    #[error("the certificate and the private key cannot be used")]
+    Unusable(#[source] rustls::Error),
+}
+
+/// A TLS server, whose certificate can be replaced while it runs.
+pub struct TlsServer {
+    files: TlsFiles,
+    config: RwLock<Arc<ServerConfig>>,
+    stamps: Mutex<Vec<FileStamp>>,
+}
+
+/// The modification time and size of a file; `None` if there is none.
+type FileStamp = Option<(SystemTime, u64)>;
+
+/// A connection after the handshake.
+pub(super) struct SecuredConnection {
+    pub(super) socket: Socket,
+    pub(super) version: Version,
+    pub(super) certificate: Option<ClientCertificate>,
+}
+
+impl TlsServer {
+    /// Reads the files.
+    pub fn open(files: TlsFiles) -> Result<Arc<Self>, TlsError> {
+        let stamps = Mutex::new(files.stamps());
+        let config = RwLock::new(Arc::new(files.config()?));
+        Ok(Arc::new(Self { files, config, stamps }))
+    }
+
+    /// Reads the files again if one of them has changed. If they cannot be used, the previous certificate stays in effect
+    /// and the files are tried again when they change.
+    pub fn reload(&self) {
+        let mut last = lock(&self.stamps);
+        let now = self.files.stamps();
+        // A missing file is most likely being replaced.
+        if *last == now || now.iter().any(Option::is_none) {
+            return;
+        }
+        *last = now;
+        match self.files.config() {
+            Ok(config) => {
+                *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+                tracing::info!(certificate = %self.files.certificate.display(), "reloaded the TLS certificate");
+            }
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::error!(%error, cause, "the previous TLS certificate stays in effect");
+            }
+        }
+    }
+
+    /// Completes the handshake of a connection.
+    pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<SecuredConnection> {
+        let config = self.config.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let handshake = TlsAcceptor::from(config).accept(stream);
+        let stream = tokio::time::timeout(HANDSHAKE_TIME_LIMIT, handshake).await??;
+        let (_, session) = stream.get_ref();
+        let version = match session.alpn_protocol() {
+            Some(b"h2") => Version::HTTP_2,
+            _ => Version::HTTP_11,
+        };
+        let certificate = session.peer_certificates().and_then(|chain| chain.first());
+        let certificate = certificate.map(|certificate| ClientCertificate::verified(&**certificate));
+        Ok(SecuredConnection { socket: Socket::Tls(Box::new(stream)), version, certificate })
+    }
+}
+
+impl TlsFiles {
+    fn stamps(&self) -> Vec<FileStamp> {
+        let stamp = |path: &PathBuf| {
+            let metadata = std::fs::metadata(path).ok()?;
+            Some((metadata.modified().ok()?, metadata.len()))
+        };
+        [&self.certificate, &self.key].into_iter().chain(&self.client_ca).map(stamp).collect()
+    }
+
+    fn config(&self) -> Result<ServerConfig, TlsError> {
+        let chain = certificates(&self.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&self.key)
+            .map_err(|cause| TlsError::Key(self.key.clone(), cause))?;
+        // The provider is explicit, so that no other part of the program chooses it.
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Unusable)?;
+        let builder = match self.client_verifier(provider)? {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_single_cert(chain, key).map_err(TlsError::Unusable)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    fn client_verifier(
+        &self,
+        provider: Arc<rustls::crypto::CryptoProvider>,
+    ) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
+        let Some(path) = &self.client_ca else { return Ok(None) };
+        let unusable =
+            |cause: Box<dyn std::error::Error + Send + Sync>| TlsError::Authorities(path.clone(), cause);
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(path)? {
+            roots.add(certificate).map_err(|cause| unusable(cause.into()))?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = match self.require_client_certificate {
+            true => verifier,
+            false => verifier.allow_unauthenticated(),
+        };
+        Ok(Some(verifier.build().map_err(|cause| unusable(cause.into()))?))
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |cause| TlsError::Certificate(path.to_owned(), cause);
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(failed)?.collect();
+    let found = found.map_err(failed)?;
+    match found.is_empty() {
+        true => Err(failed(rustls::pki_types::pem::Error::NoItemsFound)),
+        false => Ok(found),
+    }
+}
