@@ -82,10 +82,11 @@ enum Message {
 }
 
 impl AuditWriter {
-    /// Opens the log. `stdio` is whether standard output is the connection to the client.
-    pub(crate) fn open(config: &AuditConfig, stdio: bool) -> Result<Self> {
+    /// Opens the log, whose file is relative to `folder`. `stdio` is whether standard output is the connection to the
+    /// client.
+    pub(crate) fn open(config: &AuditConfig, folder: &Path, stdio: bool) -> Result<Self> {
         let destination = match (&config.file, stdio) {
-            (Some(file), _) => Destination::File(file.clone()),
+            (Some(file), _) => Destination::File(folder.join(file)),
             (None, false) => Destination::Stdout,
             (None, true) => Destination::Stderr,
         };
@@ -138,6 +139,15 @@ impl AuditWriter {
             line.insert_str(0, &note);
         }
         let _ = shared.lines.send(Message::Line(line));
+    }
+}
+
+/// Waits for the last lines when it is dropped.
+pub(crate) struct FlushOnDrop(pub(crate) AuditWriter);
+
+impl Drop for FlushOnDrop {
+    fn drop(&mut self) {
+        self.0.flush();
     }
 }
 
@@ -256,7 +266,7 @@ mod tests {
     fn a_renamed_file_is_replaced_when_the_log_is_reopened() {
         let folder = tempfile::tempdir().unwrap();
         let (file, old) = (folder.path().join("audit.log"), folder.path().join("audit.log.1"));
-        let log = AuditWriter::open(&AuditConfig { file: Some(file.clone()) }, false).unwrap();
+        let log = AuditWriter::open(&AuditConfig { file: Some("audit.log".into()) }, folder.path(), false).unwrap();
         log.queue("one\n".to_owned());
         log.flush();
         std::fs::rename(&file, &old).unwrap();

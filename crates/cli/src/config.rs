@@ -66,7 +66,7 @@ impl<'de> Visitor<'de> for ConfigVisitor {
                 "server" => config.server = map.next_value()?,
                 "live" => config.live = map.next_value()?,
                 "listen" => config.listen = map.next_value()?,
-                "rule" => config.rules = rule_config::rules(map.next_value()?)?,
+                "rule" => config.rules = rule_config::rules::<A::Error>(map.next_value()?)?,
                 "limits" => config.limits = map.next_value()?,
                 "audit" => config.audit = Some(map.next_value()?),
                 source => config.sources.deserialize(source, &mut map)?,

@@ -11,7 +11,7 @@ use libris::{Catalog, Policy, Serve, SubscriptionConfig, catalog};
 use tokio::net::TcpListener;
 
 use crate::hosts::NewServer;
-use crate::audit_log::AuditWriter;
+use crate::audit_log::{AuditWriter, FlushOnDrop};
 use crate::reload::{self, Access};
 use crate::rule_config::LocalCallers;
 use crate::sources::{self, OpenedConfig, SourceArguments};
@@ -96,35 +96,30 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         Some(policy) => serve.shared_policy(policy),
         None => serve,
     };
-    let audit = config.audit.as_ref().map(|audit| AuditWriter::open(audit, wants_stdio)).transpose()?;
+    let folder = options.sources.file().and_then(|file| Some(file.parent()?.to_owned())).unwrap_or_default();
+    let audit = config.audit.map(|audit| AuditWriter::open(&audit, &folder, wants_stdio)).transpose()?;
+    let _flush = audit.clone().map(FlushOnDrop);
     let serve = match &audit {
         Some(audit) => serve.audit(Arc::new(audit.clone())),
         None => serve,
     };
-    let access = Access { rules, policy: serve.policy_handle(), audit: audit.clone() };
+    let access = Access { rules, policy: serve.policy_handle(), audit };
     let ServeOptions { sources, http, sse, allow_host, allow_origin, allow_remote, .. } = options;
     let command = own_command(&sources);
     tokio::spawn(reload::run(sources, opened.clone(), catalog, access));
-    let served = async {
-        if wants_stdio {
-            return Ok(serve.stdio().await?);
-        }
-        raise_open_file_limit();
-        let listener = bind(http, allow_remote).await?;
-        let address = listener.local_addr().context("could not determine the address")?;
-        let serve = serve.http_config(config.limits.http(config.listen.http(allow_host, allow_origin, sse)));
-        note(format_args!("listening on http://{address}/mcp"));
-        if io::stderr().is_terminal() {
-            let server = NewServer { name: host_name(&name), url: format!("http://{address}/mcp"), command };
-            tokio::spawn(async move { summary::print(&opened, &server).await });
-        }
-        Ok(serve.listen(listener).await?)
-    };
-    let outcome = served.await;
-    if let Some(audit) = &audit {
-        audit.flush();
+    if wants_stdio {
+        return Ok(serve.stdio().await?);
     }
-    outcome
+    raise_open_file_limit();
+    let listener = bind(http, allow_remote).await?;
+    let address = listener.local_addr().context("could not determine the address")?;
+    let serve = serve.http_config(config.limits.http(config.listen.http(allow_host, allow_origin, sse)));
+    note(format_args!("listening on http://{address}/mcp"));
+    if io::stderr().is_terminal() {
+        let server = NewServer { name: host_name(&name), url: format!("http://{address}/mcp"), command };
+        tokio::spawn(async move { summary::print(&opened, &server).await });
+    }
+    Ok(serve.listen(listener).await?)
 }
 
 impl ServeOptions {
@@ -141,7 +136,8 @@ impl ServeOptions {
 
 /// The policy of a configuration with rules.
 pub(crate) fn access(rules: &RuleSet) -> Option<Arc<dyn Policy>> {
-    (!rules.rules().is_empty()).then(|| Arc::new(RulesPolicy::new(rules, Arc::new(LocalCallers))) as Arc<dyn Policy>)
+    let policy = || -> Arc<dyn Policy> { Arc::new(RulesPolicy::new(rules, Arc::new(LocalCallers))) };
+    (!rules.rules().is_empty()).then(policy)
 }
 
 /// Whether standard input is the null device, as for a service of systemd or with `</dev/null`, so that no client can

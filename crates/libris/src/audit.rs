@@ -7,9 +7,8 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use libris_core::{Client, Identity, Uri};
 use libris_wire::{Answer, Failure, Listener, Notification};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
-use crate::health::rfc3339;
 use crate::rights::{Decision, Operation};
 use crate::server::ServerInner;
 use crate::view::View;
@@ -70,26 +69,42 @@ impl AuditDecision {
 impl AuditRecord<'_> {
     /// The record at this time as a line of JSON, with the line end.
     pub fn json_line(&self, now: SystemTime) -> String {
-        let mut object = Map::new();
-        object.insert("time".into(), rfc3339(now).into());
-        object.insert("who".into(), self.who.map_or(Value::Null, |who| who.name().into()));
-        if let Some(address) = self.address {
-            object.insert("address".into(), address.to_string().into());
-        }
-        object.insert("operation".into(), self.operation.into());
-        object.insert("uri".into(), json!(self.uri));
-        object.insert("decision".into(), self.decision.name().into());
-        object.insert("rule".into(), json!(self.rule));
-        if let Some(failure) = self.failure {
-            object.insert("failure".into(), failure.into());
-        }
-        object.insert("bytes".into(), self.bytes.into());
-        let milliseconds = self.took.as_micros() as f64 / 1_000.0;
-        object.insert("ms".into(), milliseconds.into());
-        let mut line = Value::Object(object).to_string();
+        let milliseconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+        let time = jiff::Timestamp::from_millisecond(i64::try_from(milliseconds).unwrap_or_default());
+        let line = AuditLine {
+            time: time.unwrap_or_default().to_string(),
+            who: self.who.map(Identity::name),
+            address: self.address,
+            operation: self.operation,
+            uri: self.uri,
+            decision: self.decision.name(),
+            rule: self.rule,
+            failure: self.failure,
+            bytes: self.bytes,
+            ms: self.took.as_micros() as f64 / 1_000.0,
+        };
+        // Texts and numbers can be encoded.
+        let mut line = serde_json::to_string(&line).unwrap_or_default();
         line.push('\n');
         line
     }
+}
+
+/// An [`AuditRecord`] as JSON.
+#[derive(Serialize)]
+struct AuditLine<'a> {
+    time: String,
+    who: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<IpAddr>,
+    operation: &'static str,
+    uri: Option<&'a str>,
+    decision: &'static str,
+    rule: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<&'static str>,
+    bytes: usize,
+    ms: f64,
 }
 
 /// The subject of a record: what a request asked for.

@@ -435,6 +435,23 @@ mod tests {
     }
 
     #[test]
+    fn a_path_has_a_name_at_head() {
+        let space = UriSpace::new("r").unwrap();
+        let aliases = |text: &str| {
+            let uri = Uri::parse(&format!("git://r/{text}")).unwrap();
+            let aliases = space.aliases(&uri).into_iter();
+            aliases.map(|alias| alias.as_str()["git://r/".len()..].to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(aliases("tree/main/a/b?lines=1-2"), ["tree/main/a/b", "tree/HEAD/a/b"]);
+        assert_eq!(aliases("blob/v1/a"), ["tree/v1/a", "tree/HEAD/a"]);
+        assert_eq!(aliases("blame/main~3/a"), ["tree/main~3/a", "tree/HEAD/a"]);
+        assert_eq!(aliases("tree/main"), ["tree/main/", "tree/HEAD/"]);
+        assert_eq!(aliases("tree/HEAD/a"), [""; 0]);
+        assert_eq!(aliases("log/main?path=a"), ["log/HEAD"]);
+        assert_eq!(aliases("refs"), [""; 0]);
+    }
+
+    #[test]
     fn subjects_are_what_is_told() {
         let space = UriSpace::new("repo").unwrap();
         let subject =

@@ -333,7 +333,11 @@ impl Endpoint {
         let peer = self.peer(&request);
         let view = match self.admit(peer, request.headers(), request.extensions()).await {
             Ok(view) => view,
-            Err(refusal) => return refusal,
+            // Whoever guesses credentials is limited by its address.
+            Err(refusal) => {
+                let counted = self.count_requests(peer.client, 1);
+                return counted.map_or_else(|wait| self.too_fast(None, wait), |()| refusal);
+            }
         };
         let peer = peer.identified(&*view);
         // A message is counted when its id is known.
