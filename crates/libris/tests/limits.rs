@@ -210,11 +210,12 @@ async fn one_identity_holds_everything_it_can_get_and_another_is_served() {
     let (address, _serving) = listen(http, subscriptions).await;
     let greedy = [("authorization", "greedy")];
     // Sessions: the last five stay.
-    let mut client = Client::new(address, &greedy).await;
     let mut sessions = Vec::new();
     for _ in 0..20 {
-        sessions.push(client.initialize().await.unwrap());
+        // On a connection each, because a connection has a limit of its own.
+        sessions.push(Client::new(address, &greedy).await.initialize().await.unwrap());
     }
+    let mut client = Client::new(address, &greedy).await;
     let mut open = Vec::new();
     for session in &sessions {
         let (status, _) = client.in_session(session, "ping", json!({})).await;

@@ -139,7 +139,10 @@ impl Asking<'_> {
 
     /// Reads a resource, a part of it and another spelling of its URI.
     async fn read(&mut self, uri: &str, absent: &str) {
-        let spelled = uri.replacen('f', "%66", 1).replacen("/p", "/%70", 1);
+        let path = &uri[ROOT.len()..];
+        let spelled = format!("{ROOT}{}", path.replacen(['f', 'g', 'p'], "%2E", 1));
+        let letter = path.find(['f', 'g', 'p']).map_or(0, |at| path.as_bytes()[at]);
+        let spelled = spelled.replacen("%2E", &format!("%{letter:02X}"), 1);
         for name in [uri.to_owned(), format!("{uri}?lines=1-2"), spelled] {
             let (status, body) = self.ask("resources/read", json!({ "uri": name })).await;
             let verdict = self.verdict(Operation::Read, uri);

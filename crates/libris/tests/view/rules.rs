@@ -62,7 +62,7 @@ const PATTERNS: [&str; 10] = [
     "shelf:///d1/**",
     "shelf:///d2/**",
     "shelf:///*",
-    "shelf:///**/f1",
+    "shelf:///d0/f1",
     "shelf:///d1/f3",
     "shelf:///d2/g001",
     "shelf:///p1",
