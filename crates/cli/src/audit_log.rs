@@ -100,7 +100,13 @@ impl AuditWriter {
     fn start(destination: Destination, output: Box<dyn Write + Send>) -> Result<Self> {
         let (lines, queue) = channel();
         let (waiting, reopen) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-        let thread = LogThread { destination, output, waiting: waiting.clone(), reopen: reopen.clone(), failing: false };
+        let thread = LogThread {
+            destination,
+            output,
+            waiting: waiting.clone(),
+            reopen: reopen.clone(),
+            failing: false,
+        };
         std::thread::Builder::new()
             .name("audit-log".to_owned())
             .spawn(move || thread.run(&queue))
@@ -202,7 +208,9 @@ impl LogThread {
     fn open_again(&mut self) {
         match self.destination.open() {
             Ok(output) => self.output = output,
-            Err(cause) => tracing::error!(%cause, "could not open the audit log again; writing to the old file"),
+            Err(cause) => {
+                tracing::error!(%cause, "could not open the audit log again; writing to the old file")
+            }
         }
     }
 }
@@ -266,7 +274,8 @@ mod tests {
     fn a_renamed_file_is_replaced_when_the_log_is_reopened() {
         let folder = tempfile::tempdir().unwrap();
         let (file, old) = (folder.path().join("audit.log"), folder.path().join("audit.log.1"));
-        let log = AuditWriter::open(&AuditConfig { file: Some("audit.log".into()) }, folder.path(), false).unwrap();
+        let log =
+            AuditWriter::open(&AuditConfig { file: Some("audit.log".into()) }, folder.path(), false).unwrap();
         log.queue("one\n".to_owned());
         log.flush();
         std::fs::rename(&file, &old).unwrap();

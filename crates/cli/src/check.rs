@@ -121,7 +121,8 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
 fn served(reports: &[SourceReport]) -> Vec<String> {
     let listings = reports.iter().filter_map(|report| report.outcome.as_ref().ok());
     let templates = listings.clone().flat_map(|listing| &listing.templates);
-    let literals = templates.map(|template| template.uri.as_str().split('{').next().unwrap_or_default().to_owned());
+    let literals =
+        templates.map(|template| template.uri.as_str().split('{').next().unwrap_or_default().to_owned());
     let roots = listings.flat_map(|listing| &listing.roots).cloned();
     literals.chain(roots).chain(["libris://status".to_owned()]).collect()
 }
@@ -131,7 +132,8 @@ fn print_rules(rules: &RuleSet, warnings: &[String]) -> std::io::Result<()> {
     if rules.rules().is_empty() {
         return Ok(());
     }
-    let mut lines = vec![format!("{}: {}", styled(HEADING, "rules"), counted(rules.rules().len() as u64, "rule"))];
+    let mut lines =
+        vec![format!("{}: {}", styled(HEADING, "rules"), counted(rules.rules().len() as u64, "rule"))];
     lines.extend(warnings.iter().map(|text| format!("  {}", warning(shown(text)))));
     print(&(lines.join("\n") + "\n"))
 }

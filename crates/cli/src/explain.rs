@@ -56,9 +56,8 @@ pub(crate) fn run(options: ExplainOptions) -> Result<()> {
         identity: identity.as_ref(),
         rules: &rules,
         is_served: catalog.covers(&uri).is_some(),
-        decisions: Operation::ALL.map(|operation| {
-            (operation, rules.explain(identity.as_ref(), operation, &uri, &aliases))
-        }),
+        decisions: Operation::ALL
+            .map(|operation| (operation, rules.explain(identity.as_ref(), operation, &uri, &aliases))),
         unavailable: errors.len(),
     };
     let text = if options.json { format!("{:#}\n", explained.json()) } else { explained.text() };
@@ -103,8 +102,10 @@ impl Explained<'_> {
             let texts: Vec<_> = texts.iter().map(|text| shown(text)).collect();
             (!texts.is_empty()).then(|| format!("{name}: {}", texts.join(", ")))
         };
-        let more: Vec<_> =
-            [list("groups", identity.groups()), list("scopes", identity.scopes())].into_iter().flatten().collect();
+        let more: Vec<_> = [list("groups", identity.groups()), list("scopes", identity.scopes())]
+            .into_iter()
+            .flatten()
+            .collect();
         match more.is_empty() {
             true => shown(identity.name()),
             false => format!("{} ({})", shown(identity.name()), more.join("; ")),
@@ -116,7 +117,9 @@ impl Explained<'_> {
             _ if self.rules.rules().is_empty() => styled(SUCCESS, "allowed"),
             Decision::Allow => styled(SUCCESS, "allowed"),
             Decision::Deny => failure("hidden"),
-            Decision::Require(scopes) => failure(format_args!("requires the scope {}", shown(&scopes.join(" ")))),
+            Decision::Require(scopes) => {
+                failure(format_args!("requires the scope {}", shown(&scopes.join(" "))))
+            }
         };
         let alias = decision.alias.as_ref().map(|alias| format!(", as {alias}")).unwrap_or_default();
         let why = match decision.rule {
@@ -171,7 +174,10 @@ pub(crate) fn rule_warnings(rules: &RuleSet, served: &[String]) -> Vec<String> {
     for (at, rule) in rules.rules().iter().enumerate() {
         let number = at + 1;
         if shadowed.contains(&at) {
-            warnings.push(format!("rule {number} can never match: earlier rules match first. It {}", describe(rule)));
+            warnings.push(format!(
+                "rule {number} can never match: earlier rules match first. It {}",
+                describe(rule)
+            ));
             continue;
         }
         for pattern in &rule.uris {

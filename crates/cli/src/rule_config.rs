@@ -1,8 +1,8 @@
 //! The `[[rule]]` tables of the configuration: who may do what with which resources.
 
 use libris::rules::{Effect, Operations, Rule, RuleSet, UriPattern, Who};
-use libris::{Identity, Operation, Policy, Rights};
 use libris::wire::{Caller, Channel};
+use libris::{Identity, Operation, Policy, Rights};
 use serde::Deserialize;
 use serde::de::Error;
 
@@ -90,16 +90,22 @@ impl RuleConfig {
             (Some("allow"), []) => Effect::Allow,
             (Some("deny"), []) => Effect::Deny,
             (None, [_, ..]) => Effect::Require(self.require.boxed().into()),
-            (None, []) => return Err("there is no `action`; hint: set it to \"allow\" or \"deny\"".to_owned()),
+            (None, []) => {
+                return Err("there is no `action`; hint: set it to \"allow\" or \"deny\"".to_owned());
+            }
             (Some(_), [_, ..]) => {
                 return Err("it has an `action` and `require`; hint: remove one of them".to_owned());
             }
             (Some(other), []) => {
-                return Err(format!("unknown action `{other}`; hint: use \"allow\" or \"deny\", or `require`"));
+                return Err(format!(
+                    "unknown action `{other}`; hint: use \"allow\" or \"deny\", or `require`"
+                ));
             }
         };
         if let Some(scope) = self.require.texts().iter().find(|scope| !is_scope(scope)) {
-            return Err(format!("`{scope}` is not a scope; hint: a scope has no spaces, quotes or backslashes"));
+            return Err(format!(
+                "`{scope}` is not a scope; hint: a scope has no spaces, quotes or backslashes"
+            ));
         }
         let uris = match self.uri.texts() {
             [] => vec![UriPattern::everything()],
@@ -130,12 +136,16 @@ fn is_scope(text: &str) -> bool {
 
 /// A rule in one line.
 pub(crate) fn describe(rule: &Rule) -> String {
-    let quoted = |texts: &[Box<str>]| texts.iter().map(|text| format!("`{text}`")).collect::<Vec<_>>().join(", ");
+    let quoted =
+        |texts: &[Box<str>]| texts.iter().map(|text| format!("`{text}`")).collect::<Vec<_>>().join(", ");
     let Who { users, groups, scopes } = &rule.who;
-    let mut who: Vec<_> = users
-        .iter()
-        .map(|user| if **user == *"*" { "everyone who is authenticated".to_owned() } else { format!("`{user}`") })
-        .collect();
+    let mut who: Vec<_> =
+        users
+            .iter()
+            .map(|user| {
+                if **user == *"*" { "everyone who is authenticated".to_owned() } else { format!("`{user}`") }
+            })
+            .collect();
     if !groups.is_empty() {
         who.push(format!("the group {}", quoted(groups)));
     }
@@ -144,7 +154,8 @@ pub(crate) fn describe(rule: &Rule) -> String {
     }
     let who = if who.is_empty() { "everyone".to_owned() } else { who.join(" or ") };
     let uris: Vec<_> = rule.uris.iter().map(|uri| format!("`{uri}`")).collect();
-    let operations: Vec<_> = Operation::ALL.into_iter().filter(|one| rule.operations.contains(*one)).collect();
+    let operations: Vec<_> =
+        Operation::ALL.into_iter().filter(|one| rule.operations.contains(*one)).collect();
     let operations = match operations.len() == Operation::ALL.len() {
         true => "everything".to_owned(),
         false => operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", "),
@@ -153,7 +164,9 @@ pub(crate) fn describe(rule: &Rule) -> String {
     match &rule.effect {
         Effect::Allow => format!("allows {who} {operations} on {uris}"),
         Effect::Deny => format!("denies {who} {operations} on {uris}"),
-        Effect::Require(needed) => format!("requires of {who} the scope {} for {operations} on {uris}", quoted(needed)),
+        Effect::Require(needed) => {
+            format!("requires of {who} the scope {} for {operations} on {uris}", quoted(needed))
+        }
     }
 }
 
@@ -177,7 +190,8 @@ impl Policy for LocalCallers {
 /// The user who started this process.
 fn local_user() -> Identity {
     let name = ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(|name| std::env::var(name).ok());
-    Identity::new(name.unwrap_or_else(|| "local".to_owned())).with_authentication(libris::Authentication::LocalUser)
+    Identity::new(name.unwrap_or_else(|| "local".to_owned()))
+        .with_authentication(libris::Authentication::LocalUser)
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use libris::rules::{RuleSet, RulesPolicy};
 use libris::{Catalog, Policy, Serve, SubscriptionConfig, catalog};
 use tokio::net::TcpListener;
 
-use crate::hosts::NewServer;
 use crate::audit_log::{AuditWriter, FlushOnDrop};
+use crate::hosts::NewServer;
 use crate::reload::{self, Access};
 use crate::rule_config::LocalCallers;
 use crate::sources::{self, OpenedConfig, SourceArguments};

@@ -104,13 +104,18 @@ fn the_local_user_has_the_rights_that_rules_grant_and_loses_them_when_they_chang
     let secret = "file:///docs/b.md";
     assert!(is_allowed(&program.read(secret)));
     let rule = "[[rule]]\nuri = \"file:///docs/b.md\"\naction = \"deny\"\n[[rule]]\naction = \"allow\"\n";
-    std::fs::write(folder.path().join("libris.toml"), format!("{SOURCE}[audit]\nfile = \"audit.log\"\n{rule}")).unwrap();
+    std::fs::write(
+        folder.path().join("libris.toml"),
+        format!("{SOURCE}[audit]\nfile = \"audit.log\"\n{rule}"),
+    )
+    .unwrap();
     program.read_until(secret, |answer| !is_allowed(answer));
     let (hidden, absent) = (program.read(secret), program.read("file:///docs/c.md"));
     assert_eq!(hidden.to_string().replace("b.md", "c.md"), absent.to_string());
     assert!(is_allowed(&program.read("file:///docs/a.md")));
     // A configuration that does not parse changes nothing.
-    std::fs::write(folder.path().join("libris.toml"), format!("{SOURCE}[[rule]]\naction = \"alow\"\n")).unwrap();
+    std::fs::write(folder.path().join("libris.toml"), format!("{SOURCE}[[rule]]\naction = \"alow\"\n"))
+        .unwrap();
     std::fs::write(folder.path().join("docs/new.md"), "new").unwrap();
     program.read_until("file:///docs/new.md", is_allowed);
     assert!(!is_allowed(&program.read(secret)));
@@ -142,7 +147,10 @@ fn explain_names_the_rule_and_the_other_name_of_a_resource() {
     }
     let (_, text) = libris(folder.path(), &["explain", "--json", "git://project/tree/main/readme"]);
     let explained: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((&explained["decisions"][1]["decision"], &explained["decisions"][1]["rule"]), (&json!("allow"), &json!(2)));
+    assert_eq!(
+        (&explained["decisions"][1]["decision"], &explained["decisions"][1]["rule"]),
+        (&json!("allow"), &json!(2))
+    );
     let (_, text) = libris(folder.path(), &["explain", "x:y"]);
     assert!(text.contains("hidden: no rule matches") && text.contains("no source serves this URI"), "{text}");
 }
@@ -158,8 +166,13 @@ fn check_warns_of_rules_that_can_never_match() {
     let (ok, text) = libris(folder.path(), &["check"]);
     assert!(ok, "{text}");
     assert!(text.contains("rules: 4 rules\n"), "{text}");
-    assert!(text.contains("warning: rule 2 can never match: earlier rules match first. It denies the group `hr`"), "{text}");
-    assert!(text.contains("rule 3 can never match `flie:///docs/**`: no source serves URIs that begin with `flie:///docs`"));
+    assert!(
+        text.contains("warning: rule 2 can never match: earlier rules match first. It denies the group `hr`"),
+        "{text}"
+    );
+    assert!(text.contains(
+        "rule 3 can never match `flie:///docs/**`: no source serves URIs that begin with `flie:///docs`"
+    ));
     assert_eq!(text.matches("warning:").count(), 2, "{text}");
     let (_, text) = libris(folder.path(), &["check", "--json"]);
     let checked: Value = serde_json::from_str(&text).unwrap();

@@ -52,7 +52,14 @@ impl CallerView {
     }
 
     /// Records the decision about a request, if there is an audit log.
-    fn audit(&self, call: &Call, operation: &'static str, right: Option<Operation>, uri: Option<&str>, answer: &Answer) {
+    fn audit(
+        &self,
+        call: &Call,
+        operation: &'static str,
+        right: Option<Operation>,
+        uri: Option<&str>,
+        answer: &Answer,
+    ) {
         if self.inner.audit.is_some() {
             let (client, took) = (call.client, call.elapsed());
             let audited = Audited { view: &self.view, client, operation, right, uri, took };

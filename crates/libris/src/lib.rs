@@ -74,7 +74,7 @@ pub use libris_core::{
     UriTemplate, uri_template,
 };
 pub use libris_wire as wire;
-pub use rights::{Decision, Authenticate, Identified, Operation, Policy, Rights, Rules};
+pub use rights::{Authenticate, Decision, Identified, Operation, Policy, Rights, Rules};
 pub use serve::{Serve, interrupted, serve};
 pub use server::{Config, PolicyHandle, Server};
 pub use subscriptions::SubscriptionConfig;

@@ -73,8 +73,13 @@ async fn no_name_of_a_commit_leads_past_a_rule() {
         server(Git::open(config).unwrap(), rules)
     };
     let all = ("git://repo/**", Effect::Allow);
-    let revisions = ["HEAD", "main", "feature%2Fx", "v1", &id, &id[..10], "HEAD~1", "main%5E", "HEAD%40%7B0%7D"];
-    for denied in ["git://repo/tree/HEAD/secrets/**", "git://repo/tree/*/secrets/**", "git://repo/tree/HEAD/secrets/key"] {
+    let revisions =
+        ["HEAD", "main", "feature%2Fx", "v1", &id, &id[..10], "HEAD~1", "main%5E", "HEAD%40%7B0%7D"];
+    for denied in [
+        "git://repo/tree/HEAD/secrets/**",
+        "git://repo/tree/*/secrets/**",
+        "git://repo/tree/HEAD/secrets/key",
+    ] {
         let server = open(&[(denied, Effect::Deny), all.clone()]);
         let mut shown = 0;
         for rev in revisions {
@@ -168,7 +173,10 @@ async fn no_spelling_of_a_file_leads_past_a_rule() {
         for uri in ["file:///docs/", "file:///docs", "file:///docs/?format=json"] {
             let text = read(&server, uri).await.unwrap();
             assert!(text.contains("public.md"), "{text}");
-            assert!(!text.contains(SECRET) && !text.contains("private") && !text.contains("secret"), "{text}");
+            assert!(
+                !text.contains(SECRET) && !text.contains("private") && !text.contains("secret"),
+                "{text}"
+            );
         }
     }
 }

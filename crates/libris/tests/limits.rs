@@ -40,7 +40,11 @@ fn source() -> FunctionSource {
 
 async fn listen(http: http::Config, subscriptions: SubscriptionConfig) -> (SocketAddr, DropGuard) {
     let config = Config { subscriptions, ..Config::default() };
-    serve(Server::with_policy(Arc::new(Catalog::new(vec![Arc::new(source())])), config, Arc::new(Named)), http).await
+    serve(
+        Server::with_policy(Arc::new(Catalog::new(vec![Arc::new(source())])), config, Arc::new(Named)),
+        http,
+    )
+    .await
 }
 
 async fn serve(server: Server, http: http::Config) -> (SocketAddr, DropGuard) {
@@ -65,7 +69,13 @@ impl Client {
         Self { sender, headers }
     }
 
-    async fn send(&mut self, method: Method, path: &str, headers: &[(&str, &str)], body: String) -> Response<Incoming> {
+    async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> Response<Incoming> {
         let mut request = Request::builder().method(method).uri(path).header("host", "127.0.0.1");
         request = request.header("accept", "application/json, text/event-stream");
         let own = self.headers.iter().map(|(name, value)| (*name, &**value));
@@ -83,8 +93,11 @@ impl Client {
         });
         let name = params["uri"].as_str().unwrap_or_default().to_owned();
         let message = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
-        let mut headers =
-            vec![("content-type", "application/json"), ("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
+        let mut headers = vec![
+            ("content-type", "application/json"),
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", method),
+        ];
         headers.extend((!name.is_empty()).then_some(("mcp-name", &*name)));
         self.send(Method::POST, "/mcp", &headers, message.to_string()).await
     }
@@ -103,7 +116,8 @@ impl Client {
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
         let headers = [("content-type", "application/json")];
         let response = self.send(Method::POST, "/mcp", &headers, message.to_string()).await;
-        let session = response.headers().get("mcp-session-id").map(|value| value.to_str().unwrap().to_owned());
+        let session =
+            response.headers().get("mcp-session-id").map(|value| value.to_str().unwrap().to_owned());
         response.into_body().collect().await.unwrap();
         session
     }
@@ -127,11 +141,10 @@ const LONG: (&str, &str) = ("x-long", "1");
 
 #[tokio::test]
 async fn whoever_asks_too_fast_is_told_when_to_ask_again() {
-    let http = http::Config { identity_limits: requests(3), address_limits: requests(2), ..http::Config::default() };
+    let http =
+        http::Config { identity_limits: requests(3), address_limits: requests(2), ..http::Config::default() };
     let (address, _serving) = listen(http, SubscriptionConfig::default()).await;
-    for (who, through_hyper, most) in
-        [(Some("ada"), false, 3), (Some("bob"), true, 3), (None, false, 2)]
-    {
+    for (who, through_hyper, most) in [(Some("ada"), false, 3), (Some("bob"), true, 3), (None, false, 2)] {
         let headers: Vec<_> =
             who.map(|who| ("authorization", who)).into_iter().chain(through_hyper.then_some(LONG)).collect();
         // On several connections: the limit is that of the caller.
@@ -179,14 +192,21 @@ async fn a_trusted_proxy_names_the_client_and_nobody_else_does() {
         for extra in [None, Some(LONG)] {
             let mut served = 0;
             for last in 0..4 {
-                let from = format!("203.0.113.{last}, 192.0.2.{}", last + if extra.is_some() { 100 } else { 0 });
+                let from =
+                    format!("203.0.113.{last}, 192.0.2.{}", last + if extra.is_some() { 100 } else { 0 });
                 let headers: Vec<_> = [("x-forwarded-for", &*from)].into_iter().chain(extra).collect();
                 let mut client = Client::new(address, &headers).await;
                 for _ in 0..3 {
                     served += usize::from(client.read().await.0 == 200);
                 }
             }
-            let expected = if trusted { 8 } else if extra.is_none() { 2 } else { 0 };
+            let expected = if trusted {
+                8
+            } else if extra.is_none() {
+                2
+            } else {
+                0
+            };
             assert_eq!(served, expected, "trusted: {trusted}, {extra:?}");
         }
     }

@@ -115,7 +115,8 @@ impl<'p> Run<'p> {
         if literal[..common] != input[..common] {
             return None;
         }
-        let run = Self { literal: &literal[common..], states: States::start(tokens), tokens: TokenList(tokens) };
+        let run =
+            Self { literal: &literal[common..], states: States::start(tokens), tokens: TokenList(tokens) };
         input[common..].iter().try_fold(run, |run, byte| run.after(*byte))
     }
 

@@ -52,7 +52,8 @@ impl UriPattern {
                  write the pattern without them"
             )));
         }
-        let uri = Uri::parse(text).map_err(|error| Error::invalid(format!("the pattern `{text}`: {error}")))?;
+        let uri =
+            Uri::parse(text).map_err(|error| Error::invalid(format!("the pattern `{text}`: {error}")))?;
         let (scheme, _) = uri.as_str().split_once(':').unwrap_or_default();
         if scheme.contains('*') {
             return Err(Error::invalid(format!("the pattern `{text}` has a wildcard in its scheme")));

@@ -140,11 +140,7 @@ impl SubscriptionHub {
 
     /// Adds a listener that is notified of what `view` shows. Listeners of one client share a subscription budget; a
     /// listener of an unknown client has its own.
-    pub(crate) fn listener_for(
-        &self,
-        view: Arc<View>,
-        client: Client,
-    ) -> Result<Arc<dyn Listener>, Failure> {
+    pub(crate) fn listener_for(&self, view: Arc<View>, client: Client) -> Result<Arc<dyn Listener>, Failure> {
         // Hold both locks, so that the watch does not stop before the listener is registered.
         let watch = lock(&self.shared.watch);
         let mut registry = lock(&self.shared.registry);
@@ -325,7 +321,9 @@ fn refused(refusal: SubscriptionRefusal) -> Failure {
             most,
         ),
         SubscriptionRefusal::Budget(OverBudget::ClientCount(most)) => (
-            format!("all subscriptions of one client may be {most} at most; unsubscribe from some resources first"),
+            format!(
+                "all subscriptions of one client may be {most} at most; unsubscribe from some resources first"
+            ),
             most,
         ),
         SubscriptionRefusal::Budget(OverBudget::TotalCount(most)) => {

@@ -119,7 +119,11 @@ impl Registry {
     }
 
     /// Adds a listener of a client.
-    pub(super) fn join(&mut self, view: Arc<View>, client: libris_core::Client) -> (u64, Arc<NotificationSet>) {
+    pub(super) fn join(
+        &mut self,
+        view: Arc<View>,
+        client: libris_core::Client,
+    ) -> (u64, Arc<NotificationSet>) {
         self.last += 1;
         let listener = self.last;
         let notifications = Arc::<NotificationSet>::default();

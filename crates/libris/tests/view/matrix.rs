@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::people::Who;
 use crate::random::{Random, seeds};
 use crate::rules::{Person, PlainRule, Verdict, any, compiled, decide};
-use crate::shelf::{ROOT, Predicate, Seen, Shelf, Stock, Universe};
+use crate::shelf::{Predicate, ROOT, Seen, Shelf, Stock, Universe};
 use crate::worlds::{Connection, Sent, Transport, World};
 
 /// How many sets of rules are checked.
@@ -98,7 +98,8 @@ impl Asking<'_> {
             _ if self.session.is_some() => headers.push(("mcp-session-id", &session)),
             _ => {}
         }
-        headers.extend((self.way == Way::Modern && method == "resources/read").then_some(("mcp-name", &*name)));
+        headers
+            .extend((self.way == Way::Modern && method == "resources/read").then_some(("mcp-name", &*name)));
         let sent = Sent { method: Method::POST, who: self.who, headers: &headers, body: message.to_string() };
         let answer = self.connection.ask(sent).await;
         self.session = self.session.take().or(answer.session);
@@ -124,7 +125,9 @@ impl Asking<'_> {
             let (_, body) = self.ask("resources/list", params).await;
             let result: Value = serde_json::from_str(&body).unwrap();
             let resources = result["result"]["resources"].as_array().unwrap_or_else(|| panic!("{body}"));
-            pages.push(resources.iter().map(|resource| resource["uri"].as_str().unwrap().to_owned()).collect());
+            pages.push(
+                resources.iter().map(|resource| resource["uri"].as_str().unwrap().to_owned()).collect(),
+            );
             cursor = result["result"]["nextCursor"].clone();
             if cursor.is_null() {
                 break;
@@ -152,7 +155,10 @@ impl Asking<'_> {
                 _ if is_part_of_directory => assert!(verdict != Verdict::Allow || body.contains("error")),
                 Verdict::Allow => assert!(body.contains("\"result\""), "{context}"),
                 Verdict::Require => {
-                    assert!(body.contains("\"insufficient_scope\"") && body.contains("\"drafts\""), "{context}");
+                    assert!(
+                        body.contains("\"insufficient_scope\"") && body.contains("\"drafts\""),
+                        "{context}"
+                    );
                     assert_eq!(status, if self.way == Way::Stdio { 200 } else { 403 }, "{context}");
                 }
                 Verdict::Deny => {
@@ -175,7 +181,8 @@ impl Asking<'_> {
             Verdict::Allow => assert!(body.contains("\"result\":{}"), "{context}"),
             Verdict::Require => assert!(body.contains("\"insufficient_scope\""), "{context}"),
             Verdict::Deny => {
-                let (absent_status, nothing) = self.ask("resources/subscribe", json!({ "uri": absent })).await;
+                let (absent_status, nothing) =
+                    self.ask("resources/subscribe", json!({ "uri": absent })).await;
                 let hidden = (status, body.replace(uri, "URI"));
                 assert_eq!(hidden, (absent_status, nothing.replace(absent, "URI")), "{context}");
             }
@@ -193,7 +200,9 @@ impl Asking<'_> {
         let visible: BTreeSet<_> = universe
             .resources
             .iter()
-            .filter_map(|uri| uri.as_str().strip_prefix("shelf:///d2/").map(|name| (uri.as_str(), name.to_owned())))
+            .filter_map(|uri| {
+                uri.as_str().strip_prefix("shelf:///d2/").map(|name| (uri.as_str(), name.to_owned()))
+            })
             .filter(|(uri, name)| !name.is_empty() && self.verdict(Operation::Read, uri) != Verdict::Deny)
             .map(|(_, name)| name)
             .collect();
@@ -209,7 +218,14 @@ impl Asking<'_> {
             let leads = universe.resources.iter().filter(|uri| uri.as_str().starts_with(prefix));
             let is_offered =
                 leads.into_iter().any(|uri| self.verdict(Operation::Read, uri.as_str()) != Verdict::Deny);
-            assert_eq!(body.contains(template), is_offered, "{:?} {:?} {:?}: {body}", self.way, self.who, self.rules);
+            assert_eq!(
+                body.contains(template),
+                is_offered,
+                "{:?} {:?} {:?}: {body}",
+                self.way,
+                self.who,
+                self.rules
+            );
         }
     }
 }
@@ -234,7 +250,8 @@ async fn check(seed: u64) {
             let mut asking = Asking { way, who: *who, person, rules: &rules, connection, session: None };
             if way != Way::Modern {
                 let client = json!({ "name": "test", "version": "1" });
-                let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+                let params =
+                    json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
                 asking.ask("initialize", params).await;
             }
             asking.list(universe).await;

@@ -79,7 +79,10 @@ async fn until(body: &mut Incoming, text: &str) -> String {
 async fn a_thousand_streams_fall_silent_about_what_a_new_rule_hides() {
     let all: &[_] = &libris::Operation::ALL;
     let access = |rules: &[_]| -> Arc<dyn Policy> {
-        Arc::new(libris::rules::RulesPolicy::new(&compiled(rules), Arc::new(Revocable(AtomicBool::new(false)))))
+        Arc::new(libris::rules::RulesPolicy::new(
+            &compiled(rules),
+            Arc::new(Revocable(AtomicBool::new(false))),
+        ))
     };
     let allow = (None, "**", all, Verdict::Allow);
     let world = world(access(&[allow]));
@@ -95,7 +98,10 @@ async fn a_thousand_streams_fall_silent_about_what_a_new_rule_hides() {
     world.shelf.report(&Change::Updated(uri(SECRET)));
     world.shelf.report(&Change::Updated(uri(COMMON)));
     let told = join_all(streams.iter_mut().map(async |(_, body)| until(body, COMMON).await)).await;
-    eprintln!("the policy was replaced in {in_effect:?}, and all streams had been told after {:?}", began.elapsed());
+    eprintln!(
+        "the policy was replaced in {in_effect:?}, and all streams had been told after {:?}",
+        began.elapsed()
+    );
     for text in told {
         assert!(text.contains(COMMON) && !text.contains(SECRET), "{text}");
     }

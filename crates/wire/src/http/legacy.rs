@@ -111,7 +111,12 @@ impl Endpoint {
     }
 
     /// Opens the event stream for the notifications of a session.
-    pub(super) fn get<B>(&self, peer: Peer, view: &Arc<dyn View>, request: &HttpRequest<B>) -> Response<Body> {
+    pub(super) fn get<B>(
+        &self,
+        peer: Peer,
+        view: &Arc<dyn View>,
+        request: &HttpRequest<B>,
+    ) -> Response<Body> {
         let headers = request.headers();
         if !headers.contains_key(SESSION) {
             return response::not_allowed("POST");

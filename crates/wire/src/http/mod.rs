@@ -59,11 +59,11 @@ use self::gathered_body::GatheredBody;
 use self::guard::Guard;
 use self::http_sse::HttpSse;
 use self::input_budget::InputBudget;
+#[cfg(not(feature = "tls"))]
+use self::no_tls::{SecuredConnection, TlsServer};
 pub use self::proxies::{AddressRange, ForwardedHeader, TrustedProxies};
 use self::rates::RateLimiter;
 pub use self::rates::UsageLimits;
-#[cfg(not(feature = "tls"))]
-use self::no_tls::{SecuredConnection, TlsServer};
 pub use self::route::Route;
 use self::sessions::{Peer, Sessions};
 use self::stream::{Spawn, Stream};
@@ -342,9 +342,7 @@ impl Endpoint {
         let peer = peer.identified(&*view);
         // A message is counted when its id is known.
         let is_message = request.method() == Method::POST && request.uri().path() == "/mcp";
-        if !is_message
-            && let Err(wait) = self.count_requests(peer.client, 1)
-        {
+        if !is_message && let Err(wait) = self.count_requests(peer.client, 1) {
             return self.too_fast(None, wait);
         }
         match (request.method(), request.uri().path()) {
@@ -352,9 +350,13 @@ impl Endpoint {
             (&Method::GET, "/mcp") => self.get(peer, &view, &request),
             (&Method::DELETE, "/mcp") => self.delete(&view, &request),
             (_, "/mcp") => response::not_allowed("POST, GET, DELETE"),
-            (&Method::GET, "/metrics") if view.shows_metrics() => response::metrics(&self.config.metrics_prefix, &self.counts()),
+            (&Method::GET, "/metrics") if view.shows_metrics() => {
+                response::metrics(&self.config.metrics_prefix, &self.counts())
+            }
             (&Method::GET, "/sse") if self.http_sse.is_some() => self.sse_stream(peer, view),
-            (&Method::POST, "/message") if self.http_sse.is_some() => self.sse_message(peer, view, request).await,
+            (&Method::POST, "/message") if self.http_sse.is_some() => {
+                self.sse_message(peer, view, request).await
+            }
             (_, path) => match self.routes.iter().find(|route| route.covers(path)) {
                 Some(route) => self.routed(peer, view, &**route, request).await,
                 None => {

@@ -87,7 +87,11 @@ impl TrustedProxies {
 
     /// The client of a request that a trusted proxy forwards, from the values of the header in the order of the request:
     /// the last address that is not that of a trusted proxy, because those before it may be made up.
-    pub(super) fn client<'v>(&self, proxy: Client, values: impl DoubleEndedIterator<Item = &'v [u8]>) -> Client {
+    pub(super) fn client<'v>(
+        &self,
+        proxy: Client,
+        values: impl DoubleEndedIterator<Item = &'v [u8]>,
+    ) -> Client {
         let mut client = proxy;
         for value in values.rev() {
             let Ok(value) = std::str::from_utf8(value) else { return client };
@@ -127,7 +131,10 @@ mod tests {
     }
 
     fn proxies(header: ForwardedHeader) -> TrustedProxies {
-        TrustedProxies { ranges: ["10.0.0.0/8", "2001:db8::1"].map(|text| text.parse().unwrap()).into(), header }
+        TrustedProxies {
+            ranges: ["10.0.0.0/8", "2001:db8::1"].map(|text| text.parse().unwrap()).into(),
+            header,
+        }
     }
 
     #[test]
@@ -149,7 +156,8 @@ mod tests {
         let proxies = proxies(ForwardedHeader::XForwardedFor);
         assert!(proxies.trust(at("10.0.0.1")) && !proxies.trust(at("192.0.2.1")));
         assert!(!TrustedProxies::default().trust(at("10.0.0.1")));
-        let client = |values: &[&str]| proxies.client(at("10.0.0.1"), values.iter().map(|value| value.as_bytes()));
+        let client =
+            |values: &[&str]| proxies.client(at("10.0.0.1"), values.iter().map(|value| value.as_bytes()));
         assert_eq!(client(&["192.0.2.7"]), at("192.0.2.7"));
         // What the client has written itself comes first.
         assert_eq!(client(&["198.51.100.1, 192.0.2.7, 10.2.3.4"]), at("192.0.2.7"));

@@ -54,7 +54,11 @@ fn an_encoded_slash_does_not_lead_past_a_rule() {
         rule(Who::ANYONE, "x://a/**", Effect::Allow),
     ]);
     for hidden in ["x://a/secret/b", "x://a/secret%2Fb", "x://a/secret%2fb", "x://a%2Fsecret"] {
-        assert_eq!(rules.explain(None, Operation::Read, &uri(hidden), &[]).decision, Decision::Deny, "{hidden}");
+        assert_eq!(
+            rules.explain(None, Operation::Read, &uri(hidden), &[]).decision,
+            Decision::Deny,
+            "{hidden}"
+        );
     }
     assert_eq!(rules.explain(None, Operation::Read, &uri("x://a/b%2Fc"), &[]).decision, Decision::Allow);
 }
@@ -105,7 +109,8 @@ fn callers_to_whom_the_same_rules_apply_are_one_class() {
 
 #[test]
 fn the_number_of_classes_is_bounded() {
-    let rules: Vec<_> = (0..16).map(|at| rule(group(&at.to_string()), &format!("x://{at}"), Effect::Allow)).collect();
+    let rules: Vec<_> =
+        (0..16).map(|at| rule(group(&at.to_string()), &format!("x://{at}"), Effect::Allow)).collect();
     let classes = RightsClasses::new(rules.into());
     for set in 0..4_096_u32 {
         let groups = (0..16).filter(|at| set & 1 << at != 0).map(|at| at.to_string());

@@ -7,7 +7,8 @@ fn words() -> Vec<String> {
     let mut all = vec![String::new()];
     let mut last = all.clone();
     for _ in 0..6 {
-        last = last.iter().flat_map(|word| ["a", "b", "/", "z"].map(|byte| format!("{word}{byte}"))).collect();
+        last =
+            last.iter().flat_map(|word| ["a", "b", "/", "z"].map(|byte| format!("{word}{byte}"))).collect();
         all.extend(last.iter().cloned());
     }
     all.retain(|word| !word.ends_with('/'));

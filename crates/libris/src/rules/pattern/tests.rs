@@ -9,15 +9,35 @@ fn matches(pattern: &str, uri: &str) -> bool {
 fn wildcards_stand_for_parts_of_segments_and_for_segments() {
     for (pattern, matching, others) in [
         ("**", &["a:b", "file:///x/y", "git://r/"][..], &[][..]),
-        ("file:///docs/a.md", &["file:///docs/a.md"], &["file:///docs/a.mdx", "file:///docs", "file:///docs/a.md/b"]),
+        (
+            "file:///docs/a.md",
+            &["file:///docs/a.md"],
+            &["file:///docs/a.mdx", "file:///docs", "file:///docs/a.md/b"],
+        ),
         ("file:///docs/*", &["file:///docs/a"], &["file:///docs", "file:///docs/a/b", "file:///docsa"]),
         ("file:///docs/*.key", &["file:///docs/.key", "file:///docs/a.key"], &["file:///docs/a/b.key"]),
-        ("file:///docs/**", &["file:///docs", "file:///docs/", "file:///docs/a/b"], &["file:///docs2", "file:///"]),
-        ("file:///**/*.key", &["file:///a.key", "file:///docs/x/a.key"], &["file:///docs/a.keys", "file:///a.key/b"]),
-        ("file:///a/**/b/**/c", &["file:///a/b/c", "file:///a/x/b/b/y/c"], &["file:///a/xb/c", "file:///a/b/xc"]),
+        (
+            "file:///docs/**",
+            &["file:///docs", "file:///docs/", "file:///docs/a/b"],
+            &["file:///docs2", "file:///"],
+        ),
+        (
+            "file:///**/*.key",
+            &["file:///a.key", "file:///docs/x/a.key"],
+            &["file:///docs/a.keys", "file:///a.key/b"],
+        ),
+        (
+            "file:///a/**/b/**/c",
+            &["file:///a/b/c", "file:///a/x/b/b/y/c"],
+            &["file:///a/xb/c", "file:///a/b/xc"],
+        ),
         ("file:///a/**/**/b", &["file:///a/b", "file:///a/x/y/b"], &["file:///ab"]),
         ("git://**", &["git://r/refs", "git://r"], &["gitx://r", "file:///r"]),
-        ("git://*/tree/*/secrets/**", &["git://r/tree/main/secrets", "git://r/tree/a%2Fb/secrets/x"], &["git://r/tree/a/b/secrets"]),
+        (
+            "git://*/tree/*/secrets/**",
+            &["git://r/tree/main/secrets", "git://r/tree/a%2Fb/secrets/x"],
+            &["git://r/tree/a/b/secrets"],
+        ),
         ("note:*", &["note:1", "note:"], &["note:1/2", "notes:1"]),
         ("x://a*b*c/d", &["x://abc/d", "x://a1b2c/d"], &["x://ab/d", "x://a/b/c/d"]),
     ] {
