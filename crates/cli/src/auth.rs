@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use libris::AuthenticatedCallers;
 use libris::auth::{AuthConfig, Authenticator};
 use libris::wire::http::{TlsFiles, TlsServer};
 use serde::Deserialize;
@@ -44,7 +43,7 @@ pub(crate) struct TlsConfig {
 
 /// How a server authenticates callers.
 #[derive(Default)]
-pub(crate) struct Access {
+pub(crate) struct CallerSetup {
     pub(crate) authenticator: Option<Arc<Authenticator>>,
     pub(crate) tls: Option<Arc<TlsServer>>,
 }
@@ -56,7 +55,7 @@ impl AuthArguments {
     }
 
     /// Opens the files of keys and certificates. Those of the configuration are relative to its `file`.
-    pub(crate) fn open(&self, config: &Config, file: Option<&Path>) -> Result<Access> {
+    pub(crate) fn open(&self, config: &Config, file: Option<&Path>) -> Result<CallerSetup> {
         let tls = tls_files(config, file, self);
         let mut auth = config.auth.clone();
         if let Some(auth) = &mut auth {
@@ -77,7 +76,7 @@ impl AuthArguments {
         }
         let tls = tls.map(TlsServer::open).transpose().context("could not set up TLS")?;
         let authenticator = auth.map(authenticator).transpose()?;
-        Ok(Access { authenticator, tls })
+        Ok(CallerSetup { authenticator, tls })
     }
 }
 
@@ -115,15 +114,10 @@ pub(crate) fn beside(file: Option<&Path>, path: &Path) -> PathBuf {
     file.and_then(Path::parent).unwrap_or(Path::new("")).join(path)
 }
 
-impl Access {
+impl CallerSetup {
     /// Whether every caller must authenticate, so that the server may be reachable from other machines.
-    pub(crate) fn is_required(&self) -> bool {
+    pub(crate) fn must_authenticate(&self) -> bool {
         self.authenticator.as_ref().is_some_and(|authenticator| authenticator.config().authenticates())
-    }
-
-    /// The policy that admits whoever is authenticated.
-    pub(crate) fn policy(&self) -> Option<AuthenticatedCallers> {
-        self.authenticator.clone().map(|authenticator| AuthenticatedCallers::new(authenticator))
     }
 
     /// The host name in the URL of the endpoint, by which clients address it.

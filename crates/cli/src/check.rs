@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use libris::rules::RuleSet;
 use libris::{Annotations, Context, Resource, Source, Template};
 use serde_json::{Value, json};
 
 use crate::auth::AuthArguments;
+use crate::explain::rule_warnings;
 use crate::log::collected_warnings;
 use crate::sources::{ConfiguredSource, SourceArguments, check_roots};
 use crate::terminal::{
@@ -48,7 +50,12 @@ struct SourceListing {
     count: u64,
     size: u64,
     templates: Vec<Template>,
+    /// The URIs of a source without templates, up to a limit.
+    roots: Vec<String>,
 }
+
+/// How many URIs of a source without templates are compared with the rules.
+const MAX_ROOTS: usize = 10_000;
 
 /// The result of checking one source.
 struct SourceReport {
@@ -64,6 +71,7 @@ struct SourceReport {
 pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
     let (config, definitions) = options.sources.definitions()?;
     AuthArguments::default().open(&config, options.sources.file().as_deref())?;
+    let rules = RuleSet::new(config.rules);
     let (mut reports, mut sources) = (Vec::new(), Vec::new());
     collected_warnings();
     for definition in definitions {
@@ -82,11 +90,23 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
         sources.push(source);
     }
     let conflict = check_roots(&sources).err();
+    // Of a source that failed, it is unknown what it would serve.
+    let all_served = reports.iter().all(|report| report.outcome.is_ok());
+    let rule_warnings = match all_served {
+        true => rule_warnings(&rules, &served(&reports)),
+        false => Vec::new(),
+    };
     let failed = reports.iter().filter(|report| report.outcome.is_err()).count();
+    let ok = failed == 0 && conflict.is_none();
     if options.json {
-        let text = format!("{:#}\n", json(&reports, conflict.as_ref()));
+        let mut object = json(&reports, conflict.as_ref());
+        object["rules"] = json!({ "count": rules.rules().len(), "warnings": rule_warnings });
+        let text = format!("{object:#}\n");
         print(&text).context("could not print")?;
-    } else if let Some(conflict) = &conflict {
+        return Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    print_rules(&rules, &rule_warnings).context("could not print")?;
+    if let Some(conflict) = &conflict {
         report(conflict);
     } else if failed == 0 {
         print(&(styled(SUCCESS, "ok") + "\n")).context("could not print")?;
@@ -96,7 +116,28 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
             "`libris serve` serves the others, and tries these again",
         ));
     }
-    Ok(if failed == 0 && conflict.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What the sources serve: what their templates begin with, and the URIs of fixed resources.
+fn served(reports: &[SourceReport]) -> Vec<String> {
+    let listings = reports.iter().filter_map(|report| report.outcome.as_ref().ok());
+    let templates = listings.clone().flat_map(|listing| &listing.templates);
+    let literals =
+        templates.map(|template| template.uri.as_str().split('{').next().unwrap_or_default().to_owned());
+    let roots = listings.flat_map(|listing| &listing.roots).cloned();
+    literals.chain(roots).chain(["libris://status".to_owned()]).collect()
+}
+
+/// Prints how many rules there are, and their warnings.
+fn print_rules(rules: &RuleSet, warnings: &[String]) -> std::io::Result<()> {
+    if rules.rules().is_empty() {
+        return Ok(());
+    }
+    let mut lines =
+        vec![format!("{}: {}", styled(HEADING, "rules"), counted(rules.rules().len() as u64, "rule"))];
+    lines.extend(warnings.iter().map(|text| format!("  {}", warning(shown(text)))));
+    print(&(lines.join("\n") + "\n"))
 }
 
 /// Lists a source completely and collects up to `keep` resources.
@@ -114,6 +155,9 @@ async fn list(label: &str, source: &dyn Source, keep: usize) -> Result<SourceLis
             for resource in page.resources {
                 listing.count += 1;
                 listing.size += resource.size.unwrap_or_default();
+                if listing.templates.is_empty() && listing.roots.len() < MAX_ROOTS {
+                    listing.roots.push(resource.uri.to_string());
+                }
                 if listing.resources.len() < keep {
                     listing.resources.push(resource);
                 }

@@ -8,13 +8,17 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use libris::auth::AuthConfig;
 use libris::catalog;
+use libris::rules::Rule;
 use libris::wire::http;
 use libris_sources::registry::{KEYS, Sections};
 use libris_sources::{regular_file, settings};
 use serde::de::{DeserializeSeed, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::audit_log::AuditConfig;
 use crate::auth::TlsConfig;
+use crate::limits_config::LimitsConfig;
+use crate::rule_config;
 use crate::terminal::advice;
 
 /// The largest configuration file, in bytes.
@@ -31,12 +35,18 @@ pub(crate) struct Config {
     pub(crate) listen: ListenConfig,
     /// Who may call; `None` if anybody may.
     pub(crate) auth: Option<AuthConfig>,
+    /// The access rules, in order.
+    pub(crate) rules: Vec<Rule>,
+    /// What callers may use.
+    pub(crate) limits: LimitsConfig,
+    /// The audit log.
+    pub(crate) audit: Option<AuditConfig>,
     /// The sources, each kind under a key of its own.
     pub(crate) sources: Sections,
 }
 
 /// The keys that do not define sources.
-const OWN_KEYS: [&str; 4] = ["server", "live", "listen", "auth"];
+const OWN_KEYS: [&str; 7] = ["server", "live", "listen", "auth", "rule", "limits", "audit"];
 
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -61,6 +71,9 @@ impl<'de> Visitor<'de> for ConfigVisitor {
                 "live" => config.live = map.next_value()?,
                 "listen" => config.listen = map.next_value()?,
                 "auth" => config.auth = Some(map.next_value()?),
+                "rule" => config.rules = rule_config::rules::<A::Error>(map.next_value()?)?,
+                "limits" => config.limits = map.next_value()?,
+                "audit" => config.audit = Some(map.next_value()?),
                 source => config.sources.deserialize(source, &mut map)?,
             }
         }
@@ -170,12 +183,26 @@ pub(crate) struct ListenConfig {
     pub(crate) express: bool,
     /// HTTPS without a proxy.
     pub(crate) tls: Option<TlsConfig>,
+    /// The addresses of reverse proxies, such as `"10.0.0.0/8"`, that name the client whose request they forward.
+    #[serde(deserialize_with = "address_ranges")]
+    pub(crate) trusted_proxies: Vec<http::AddressRange>,
+    /// The header in which they name it: `"x-forwarded-for"` or `"forwarded"`. The proxy must set it or append to it.
+    #[serde(deserialize_with = "forwarded_header")]
+    pub(crate) forwarded_header: http::ForwardedHeader,
 }
 
 impl Default for ListenConfig {
     fn default() -> Self {
-        let http::Config { hosts, origins, express, .. } = http::Config::default();
-        Self { allow_hosts: hosts, allow_origins: origins, express, tls: None }
+        let http::Config { hosts, origins, express, proxies, .. } = http::Config::default();
+        let http::TrustedProxies { ranges: trusted_proxies, header: forwarded_header } = proxies;
+        Self {
+            allow_hosts: hosts,
+            allow_origins: origins,
+            express,
+            tls: None,
+            trusted_proxies,
+            forwarded_header,
+        }
     }
 }
 
@@ -188,9 +215,23 @@ impl ListenConfig {
             sse,
             express: self.express,
             metrics_prefix: "libris".into(),
+            proxies: http::TrustedProxies { ranges: self.trusted_proxies, header: self.forwarded_header },
             ..http::Config::default()
         }
     }
+}
+
+fn address_ranges<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<http::AddressRange>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+}
+
+fn forwarded_header<'de, D: Deserializer<'de>>(deserializer: D) -> Result<http::ForwardedHeader, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let known = [http::ForwardedHeader::XForwardedFor, http::ForwardedHeader::Forwarded];
+    known.into_iter().find(|header| header.name().eq_ignore_ascii_case(&name)).ok_or_else(|| {
+        D::Error::custom(format!("unknown header `{name}`; hint: use \"x-forwarded-for\" or \"forwarded\""))
+    })
 }
 
 fn page_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {

@@ -1,13 +1,17 @@
 //! The `libris` command: parses the arguments, calls one function, and returns an exit code.
 
+mod audit_log;
 mod auth;
 mod check;
 mod config;
+mod explain;
 mod hosts;
 mod key;
+mod limits_config;
 mod log;
 mod recognise;
 mod reload;
+mod rule_config;
 mod serve;
 mod sources;
 mod summary;
@@ -48,6 +52,7 @@ enum Command {
     Serve(serve::ServeOptions),
     Check(check::CheckOptions),
     Key(key::KeyOptions),
+    Explain(explain::ExplainOptions),
     #[cfg(feature = "postgres")]
     Triggers(triggers::TriggersOptions),
 }
@@ -78,6 +83,7 @@ fn main() -> ExitCode {
             Command::Serve(options) => serve::run(options).await.map(|()| ExitCode::SUCCESS),
             Command::Check(options) => check::run(options).await,
             Command::Key(options) => key::run(options).map(|()| ExitCode::SUCCESS),
+            Command::Explain(options) => explain::run(options).map(|()| ExitCode::SUCCESS),
             #[cfg(feature = "postgres")]
             Command::Triggers(options) => triggers::run(options).await.map(|()| ExitCode::SUCCESS),
         }

@@ -7,19 +7,55 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
-use libris::Catalog;
+use libris::auth::Authenticator;
+use libris::rules::RuleSet;
+use libris::{Catalog, Policy, PolicyHandle};
 
+use crate::audit_log::AuditWriter;
+use crate::rule_config::LocalCallers;
+use crate::serve;
 use crate::sources::{ConfiguredSource, OpenedConfig, SourceArguments, check_roots};
 use crate::terminal::{advice, note, report};
 
 /// The polling interval of the configuration file. One `stat` is cheaper and more reliable than a watch of a file that
-/// editors replace.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// editors replace. A rule that takes a right away is in effect within a second.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The first pause before a source that could not be opened is tried again.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The access to a running server.
+pub(crate) struct ServerAccess {
+    pub(crate) rules: RuleSet,
+    pub(crate) authenticator: Option<Arc<Authenticator>>,
+    pub(crate) policy: PolicyHandle,
+    pub(crate) audit: Option<AuditWriter>,
+}
+
+impl ServerAccess {
+    /// Puts new rules into effect.
+    fn replace(&mut self, rules: RuleSet) {
+        if rules == self.rules {
+            return;
+        }
+        let open: Arc<dyn Policy> = Arc::new(LocalCallers);
+        self.policy.replace(serve::policy(&rules, self.authenticator.as_ref()).unwrap_or(open));
+        self.rules = rules;
+        tracing::info!(rules = self.rules.rules().len(), "the access rules are in effect");
+    }
+}
 
 /// Reloads the configuration when its file changes or SIGHUP arrives, and replaces the sources of the catalog. An
 /// invalid configuration is reported, and the previous one stays in effect. Sources that could not be opened are tried
 /// again with exponential backoff.
-pub(crate) async fn run(arguments: SourceArguments, mut open: Vec<ConfiguredSource>, catalog: Arc<Catalog>) {
+///
+/// The rules take effect before sources are opened, which can take long, and even if a source cannot be opened.
+pub(crate) async fn run(
+    arguments: SourceArguments,
+    mut open: Vec<ConfiguredSource>,
+    catalog: Arc<Catalog>,
+    mut access: ServerAccess,
+) {
     let file = arguments.file();
     let mut seen = file.as_deref().and_then(stamp);
     let mut polls = tokio::time::interval(POLL_INTERVAL);
@@ -27,7 +63,7 @@ pub(crate) async fn run(arguments: SourceArguments, mut open: Vec<ConfiguredSour
     let mut retry = Retry::new();
     loop {
         tokio::select! {
-            () = hangup.received() => {}
+            () = hangup.received() => access.audit.iter().for_each(AuditWriter::reopen),
             _ = polls.tick() => {
                 let now = file.as_deref().and_then(stamp);
                 // A missing file is most likely being replaced.
@@ -43,6 +79,8 @@ pub(crate) async fn run(arguments: SourceArguments, mut open: Vec<ConfiguredSour
         retry = Retry::new();
         let reloaded = tokio::task::block_in_place(|| {
             catch_panic(|| {
+                let (config, _) = arguments.definitions()?;
+                access.replace(RuleSet::new(config.rules));
                 let reloaded = arguments.open(&open)?;
                 replace(&catalog, &open, &reloaded.sources);
                 Ok(reloaded)
@@ -103,7 +141,7 @@ impl Retry {
     const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
     fn new() -> Self {
-        Self { next: Instant::now() + POLL_INTERVAL, pause: POLL_INTERVAL }
+        Self { next: Instant::now() + FIRST_PAUSE, pause: FIRST_PAUSE }
     }
 
     /// Whether the pause is over; then the next one, twice as long, begins.

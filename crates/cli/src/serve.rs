@@ -6,12 +6,16 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use libris::{Catalog, Serve, SubscriptionConfig, catalog};
+use libris::auth::Authenticator;
+use libris::rules::{RuleSet, RulesPolicy};
+use libris::{AuthenticatedCallers, Catalog, Policy, Serve, SubscriptionConfig, catalog};
 use tokio::net::TcpListener;
 
+use crate::audit_log::{AuditWriter, FlushOnDrop};
 use crate::auth::AuthArguments;
 use crate::hosts::NewServer;
-use crate::reload;
+use crate::reload::{self, ServerAccess};
+use crate::rule_config::LocalCallers;
 use crate::sources::{self, OpenedConfig, SourceArguments};
 use crate::summary;
 use crate::terminal::{advice, note, report, warn};
@@ -74,9 +78,9 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     let catalog_config =
         catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
     let catalog = Arc::new(Catalog::with_config(served, catalog_config));
-    let access = options.auth.open(&config, options.sources.file().as_deref())?;
+    let callers = options.auth.open(&config, options.sources.file().as_deref())?;
     let name = config.server.name.clone();
-    let mut serve = Serve::from(catalog.clone()).until(libris::interrupted()).config(libris::Config {
+    let serve = Serve::from(catalog.clone()).until(libris::interrupted()).config(libris::Config {
         name: name.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
         title: config.server.title,
@@ -84,42 +88,51 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         instructions: config.server.instructions,
         page: config.server.page_size,
         cache_bytes: config.server.cache_bytes,
-        subscriptions: SubscriptionConfig {
+        subscriptions: config.limits.subscriptions(SubscriptionConfig {
             window: config.live.window,
             subscriptions: config.live.subscriptions,
             subscription_bytes: config.live.subscription_bytes,
             client_subscription_bytes: config.live.client_subscription_bytes,
             ..SubscriptionConfig::default()
-        },
+        }),
     });
-    if let Some(policy) = access.policy() {
-        serve = serve.policy(policy);
-    }
-    let ServeOptions { sources, stdio, http, sse, mut allow_host, allow_origin, allow_remote, auth } =
-        options;
+    let wants_stdio = options.serves_stdio();
+    let rules = RuleSet::new(config.rules);
+    let serve = match policy(&rules, callers.authenticator.as_ref()) {
+        Some(policy) => serve.shared_policy(policy),
+        None => serve,
+    };
+    let folder = options.sources.file().and_then(|file| Some(file.parent()?.to_owned())).unwrap_or_default();
+    let audit = config.audit.map(|audit| AuditWriter::open(&audit, &folder, wants_stdio)).transpose()?;
+    let _flush = audit.clone().map(FlushOnDrop);
+    let serve = match &audit {
+        Some(audit) => serve.audit(Arc::new(audit.clone())),
+        None => serve,
+    };
+    let access = ServerAccess {
+        rules,
+        authenticator: callers.authenticator.clone(),
+        policy: serve.policy_handle(),
+        audit,
+    };
+    let ServeOptions { sources, http, sse, mut allow_host, allow_origin, allow_remote, .. } = options;
     let command = own_command(&sources);
-    tokio::spawn(reload::run(sources, opened.clone(), catalog));
-    let wants_http = http.is_some()
-        || sse
-        || allow_remote
-        || auth.want_http()
-        || !allow_host.is_empty()
-        || !allow_origin.is_empty();
-    if stdio || (!wants_http && !io::stdin().is_terminal() && !stdin_is_null()) {
+    tokio::spawn(reload::run(sources, opened.clone(), catalog, access));
+    if wants_stdio {
         return Ok(serve.stdio().await?);
     }
     raise_open_file_limit();
-    let listener = bind(http, allow_remote || access.is_required()).await?;
+    let listener = bind(http, allow_remote || callers.must_authenticate()).await?;
     let address = listener.local_addr().context("could not determine the address")?;
-    if access.is_required() && access.tls.is_none() && !address.ip().is_loopback() {
+    if callers.must_authenticate() && callers.tls.is_none() && !address.ip().is_loopback() {
         warn(
             "credentials are sent unencrypted unless a proxy in front of Libris serves HTTPS; see `listen.tls`",
         );
     }
-    allow_host.extend(access.host());
-    let scheme = if access.tls.is_some() { "https" } else { "http" };
-    let mut serve = serve.http_config(config.listen.http(allow_host, allow_origin, sse));
-    if let Some(tls) = access.tls {
+    allow_host.extend(callers.host());
+    let scheme = if callers.tls.is_some() { "https" } else { "http" };
+    let mut serve = serve.http_config(config.limits.http(config.listen.http(allow_host, allow_origin, sse)));
+    if let Some(tls) = callers.tls {
         serve = serve.tls(tls);
     }
     note(format_args!("listening on {scheme}://{address}/mcp"));
@@ -128,6 +141,29 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         tokio::spawn(async move { summary::print(&opened, &server).await });
     }
     Ok(serve.listen(listener).await?)
+}
+
+impl ServeOptions {
+    /// Whether to serve over stdio rather than over HTTP.
+    fn serves_stdio(&self) -> bool {
+        let wants_http = self.http.is_some()
+            || self.sse
+            || self.allow_remote
+            || self.auth.want_http()
+            || !self.allow_host.is_empty()
+            || !self.allow_origin.is_empty();
+        self.stdio || (!wants_http && !io::stdin().is_terminal() && !stdin_is_null())
+    }
+}
+
+/// The policy of a configuration: its rules, for the callers that it authenticates. `None` if everybody may do everything.
+pub(crate) fn policy(rules: &RuleSet, authenticator: Option<&Arc<Authenticator>>) -> Option<Arc<dyn Policy>> {
+    let callers = authenticator
+        .map(|authenticator| Arc::new(AuthenticatedCallers::new(authenticator.clone())) as Arc<dyn Policy>);
+    if rules.rules().is_empty() {
+        return callers;
+    }
+    Some(Arc::new(RulesPolicy::new(rules, callers.unwrap_or_else(|| Arc::new(LocalCallers)))))
 }
 
 /// Whether standard input is the null device, as for a service of systemd or with `</dev/null`, so that no client can

@@ -121,6 +121,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SourceArguments {
+    /// The sources of a configuration file.
+    pub(crate) fn of_config(config: Option<PathBuf>) -> Self {
+        Self { sources: Vec::new(), config }
+    }
+
     /// The configuration file, given or default.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         let default = || {

@@ -1,22 +1,35 @@
 //! Budgets: fair weighted semaphores for memory, permits and other quantities, limited in total and per client.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// The client whose share of a [`Budget`] a request uses. All requests from one network address are of one client.
+use crate::Identity;
+
+/// The client whose share of a [`Budget`] a request uses: all requests of one identity, or all requests without an identity
+/// from one network address.
 ///
 /// A program that embeds an endpoint and identifies clients in another way, such as by a proxy's header, puts a
 /// `Client` into the extensions of the HTTP request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Client(Option<IpAddr>);
+pub struct Client(ClientKey);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum ClientKey {
+    #[default]
+    Unknown,
+    Address(IpAddr),
+    /// A hash of the principal, whose key is random: collisions cannot be constructed.
+    Identity(u64),
+}
 
 impl Client {
     /// The client at this address. An IPv6 /64 network counts as one address, because one owner has all of it.
     pub fn at(address: IpAddr) -> Self {
-        Self(Some(match address.to_canonical() {
+        Self(ClientKey::Address(match address.to_canonical() {
             IpAddr::V6(address) => {
                 let network = u128::from(address) & !u128::from(u64::MAX);
                 IpAddr::V6(Ipv6Addr::from(network))
@@ -25,9 +38,29 @@ impl Client {
         }))
     }
 
-    /// The address, or the first address of the IPv6 network; `None` if the transport has no addresses.
+    /// The client with this identity, wherever its requests come from.
+    pub fn of(identity: &Identity) -> Self {
+        static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        Self(ClientKey::Identity(KEY.hash_one((identity.name(), identity.authentication()))))
+    }
+
+    /// The address, or the first address of the IPv6 network; `None` if the client has an identity, or if the transport
+    /// has no addresses.
     pub fn address(self) -> Option<IpAddr> {
-        self.0
+        match self.0 {
+            ClientKey::Address(address) => Some(address),
+            ClientKey::Unknown | ClientKey::Identity(_) => None,
+        }
+    }
+
+    /// Whether the client has an identity.
+    pub fn has_identity(self) -> bool {
+        matches!(self.0, ClientKey::Identity(_))
+    }
+
+    /// Whether anything is known of the client.
+    pub fn is_known(self) -> bool {
+        self.0 != ClientKey::Unknown
     }
 }
 
@@ -43,8 +76,10 @@ const MAX_WAITERS: usize = 1_024;
 pub struct Budget {
     /// The total amount.
     total: usize,
-    /// The maximum amount per client.
+    /// The maximum amount per client without an identity.
     share: usize,
+    /// The maximum amount per identity.
+    identity_share: usize,
     /// The maximum number of waiters.
     waiters: usize,
     state: Mutex<BudgetState>,
@@ -88,23 +123,31 @@ impl Budget {
 
     /// A budget of which each client may hold `share`.
     pub fn with_share(total: usize, share: usize) -> Arc<Self> {
-        Arc::new(Self {
-            total,
-            share: share.clamp(1, total.max(1)),
-            waiters: MAX_WAITERS,
-            state: Mutex::default(),
-        })
+        Self::with_shares(total, Some(share), Some(share))
+    }
+
+    /// A budget of which each identity, and each address without one, may hold these amounts: three quarters by default.
+    pub fn with_shares(total: usize, address: Option<usize>, identity: Option<usize>) -> Arc<Self> {
+        let share = |share: Option<usize>| share.unwrap_or(most(total)).clamp(1, total.max(1));
+        let (share, identity_share) = (share(address), share(identity));
+        Arc::new(Self { total, share, identity_share, waiters: MAX_WAITERS, state: Mutex::default() })
     }
 
     /// A budget with this maximum number of waiters.
     pub fn with_waiters(total: usize, waiters: usize) -> Arc<Self> {
-        Arc::new(Self { total, share: most(total), waiters, state: Mutex::default() })
+        let share = most(total);
+        Arc::new(Self { total, share, identity_share: share, waiters, state: Mutex::default() })
+    }
+
+    /// The maximum amount of this client.
+    fn share_of(&self, client: Client) -> usize {
+        if client.has_identity() { self.identity_share } else { self.share }
     }
 
     /// Takes `amount` if it is available, even if others are waiting. An amount above the client's share counts as the
     /// whole share, so that large requests succeed when the client holds nothing else.
     pub fn try_take(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
-        let amount = amount.min(self.share);
+        let amount = amount.min(self.share_of(client));
         self.state().take(self, client, amount).then(|| self.lease(client, amount))
     }
 
@@ -120,7 +163,7 @@ impl Budget {
 
     /// Takes `amount` if it is available and no request waits.
     pub fn try_take_fairly(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
-        let amount = amount.min(self.share);
+        let amount = amount.min(self.share_of(client));
         let mut state = self.state();
         let taken = state.queues.is_empty() && state.take(self, client, amount);
         taken.then(|| self.lease(client, amount))
@@ -137,7 +180,7 @@ impl Budget {
 
     /// Adds a waiter; `None` if too many requests wait already.
     fn queue(self: &Arc<Self>, client: Client, amount: usize) -> Option<PendingGrant> {
-        let amount = amount.min(self.share);
+        let amount = amount.min(self.share_of(client));
         let mut state = self.state();
         // Cancelled waiters must not count.
         state.forget_closed();
@@ -207,7 +250,7 @@ impl BudgetState {
 
     fn is_within_share(&self, budget: &Budget, client: Client, amount: usize) -> bool {
         let held = if self.last.0 == client { Some(self.last.1) } else { self.others.get(&client).copied() };
-        held.unwrap_or_default().saturating_add(amount) <= budget.share
+        held.unwrap_or_default().saturating_add(amount) <= budget.share_of(client)
     }
 
     fn give_back(&mut self, client: Client, amount: usize) {
@@ -326,7 +369,7 @@ impl Lease {
 
     /// Changes the lease to `amount` if that is available. Returns whether it was; if not, the lease is unchanged.
     pub fn resize(&mut self, amount: usize) -> bool {
-        let amount = amount.min(self.budget.share);
+        let amount = amount.min(self.budget.share_of(self.client));
         if let Some(less) = self.amount.checked_sub(amount) {
             if less > 0 {
                 self.amount = amount;
@@ -353,6 +396,7 @@ impl Drop for Lease {
 #[cfg(test)]
 mod tests {
     use super::{Budget, Client, MAX_WAITERS};
+    use crate::{Authentication, Identity};
     use futures_util::FutureExt as _;
 
     fn client(last: u8) -> Client {
@@ -370,6 +414,21 @@ mod tests {
         assert_eq!(budget.used(), 10);
         drop((first, rest, other));
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn identities_have_shares_of_their_own_wherever_they_are() {
+        let ada = Client::of(&Identity::new("ada"));
+        assert_eq!(ada, Client::of(&Identity::new("ada")));
+        assert_ne!(ada, Client::of(&Identity::new("bob")));
+        let by_key = Authentication::ApiKey { id: "1".into() };
+        assert_ne!(ada, Client::of(&Identity::new("ada").with_authentication(by_key)), "another principal");
+        let budget = Budget::with_shares(10, Some(2), Some(5));
+        let held = budget.try_take(ada, 5).unwrap();
+        assert!(budget.try_take(ada, 1).is_none());
+        let stranger = budget.try_take(client(1), 5).unwrap();
+        assert_eq!((held.amount(), stranger.amount()), (5, 2));
+        assert!(budget.try_take(client(1), 1).is_none() && budget.try_take(client(2), 1).is_some());
     }
 
     #[test]

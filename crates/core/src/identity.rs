@@ -140,6 +140,11 @@ impl Identity {
         self.0.name == other.0.name && self.0.authentication == other.0.authentication
     }
 
+    /// The address of the data that clones of this identity share: a key for caches that hold a clone.
+    pub fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     /// A text that differs between identities with different names, authentication, groups, scopes or claims.
     pub(crate) fn cache_key(&self) -> String {
         let IdentityData { name, authentication, groups, scopes, claims, expires: _, signing_key: _ } =

@@ -105,6 +105,15 @@ pub trait Source: Send + Sync + 'static {
         uri.clone()
     }
 
+    /// Other URIs for which access to `uri` may be denied: other names of the resource, and resources whose contents it
+    /// shows. If a rule denies one of them, the view denies `uri`. The [subject](Source::subject) is one by default.
+    ///
+    /// Different spellings of a URI, its query and a slash at its end need not be reported: rules ignore them.
+    fn aliases(&self, uri: &Uri) -> Vec<Uri> {
+        let subject = self.subject(uri);
+        if subject == *uri { Vec::new() } else { vec![subject] }
+    }
+
     /// Starts reporting changes of this subject, while a watch is open. A source that cannot watch all its resources
     /// polls only the followed subjects, and divides its polling time between the clients. `client` is one of the
     /// subscribers. May be called again for a subject that is followed already.
@@ -192,6 +201,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn subject(&self, uri: &Uri) -> Uri {
         (**self).subject(uri)
+    }
+
+    fn aliases(&self, uri: &Uri) -> Vec<Uri> {
+        (**self).aliases(uri)
     }
 
     fn follow(&self, subject: &Uri, client: Client) {
@@ -358,7 +371,13 @@ impl Context {
         self.visibility.as_ref().is_none_or(|visibility| visibility.sees(uri))
     }
 
-    /// Whether nothing is hidden from the caller, so that [`sees`](Self::sees) is true for every resource.
+    /// Whether the caller may read a resource. A source checks this before it includes contents of another resource, such
+    /// as the files of a directory.
+    pub fn reads(&self, uri: &Uri) -> bool {
+        self.visibility.as_ref().is_none_or(|visibility| visibility.reads(uri))
+    }
+
+    /// Whether nothing is hidden from the caller, so that [`sees`](Self::sees) and [`reads`](Self::reads) are true for every resource.
     pub fn sees_everything(&self) -> bool {
         self.visibility.is_none()
     }
@@ -442,8 +461,13 @@ fn granted(granted: bool) -> Result<()> {
 
 /// The visibility check of a caller.
 pub trait Visibility: Send + Sync {
-    /// Whether the caller may read the resource at `uri`.
+    /// Whether the resource at `uri` may be named to the caller.
     fn sees(&self, uri: &Uri) -> bool;
+
+    /// Whether contents of the resource at `uri` may be shown to the caller. It may see more resources than it may read.
+    fn reads(&self, uri: &Uri) -> bool {
+        self.sees(uri)
+    }
 }
 
 impl std::fmt::Debug for dyn Visibility {

@@ -1,13 +1,13 @@
 //! Authentication by `libris-auth`, and the policy that grants all rights to whom it authenticates.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use libris_auth::Authenticator;
-use libris_core::{Identity, Uri};
+use libris_core::Identity;
 use libris_wire::{Caller, Refusal};
 
-use crate::rights::{Authenticate, Identified, Operation, Policy, Rights, Rules};
+use crate::rights::{Authenticate, Identified, Policy, Rights};
 
 #[async_trait]
 impl Authenticate for Authenticator {
@@ -75,23 +75,9 @@ impl Policy for AuthenticatedCallers {
     }
 
     fn rights(&self, identity: Option<&Identity>) -> Rights {
-        static REVOKED: LazyLock<Rights> = LazyLock::new(|| Rights::new(NothingForRevoked));
         match identity {
-            Some(identity) if !self.is_valid(identity) => REVOKED.clone(),
+            Some(identity) if !self.is_valid(identity) => Rights::nothing(),
             _ => Rights::everything(),
         }
-    }
-}
-
-/// The rules for identities whose credentials are no longer valid.
-struct NothingForRevoked;
-
-impl Rules for NothingForRevoked {
-    fn allow(&self, _: Operation, _: &Uri) -> bool {
-        false
-    }
-
-    fn may_allow_below(&self, _: &str) -> bool {
-        false
     }
 }

@@ -15,6 +15,7 @@ use libris_wire::{
     Reference, Reply, Revision,
 };
 
+use crate::audit::{self, Audited, AuditedListener};
 use crate::cursor;
 use crate::encode::{self, PageWriter};
 use crate::rights::{Operation, Rights};
@@ -39,12 +40,43 @@ fn undeclared_list(revision: Revision, method: &str) -> Option<&'static str> {
 pub(crate) struct CallerView {
     inner: Arc<ServerInner>,
     view: Arc<View>,
+    /// The client that the identity is.
+    client: Option<Client>,
 }
 
 impl CallerView {
     pub(crate) fn new(inner: Arc<ServerInner>, identity: Option<Identity>) -> Self {
+        let client = identity.as_ref().map(Client::of);
         let view = View::new(inner.source.clone(), inner.access.clone(), identity);
-        Self { inner, view: Arc::new(view) }
+        Self { inner, view: Arc::new(view), client }
+    }
+
+    /// Records the decision about a request, if there is an audit log.
+    fn audit(
+        &self,
+        call: &Call,
+        operation: &'static str,
+        right: Option<Operation>,
+        uri: Option<&str>,
+        answer: &Answer,
+    ) {
+        if self.inner.audit.is_some() {
+            let (client, took) = (call.client, call.elapsed());
+            let audited = Audited { view: &self.view, client, operation, right, uri, took };
+            self.inner.audit(&audited, audit::outcome(answer));
+        }
+    }
+
+    /// Records that a cached response was sent, except to an anonymous caller.
+    fn audit_cached(&self, request: CacheableRequest<'_>, since: Instant, reply: &Reply) {
+        let Some(client) = self.client.filter(|_| self.inner.audit.is_some()) else { return };
+        let (operation, right, uri) = match request {
+            CacheableRequest::List(_) => (Operation::List.name(), None, None),
+            CacheableRequest::Templates(_) => ("templates", None, None),
+            CacheableRequest::Read(uri) => (Operation::Read.name(), Some(Operation::Read), Some(uri)),
+        };
+        let audited = Audited { view: &self.view, client, operation, right, uri, took: since.elapsed() };
+        self.inner.audit(&audited, Ok(reply.members.size()));
     }
 
     /// Whether the policy was not replaced since the view was created.
@@ -101,16 +133,76 @@ impl libris_wire::ServiceView for CallerView {
         Some(Box::pin(self.inner.access.clone().authentication_ended(identity)))
     }
 
+    fn client(&self) -> Option<Client> {
+        self.client
+    }
+
+    fn shows_metrics(&self) -> bool {
+        self.view.now().allows(Operation::Read, &status::uri())
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities { live: true, ..Capabilities::default() }
     }
 
     fn cached(&self, revision: Revision, request: CacheableRequest<'_>, since: Instant) -> Option<Reply> {
         let class = self.view.now().rights().class();
-        self.inner.cache.find(class, revision, request, since).map(|reply| self.scoped(reply))
+        let reply = self.inner.cache.find(class, revision, request, since)?;
+        self.audit_cached(request, since, &reply);
+        Some(self.scoped(reply))
     }
 
     async fn list(&self, call: &Call, cursor: Option<&str>) -> Answer {
+        let answer = self.list_page(call, cursor).await;
+        self.audit(call, Operation::List.name(), None, None, &answer);
+        answer
+    }
+
+    async fn templates(&self, call: &Call, cursor: Option<&str>) -> Answer {
+        let answer = self.template_page(call, cursor).await;
+        self.audit(call, "templates", None, None, &answer);
+        answer
+    }
+
+    async fn read(&self, call: &Call, uri: &str) -> Answer {
+        let answer = self.contents(call, uri).await;
+        self.audit(call, Operation::Read.name(), Some(Operation::Read), Some(uri), &answer);
+        answer
+    }
+
+    fn answers(&self, revision: Revision, method: &str) -> bool {
+        undeclared_list(revision, method).is_some()
+    }
+
+    async fn call(&self, call: &Call, method: &str, _: &str) -> Answer {
+        let name = undeclared_list(call.revision, method)
+            .ok_or_else(|| Failure::invalid(format!("unknown method `{method}`")))?;
+        let members = PageWriter::new(name, &[(); 0], |_, ()| {}).finish();
+        Ok(Reply { members, freshness: None, meta: Bytes::new() })
+    }
+
+    async fn complete(&self, call: &Call, completing: &CompletionParams) -> Answer {
+        let answer = self.completion(call, completing).await;
+        let template = match &completing.reference {
+            Reference::Resource(template) => Some(&**template),
+            Reference::Prompt(_) => None,
+        };
+        self.audit(call, "complete", None, template, &answer);
+        answer
+    }
+
+    fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure> {
+        let listener = self.inner.hub.listener_for(self.view.clone(), client)?;
+        if self.inner.audit.is_none() {
+            return Ok(listener);
+        }
+        let (inner, view) = (self.inner.clone(), self.view.clone());
+        Ok(Arc::new(AuditedListener { listener, inner, view, client }))
+    }
+}
+
+impl CallerView {
+    async fn list_page(&self, call: &Call, cursor: Option<&str>) -> Answer {
         let (facts, view) = (call.revision.facts(), self.view.now());
         let after = match cursor {
             None => None,
@@ -136,7 +228,7 @@ impl libris_wire::ServiceView for CallerView {
         Ok(self.cache(view.rights(), call, CacheableRequest::List(cursor), made))
     }
 
-    async fn templates(&self, call: &Call, cursor: Option<&str>) -> Answer {
+    async fn template_page(&self, call: &Call, cursor: Option<&str>) -> Answer {
         let (facts, view) = (call.revision.facts(), self.view.now());
         let after = match cursor {
             None => String::new(),
@@ -161,7 +253,7 @@ impl libris_wire::ServiceView for CallerView {
         Ok(self.cache(view.rights(), call, CacheableRequest::Templates(cursor), made))
     }
 
-    async fn read(&self, call: &Call, uri: &str) -> Answer {
+    async fn contents(&self, call: &Call, uri: &str) -> Answer {
         let (facts, view) = (call.revision.facts(), self.view.now());
         let parsed = Uri::parse(uri).map_err(to_failure)?;
         let context = self.context(call).with_memory(Arc::new(CallReporter(call.clone())));
@@ -188,18 +280,7 @@ impl libris_wire::ServiceView for CallerView {
         Ok(self.cache(view.rights(), call, CacheableRequest::Read(uri), made))
     }
 
-    fn answers(&self, revision: Revision, method: &str) -> bool {
-        undeclared_list(revision, method).is_some()
-    }
-
-    async fn call(&self, call: &Call, method: &str, _: &str) -> Answer {
-        let name = undeclared_list(call.revision, method)
-            .ok_or_else(|| Failure::invalid(format!("unknown method `{method}`")))?;
-        let members = PageWriter::new(name, &[(); 0], |_, ()| {}).finish();
-        Ok(Reply { members, freshness: None, meta: Bytes::new() })
-    }
-
-    async fn complete(&self, call: &Call, completing: &CompletionParams) -> Answer {
+    async fn completion(&self, call: &Call, completing: &CompletionParams) -> Answer {
         let text = match &completing.reference {
             Reference::Resource(text) => text,
             // The server has no prompts. The conformance suite expects an empty completion, not an error.
@@ -215,7 +296,9 @@ impl libris_wire::ServiceView for CallerView {
         let completion = if template.variables().next().is_none() {
             // A URI without variables has nothing to complete, but a source must cover it.
             let uri = Uri::parse(text).map_err(to_failure)?;
-            if !self.view.now().covers(Operation::Read, &uri) {
+            // Whoever may see the resource may learn that it has no variables.
+            let view = self.view.now();
+            if !view.covers(Operation::Read, &uri).or_else(visible).map_err(to_failure)? {
                 return Err(Failure::invalid(format!("unknown resource `{uri}`")));
             }
             Completion::default()
@@ -233,10 +316,6 @@ impl libris_wire::ServiceView for CallerView {
             self.view.now().complete(partial, &self.context(call)).await.map_err(to_failure)?
         };
         Ok(Reply { members: encode::completion(&completion), freshness: None, meta: Bytes::new() })
-    }
-
-    fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure> {
-        self.inner.hub.listener_for(self.view.clone(), client.address())
     }
 }
 
@@ -273,6 +352,14 @@ impl ContentMemory for CallReporter {
 
     fn grow(&self, bytes: usize) -> bool {
         self.0.grow(bytes)
+    }
+}
+
+/// A resource that requires a scope is visible.
+fn visible(error: Error) -> Result<bool, Error> {
+    match error {
+        Error::ScopeRequired { .. } => Ok(true),
+        error => Err(error),
     }
 }
 

@@ -378,6 +378,13 @@ impl Source for Catalog {
             .map_or_else(|| uri.clone(), |gated| gated.source().subject(uri))
     }
 
+    fn aliases(&self, uri: &Uri) -> Vec<Uri> {
+        // A read tries the sources one after the other.
+        let sources = self.sources();
+        let covering = sources.iter().filter(|gated| gated.source().covers(uri).is_some());
+        covering.flat_map(|gated| gated.source().aliases(uri)).collect()
+    }
+
     fn follow(&self, subject: &Uri, client: Client) {
         if let Some(gated) = Self::candidates(&self.sources(), subject).first() {
             gated.source().follow(subject, client);

@@ -30,6 +30,7 @@
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
 
+mod audit;
 #[cfg(feature = "auth")]
 mod authenticated;
 mod caller_view;
@@ -47,6 +48,7 @@ mod query;
 mod read_memory;
 mod response_cache;
 mod rights;
+pub mod rules;
 mod serve;
 mod server;
 mod shared_reads;
@@ -55,6 +57,7 @@ mod subscriptions;
 mod unserved;
 mod view;
 
+pub use audit::{AuditDecision, AuditLog, AuditRecord};
 #[cfg(feature = "auth")]
 pub use authenticated::AuthenticatedCallers;
 pub use catalog::Catalog;
@@ -71,9 +74,9 @@ pub use libris_core::{
     UriTemplate, uri_template,
 };
 pub use libris_wire as wire;
-pub use rights::{Authenticate, Identified, Operation, Policy, Rights, Rules};
+pub use rights::{Authenticate, Decision, Identified, Operation, Policy, Rights, Rules};
 pub use serve::{Serve, interrupted, serve};
-pub use server::{Config, Server};
+pub use server::{Config, PolicyHandle, Server};
 pub use subscriptions::SubscriptionConfig;
 pub use view::{View, ViewSnapshot};
 

@@ -1,7 +1,7 @@
 //! Access control: rights, rights classes, and the policy that grants rights to callers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -18,12 +18,51 @@ pub enum Operation {
     Read,
     /// Send notifications of its changes.
     Subscribe,
+    /// Find the resource by its contents.
+    Search,
+}
+
+impl Operation {
+    /// All operations.
+    pub const ALL: [Self; 4] = [Self::List, Self::Read, Self::Subscribe, Self::Search];
+
+    /// The name of the operation in rules and in the audit log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Read => "read",
+            Self::Subscribe => "subscribe",
+            Self::Search => "search",
+        }
+    }
+}
+
+/// What rights say about an operation on a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It is allowed.
+    Allow,
+    /// The resource looks as if it did not exist.
+    Deny,
+    /// The resource is visible, and the operation requires all of these scopes.
+    Require(Arc<[Box<str>]>),
 }
 
 /// The rules of a rights class.
 pub trait Rules: Send + Sync + 'static {
     /// Whether the rules allow this operation on the resource at `uri`.
     fn allow(&self, operation: Operation, uri: &Uri) -> bool;
+
+    /// What the rules say about this operation on the resource at `uri`.
+    fn decide(&self, operation: Operation, uri: &Uri) -> Decision {
+        if self.allow(operation, uri) { Decision::Allow } else { Decision::Deny }
+    }
+
+    /// What the rules say against this operation under another name of the resource; `None` if that name does not matter.
+    /// By default, what is not allowed under all its names is denied.
+    fn overrule(&self, operation: Operation, alias: &Uri) -> Option<Decision> {
+        Some(self.decide(operation, alias)).filter(|decision| *decision != Decision::Allow)
+    }
 
     /// Whether the rules allow reading any resource whose URI begins with `prefix`. Called for templates, and for
     /// completions while variables of the template have no value.
@@ -51,6 +90,12 @@ impl Rights {
         Self(None)
     }
 
+    /// The rights class that allows nothing.
+    pub fn nothing() -> Self {
+        static NOTHING: LazyLock<Rights> = LazyLock::new(|| Rights::new(NoRights));
+        NOTHING.clone()
+    }
+
     /// Rights under these rules. Each call creates a rights class: create rights once and clone them.
     pub fn new(rules: impl Rules) -> Self {
         static LAST_CLASS: AtomicU64 = AtomicU64::new(UNRESTRICTED_CLASS);
@@ -61,6 +106,23 @@ impl Rights {
     /// Whether the rules allow this operation on the resource at `uri`.
     pub fn allow(&self, operation: Operation, uri: &Uri) -> bool {
         self.0.as_ref().is_none_or(|class| class.rules.allow(operation, uri))
+    }
+
+    /// What the rules say about this operation on the resource at `uri`, which may also have these other names.
+    pub fn decide(&self, operation: Operation, uri: &Uri, aliases: impl FnOnce() -> Vec<Uri>) -> Decision {
+        let Some(class) = &self.0 else { return Decision::Allow };
+        let mut decision = class.rules.decide(operation, uri);
+        if decision == Decision::Deny {
+            return decision;
+        }
+        for alias in aliases() {
+            match class.rules.overrule(operation, &alias) {
+                None | Some(Decision::Allow) => {}
+                Some(Decision::Deny) => return Decision::Deny,
+                Some(Decision::Require(more)) => decision = required(&decision, &more),
+            }
+        }
+        decision
     }
 
     /// Whether any resource whose URI begins with `prefix` may be read.
@@ -82,6 +144,26 @@ impl Rights {
     /// The number of the rights class, which is part of cache keys.
     pub(crate) fn class(&self) -> u64 {
         self.0.as_ref().map_or(UNRESTRICTED_CLASS, |class| class.number)
+    }
+}
+
+/// The decision that requires these scopes too.
+fn required(decision: &Decision, more: &Arc<[Box<str>]>) -> Decision {
+    let Decision::Require(scopes) = decision else { return Decision::Require(more.clone()) };
+    let new = more.iter().filter(|scope| !scopes.contains(scope));
+    Decision::Require(scopes.iter().chain(new).cloned().collect())
+}
+
+/// Rules that allow nothing.
+struct NoRights;
+
+impl Rules for NoRights {
+    fn allow(&self, _: Operation, _: &Uri) -> bool {
+        false
+    }
+
+    fn may_allow_below(&self, _: &str) -> bool {
+        false
     }
 }
 
@@ -158,6 +240,17 @@ pub trait Policy: Send + Sync + 'static {
 
     /// The value of the `WWW-Authenticate` header for a caller whose token lacks these scopes.
     fn scope_challenge(&self, _scopes: &[Box<str>]) -> Option<String> {
+        None
+    }
+
+    /// The index of the rule that decides about an operation of a caller, for the audit log; `None` if there is none.
+    fn deciding_rule(
+        &self,
+        _identity: Option<&Identity>,
+        _operation: Operation,
+        _uri: &Uri,
+        _aliases: &[Uri],
+    ) -> Option<usize> {
         None
     }
 

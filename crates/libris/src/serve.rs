@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::rights::{OpenPolicy, Policy};
-use crate::{Catalog, Config, Server};
+use crate::{AuditLog, Catalog, Config, PolicyHandle, Server};
 
 /// Serves a source over MCP. Awaiting the result serves stdio; [`Serve::http`] serves HTTP.
 ///
@@ -39,6 +39,8 @@ pub struct Serve {
     config: Config,
     http: http::Config,
     policy: Arc<dyn Policy>,
+    policy_handle: PolicyHandle,
+    audit: Option<Arc<dyn AuditLog>>,
     allow_remote: bool,
     /// The package of the first source that has one.
     package: Option<Package>,
@@ -62,6 +64,8 @@ impl From<Arc<Catalog>> for Serve {
             config,
             http,
             policy,
+            policy_handle: PolicyHandle::default(),
+            audit: None,
             allow_remote: false,
             package,
             name,
@@ -106,6 +110,21 @@ impl Serve {
     /// Sets the policy that authenticates callers and grants them rights. Default: no authentication, all rights.
     pub fn policy(self, policy: impl Policy) -> Self {
         Self { policy: Arc::new(policy), ..self }
+    }
+
+    /// Sets a policy that is shared with other servers.
+    pub fn shared_policy(self, policy: Arc<dyn Policy>) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Replaces the policy while the server runs.
+    pub fn policy_handle(&self) -> PolicyHandle {
+        self.policy_handle.clone()
+    }
+
+    /// Records the decisions about requests.
+    pub fn audit(self, log: Arc<dyn AuditLog>) -> Self {
+        Self { audit: Some(log), ..self }
     }
 
     /// Replaces the whole configuration of the server.
@@ -254,7 +273,9 @@ impl Serve {
             config.instructions = Some(instructions(&templates));
         }
         self.catalog.add_status();
-        let server = Server::of_catalog(self.catalog.clone(), config, self.policy.clone());
+        let (catalog, policy) = (self.catalog.clone(), self.policy.clone());
+        let server = Server::of_catalog(catalog, config, policy, self.audit.clone());
+        self.policy_handle.attach(&server);
         tokio::spawn(server.maintained());
         Ok(server)
     }

@@ -1,15 +1,19 @@
 //! The server: a source as an MCP service.
 
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use libris_core::{Error, Identity, Source};
 use libris_wire::{Caller, Failure, Refusal, ServerInfo, Service};
 
+use quick_cache::sync::Cache;
+
 use crate::Catalog;
+use crate::audit::{AuditDecision, AuditLog, AuditRecord};
 use crate::caller_view::CallerView;
 use crate::health::Health;
+use crate::lock::lock;
 use crate::response_cache::ResponseCache;
 use crate::rights::{CurrentPolicy, Identified, OpenPolicy, Policy};
 use crate::subscriptions::{SubscriptionConfig, SubscriptionHub};
@@ -64,7 +68,12 @@ pub struct Server {
     inner: Arc<ServerInner>,
     /// The view of anonymous callers, cached until the policy is replaced.
     anonymous: RwLock<Arc<CallerView>>,
+    /// The views of identities, by the address of their data, which the view keeps alive.
+    identified: Cache<usize, Arc<CallerView>>,
 }
+
+/// The number of views of identities that are cached.
+const CACHED_VIEWS: usize = 4_096;
 
 /// The state that all views of a server share.
 pub(crate) struct ServerInner {
@@ -74,12 +83,50 @@ pub(crate) struct ServerInner {
     pub(crate) cache: ResponseCache,
     pub(crate) hub: SubscriptionHub,
     health: Option<Arc<Health>>,
+    pub(crate) audit: Option<Arc<dyn AuditLog>>,
 }
 
 impl ServerInner {
+    fn replace_policy(&self, policy: Arc<dyn Policy>) {
+        self.access.replace(policy);
+        self.hub.rights_changed();
+    }
+
     fn revoke(&self) {
         self.access.invalidate();
         self.hub.rights_changed();
+    }
+}
+
+/// Replaces the policy of a server that [`Serve`](crate::Serve) runs.
+#[derive(Clone, Default)]
+pub struct PolicyHandle(Arc<Mutex<PolicyState>>);
+
+#[derive(Default)]
+struct PolicyState {
+    /// The policy of servers that are started later.
+    replaced: Option<Arc<dyn Policy>>,
+    servers: Vec<Weak<ServerInner>>,
+}
+
+impl PolicyHandle {
+    /// Replaces the policy, for open sessions and streams too.
+    pub fn replace(&self, policy: Arc<dyn Policy>) {
+        let mut state = lock(&self.0);
+        state.replaced = Some(policy.clone());
+        state.servers.retain(|server| server.strong_count() > 0);
+        for server in state.servers.iter().filter_map(Weak::upgrade) {
+            server.replace_policy(policy.clone());
+        }
+    }
+
+    /// Adds a server, which gets the current policy.
+    pub(crate) fn attach(&self, server: &Server) {
+        let mut state = lock(&self.0);
+        state.servers.push(Arc::downgrade(&server.inner));
+        if let Some(policy) = &state.replaced {
+            server.inner.replace_policy(policy.clone());
+        }
     }
 }
 
@@ -94,13 +141,28 @@ impl Server {
 
     /// Serves a source under a policy, which authenticates callers and grants them rights.
     pub fn with_policy(source: Arc<dyn Source>, config: Config, policy: Arc<dyn Policy>) -> Self {
-        Self::build(source, config, policy, None)
+        Self::build(source, config, policy, None, None)
+    }
+
+    /// Serves a source under a policy, and records its decisions.
+    pub fn with_audit(
+        source: Arc<dyn Source>,
+        config: Config,
+        policy: Arc<dyn Policy>,
+        audit: Arc<dyn AuditLog>,
+    ) -> Self {
+        Self::build(source, config, policy, None, Some(audit))
     }
 
     /// Serves a catalog under a policy, with the health of its sources in the metrics.
-    pub(crate) fn of_catalog(catalog: Arc<Catalog>, config: Config, policy: Arc<dyn Policy>) -> Self {
+    pub(crate) fn of_catalog(
+        catalog: Arc<Catalog>,
+        config: Config,
+        policy: Arc<dyn Policy>,
+        audit: Option<Arc<dyn AuditLog>>,
+    ) -> Self {
         let health = catalog.health().clone();
-        Self::build(catalog, config, policy, Some(health))
+        Self::build(catalog, config, policy, Some(health), audit)
     }
 
     fn build(
@@ -108,6 +170,7 @@ impl Server {
         config: Config,
         policy: Arc<dyn Policy>,
         health: Option<Arc<Health>>,
+        audit: Option<Arc<dyn AuditLog>>,
     ) -> Self {
         let hub = SubscriptionHub::new(source.clone(), config.subscriptions.clone());
         let access = Arc::new(CurrentPolicy::new(policy));
@@ -118,8 +181,10 @@ impl Server {
             config,
             hub,
             health,
+            audit,
         });
-        Self { anonymous: RwLock::new(Arc::new(CallerView::new(inner.clone(), None))), inner }
+        let anonymous = RwLock::new(Arc::new(CallerView::new(inner.clone(), None)));
+        Self { anonymous, identified: Cache::new(CACHED_VIEWS), inner }
     }
 
     /// Replaces the policy, for open sessions and streams too. Listeners whose rights class changed get `list_changed`.
@@ -173,7 +238,34 @@ impl Server {
     fn view(&self, identity: Option<Identity>) -> Arc<dyn libris_wire::ServiceView> {
         match identity {
             None => self.anonymous(),
-            identity => Arc::new(CallerView::new(self.inner.clone(), identity)),
+            Some(identity) => self.identified(identity),
+        }
+    }
+
+    fn identified(&self, identity: Identity) -> Arc<CallerView> {
+        let key = identity.address();
+        if let Some(view) = self.identified.get(&key).filter(|view| view.is_current()) {
+            return view;
+        }
+        let view = Arc::new(CallerView::new(self.inner.clone(), Some(identity)));
+        self.identified.insert(key, view.clone());
+        view
+    }
+
+    /// Records that a caller was refused.
+    fn audit_refusal(&self, caller: &Caller<'_>, began: Instant) {
+        if let Some(log) = &self.inner.audit {
+            log.record(&AuditRecord {
+                who: None,
+                address: caller.client.address(),
+                operation: "authenticate",
+                uri: None,
+                decision: AuditDecision::Deny,
+                rule: None,
+                failure: None,
+                bytes: 0,
+                took: began.elapsed(),
+            });
         }
     }
 }
@@ -193,11 +285,13 @@ impl Service for Server {
     }
 
     async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn libris_wire::ServiceView>, Refusal> {
-        let identity = match self.inner.access.identify(caller) {
-            Identified::Caller(identity) => identity,
-            Identified::Refused(refusal) => return Err(refusal),
-            Identified::Deferred => self.inner.access.policy().authenticate(caller).await?,
+        let began = Instant::now();
+        let identified = match self.inner.access.identify(caller) {
+            Identified::Caller(identity) => Ok(identity),
+            Identified::Refused(refusal) => Err(refusal),
+            Identified::Deferred => self.inner.access.policy().authenticate(caller).await,
         };
+        let identity = identified.inspect_err(|_| self.audit_refusal(caller, began))?;
         Ok(self.view(identity))
     }
 
@@ -212,6 +306,7 @@ impl Service for Server {
     fn counts(&self) -> Vec<(&'static str, usize)> {
         let mut counts = self.inner.hub.counts();
         counts.push(("cache_bytes", self.inner.cache.bytes()));
+        counts.extend(self.inner.audit.iter().map(|log| ("audit_dropped_total", log.dropped())));
         counts.extend(self.inner.health.iter().flat_map(|health| health.counts()));
         counts
     }

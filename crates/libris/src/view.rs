@@ -9,7 +9,7 @@ use libris_core::{
     Templates, Uri, Visibility,
 };
 
-use crate::rights::{CurrentPolicy, Operation, Rights};
+use crate::rights::{CurrentPolicy, Decision, Operation, Rights};
 use crate::status;
 
 /// How many completion values a view requests from a source before it filters out hidden ones.
@@ -75,25 +75,30 @@ impl ViewSnapshot<'_> {
         &self.rights
     }
 
-    /// Whether the caller may perform this operation on `uri`, and on the [subject](Source::subject) of `uri`.
+    /// What the rights say about an operation on `uri` under all its [names](Source::aliases).
+    pub fn decide(&self, operation: Operation, uri: &Uri) -> Decision {
+        self.rights.decide(operation, uri, || self.source.aliases(uri))
+    }
+
+    /// Whether the caller may perform this operation on `uri`.
     pub fn allows(&self, operation: Operation, uri: &Uri) -> bool {
-        if self.rights.are_everything() {
-            return true;
-        }
-        if !self.rights.allow(operation, uri) {
-            return false;
-        }
-        let whole = self.source.subject(uri);
-        whole == *uri || self.rights.allow(operation, &whole)
+        self.decide(operation, uri) == Decision::Allow
     }
 
     /// Whether a source covers `uri`. For a hidden resource the result is that of a missing one:
-    /// [`Source::may_appear`].
-    pub fn covers(&self, operation: Operation, uri: &Uri) -> bool {
-        match self.allows(operation, uri) {
-            true => self.source.covers(uri).is_some(),
-            false => self.source.may_appear(uri),
+    /// [`Source::may_appear`]. Fails if the operation requires scopes that the caller does not have.
+    pub fn covers(&self, operation: Operation, uri: &Uri) -> Result<bool> {
+        match self.decide(operation, uri) {
+            Decision::Allow => Ok(self.source.covers(uri).is_some()),
+            Decision::Deny => Ok(self.source.may_appear(uri)),
+            Decision::Require(scopes) => self.challenge(uri, scopes).map_or(Ok(false), Err),
         }
+    }
+
+    /// The error if an operation on `uri` requires these scopes; `None` if no source covers `uri`.
+    fn challenge(&self, uri: &Uri, scopes: Arc<[Box<str>]>) -> Option<Error> {
+        self.source.covers(uri)?;
+        Some(Error::ScopeRequired { uri: uri.clone(), scopes })
     }
 
     /// Removes the name of an unavailable source and the reason from an error, unless the caller may read
@@ -130,7 +135,7 @@ impl ViewSnapshot<'_> {
         if rights.are_everything() {
             return self.source.children(uri, after, limit, context).await;
         }
-        if !self.allows(Operation::List, uri) {
+        if self.decide(Operation::List, uri) == Decision::Deny {
             return Err(Error::NotFound(uri.clone()));
         }
         self.refilled(after, ListRequest { below: Some(uri), limit, context }).await
@@ -138,7 +143,7 @@ impl ViewSnapshot<'_> {
 
     /// A page of visible resources, refilled from the following pages until it is full.
     async fn refilled(&self, after: Option<&Uri>, request: ListRequest<'_>) -> Result<Page> {
-        let is_visible = |resource: &Resource| self.allows(Operation::List, &resource.uri);
+        let is_visible = |resource: &Resource| self.decide(Operation::List, &resource.uri) != Decision::Deny;
         let mut page = self.page(after, &request).await?;
         let mut last = page.resources.last().map(|last| last.uri.clone());
         page.resources.retain(is_visible);
@@ -186,13 +191,18 @@ impl ViewSnapshot<'_> {
         if rights.are_everything() {
             return self.source.read(uri, context).await;
         }
-        if !self.allows(Operation::Read, uri) {
-            return Err(Error::NotFound(uri.clone()));
+        match self.decide(Operation::Read, uri) {
+            Decision::Allow => {}
+            Decision::Deny => return Err(Error::NotFound(uri.clone())),
+            Decision::Require(scopes) => {
+                let challenge = self.challenge(uri, scopes);
+                return Err(challenge.unwrap_or_else(|| Error::NotFound(uri.clone())));
+            }
         }
         let visible = RightsVisibility { source: self.source.clone(), rights: rights.clone() };
         let context = context.clone().with_visibility(Arc::new(visible));
         let mut contents = self.source.read(uri, &context).await.map_err(|error| self.redacted(error))?;
-        contents.parts.retain(|part| part.uri == *uri || context.sees(&part.uri));
+        contents.parts.retain(|part| part.uri == *uri || context.reads(&part.uri));
         Ok(contents)
     }
 
@@ -225,7 +235,7 @@ impl ViewSnapshot<'_> {
         variables.insert(partial.variable, value);
         match (partial.template.prefix(&variables), without) {
             (Ok(TemplatePrefix::Whole(uri)), _) => {
-                Uri::parse(&uri).is_ok_and(|uri| self.allows(Operation::Read, &uri))
+                Uri::parse(&uri).is_ok_and(|uri| self.decide(Operation::Read, &uri) != Decision::Deny)
             }
             (Ok(open), Ok(without)) if open == without => false,
             (Ok(TemplatePrefix::Open(prefix)), _) => self.rights.may_allow_below(&prefix),
@@ -247,12 +257,18 @@ struct RightsVisibility {
     rights: Rights,
 }
 
+impl RightsVisibility {
+    fn decide(&self, uri: &Uri) -> Decision {
+        self.rights.decide(Operation::Read, uri, || self.source.aliases(uri))
+    }
+}
+
 impl Visibility for RightsVisibility {
     fn sees(&self, uri: &Uri) -> bool {
-        if !self.rights.allow(Operation::Read, uri) {
-            return false;
-        }
-        let whole = self.source.subject(uri);
-        whole == *uri || self.rights.allow(Operation::Read, &whole)
+        self.decide(uri) != Decision::Deny
+    }
+
+    fn reads(&self, uri: &Uri) -> bool {
+        self.decide(uri) == Decision::Allow
     }
 }

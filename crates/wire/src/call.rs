@@ -46,6 +46,11 @@ impl Call {
         Self { client, memory: Some(Arc::new(RequestReservation::new(content_budget, client))), ..self }
     }
 
+    /// How long ago the request arrived.
+    pub fn elapsed(&self) -> Duration {
+        self.arrived.elapsed()
+    }
+
     /// When its time limit started: on arrival, or when memory it waited for was granted.
     pub(crate) fn began(&self) -> Instant {
         self.memory.as_ref().and_then(|memory| memory.resumed()).unwrap_or(self.arrived)

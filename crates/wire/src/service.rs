@@ -118,6 +118,16 @@ pub trait ServiceView: Send + Sync + 'static {
         None
     }
 
+    /// The client as which the caller uses its share of each limit, if that is not its network address: its identity.
+    fn client(&self) -> Option<Client> {
+        self.caller().map(Client::of)
+    }
+
+    /// Whether the caller may see the metrics.
+    fn shows_metrics(&self) -> bool {
+        true
+    }
+
     /// The capabilities beyond listing, reading and completing.
     fn capabilities(&self) -> Capabilities;
 

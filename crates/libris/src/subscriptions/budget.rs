@@ -1,10 +1,9 @@
 //! Memory accounting of subscriptions, per client and in total.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::should_shrink;
+use super::{SubscriptionConfig, SubscriptionLimit, should_shrink};
 
 /// Bytes charged for a subscription in addition to its texts: its entries in the maps of the listener, the subject and
 /// the client, in the set of pending notifications and in the record of sent ones, each in a hash table that has just
@@ -25,9 +24,13 @@ pub(super) enum BudgetOwner {
 }
 
 impl BudgetOwner {
-    /// The client at `address`; without an address, the listener itself.
-    pub(super) fn new(address: Option<IpAddr>, listener: u64) -> Self {
-        address.map_or(Self::Listener(listener), |address| Self::Known(libris_core::Client::at(address)))
+    /// The client; if it is not known, the listener itself.
+    pub(super) fn new(client: libris_core::Client, listener: u64) -> Self {
+        if client.is_known() { Self::Known(client) } else { Self::Listener(listener) }
+    }
+
+    fn has_identity(self) -> bool {
+        matches!(self, Self::Known(client) if client.has_identity())
     }
 
     /// The client to report to sources.
@@ -39,21 +42,26 @@ impl BudgetOwner {
     }
 }
 
-/// The budget that a subscription would exceed, with its limit in bytes.
+/// The budget that a subscription would exceed, with its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OverBudget {
-    /// The budget of the client.
+    /// The bytes of the client.
     Client(usize),
-    /// The budget of all clients.
+    /// The bytes of all clients.
     Total(usize),
+    /// The number of subscriptions of the client.
+    ClientCount(usize),
+    /// The number of subscriptions of all clients.
+    TotalCount(usize),
 }
 
 /// The accounts of all clients, and their total.
 pub(super) struct SubscriptionBudget {
     total: SubscriptionAccount,
-    total_limit: usize,
+    total_limit: SubscriptionLimit,
     clients: HashMap<BudgetOwner, SubscriptionAccount>,
-    client_limit: usize,
+    address_limit: SubscriptionLimit,
+    identity_limit: SubscriptionLimit,
     /// The bytes reserved for subscriptions that are about to be charged. They count for further reservations, and not
     /// for charges, so that a reservation never makes the subscription fail that it was made for.
     reserved: HashMap<BudgetOwner, usize>,
@@ -112,6 +120,10 @@ impl SubscriptionAccount {
         self.cost(name, subject) <= limit.saturating_sub(self.bytes)
     }
 
+    fn has_place(&self, limit: SubscriptionLimit) -> bool {
+        limit.count.is_none_or(|count| self.subscriptions < count)
+    }
+
     /// Adds a subscription, and returns what it costs.
     fn charge(&mut self, name: &Arc<str>, subject: &Arc<str>) -> usize {
         let cost = self.cost(name, subject);
@@ -141,15 +153,22 @@ impl SubscriptionAccount {
 }
 
 impl SubscriptionBudget {
-    pub(super) fn new(total_limit: usize, client_limit: usize) -> Self {
+    pub(super) fn new(config: &SubscriptionConfig) -> Self {
+        let SubscriptionConfig { total_subscriptions, subscription_bytes, .. } = *config;
         Self {
             total: SubscriptionAccount::default(),
-            total_limit,
+            total_limit: SubscriptionLimit { count: total_subscriptions, bytes: subscription_bytes },
             clients: HashMap::new(),
-            client_limit,
+            address_limit: config.address_limit(),
+            identity_limit: config.identity_limit(),
             reserved: HashMap::new(),
             reserved_in_total: 0,
         }
+    }
+
+    /// What one client may use.
+    fn limit_of(&self, client: BudgetOwner) -> SubscriptionLimit {
+        if client.has_identity() { self.identity_limit } else { self.address_limit }
     }
 
     /// Adds the least that a subscription to this URI costs: its subject is not known yet.
@@ -164,11 +183,13 @@ impl SubscriptionBudget {
     /// Fails if this cost exceeds what is neither charged nor reserved.
     pub(super) fn check(&self, client: BudgetOwner, cost: SubscriptionCost) -> Result<(), OverBudget> {
         let used = self.bytes_of(client) + self.reserved.get(&client).copied().unwrap_or_default();
-        if cost.client > self.client_limit.saturating_sub(used) {
-            return Err(OverBudget::Client(self.client_limit));
+        let limit = self.limit_of(client).bytes;
+        if cost.client > limit.saturating_sub(used) {
+            return Err(OverBudget::Client(limit));
         }
-        if cost.total > self.total_limit.saturating_sub(self.total.bytes + self.reserved_in_total) {
-            return Err(OverBudget::Total(self.total_limit));
+        let limit = self.total_limit.bytes;
+        if cost.total > limit.saturating_sub(self.total.bytes + self.reserved_in_total) {
+            return Err(OverBudget::Total(limit));
         }
         Ok(())
     }
@@ -216,15 +237,20 @@ impl SubscriptionBudget {
         name: &Arc<str>,
         subject: &Arc<str>,
     ) -> Result<SubscriptionCost, OverBudget> {
-        let fits = match self.clients.get(&client) {
-            Some(account) => account.has_room(name, subject, self.client_limit),
-            None => SubscriptionAccount::default().has_room(name, subject, self.client_limit),
-        };
-        if !fits {
-            return Err(OverBudget::Client(self.client_limit));
+        let limit = self.limit_of(client);
+        let none = SubscriptionAccount::default();
+        let account = self.clients.get(&client).unwrap_or(&none);
+        if !account.has_place(limit) {
+            return Err(OverBudget::ClientCount(limit.count.unwrap_or_default()));
         }
-        if !self.total.has_room(name, subject, self.total_limit) {
-            return Err(OverBudget::Total(self.total_limit));
+        if !account.has_room(name, subject, limit.bytes) {
+            return Err(OverBudget::Client(limit.bytes));
+        }
+        if !self.total.has_place(self.total_limit) {
+            return Err(OverBudget::TotalCount(self.total_limit.count.unwrap_or_default()));
+        }
+        if !self.total.has_room(name, subject, self.total_limit.bytes) {
+            return Err(OverBudget::Total(self.total_limit.bytes));
         }
         Ok(SubscriptionCost {
             client: self.clients.entry(client).or_default().charge(name, subject),

@@ -7,23 +7,24 @@
 
 mod budget;
 mod notification_set;
+mod pace;
 mod registry;
 mod watch;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use libris_core::{Error, Identity, Result, Source, Uri};
+use libris_core::{Client, Error, Identity, Result, Source, Uri};
 use libris_wire::{Failure, Listener, Notification};
 use serde_json::json;
 
-use self::budget::{OverBudget, SubscriptionCost};
+use self::budget::{BudgetOwner, OverBudget, SubscriptionCost};
 use self::notification_set::NotificationSet;
+use self::pace::SubscribePace;
 use self::registry::{Registry, SubscriptionRefusal};
 use self::watch::WatchState;
 use crate::lock::lock;
@@ -44,13 +45,37 @@ pub struct SubscriptionConfig {
     pub subscription_bytes: usize,
     /// The memory limit in bytes for the subscriptions of one client; at most `subscription_bytes`.
     pub client_subscription_bytes: usize,
+    /// The maximum number of subscriptions of all listeners of one client without an identity; `None` is no limit.
+    pub address_subscriptions: Option<usize>,
+    /// The same for each identity.
+    pub identity_subscriptions: Option<usize>,
+    /// The memory limit in bytes for the subscriptions of each identity; `None` for `client_subscription_bytes`.
+    pub identity_subscription_bytes: Option<usize>,
+    /// The maximum number of subscriptions of all clients; `None` is no limit.
+    pub total_subscriptions: Option<usize>,
     /// The maximum number of listeners: sessions and streams.
     pub listeners: usize,
+}
+
+/// A limit of subscriptions.
+#[derive(Clone, Copy, Debug)]
+struct SubscriptionLimit {
+    count: Option<usize>,
+    bytes: usize,
 }
 
 impl SubscriptionConfig {
     /// The longest debounce window.
     pub const LONGEST_WINDOW: Duration = Duration::from_secs(60 * 60);
+
+    fn address_limit(&self) -> SubscriptionLimit {
+        SubscriptionLimit { count: self.address_subscriptions, bytes: self.client_subscription_bytes }
+    }
+
+    fn identity_limit(&self) -> SubscriptionLimit {
+        let bytes = self.identity_subscription_bytes.unwrap_or(self.client_subscription_bytes);
+        SubscriptionLimit { count: self.identity_subscriptions, bytes }
+    }
 }
 
 impl Default for SubscriptionConfig {
@@ -60,6 +85,10 @@ impl Default for SubscriptionConfig {
             subscriptions: 1_000,
             subscription_bytes: 16 << 20,
             client_subscription_bytes: 12 << 20,
+            address_subscriptions: None,
+            identity_subscriptions: None,
+            identity_subscription_bytes: None,
+            total_subscriptions: None,
             listeners: 30_000,
         }
     }
@@ -88,6 +117,7 @@ struct SubscriptionHubState {
     /// Striped locks, selected by the hash of the subject and held during `follow` and `unfollow`. A source that blocks
     /// there delays subscriptions to some subjects, and no notification.
     follow: [Mutex<()>; FOLLOW_LOCKS],
+    pace: SubscribePace,
 }
 
 impl SubscriptionHub {
@@ -103,17 +133,14 @@ impl SubscriptionHub {
                 watch: Mutex::default(),
                 registry,
                 follow,
+                pace: SubscribePace::default(),
             }),
         }
     }
 
-    /// Adds a listener that is notified of what `view` shows. Listeners of one `client` address share a subscription
-    /// budget; a listener without an address has its own.
-    pub(crate) fn listener_for(
-        &self,
-        view: Arc<View>,
-        client: Option<IpAddr>,
-    ) -> Result<Arc<dyn Listener>, Failure> {
+    /// Adds a listener that is notified of what `view` shows. Listeners of one client share a subscription budget; a
+    /// listener of an unknown client has its own.
+    pub(crate) fn listener_for(&self, view: Arc<View>, client: Client) -> Result<Arc<dyn Listener>, Failure> {
         // Hold both locks, so that the watch does not stop before the listener is registered.
         let watch = lock(&self.shared.watch);
         let mut registry = lock(&self.shared.registry);
@@ -128,7 +155,9 @@ impl SubscriptionHub {
         }
         let shared = self.shared.clone();
         let view = Mutex::new(view);
-        Ok(Arc::new(Subscriber { shared, view, number, notifications, listed: AtomicBool::new(false) }))
+        let owner = BudgetOwner::new(client, number);
+        let listed = AtomicBool::new(false);
+        Ok(Arc::new(Subscriber { shared, view, number, owner, notifications, listed }))
     }
 
     /// Sends `list_changed` to listeners whose rights changed, and updates which subjects the source follows.
@@ -179,6 +208,7 @@ struct Subscriber {
     shared: Arc<SubscriptionHubState>,
     view: Mutex<Arc<View>>,
     number: u64,
+    owner: BudgetOwner,
     notifications: Arc<NotificationSet>,
     /// Whether the client has listed resources.
     listed: AtomicBool,
@@ -225,7 +255,8 @@ impl Listener for Subscriber {
 
     async fn subscribe(&self, name: &str) -> Result<(), Failure> {
         let uri = Uri::parse(name).map_err(to_failure)?;
-        if !self.view().now().covers(Operation::Subscribe, &uri) {
+        self.shared.pace.wait(self.owner).await?;
+        if !self.view().now().covers(Operation::Subscribe, &uri).map_err(to_failure)? {
             return Err(to_failure(Error::NotFound(uri)));
         }
         // Open the watch first, so that a cancelled request leaves no subscription without a watch.
@@ -308,11 +339,20 @@ fn refused(refusal: SubscriptionRefusal) -> Failure {
             format!("one client may subscribe to {most} resources at most; unsubscribe from one first"),
             most,
         ),
-        SubscriptionRefusal::Bytes(OverBudget::Client(most)) => {
+        SubscriptionRefusal::Budget(OverBudget::ClientCount(most)) => (
+            format!(
+                "all subscriptions of one client may be {most} at most; unsubscribe from some resources first"
+            ),
+            most,
+        ),
+        SubscriptionRefusal::Budget(OverBudget::TotalCount(most)) => {
+            (format!("all clients may have {most} subscriptions at most; try again later"), most)
+        }
+        SubscriptionRefusal::Budget(OverBudget::Client(most)) => {
             let why = "the subscriptions of one client may use";
             (format!("{why} `{most}` bytes of memory at most; unsubscribe from some resources first"), most)
         }
-        SubscriptionRefusal::Bytes(OverBudget::Total(most)) => {
+        SubscriptionRefusal::Budget(OverBudget::Total(most)) => {
             let why = "the subscriptions of all clients may use";
             (format!("{why} `{most}` bytes of memory at most; try again later"), most)
         }

@@ -1,7 +1,6 @@
 //! The registry of listeners and subscriptions. Its lock is never held during a call to a source.
 
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -104,8 +103,8 @@ struct Subscription {
 pub(super) enum SubscriptionRefusal {
     /// The listener has reached this number of subscriptions.
     Subscriptions(usize),
-    /// A memory budget is used up.
-    Bytes(OverBudget),
+    /// A budget is used up.
+    Budget(OverBudget),
 }
 
 impl Registry {
@@ -117,16 +116,20 @@ impl Registry {
             changed: HashSet::new(),
             list_followers: HashSet::new(),
             classes: HashMap::new(),
-            budget: SubscriptionBudget::new(config.subscription_bytes, config.client_subscription_bytes),
+            budget: SubscriptionBudget::new(config),
         }
     }
 
-    /// Adds a listener of the client at `address`.
-    pub(super) fn join(&mut self, view: Arc<View>, address: Option<IpAddr>) -> (u64, Arc<NotificationSet>) {
+    /// Adds a listener of a client.
+    pub(super) fn join(
+        &mut self,
+        view: Arc<View>,
+        client: libris_core::Client,
+    ) -> (u64, Arc<NotificationSet>) {
         self.last += 1;
         let listener = self.last;
         let notifications = Arc::<NotificationSet>::default();
-        let client = BudgetOwner::new(address, listener);
+        let client = BudgetOwner::new(client, listener);
         let class = view.now().rights().class();
         self.classes.entry(class).or_insert_with(|| (view.clone(), 0)).1 += 1;
         let member = RegisteredListener {
@@ -200,7 +203,7 @@ impl Registry {
     ) -> Result<(), SubscriptionRefusal> {
         let Some(member) = self.members.get(&listener) else { return Ok(()) };
         names.iter().for_each(|name| self.budget.add_least_cost(member.client, name, cost));
-        self.budget.check(member.client, *cost).map_err(SubscriptionRefusal::Bytes)
+        self.budget.check(member.client, *cost).map_err(SubscriptionRefusal::Budget)
     }
 
     /// Reserves memory for subscriptions of a listener that follow, instead of what is reserved for it.
@@ -211,7 +214,7 @@ impl Registry {
     ) -> Result<(), SubscriptionRefusal> {
         let Some(member) = self.members.get_mut(&listener) else { return Ok(()) };
         self.budget.release(member.client, std::mem::take(&mut member.reserved));
-        self.budget.reserve(member.client, cost).map_err(SubscriptionRefusal::Bytes)?;
+        self.budget.reserve(member.client, cost).map_err(SubscriptionRefusal::Budget)?;
         member.reserved = cost;
         Ok(())
     }
@@ -240,7 +243,7 @@ impl Registry {
             None => name.into(),
         };
         let cost =
-            self.budget.charge(member.client, &name, &subject_text).map_err(SubscriptionRefusal::Bytes)?;
+            self.budget.charge(member.client, &name, &subject_text).map_err(SubscriptionRefusal::Budget)?;
         self.budget.release(member.client, member.reserved.take(cost));
         // Under the lock, so that `notify_changed_rights` reevaluates it when the rights change.
         if !member.may_subscribe(&name) {

@@ -4,9 +4,12 @@
 mod hints;
 mod joined;
 mod law;
+mod matrix;
 mod notifications;
 mod people;
 mod random;
+mod revocation;
+mod rules;
 mod shelf;
 mod streams;
 mod worlds;

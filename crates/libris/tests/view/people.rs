@@ -6,6 +6,7 @@ use libris::wire::{Caller, Refusal};
 use libris::{Identified, Identity, Operation, Policy, Rights, Rules, Uri};
 
 use crate::random::Random;
+use crate::rules;
 use crate::shelf::{Predicate, Seen, Universe};
 
 /// Who asks.
@@ -13,6 +14,7 @@ use crate::shelf::{Predicate, Seen, Universe};
 pub(crate) enum Who {
     A,
     B,
+    C,
     /// Sees what A does.
     Anonymous,
 }
@@ -23,6 +25,7 @@ impl Who {
         match self {
             Self::A => Some("as A"),
             Self::B => Some("as B"),
+            Self::C => Some("as C"),
             Self::Anonymous => None,
         }
     }
@@ -62,6 +65,7 @@ impl Sight {
         let seen = Arc::new(Seen::new(universe, predicate));
         let rights = match predicate {
             Predicate::Everything if random.chance(50) => Rights::everything(),
+            Predicate::Rules(seed) => rules::rights(&rules::simple(seed)),
             _ => Rights::new(Shown { predicate, seen: seen.clone() }),
         };
         Self { predicate, seen, rights }

@@ -17,6 +17,7 @@ use libris::{
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::random::{Random, mix};
+use crate::rules;
 
 /// What all URIs of the shelf begin with.
 pub(crate) const ROOT: &str = "shelf:///";
@@ -60,6 +61,12 @@ impl Universe {
         Self { resources, all }
     }
 
+    /// One of two hundred resources.
+    pub(crate) fn of_two_hundred() -> &'static Self {
+        static TWO_HUNDRED: LazyLock<Universe> = LazyLock::new(|| Universe::new(175));
+        &TWO_HUNDRED
+    }
+
     /// One of few resources, or one with a directory of more entries than a completion may have values.
     pub(crate) fn of(large: bool) -> &'static Self {
         static SMALL: LazyLock<Universe> = LazyLock::new(|| Universe::new(5));
@@ -86,6 +93,8 @@ pub(crate) enum Predicate {
         seed: u64,
         percent: u64,
     },
+    /// What the random rules of this seed allow.
+    Rules(u64),
 }
 
 impl Predicate {
@@ -93,6 +102,7 @@ impl Predicate {
         match random.below(10) {
             0 => Self::Everything,
             1 => Self::Nothing,
+            2..6 => Self::Rules(random.next()),
             _ => Self::Some { seed: random.next(), percent: *random.pick(&[20, 50, 80, 95]) },
         }
     }
@@ -102,6 +112,7 @@ impl Predicate {
         match self {
             Self::Everything => true,
             Self::Nothing => false,
+            Self::Rules(seed) => rules::shows(&rules::simple(seed), uri),
             Self::Some { seed, percent } => {
                 let hash = uri
                     .as_str()

@@ -75,10 +75,10 @@ impl FileReader<'_> {
         let mut parts = vec![listing];
         for (child, entry) in page.children.iter().zip(page.entries) {
             let text = match entry {
-                Some(entry) => self
+                Some(entry) if self.context.reads(&child.uri) => self
                     .small_text(folder, &entry, child, &mut left)
                     .map_err(|cause| self.read_error(cause))?,
-                None => None,
+                _ => None,
             };
             parts.extend(match text {
                 Some(text) => Some(Content::text(child.uri.clone(), child.kind.clone(), text)),

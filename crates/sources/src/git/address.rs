@@ -2,6 +2,7 @@
 
 use libris_core::{Error, Result, Uri, UriTemplate};
 
+use super::LISTED_REV;
 use crate::folder_listing;
 use crate::range::{Range, RangeSpan};
 
@@ -264,6 +265,27 @@ impl UriSpace {
     }
 }
 
+impl UriSpace {
+    /// Other URIs of the same file or folder: under `tree`, and at `HEAD`. A commit has many names, so a rule about a path at
+    /// `HEAD` applies to it at every revision.
+    pub(super) fn aliases(&self, uri: &Uri) -> Vec<Uri> {
+        let Some(asked) = self.parse(uri) else { return Vec::new() };
+        let names = match asked.what {
+            GitTarget::Path { rev, path } | GitTarget::Blame { rev, path } => {
+                [self.path_uri(rev, path), self.path_uri(LISTED_REV, path)]
+            }
+            GitTarget::Log { .. } => [self.log(LISTED_REV), None],
+            GitTarget::Commit { .. } => [self.commit(LISTED_REV), None],
+            GitTarget::Refs
+            | GitTarget::Status
+            | GitTarget::Staged
+            | GitTarget::Unstaged
+            | GitTarget::Diff { .. } => [None, None],
+        };
+        names.into_iter().flatten().filter(|name| name != uri).collect()
+    }
+}
+
 impl GitUri<'_> {
     /// The value of a parameter; `None` if it is missing or empty.
     pub(super) fn parameter(&self, name: &str) -> Result<Option<String>> {
@@ -410,6 +432,23 @@ mod tests {
             assert_eq!(space.parse(&uri), None, "{uri}");
             assert_eq!(space.subject(&uri), uri);
         }
+    }
+
+    #[test]
+    fn a_path_has_a_name_at_head() {
+        let space = UriSpace::new("r").unwrap();
+        let aliases = |text: &str| {
+            let uri = Uri::parse(&format!("git://r/{text}")).unwrap();
+            let aliases = space.aliases(&uri).into_iter();
+            aliases.map(|alias| alias.as_str()["git://r/".len()..].to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(aliases("tree/main/a/b?lines=1-2"), ["tree/main/a/b", "tree/HEAD/a/b"]);
+        assert_eq!(aliases("blob/v1/a"), ["tree/v1/a", "tree/HEAD/a"]);
+        assert_eq!(aliases("blame/main~3/a"), ["tree/main~3/a", "tree/HEAD/a"]);
+        assert_eq!(aliases("tree/main"), ["tree/main/", "tree/HEAD/"]);
+        assert_eq!(aliases("tree/HEAD/a"), [""; 0]);
+        assert_eq!(aliases("log/main?path=a"), ["log/HEAD"]);
+        assert_eq!(aliases("refs"), [""; 0]);
     }
 
     #[test]

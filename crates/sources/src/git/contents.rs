@@ -401,7 +401,7 @@ impl UriReader<'_> {
         renames::detect(self.repository, differences).map(Some)
     }
 
-    /// Whether the caller may see a decoded path at all revisions in the URI.
+    /// Whether the caller may read a decoded path at all revisions in the URI.
     fn is_visible(&self, path: &[u8], directory: bool) -> bool {
         if self.context.sees_everything() {
             return true;
@@ -417,7 +417,7 @@ impl UriReader<'_> {
         };
         let path = escaped(path) + if directory { "/" } else { "" };
         revs.iter()
-            .all(|rev| self.inner.space.path_uri(rev, &path).is_some_and(|uri| self.context.sees(&uri)))
+            .all(|rev| self.inner.space.path_uri(rev, &path).is_some_and(|uri| self.context.reads(&uri)))
     }
 }
 

@@ -65,7 +65,10 @@ impl PathReader<'_> {
         let mut held = self.repository.hold(listing.body.len() as u64)?;
         let mut parts = vec![listing];
         for (child, item) in page.children.iter().zip(&page.items) {
-            let text = self.small_text(child, item, &mut left)?;
+            let text = match context.reads(&child.uri) {
+                true => self.small_text(child, item, &mut left)?,
+                false => None,
+            };
             let part = match text {
                 None if as_directory => Some(summary(child)),
                 text => text,

@@ -244,6 +244,10 @@ impl Source for Git {
         self.inner.followed.remove(subject);
     }
 
+    fn aliases(&self, uri: &Uri) -> Vec<Uri> {
+        self.inner.space.aliases(uri)
+    }
+
     fn concurrency(&self) -> usize {
         MAX_CONCURRENT_TASKS
     }

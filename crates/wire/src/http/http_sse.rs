@@ -12,7 +12,7 @@ use http_body::Body as HttpBody;
 use tokio::sync::mpsc;
 
 use super::body::{Body, Event};
-use super::sessions::unguessable;
+use super::sessions::{Peer, unguessable};
 use super::streamable::TOO_MANY;
 use super::{Endpoint, response};
 use crate::content_budget::Outgoing;
@@ -72,15 +72,11 @@ impl Drop for Leave {
 }
 
 impl Endpoint {
-    pub(super) fn sse_stream<B>(
-        &self,
-        view: Arc<dyn ServiceView>,
-        request: &HttpRequest<B>,
-    ) -> Response<Body> {
+    pub(super) fn sse_stream(&self, peer: Peer, view: Arc<dyn ServiceView>) -> Response<Body> {
         let (Some(sse), Some(id)) = (&self.http_sse, unguessable()) else {
             return response::bare(StatusCode::SERVICE_UNAVAILABLE);
         };
-        let client = self.peer(request).client;
+        let client = peer.client;
         let full = || self.busy(None, "there are too many streams open; try again later");
         let Some(lease) = self.event_streams.try_take(client, 1) else { return full() };
         let Ok(listener) = view.listener(client) else { return full() };
@@ -109,6 +105,7 @@ impl Endpoint {
 
     pub(super) async fn sse_message<B>(
         &self,
+        peer: Peer,
         view: Arc<dyn ServiceView>,
         request: HttpRequest<B>,
     ) -> Response<Body>
@@ -125,7 +122,6 @@ impl Endpoint {
         let Some(SseClient { view: _, revision, answers, listener }) = known else {
             return response::refusal(StatusCode::NOT_FOUND, "this session has ended or never was");
         };
-        let peer = self.peer(&request);
         // The limit applies before it waits, since its head, and over HTTP/2 a part of its body, is in memory.
         let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
         // The queue slot is reserved first, so that no response is computed that cannot be sent.

@@ -111,7 +111,12 @@ impl Endpoint {
     }
 
     /// Opens the event stream for the notifications of a session.
-    pub(super) fn get<B>(&self, view: &Arc<dyn ServiceView>, request: &HttpRequest<B>) -> Response<Body> {
+    pub(super) fn get<B>(
+        &self,
+        peer: Peer,
+        view: &Arc<dyn ServiceView>,
+        request: &HttpRequest<B>,
+    ) -> Response<Body> {
         let headers = request.headers();
         if !headers.contains_key(SESSION) {
             return response::not_allowed("POST");
@@ -124,7 +129,7 @@ impl Endpoint {
             Ok(found) => found,
             Err(refusal) => return refusal,
         };
-        let Some(lease) = self.event_streams.try_take(self.peer(request).client, 1) else {
+        let Some(lease) = self.event_streams.try_take(peer.client, 1) else {
             return self.busy(None, "there are too many streams open; try again later");
         };
         let closing = self.closing.clone();

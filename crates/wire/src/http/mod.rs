@@ -17,6 +17,8 @@ mod liveness;
 #[cfg(not(feature = "tls"))]
 mod no_tls;
 mod notification_log;
+mod proxies;
+mod rates;
 mod receive;
 mod response;
 mod route;
@@ -59,6 +61,9 @@ use self::http_sse::HttpSse;
 use self::input_budget::InputBudget;
 #[cfg(not(feature = "tls"))]
 use self::no_tls::{SecuredConnection, TlsServer};
+pub use self::proxies::{AddressRange, ForwardedHeader, TrustedProxies};
+use self::rates::RateLimiter;
+pub use self::rates::UsageLimits;
 pub use self::route::Route;
 use self::sessions::{Peer, Sessions};
 use self::stream::{Spawn, Stream};
@@ -113,6 +118,14 @@ pub struct Config {
     pub express: bool,
     /// The prefix of metric names.
     pub metrics_prefix: String,
+    /// What each identity may use; without a limit here, three quarters of the limits above.
+    pub identity_limits: UsageLimits,
+    /// What each address may use, for requests without an identity.
+    pub address_limits: UsageLimits,
+    /// The rates of all clients together, and limits in place of `requests`, `sessions` and `event_streams`.
+    pub total_limits: UsageLimits,
+    /// The proxies that name the clients whose requests they forward.
+    pub proxies: TrustedProxies,
 }
 
 impl Default for Config {
@@ -135,6 +148,10 @@ impl Default for Config {
             sse: false,
             express: true,
             metrics_prefix: "mcp".into(),
+            identity_limits: UsageLimits::default(),
+            address_limits: UsageLimits::default(),
+            total_limits: UsageLimits::default(),
+            proxies: TrustedProxies::default(),
         }
     }
 }
@@ -149,6 +166,10 @@ pub struct Endpoint {
     requests: Arc<Budget>,
     /// The number of requests refused because a limit was reached, since the start.
     refused: AtomicUsize,
+    /// Limits the rates of requests and bytes, if that is configured.
+    rates: Option<Box<RateLimiter>>,
+    /// The number of requests refused because of their rate, since the start.
+    rate_limited: AtomicUsize,
     /// Bounds the memory of requests whose bodies are being received, and of large heads.
     receiving: Arc<Budget>,
     /// Bound the request bodies in memory. Bodies of moderate size have a quarter for themselves.
@@ -179,13 +200,29 @@ impl Endpoint {
     /// Creates the endpoint of this service with additional routes. The first route that covers a path answers.
     pub fn with_routes(service: Arc<dyn Service>, config: Config, routes: Vec<Arc<dyn Route>>) -> Arc<Self> {
         let connections = Connections::new(config.connections);
+        let Config { identity_limits: identity, address_limits: address, total_limits: total, .. } = &config;
+        let rates = RateLimiter::new(identity, address, total);
+        let requests = Budget::with_shares(
+            total.concurrent_requests.unwrap_or(config.requests),
+            address.concurrent_requests,
+            identity.concurrent_requests,
+        );
+        let event_streams = Budget::with_shares(
+            total.streams.unwrap_or(config.event_streams),
+            address.streams,
+            identity.streams,
+        );
+        let sessions = Sessions::new(total.sessions.unwrap_or(config.sessions), config.idle)
+            .with_shares(address.sessions, identity.sessions);
         Arc::new(Self {
             protocol: Protocol::new(service, config.limits.clone()),
             guard: Guard::new(&config.hosts, &config.origins),
-            sessions: Sessions::new(config.sessions, config.idle),
+            sessions,
             http_sse: config.sse.then(HttpSse::default),
-            requests: Budget::new(config.requests),
+            requests,
             refused: AtomicUsize::new(0),
+            rates,
+            rate_limited: AtomicUsize::new(0),
             receiving: Budget::new(config.receiving_bytes),
             bodies: Budget::new(config.body_bytes - config.body_bytes / 4),
             moderate_bodies: Budget::new(config.body_bytes / 4),
@@ -194,7 +231,7 @@ impl Endpoint {
                 Share::ThreeQuarters,
                 CONTENT_WAIT,
             ),
-            event_streams: Budget::new(config.event_streams),
+            event_streams,
             http2_streams: Budget::new(config.http2_streams),
             http2_connections: Connections::new(config.http2_connections.min(connections.most())),
             connections,
@@ -227,11 +264,34 @@ impl Endpoint {
         response
     }
 
-    /// The peer of a request: set by our own server, or by the program that embeds this endpoint.
+    /// The peer of a request: set by our own server, or by the program that embeds this endpoint. If it is a trusted proxy,
+    /// the client that it names.
     fn peer<B>(&self, request: &Request<B>) -> Peer {
         let extensions = request.extensions();
         let client = || extensions.get::<Client>().copied().unwrap_or_default();
-        extensions.get::<Peer>().copied().unwrap_or_else(|| Peer { client: client(), connection: None })
+        let peer = extensions.get::<Peer>().copied();
+        let peer = peer.unwrap_or_else(|| Peer { client: client(), connection: None });
+        let proxies = &self.config.proxies;
+        if !proxies.trust(peer.client) {
+            return peer;
+        }
+        let values: Vec<_> = request.headers().get_all(proxies.header.name()).iter().collect();
+        Peer { client: proxies.client(peer.client, values.iter().map(|value| value.as_bytes())), ..peer }
+    }
+
+    /// Counts requests of a client against its rate. The error is how long it must wait.
+    fn count_requests(&self, client: Client, count: usize) -> Result<(), Duration> {
+        let Some(rates) = &self.rates else { return Ok(()) };
+        rates.request(client, count).inspect_err(|_| {
+            self.rate_limited.fetch_add(1, Ordering::Relaxed);
+        })
+    }
+
+    /// Counts the bytes of a response against the rate of its client.
+    fn count_bytes(&self, client: Client, bytes: usize) {
+        if let Some(rates) = &self.rates {
+            rates.respond(client, bytes);
+        }
     }
 
     /// The current values of all metrics.
@@ -244,6 +304,7 @@ impl Endpoint {
             ("connections_refused_total", self.connections.refused() + self.http2_connections.refused()),
             ("http2_connections", self.http2_connections.count()),
             ("requests_refused_total", self.refused.load(Ordering::Relaxed)),
+            ("requests_rate_limited_total", self.rate_limited.load(Ordering::Relaxed)),
             ("requests", self.requests.used()),
             ("request_head_bytes", self.input_budget.used()),
             ("request_body_bytes", self.bodies.used() + self.moderate_bodies.used()),
@@ -272,16 +333,30 @@ impl Endpoint {
         let peer = self.peer(&request);
         let view = match self.admit(peer, request.headers(), request.extensions()).await {
             Ok(view) => view,
-            Err(refusal) => return refusal,
+            // Whoever guesses credentials is limited by its address.
+            Err(refusal) => {
+                let counted = self.count_requests(peer.client, 1);
+                return counted.map_or_else(|wait| self.too_fast(None, wait), |()| refusal);
+            }
         };
+        let peer = peer.identified(&*view);
+        // A message is counted when its id is known.
+        let is_message = request.method() == Method::POST && request.uri().path() == "/mcp";
+        if !is_message && let Err(wait) = self.count_requests(peer.client, 1) {
+            return self.too_fast(None, wait);
+        }
         match (request.method(), request.uri().path()) {
             (&Method::POST, "/mcp") => self.post(peer, view, request).await,
-            (&Method::GET, "/mcp") => self.get(&view, &request),
+            (&Method::GET, "/mcp") => self.get(peer, &view, &request),
             (&Method::DELETE, "/mcp") => self.delete(&view, &request),
             (_, "/mcp") => response::not_allowed("POST, GET, DELETE"),
-            (&Method::GET, "/metrics") => response::metrics(&self.config.metrics_prefix, &self.counts()),
-            (&Method::GET, "/sse") if self.http_sse.is_some() => self.sse_stream(view, &request),
-            (&Method::POST, "/message") if self.http_sse.is_some() => self.sse_message(view, request).await,
+            (&Method::GET, "/metrics") if view.shows_metrics() => {
+                response::metrics(&self.config.metrics_prefix, &self.counts())
+            }
+            (&Method::GET, "/sse") if self.http_sse.is_some() => self.sse_stream(peer, view),
+            (&Method::POST, "/message") if self.http_sse.is_some() => {
+                self.sse_message(peer, view, request).await
+            }
             (_, path) => match self.routes.iter().find(|route| route.covers(path)) {
                 Some(route) => self.routed(peer, view, &**route, request).await,
                 None => {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use libris_core::Client;
 
 use super::session::HttpSession;
+use crate::ServiceView;
 use crate::lock::lock;
 
 /// The origin of a request.
@@ -26,6 +27,9 @@ const MAX_EVICTION_SCAN: usize = 16;
 /// All sessions by id.
 pub(super) struct Sessions {
     most: usize,
+    /// The maximum number of sessions of a client without an identity, and with one.
+    share: usize,
+    identity_share: usize,
     idle: Duration,
     began: Instant,
     table: Mutex<SessionTable>,
@@ -65,6 +69,11 @@ struct Rank {
 }
 
 impl Peer {
+    /// The peer as its view identifies it.
+    pub(super) fn identified(self, view: &dyn ServiceView) -> Self {
+        Self { client: view.client().unwrap_or(self.client), ..self }
+    }
+
     fn owners(self) -> impl Iterator<Item = Owner> {
         let connection = self.connection.map(Owner::Connection);
         connection.into_iter().chain([Owner::Client(self.client), Owner::Everybody])
@@ -73,7 +82,15 @@ impl Peer {
 
 impl Sessions {
     pub(super) fn new(most: usize, idle: Duration) -> Self {
-        Self { most, idle, began: Instant::now(), table: Mutex::default() }
+        let share = most - most / 4;
+        let (began, table) = (Instant::now(), Mutex::default());
+        Self { most, share, identity_share: share, idle, began, table }
+    }
+
+    /// Sets the maximum number of sessions of each address and of each identity; three quarters of all by default.
+    pub(super) fn with_shares(self, address: Option<usize>, identity: Option<usize>) -> Self {
+        let share = |given: Option<usize>| given.unwrap_or(self.share).min(self.most);
+        Self { share: share(address), identity_share: share(identity), ..self }
     }
 
     /// The maximum number of sessions of an owner. A connection may have an eighth, since a proxy opens the sessions
@@ -81,7 +98,8 @@ impl Sessions {
     fn limit(&self, owner: Owner) -> usize {
         match owner {
             Owner::Connection(_) => self.most.div_ceil(8),
-            Owner::Client(_) => self.most - self.most / 4,
+            Owner::Client(client) if client.has_identity() => self.identity_share,
+            Owner::Client(_) => self.share,
             Owner::Everybody => self.most,
         }
     }

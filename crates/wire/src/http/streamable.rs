@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Request as HttpRequest, Response, StatusCode};
 use http_body::Body as HttpBody;
 use libris_core::Lease;
+use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -63,7 +64,16 @@ impl Endpoint {
         };
         let bytes = &received.bytes;
         let parse = || envelope::parse(bytes, self.protocol.limits.batch);
-        match off_worker(peer.client, bytes.len(), parse).await {
+        let parsed = off_worker(peer.client, bytes.len(), parse).await;
+        let (id, count) = match &parsed {
+            Ok(Incoming::Batch(batch)) => (None, batch.len()),
+            Ok(Incoming::One(Message::Request { id, .. })) => (Some(id), 1),
+            Ok(Incoming::One(_)) | Err(_) => (None, 1),
+        };
+        if let Err(wait) = self.count_requests(peer.client, count) {
+            return self.too_fast(id, wait);
+        }
+        match parsed {
             Err(Malformed { id, error }) => response::rejected(id.as_ref(), &error),
             Ok(Incoming::Batch(batch)) => self.batch(peer, &view, headers, &batch).await,
             Ok(Incoming::One(Message::Request { id, method, params })) => {
@@ -294,6 +304,18 @@ impl Endpoint {
         response
     }
 
+    /// Refuses a request with status 429 because its client sends requests too fast.
+    pub(super) fn too_fast(&self, id: Option<&Id>, wait: Duration) -> Response<Body> {
+        let error = ErrorObject {
+            data: Some(json!({ "retryAfterMs": wait.as_millis() as u64 })),
+            ..ErrorObject::new(INTERNAL_ERROR, "too many requests or bytes in a minute; try again later")
+        };
+        let mut response = response::error(StatusCode::TOO_MANY_REQUESTS, id, &error);
+        let seconds = wait.as_millis().div_ceil(1_000).max(1);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds as u64));
+        response
+    }
+
     /// Refuses a request over the limit of HTTP/2 streams. The response has no body, because no budget would count
     /// one that the client does not read.
     pub(super) fn full(&self) -> Response<Body> {
@@ -379,6 +401,7 @@ impl Endpoint {
 
     /// The memory reservation of a response until it is sent, part of which its call may have made already.
     pub(super) async fn content_lease(&self, call: &Call, framed: &Framed) -> Option<ContentLease> {
+        self.count_bytes(call.client, framed.size());
         match &call.memory {
             Some(memory) => memory.lease_for(framed).await,
             None => self.content_budget.take(call.client, framed.size()).await,

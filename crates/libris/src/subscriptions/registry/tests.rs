@@ -1,10 +1,9 @@
 //! The charges for subscriptions always equal a recount.
 
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use libris_core::Uri;
+use libris_core::{Client, Uri};
 use proptest::prelude::*;
 
 use super::super::SubscriptionConfig;
@@ -118,8 +117,8 @@ proptest! {
             let at = |number: usize| joined.get(number).copied().unwrap_or(u64::MAX);
             match step {
                 ClientAction::Join(address) => {
-                    let address = address.map(|last| IpAddr::from([127, 0, 0, last]));
-                    joined.push(registry.join(view(), address).0);
+                    let client = address.map(|last| Client::at([127, 0, 0, last].into()));
+                    joined.push(registry.join(view(), client.unwrap_or_default()).0);
                 }
                 ClientAction::Subscribe(number, name) => {
                     let before = (registry.bytes(), registry.budget.clients());
@@ -167,7 +166,7 @@ fn a_reservation_excludes_further_ones_and_not_what_it_is_for() {
     let each = SUBSCRIPTION_OVERHEAD + TEXT_OVERHEAD + 3;
     let limits = SubscriptionConfig { client_subscription_bytes: 2 * each, ..SubscriptionConfig::default() };
     let mut registry = Registry::new(&limits);
-    let address = Some(IpAddr::from([127, 0, 0, 1]));
+    let address = Client::at([127, 0, 0, 1].into());
     let (one, _) = registry.join(view(), address);
     let (other, _) = registry.join(view(), address);
     let cost = |registry: &Registry, listener, names: &[&str]| {
@@ -203,15 +202,15 @@ fn listeners_of_one_address_share_a_budget() {
         ..SubscriptionConfig::default()
     };
     let mut registry = Registry::new(&limits);
-    let address = |text: &str| Some(text.parse::<IpAddr>().unwrap());
+    let address = |text: &str| Client::at(text.parse().unwrap());
     let (one, _) = registry.join(view(), address("2001:db8::1"));
     let (same_network, _) = registry.join(view(), address("2001:db8::2"));
     let (other, _) = registry.join(view(), address("2001:db8:0:1::1"));
     let mut subscribe = |listener, name: &str| registry.subscribe(listener, name, subject(name), 9);
     assert!(subscribe(one, "a:1").is_ok());
     assert!(subscribe(same_network, "a:2").is_ok());
-    assert!(matches!(subscribe(one, "a:3"), Err(SubscriptionRefusal::Bytes(_))));
-    assert!(matches!(subscribe(same_network, "a:3"), Err(SubscriptionRefusal::Bytes(_))));
+    assert!(matches!(subscribe(one, "a:3"), Err(SubscriptionRefusal::Budget(_))));
+    assert!(matches!(subscribe(same_network, "a:3"), Err(SubscriptionRefusal::Budget(_))));
     assert!(subscribe(other, "a:3").is_ok());
     leave(&mut registry, same_network);
     assert!(registry.subscribe(one, "a:3", subject("a:3"), 9).is_ok());
@@ -226,7 +225,7 @@ fn unlimited_budgets_do_not_overflow() {
         ..SubscriptionConfig::default()
     };
     let mut registry = Registry::new(&limits);
-    let (listener, _) = registry.join(view(), None);
+    let (listener, _) = registry.join(view(), Client::default());
     assert!(registry.subscribe(listener, "a:x", subject("a:x"), usize::MAX).is_ok());
     assert_eq!(registry.bytes(), SUBSCRIPTION_OVERHEAD + TEXT_OVERHEAD + 3);
 }
@@ -234,8 +233,8 @@ fn unlimited_budgets_do_not_overflow() {
 #[test]
 fn subscriptions_that_end_give_their_memory_back() {
     let mut registry = Registry::new(&SubscriptionConfig::default());
-    let (stays, _) = registry.join(view(), None);
-    let (leaves, _) = registry.join(view(), None);
+    let (stays, _) = registry.join(view(), Client::default());
+    let (leaves, _) = registry.join(view(), Client::default());
     let names: Vec<_> = (0..1_000).map(|number| format!("a:{number}")).collect();
     for name in &names {
         for listener in [stays, leaves] {

@@ -12,7 +12,7 @@ use crate::envelope::{self, Framed, Incoming, Message};
 use crate::http::guard::Guard;
 use crate::http::headers::{Accepts, McpHeaders, USUAL_ACCEPT};
 use crate::http::sessions::Peer;
-use crate::http::{ClientCertificate, Endpoint, MAX_HEAD};
+use crate::http::{ClientCertificate, Endpoint, ForwardedHeader, MAX_HEAD};
 use crate::protocol::Arrived;
 use crate::request::McpRequest;
 
@@ -79,6 +79,10 @@ struct Head<'a> {
     accept: Option<&'a [u8]>,
     length: Option<&'a [u8]>,
     authorization: Option<&'a [u8]>,
+    forwarded: Option<&'a [u8]>,
+    forwarded_for: Option<&'a [u8]>,
+    /// One of the two is repeated, which matters only if it comes from a trusted proxy.
+    forwarded_twice: bool,
     mcp: McpHeaders<'a>,
     /// A field is repeated, invalid or unknown: the request goes through hyper.
     needs_validation: bool,
@@ -114,6 +118,12 @@ impl<'a> Head<'a> {
             17 if name.eq_ignore_ascii_case("transfer-encoding") => return self.needs_hyper = true,
             13 if name.eq_ignore_ascii_case("authorization") => self.authorization.replace(value).is_some(),
             20 if name.eq_ignore_ascii_case("mcp-protocol-version") => put(&mut self.mcp.version),
+            9 if name.eq_ignore_ascii_case("forwarded") => {
+                return self.forwarded_twice |= self.forwarded.replace(value).is_some();
+            }
+            15 if name.eq_ignore_ascii_case("x-forwarded-for") => {
+                return self.forwarded_twice |= self.forwarded_for.replace(value).is_some();
+            }
             _ => !is_ignorable(name),
         };
         self.needs_validation |= taken;
@@ -185,13 +195,15 @@ impl Endpoint {
             return None;
         };
         let now = Instant::now();
+        let peer = self.forwarded_peer(origin.peer, head)?;
         let caller = Caller {
-            client: origin.peer.client,
+            client: peer.client,
             authorization: head.authorization,
             certificate: origin.certificate.as_ref().map(ClientCertificate::der),
             ..Caller::default()
         };
         let view = self.protocol.cached_view(&caller)?;
+        let peer = peer.identified(&*view);
         let meta = params.meta().ok()?;
         let modern = meta.version().ok()?.is_some();
         let (revision, session) = if modern {
@@ -209,15 +221,24 @@ impl Endpoint {
             listener,
             Arrived { since: now, id: &id, method: &method, params: &params },
         );
+        // Hyper refuses it, unless it is in time by then.
+        let count = || self.rates.as_ref().is_none_or(|rates| rates.request(peer.client, 1).is_ok());
         if let Some(answer) = cached.as_ref().and_then(response) {
+            if !count() {
+                return None;
+            }
+            self.count_bytes(peer.client, answer.len());
             return Some(Parsed::Cached(end, answer));
         }
         let request = match cached {
             Some(_) => None,
             None => Some(McpRequest::parse(revision, &*view, &method, &params).ok()?),
         };
-        let (endpoint, call) = (self.clone(), self.call(origin.peer, view, revision));
+        let (endpoint, call) = (self.clone(), self.call(peer, view, revision));
         if let Some(framed) = cached {
+            if !count() {
+                return None;
+            }
             let future = async move { endpoint.framed(Accepts::BOTH, &call, Some(&id), framed).await };
             return Some(Parsed::Handled(end, Box::pin(future)));
         }
@@ -225,6 +246,9 @@ impl Endpoint {
         // These need header fields that only hyper has parsed, or are answered by an event stream.
         let more = matches!(request, McpRequest::Initialize { .. } | McpRequest::Listen(_));
         if more || meta.progress_token().is_some() {
+            return None;
+        }
+        if !count() {
             return None;
         }
         let future = async move {
@@ -238,6 +262,22 @@ impl Endpoint {
     }
 }
 
+impl Endpoint {
+    /// The peer of a request, or the client that a trusted proxy names; `None` if it names more than one.
+    fn forwarded_peer(&self, peer: Peer, head: &Head<'_>) -> Option<Peer> {
+        let proxies = &self.config.proxies;
+        if !proxies.trust(peer.client) {
+            return Some(peer);
+        }
+        let value = match proxies.header {
+            ForwardedHeader::XForwardedFor => head.forwarded_for,
+            ForwardedHeader::Forwarded => head.forwarded,
+        };
+        let client = proxies.client(peer.client, value.into_iter());
+        (!head.forwarded_twice).then_some(Peer { client, ..peer })
+    }
+}
+
 /// Whether the input contains a whole request head.
 fn has_head(bytes: &[u8]) -> bool {
     let ends = |end: &[u8]| memchr::memmem::find(bytes, end).is_some();
@@ -247,14 +287,13 @@ fn has_head(bytes: &[u8]) -> bool {
 /// Whether a header field is known to have no meaning for this endpoint. A request with an unknown field goes through
 /// hyper.
 fn is_ignorable(name: &str) -> bool {
-    const IGNORABLE: [&str; 20] = [
+    const IGNORABLE: [&str; 18] = [
         "accept-charset",
         "accept-encoding",
         "accept-language",
         "baggage",
         "cache-control",
         "dnt",
-        "forwarded",
         "keep-alive",
         "pragma",
         "priority",
@@ -265,7 +304,6 @@ fn is_ignorable(name: &str) -> bool {
         "tracestate",
         "user-agent",
         "via",
-        "x-forwarded-for",
         "x-forwarded-proto",
         "x-request-id",
     ];

@@ -1,0 +1,188 @@
+//! Rules, `libris explain`, the warnings of `libris check`, and the audit log, with the binary.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// Longer than anything takes on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn libris(folder: &Path, arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_libris"))
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+/// A server over stdio.
+struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Program {
+    fn serve(folder: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_libris"))
+            .args(["serve", "--stdio"])
+            .current_dir(folder)
+            .env("USER", "ada")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, input, output }
+    }
+
+    fn read(&mut self, uri: &str) -> Value {
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {
+            "uri": uri,
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+        } });
+        writeln!(self.input.as_ref().unwrap(), "{message}").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|cause| panic!("{cause}: {line:?}"))
+    }
+
+    /// Reads until the answer is as expected.
+    fn read_until(&mut self, uri: &str, expected: impl Fn(&Value) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.read(uri);
+            if expected(&answer) {
+                return;
+            }
+            assert!(Instant::now() < end, "{answer}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const SOURCE: &str = "[[files]]\npath = \"docs\"\n";
+
+fn folder(config: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("docs")).unwrap();
+    std::fs::write(folder.path().join("docs/a.md"), "public").unwrap();
+    std::fs::write(folder.path().join("docs/b.md"), "secret").unwrap();
+    std::fs::write(folder.path().join("libris.toml"), format!("{SOURCE}{config}")).unwrap();
+    folder
+}
+
+fn is_allowed(answer: &Value) -> bool {
+    answer.get("result").is_some()
+}
+
+#[test]
+fn the_local_user_has_the_rights_that_rules_grant_and_loses_them_when_they_change() {
+    let folder = folder(
+        "[audit]\nfile = \"audit.log\"\n\
+         [[rule]]\nuser = \"ada\"\nuri = \"file:///docs/**\"\naction = \"allow\"\n",
+    );
+    let mut program = Program::serve(folder.path());
+    let secret = "file:///docs/b.md";
+    assert!(is_allowed(&program.read(secret)));
+    let rule = "[[rule]]\nuri = \"file:///docs/b.md\"\naction = \"deny\"\n[[rule]]\naction = \"allow\"\n";
+    std::fs::write(
+        folder.path().join("libris.toml"),
+        format!("{SOURCE}[audit]\nfile = \"audit.log\"\n{rule}"),
+    )
+    .unwrap();
+    program.read_until(secret, |answer| !is_allowed(answer));
+    let (hidden, absent) = (program.read(secret), program.read("file:///docs/c.md"));
+    assert_eq!(hidden.to_string().replace("b.md", "c.md"), absent.to_string());
+    assert!(is_allowed(&program.read("file:///docs/a.md")));
+    // A configuration that does not parse changes nothing.
+    std::fs::write(folder.path().join("libris.toml"), format!("{SOURCE}[[rule]]\naction = \"alow\"\n"))
+        .unwrap();
+    std::fs::write(folder.path().join("docs/new.md"), "new").unwrap();
+    program.read_until("file:///docs/new.md", is_allowed);
+    assert!(!is_allowed(&program.read(secret)));
+    // The end of the input ends the server, which writes its log.
+    drop(program.input.take());
+    program.child.wait().unwrap();
+    let log = std::fs::read_to_string(folder.path().join("audit.log")).unwrap();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().all(|line| line["who"] == "ada" && line["operation"] == "read"), "{log}");
+    let decision = |line: &Value| (line["decision"].clone(), line["rule"].clone());
+    assert_eq!(decision(&lines[0]), (json!("allow"), json!(1)));
+    assert!(lines.iter().any(|line| decision(line) == (json!("deny"), json!(1)) && line["uri"] == secret));
+}
+
+#[test]
+fn explain_names_the_rule_and_the_other_name_of_a_resource() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new("git").args(["init", "--quiet", "project"]).current_dir(folder.path()).status();
+    assert!(made.unwrap().success());
+    let config = "[[git]]\npath = \"project\"\n\
+                  [[rule]]\nuri = \"git://project/tree/HEAD/secrets/**\"\naction = \"deny\"\n\
+                  [[rule]]\nuri = \"git://project/**\"\naction = \"allow\"\n";
+    std::fs::write(folder.path().join("libris.toml"), config).unwrap();
+    for name in ["tree/main/secrets/key", "blob/main/secrets/key?lines=1-2", "blame/v1.0/secrets/key"] {
+        let (ok, text) = libris(folder.path(), &["explain", &format!("git://project/{name}")]);
+        assert!(ok, "{text}");
+        let alias = "rule 1, as git://project/tree/HEAD/secrets/key denies everyone everything";
+        assert_eq!(text.matches(&format!("hidden: {alias}")).count(), 4, "{text}");
+    }
+    let (_, text) = libris(folder.path(), &["explain", "--json", "git://project/tree/main/readme"]);
+    let explained: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&explained["decisions"][1]["decision"], &explained["decisions"][1]["rule"]),
+        (&json!("allow"), &json!(2))
+    );
+    let (_, text) = libris(folder.path(), &["explain", "x:y"]);
+    assert!(text.contains("hidden: no rule matches") && text.contains("no source serves this URI"), "{text}");
+}
+
+#[test]
+fn check_warns_of_rules_that_can_never_match() {
+    let folder = folder(
+        "[[rule]]\nuri = \"file:///docs/**\"\naction = \"allow\"\n\
+         [[rule]]\ngroup = \"hr\"\nuri = \"file:///docs/b.md\"\naction = \"deny\"\n\
+         [[rule]]\nuri = \"flie:///docs/**\"\naction = \"deny\"\n\
+         [[rule]]\nuri = \"libris://status\"\naction = \"allow\"\n",
+    );
+    let (ok, text) = libris(folder.path(), &["check"]);
+    assert!(ok, "{text}");
+    assert!(text.contains("rules: 4 rules\n"), "{text}");
+    assert!(
+        text.contains("warning: rule 2 can never match: earlier rules match first. It denies the group `hr`"),
+        "{text}"
+    );
+    assert!(text.contains(
+        "rule 3 can never match `flie:///docs/**`: no source serves URIs that begin with `flie:///docs`"
+    ));
+    assert_eq!(text.matches("warning:").count(), 2, "{text}");
+    let (_, text) = libris(folder.path(), &["check", "--json"]);
+    let checked: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(checked["rules"]["count"], 4);
+    assert_eq!(checked["rules"]["warnings"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_wrong_rule_is_reported_with_a_hint() {
+    let folder = folder("[[rule]]\nuri = \"file:///docs/a?lines=1\"\naction = \"deny\"\n");
+    let (ok, text) = libris(folder.path(), &["check"]);
+    assert!(!ok && text.contains("rule 1: the pattern `file:///docs/a?lines=1` has a `?` or `#`"), "{text}");
+}

@@ -1,0 +1,236 @@
+//! The audit log: a record of each decision about a request.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use libris_core::{Client, Identity, Uri};
+use libris_wire::{Answer, Failure, Listener, Notification};
+use serde::Serialize;
+
+use crate::rights::{Decision, Operation};
+use crate::server::ServerInner;
+use crate::view::View;
+
+/// Receives the records. Called while requests are answered, so it must not block.
+pub trait AuditLog: Send + Sync + 'static {
+    /// Writes a record.
+    fn record(&self, record: &AuditRecord<'_>);
+
+    /// The number of records that could not be written, for the metrics.
+    fn dropped(&self) -> usize;
+}
+
+/// A decision about a request. It has no credentials: an [`Identity`] holds none.
+#[derive(Clone, Debug)]
+pub struct AuditRecord<'a> {
+    /// The caller; `None` if it is anonymous.
+    pub who: Option<&'a Identity>,
+    /// The address of the caller, if it has no identity.
+    pub address: Option<IpAddr>,
+    /// The operation: that of a rule, or `templates`, `complete` or `authenticate`.
+    pub operation: &'static str,
+    /// The resource or template; `None` for a list.
+    pub uri: Option<&'a str>,
+    /// The decision.
+    pub decision: AuditDecision,
+    /// The number of the deciding rule, beginning with 1.
+    pub rule: Option<usize>,
+    /// Why an allowed request failed, in one word.
+    pub failure: Option<&'static str>,
+    /// The size of the result in bytes.
+    pub bytes: usize,
+    /// How long the request took.
+    pub took: Duration,
+}
+
+/// The decision in an [`AuditRecord`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditDecision {
+    /// Allowed.
+    Allow,
+    /// Denied: the resource was hidden, or the caller refused.
+    Deny,
+    /// Refused for want of a scope.
+    Require,
+}
+
+impl AuditDecision {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Require => "require",
+        }
+    }
+}
+
+impl AuditRecord<'_> {
+    /// The record at this time as a line of JSON, with the line end.
+    pub fn json_line(&self, now: SystemTime) -> String {
+        let milliseconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+        let time = jiff::Timestamp::from_millisecond(i64::try_from(milliseconds).unwrap_or_default());
+        let line = AuditLine {
+            time: time.unwrap_or_default().to_string(),
+            who: self.who.map(Identity::name),
+            address: self.address,
+            operation: self.operation,
+            uri: self.uri,
+            decision: self.decision.name(),
+            rule: self.rule,
+            failure: self.failure,
+            bytes: self.bytes,
+            ms: self.took.as_micros() as f64 / 1_000.0,
+        };
+        // Texts and numbers can be encoded.
+        let mut line = serde_json::to_string(&line).unwrap_or_default();
+        line.push('\n');
+        line
+    }
+}
+
+/// An [`AuditRecord`] as JSON.
+#[derive(Serialize)]
+struct AuditLine<'a> {
+    time: String,
+    who: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<IpAddr>,
+    operation: &'static str,
+    uri: Option<&'a str>,
+    decision: &'static str,
+    rule: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<&'static str>,
+    bytes: usize,
+    ms: f64,
+}
+
+/// The subject of a record: what a request asked for.
+pub(crate) struct Audited<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) client: Client,
+    pub(crate) operation: &'static str,
+    /// The operation whose rule decides about the URI.
+    pub(crate) right: Option<Operation>,
+    pub(crate) uri: Option<&'a str>,
+    pub(crate) took: Duration,
+}
+
+impl ServerInner {
+    /// Records the decision about a request, if there is an audit log.
+    pub(crate) fn audit(&self, audited: &Audited<'_>, outcome: Result<usize, &Failure>) {
+        let Some(log) = &self.audit else { return };
+        let Audited { view, client, operation, right, uri, took } = *audited;
+        let parsed = uri.and_then(|uri| Uri::parse(uri).ok());
+        let decided = right.zip(parsed.as_ref());
+        let decision = match decided.map(|(right, uri)| view.now().decide(right, uri)) {
+            None | Some(Decision::Allow) => AuditDecision::Allow,
+            Some(Decision::Deny) => AuditDecision::Deny,
+            Some(Decision::Require(_)) => AuditDecision::Require,
+        };
+        let rule = decided
+            .and_then(|(right, uri)| {
+                let aliases = self.source.aliases(uri);
+                self.access.policy().deciding_rule(view.identity(), right, uri, &aliases)
+            })
+            .map(|index| index + 1);
+        let failure = outcome.err().filter(|_| decision == AuditDecision::Allow).map(failure_name);
+        let bytes = outcome.unwrap_or_default();
+        let (who, address) = (view.identity(), client.address());
+        log.record(&AuditRecord { who, address, operation, uri, decision, rule, failure, bytes, took });
+    }
+}
+
+fn failure_name(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::NotFound { .. } => "not found",
+        Failure::Invalid { .. } => "invalid",
+        Failure::Busy { .. } => "busy",
+        _ => "failed",
+    }
+}
+
+/// The size of a result, for the audit log.
+pub(crate) fn outcome(answer: &Answer) -> Result<usize, &Failure> {
+    answer.as_ref().map(|reply| reply.members.size())
+}
+
+/// A listener whose subscriptions are recorded.
+pub(crate) struct AuditedListener {
+    pub(crate) listener: Arc<dyn Listener>,
+    pub(crate) inner: Arc<ServerInner>,
+    pub(crate) view: Arc<View>,
+    pub(crate) client: Client,
+}
+
+#[async_trait]
+impl Listener for AuditedListener {
+    async fn follow_list(&self) -> Result<(), Failure> {
+        self.listener.follow_list().await
+    }
+
+    fn listed(&self) {
+        self.listener.listed();
+    }
+
+    async fn subscribe(&self, uri: &str) -> Result<(), Failure> {
+        let began = std::time::Instant::now();
+        let subscribed = self.listener.subscribe(uri).await;
+        let audited = Audited {
+            view: &self.view,
+            client: self.client,
+            operation: Operation::Subscribe.name(),
+            right: Some(Operation::Subscribe),
+            uri: Some(uri),
+            took: began.elapsed(),
+        };
+        self.inner.audit(&audited, subscribed.as_ref().map(|()| 0));
+        subscribed
+    }
+
+    fn unsubscribe(&self, uri: &str) {
+        self.listener.unsubscribe(uri);
+    }
+
+    async fn next(&self) -> Notification {
+        self.listener.next().await
+    }
+
+    fn renew(&self, identity: Option<&Identity>) {
+        self.listener.renew(identity);
+    }
+
+    fn requeue(&self, notification: Notification) {
+        self.listener.requeue(notification);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AuditDecision, AuditRecord};
+    use libris_core::Identity;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn a_record_is_one_line_whatever_a_client_sends() {
+        let ada = Identity::new("ada\n\"x\"");
+        let record = AuditRecord {
+            who: Some(&ada),
+            address: None,
+            operation: "read",
+            uri: Some("file:///a\nb"),
+            decision: AuditDecision::Deny,
+            rule: Some(2),
+            failure: None,
+            bytes: 0,
+            took: Duration::from_micros(1_500),
+        };
+        assert_eq!(
+            record.json_line(SystemTime::UNIX_EPOCH),
+            "{\"time\":\"1970-01-01T00:00:00Z\",\"who\":\"ada\\n\\\"x\\\"\",\"operation\":\"read\",\
+             \"uri\":\"file:///a\\nb\",\"decision\":\"deny\",\"rule\":2,\"bytes\":0,\"ms\":1.5}\n"
+        );
+    }
+}

@@ -1,0 +1,24 @@
+//! Finds rules that can never match.
+
+use super::{Rule, language};
+use crate::rights::Operation;
+
+const OPERATIONS: [Operation; 4] =
+    [Operation::List, Operation::Read, Operation::Subscribe, Operation::Search];
+
+/// The indexes of the rules that can never match: for each of their operations, earlier rules that apply to all of their
+/// callers match all of their URIs.
+pub(super) fn shadowed(rules: &[Rule]) -> Vec<usize> {
+    (0..rules.len()).filter(|at| is_shadowed(&rules[*at], &rules[..*at])).collect()
+}
+
+fn is_shadowed(rule: &Rule, before: &[Rule]) -> bool {
+    let operations = OPERATIONS.into_iter().filter(|operation| rule.operations.contains(*operation));
+    operations.into_iter().all(|operation| {
+        let earlier = || {
+            let rules = before.iter().filter(|other| other.operations.contains(operation));
+            rules.filter(|other| other.who.covers(&rule.who)).flat_map(|other| &other.uris)
+        };
+        rule.uris.iter().all(|uri| language::has_match(b"", uri, earlier()) == Some(false))
+    })
+}

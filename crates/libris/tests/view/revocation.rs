@@ -1,0 +1,129 @@
+//! Taking rights away from open streams: after that, nothing is sent about what was hidden.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::http::Method;
+use futures_util::future::join_all;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use libris::wire::Caller;
+use libris::{Change, Identified, Identity, Policy, Rights};
+use serde_json::json;
+
+use crate::people::Who;
+use crate::rules::{Verdict, compiled};
+use crate::shelf::{Predicate, Seen, Shelf, Stock, Universe, uri};
+use crate::streams::{COMMON, SECRET};
+use crate::worlds::{Connection, Sent, Transport, World};
+
+const STREAMS: usize = 1_000;
+
+/// Identifies callers by name until it revokes them.
+struct Revocable(AtomicBool);
+
+impl Policy for Revocable {
+    fn identify(&self, caller: &Caller<'_>) -> Identified {
+        Identified::Caller(caller.authorization.map(|name| Identity::new(String::from_utf8_lossy(name))))
+    }
+
+    fn is_valid(&self, identity: &Identity) -> bool {
+        identity.name() != "as A" || !self.0.load(Ordering::SeqCst)
+    }
+
+    fn rights(&self, _: Option<&Identity>) -> Rights {
+        Rights::everything()
+    }
+}
+
+fn world(policy: Arc<dyn Policy>) -> World {
+    let universe = Universe::of(false);
+    let everything = Arc::new(Seen::new(universe, Predicate::Everything));
+    World::new(Shelf::new(&Stock::of(universe), everything), policy, 100)
+}
+
+/// Opens a stream that listens to both resources.
+async fn listen(address: std::net::SocketAddr, who: Who) -> (Connection, Incoming) {
+    let mut connection = Connection::http(Transport::Http1, address).await;
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {
+        "notifications": { "resourceSubscriptions": [SECRET, COMMON], "resourcesListChanged": true },
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    } });
+    let headers = [
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "subscriptions/listen"),
+    ];
+    let sent = Sent { method: Method::POST, who, headers: &headers, body: message.to_string() };
+    let mut body = connection.open(sent).await.into_body();
+    let acknowledged = until(&mut body, "acknowledged").await;
+    assert!(acknowledged.contains(SECRET), "{acknowledged}");
+    (connection, body)
+}
+
+/// What arrives until this text does, or the stream ends.
+async fn until(body: &mut Incoming, text: &str) -> String {
+    let mut arrived = String::new();
+    while !arrived.contains(text) {
+        let Some(frame) = body.frame().await else { break };
+        arrived.push_str(std::str::from_utf8(frame.unwrap().data_ref().unwrap()).unwrap());
+    }
+    arrived
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_streams_fall_silent_about_what_a_new_rule_hides() {
+    let all: &[_] = &libris::Operation::ALL;
+    let access = |rules: &[_]| -> Arc<dyn Policy> {
+        Arc::new(libris::rules::RulesPolicy::new(
+            &compiled(rules),
+            Arc::new(Revocable(AtomicBool::new(false))),
+        ))
+    };
+    let allow = (None, "**", all, Verdict::Allow);
+    let world = world(access(&[allow]));
+    let (address, _serving) = world.listen().await;
+    let mut streams = join_all((0..STREAMS).map(|_| listen(address, Who::A))).await;
+    // Changes that are pending when the rights change, and later ones.
+    world.shelf.report(&Change::Updated(uri(SECRET)));
+    let began = std::time::Instant::now();
+    world.server.set_policy(access(&[(None, SECRET, all, Verdict::Deny), allow]));
+    let in_effect = began.elapsed();
+    // What was told before the rights changed is on its way. Everything that is reported from now on is not told.
+    join_all(streams.iter_mut().map(async |(_, body)| until(body, "list_changed").await)).await;
+    world.shelf.report(&Change::Updated(uri(SECRET)));
+    world.shelf.report(&Change::Updated(uri(COMMON)));
+    let told = join_all(streams.iter_mut().map(async |(_, body)| until(body, COMMON).await)).await;
+    eprintln!(
+        "the policy was replaced in {in_effect:?}, and all streams had been told after {:?}",
+        began.elapsed()
+    );
+    for text in told {
+        assert!(text.contains(COMMON) && !text.contains(SECRET), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_streams_of_a_revoked_identity_end() {
+    let policy = Arc::new(Revocable(AtomicBool::new(false)));
+    let allow = (None, "**", &libris::Operation::ALL[..], Verdict::Allow);
+    let rules = compiled(&[allow]);
+    let world = world(Arc::new(libris::rules::RulesPolicy::new(&rules, policy.clone())));
+    let (address, _serving) = world.listen().await;
+    let mut revoked = join_all((0..STREAMS).map(|_| listen(address, Who::A))).await;
+    let (_other, mut stays) = listen(address, Who::B).await;
+    policy.0.store(true, Ordering::SeqCst);
+    let began = std::time::Instant::now();
+    world.server.revoke();
+    world.shelf.report(&Change::Updated(uri(SECRET)));
+    let told = join_all(revoked.iter_mut().map(async |(_, body)| until(body, "\"result\"").await)).await;
+    eprintln!("all streams had ended after {:?}", began.elapsed());
+    for text in told {
+        assert!(!text.contains(SECRET), "{text}");
+    }
+    assert!(until(&mut stays, SECRET).await.contains(SECRET));
+}

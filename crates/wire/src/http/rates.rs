@@ -1,0 +1,268 @@
+//! Rate limits: requests and response bytes per minute, for each client and in total.
+//!
+//! Each rate is a token bucket that holds one minute's worth, in the form of the generic cell rate algorithm: its state is
+//! the time at which it is full again. A bucket that is full needs no state, so the table holds only clients that were
+//! active within the last minute, and is bounded.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use libris_core::Client;
+
+use crate::lock::lock;
+
+/// The period to which limits refer.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// The number of tables, each with a lock.
+const SHARDS: usize = 16;
+
+/// The maximum number of clients in one table. If there are more, those that will be full again first are forgotten.
+const MAX_CLIENTS: usize = 4_096;
+
+/// What a client, or all clients, may use. `None` is no limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsageLimits {
+    /// Requests per minute.
+    pub requests_per_minute: Option<u64>,
+    /// Bytes of responses per minute. The response that exceeds the limit is sent; the next request is refused.
+    pub bytes_per_minute: Option<u64>,
+    /// Requests in progress.
+    pub concurrent_requests: Option<usize>,
+    /// Open sessions.
+    pub sessions: Option<usize>,
+    /// Open event streams.
+    pub streams: Option<usize>,
+}
+
+impl UsageLimits {
+    fn has_rate(&self) -> bool {
+        self.requests_per_minute.is_some() || self.bytes_per_minute.is_some()
+    }
+}
+
+/// The rates of all clients.
+pub(super) struct RateLimiter {
+    identity: UsageLimits,
+    address: UsageLimits,
+    total: UsageLimits,
+    began: Instant,
+    used_in_total: Mutex<Usage>,
+    clients: [Mutex<HashMap<Client, Usage>>; SHARDS],
+    hasher: RandomState,
+}
+
+/// When the buckets of a client are full again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    requests: Duration,
+    bytes: Duration,
+}
+
+impl Usage {
+    /// How long a client must wait before its next request; `None` if it may send one.
+    fn wait(&self, limits: &UsageLimits, now: Duration) -> Option<Duration> {
+        let requests = limits.requests_per_minute.map(|limit| wait(self.requests, cost(1, limit), now));
+        let bytes = limits.bytes_per_minute.map(|_| wait(self.bytes, Duration::ZERO, now));
+        let longest = requests.max(bytes).unwrap_or_default();
+        (longest > Duration::ZERO).then_some(longest)
+    }
+
+    fn spend(&mut self, limits: &UsageLimits, requests: u64, bytes: u64, now: Duration) {
+        if let Some(limit) = limits.requests_per_minute {
+            self.requests = self.requests.max(now) + cost(requests, limit);
+        }
+        if let Some(limit) = limits.bytes_per_minute {
+            self.bytes = self.bytes.max(now) + cost(bytes, limit);
+        }
+    }
+
+    fn is_full(&self, now: Duration) -> bool {
+        self.requests.max(self.bytes) <= now
+    }
+}
+
+/// How long until a bucket that is full again at `full` holds `cost`.
+fn wait(full: Duration, cost: Duration, now: Duration) -> Duration {
+    // A bucket is never required to hold more than it can.
+    (full + cost.min(PERIOD)).saturating_sub(now + PERIOD)
+}
+
+/// The time in which a bucket receives `amount`.
+fn cost(amount: u64, limit: u64) -> Duration {
+    let nanoseconds = PERIOD.as_nanos() * u128::from(amount) / u128::from(limit.max(1));
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+}
+
+impl RateLimiter {
+    /// The limiter for these limits; `None` if none of them is a rate.
+    pub(super) fn new(
+        identity: &UsageLimits,
+        address: &UsageLimits,
+        total: &UsageLimits,
+    ) -> Option<Box<Self>> {
+        [identity, address, total].iter().any(|limits| limits.has_rate()).then(|| {
+            Box::new(Self {
+                identity: identity.clone(),
+                address: address.clone(),
+                total: total.clone(),
+                began: Instant::now(),
+                used_in_total: Mutex::default(),
+                clients: std::array::from_fn(|_| Mutex::default()),
+                hasher: RandomState::new(),
+            })
+        })
+    }
+
+    fn limits(&self, client: Client) -> &UsageLimits {
+        if client.has_identity() { &self.identity } else { &self.address }
+    }
+
+    fn table(&self, client: Client) -> &Mutex<HashMap<Client, Usage>> {
+        &self.clients[self.hasher.hash_one(client) as usize % SHARDS]
+    }
+
+    /// Counts requests of a client, at least one. The error is how long the client must wait; then nothing is counted.
+    pub(super) fn request(&self, client: Client, count: usize) -> Result<(), Duration> {
+        self.request_at(client, count as u64, self.began.elapsed())
+    }
+
+    fn request_at(&self, client: Client, count: u64, now: Duration) -> Result<(), Duration> {
+        let limits = self.limits(client);
+        let mut table = lock(self.table(client));
+        let mut usage = table.get(&client).copied().unwrap_or_default();
+        let own = usage.wait(limits, now);
+        if let Some(wait) = own {
+            return Err(wait);
+        }
+        let mut total = lock(&self.used_in_total);
+        if let Some(wait) = total.wait(&self.total, now) {
+            return Err(wait);
+        }
+        total.spend(&self.total, count, 0, now);
+        drop(total);
+        usage.spend(limits, count, 0, now);
+        insert(&mut table, client, usage, now);
+        Ok(())
+    }
+
+    /// Counts bytes of a response.
+    pub(super) fn respond(&self, client: Client, bytes: usize) {
+        self.respond_at(client, bytes as u64, self.began.elapsed());
+    }
+
+    fn respond_at(&self, client: Client, bytes: u64, now: Duration) {
+        let mut table = lock(self.table(client));
+        let mut usage = table.get(&client).copied().unwrap_or_default();
+        usage.spend(self.limits(client), 0, bytes, now);
+        insert(&mut table, client, usage, now);
+        drop(table);
+        lock(&self.used_in_total).spend(&self.total, 0, bytes, now);
+    }
+}
+
+/// Stores the usage of a client. If the table is at its limit, clients whose buckets are full are removed, and otherwise
+/// the one that will be full first.
+fn insert(table: &mut HashMap<Client, Usage>, client: Client, usage: Usage, now: Duration) {
+    if usage.is_full(now) {
+        return;
+    }
+    if table.len() >= MAX_CLIENTS && !table.contains_key(&client) {
+        table.retain(|_, usage| !usage.is_full(now));
+        if table.len() >= MAX_CLIENTS {
+            // Half of them, so that a flood of addresses does not scan the table at every request.
+            let mut ends: Vec<_> = table.values().map(|usage| usage.requests.max(usage.bytes)).collect();
+            let (_, median, _) = ends.select_nth_unstable(MAX_CLIENTS / 2);
+            let median = *median;
+            table.retain(|_, usage| usage.requests.max(usage.bytes) > median);
+        }
+    }
+    table.insert(client, usage);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_CLIENTS, RateLimiter, SHARDS, UsageLimits};
+    use crate::lock::lock;
+    use libris_core::{Client, Identity};
+    use std::time::Duration;
+
+    fn limits(requests: Option<u64>, bytes: Option<u64>) -> UsageLimits {
+        UsageLimits { requests_per_minute: requests, bytes_per_minute: bytes, ..UsageLimits::default() }
+    }
+
+    fn at(last: u32) -> Client {
+        Client::at(std::net::Ipv4Addr::from(last).into())
+    }
+
+    const NOW: Duration = Duration::from_secs(1_000);
+
+    #[test]
+    fn a_client_may_send_a_minutes_worth_at_once_and_then_evenly() {
+        let none = UsageLimits::default();
+        let rates = RateLimiter::new(&limits(Some(6), None), &limits(Some(3), None), &none).unwrap();
+        let ada = Client::of(&Identity::new("ada"));
+        for (client, burst, pause) in [(at(1), 3, 20), (ada, 6, 10)] {
+            for _ in 0..burst {
+                assert_eq!(rates.request_at(client, 1, NOW), Ok(()));
+            }
+            assert_eq!(rates.request_at(client, 1, NOW), Err(Duration::from_secs(pause)));
+            let later = NOW + Duration::from_secs(pause);
+            assert!(rates.request_at(client, 1, later - Duration::from_millis(1)).is_err());
+            assert_eq!(rates.request_at(client, 1, later), Ok(()));
+            assert!(rates.request_at(client, 1, later).is_err());
+        }
+        assert_eq!(rates.request_at(at(2), 1, NOW), Ok(()), "another client");
+    }
+
+    #[test]
+    fn bytes_are_counted_after_the_response() {
+        let none = UsageLimits::default();
+        let rates = RateLimiter::new(&none, &limits(None, Some(600)), &none).unwrap();
+        assert_eq!(rates.request_at(at(1), 1, NOW), Ok(()));
+        rates.respond_at(at(1), 6_000, NOW);
+        // Ten minutes' worth, of which the bucket held one.
+        assert_eq!(rates.request_at(at(1), 1, NOW), Err(Duration::from_secs(540)));
+        assert_eq!(rates.request_at(at(1), 1, NOW + Duration::from_secs(540)), Ok(()));
+        assert_eq!(rates.request_at(at(2), 1, NOW), Ok(()));
+    }
+
+    #[test]
+    fn all_clients_together_have_a_limit_and_a_refusal_costs_nothing() {
+        let own = limits(Some(100), None);
+        let rates = RateLimiter::new(&own, &own, &limits(Some(2), None)).unwrap();
+        assert_eq!(rates.request_at(at(1), 1, NOW), Ok(()));
+        assert_eq!(rates.request_at(at(2), 1, NOW), Ok(()));
+        for _ in 0..200 {
+            assert_eq!(rates.request_at(at(3), 1, NOW), Err(Duration::from_secs(30)));
+        }
+        let later = NOW + Duration::from_secs(60);
+        assert_eq!(rates.request_at(at(3), 1, later), Ok(()));
+    }
+
+    #[test]
+    fn the_number_of_clients_is_bounded() {
+        let none = UsageLimits::default();
+        let rates = RateLimiter::new(&none, &limits(Some(2), None), &none).unwrap();
+        for last in 0..(2 * SHARDS * MAX_CLIENTS) as u32 {
+            assert_eq!(rates.request_at(at(last), 1, NOW + Duration::from_micros(last.into())), Ok(()));
+        }
+        let count = || rates.clients.iter().map(|table| lock(table).len()).sum::<usize>();
+        assert!(count() <= SHARDS * MAX_CLIENTS);
+        let busy = at(u32::MAX);
+        let late = NOW + Duration::from_secs(1);
+        (0..2).for_each(|_| assert_eq!(rates.request_at(busy, 1, late), Ok(())));
+        for last in 0..(SHARDS * MAX_CLIENTS) as u32 {
+            let _ = rates.request_at(at(last), 1, late);
+        }
+        assert!(rates.request_at(busy, 1, late).is_err(), "who uses most is forgotten last");
+    }
+
+    #[test]
+    fn without_rates_there_is_no_limiter() {
+        let sessions = UsageLimits { sessions: Some(1), ..UsageLimits::default() };
+        assert!(RateLimiter::new(&sessions, &sessions, &sessions).is_none());
+    }
+}
