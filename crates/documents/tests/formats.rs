@@ -1,0 +1,1 @@
+//! Extraction of small documents.
