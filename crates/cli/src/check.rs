@@ -9,7 +9,7 @@ use libris::{Annotations, Context, Resource, Source, Template};
 use serde_json::{Value, json};
 
 use crate::log::collected_warnings;
-use crate::sources::{ConfiguredSource, SourceArguments, check_roots};
+use crate::sources::{ConfiguredSource, SourceArguments, SourceLayers, check_roots};
 use crate::terminal::{
     DETAIL, Explanation, HEADING, ProgressLine, SUCCESS, advice, bytes, counted, grouped, hint_label, print,
     report, shown, styled, warning,
@@ -61,11 +61,12 @@ struct SourceReport {
 
 /// Opens all sources, lists each completely and prints the result. The exit code says whether all succeeded.
 pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
-    let (_, definitions) = options.sources.definitions()?;
+    let (config, definitions) = options.sources.definitions()?;
+    let layers = SourceLayers::new(&config);
     let (mut reports, mut sources) = (Vec::new(), Vec::new());
     collected_warnings();
     for definition in definitions {
-        let source = ConfiguredSource::open(definition);
+        let source = ConfiguredSource::open(definition, &layers);
         let keep = if options.json { usize::MAX } else { options.show };
         let outcome = match source.failure.clone() {
             Some(error) => Err(error),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -13,6 +13,8 @@ use libris_sources::{regular_file, settings};
 use serde::de::{DeserializeSeed, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+#[cfg(feature = "text-documents")]
+use crate::documents::DocumentsConfig;
 use crate::terminal::advice;
 
 /// The largest configuration file, in bytes.
@@ -27,12 +29,24 @@ pub(crate) struct Config {
     pub(crate) live: LiveConfig,
     /// The HTTP endpoint.
     pub(crate) listen: ListenConfig,
+    /// Documents as text.
+    #[cfg(feature = "text-documents")]
+    pub(crate) documents: DocumentsConfig,
+    /// The folder for data that can be computed again, such as the text of documents. Default: none.
+    pub(crate) cache_folder: Option<PathBuf>,
     /// The sources, each kind under a key of its own.
     pub(crate) sources: Sections,
 }
 
 /// The keys that do not define sources.
-const OWN_KEYS: [&str; 3] = ["server", "live", "listen"];
+const OWN_KEYS: &[&str] = &[
+    "server",
+    "live",
+    "listen",
+    #[cfg(feature = "text-documents")]
+    "documents",
+    "cache_folder",
+];
 
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -56,6 +70,9 @@ impl<'de> Visitor<'de> for ConfigVisitor {
                 "server" => config.server = map.next_value()?,
                 "live" => config.live = map.next_value()?,
                 "listen" => config.listen = map.next_value()?,
+                #[cfg(feature = "text-documents")]
+                "documents" => config.documents = map.next_value()?,
+                "cache_folder" => config.cache_folder = Some(map.next_value()?),
                 source => config.sources.deserialize(source, &mut map)?,
             }
         }

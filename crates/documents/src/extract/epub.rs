@@ -8,9 +8,13 @@ use crate::{DocumentSection, ExtractedText, Format, Limits};
 
 pub(super) fn extract(data: &[u8], limits: &Limits) -> Result<ExtractedText> {
     let mut package = Package::open(data, limits.expanded)?;
-    let container = xml::parse(&package.require("META-INF/container.xml")?)?;
+    const CONTAINER: &str = "META-INF/container.xml";
+    // Some books are packed with the folder that contains their parts.
+    let root = package.archive().file_names().flatten().find_map(|name| name.strip_suffix(CONTAINER).map(str::to_owned));
+    let root = root.unwrap_or_default();
+    let container = xml::parse(&package.require(&format!("{root}{CONTAINER}"))?)?;
     let main = container.descendants("rootfile").first().and_then(|file| file.attribute("full-path"));
-    let main = main.ok_or_else(|| ExtractFailure::damaged("it names no content"))?.to_owned();
+    let main = root + main.ok_or_else(|| ExtractFailure::damaged("it names no content"))?;
     let content = xml::parse(&package.require(&main)?)?;
     let items = content.descendants("item");
     let encrypted = encrypted_parts(&mut package)?;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use unpdf::model::Block;
 use unpdf::render::{BlockRenderer, RenderOptions};
-use unpdf::{Error, ErrorMode, Page, PageStreamOptions, ParseEvent, ParseOptions, PdfParser};
+use unpdf::{Error, ErrorMode, Page, PageSelection, PageStreamOptions, ParseEvent, ParseOptions, PdfParser};
 
 use super::markdown::count;
 use super::{ExtractFailure, Result};
@@ -13,19 +13,26 @@ use crate::{DocumentSection, ExtractedText, Format};
 pub(super) fn extract(data: &[u8]) -> Result<ExtractedText> {
     let options = ParseOptions::new().with_error_mode(ErrorMode::Lenient).with_resources(false).sequential();
     let parser = PdfParser::from_bytes_with_options(data, options).map_err(failure)?;
-    // One thread: the child process has a limit of processor time, and the server runs several of them.
+    // One thread: the server runs several child processes. Not `..PageStreamOptions::default()`, which starts a thread
+    // pool.
     let streaming = PageStreamOptions {
         error_mode: ErrorMode::Lenient,
+        extract_text: true,
         extract_resources: false,
+        min_image_dimension: 0,
+        pages: PageSelection::All,
+        password: None,
         parallel: false,
-        ..PageStreamOptions::default()
+        suppress_low_confidence_ocr: true,
+        window_size: 1,
+        emit_progress_every: u32::MAX,
     };
     let renderer = BlockRenderer::new(RenderOptions::new().with_table_fallback(unpdf::TableFallback::Markdown));
     let mut sections: Vec<DocumentSection> = Vec::new();
     let mut title = None;
     let mut failed = 0;
     let mut unreadable_runs = 0;
-    let mut push = |number: u32, text: String, sections: &mut Vec<DocumentSection>| {
+    let push = |number: u32, text: String, sections: &mut Vec<DocumentSection>| {
         // A page that is missing keeps its number.
         let at = usize::try_from(number).unwrap_or(1).max(1);
         sections.resize_with(at.max(sections.len()), DocumentSection::default);
