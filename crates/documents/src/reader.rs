@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use libris_core::{Budget, Client, Flights};
+use libris_core::{Budget, Client, Flights, Lease};
 use sha2::{Digest as _, Sha256};
 
 use crate::archive::Member;
@@ -174,7 +174,8 @@ impl DocumentReader {
         client: Client,
     ) -> Result<Bytes, ExtractionError> {
         let work = ChildWork::Member(format, path.to_owned());
-        match self.inner.run(work, data.clone(), client).await? {
+        let permit = self.inner.permit(client).await?;
+        match self.inner.run(permit, work, data.clone()).await? {
             Ok((ChildResponse::Member(_), contents)) => Ok(contents),
             Ok((ChildResponse::Failed(failure), _)) => Err(self.inner.refused(&CachedResult::Failed(failure))),
             Ok(_) => Err(ExtractionError::Failed(Arc::new(std::io::ErrorKind::InvalidData.into()))),
@@ -213,7 +214,12 @@ impl ReaderInner {
             self.cache.insert(key, found.clone(), client);
             return Ok(found);
         }
-        let result = match self.run(key.work.clone(), data, client).await? {
+        let permit = self.permit(client).await?;
+        // A started extraction goes on without its callers, so that a document that takes longer than a request is
+        // there for the next one. Joining the flight keeps it alive.
+        let keeper = self.flights.join(&key, || None, || async { Err(ExtractionError::Busy) });
+        tokio::spawn(async move { drop(keeper.await) });
+        let result = match self.run(permit, key.work.clone(), data).await? {
             Ok((ChildResponse::Text(text), _)) => CachedResult::Text(Arc::new(text)),
             Ok((ChildResponse::Members(members), _)) => CachedResult::Members(Arc::new(members)),
             Ok((ChildResponse::Failed(failure), _)) => CachedResult::Failed(failure),
@@ -238,14 +244,18 @@ impl ReaderInner {
         tokio::task::spawn_blocking(move || Some(work(self.disk.as_ref()?, key))).await.ok().flatten()
     }
 
+    /// Waits until the client may start an extraction.
+    async fn permit(&self, client: Client) -> Result<Lease, ExtractionError> {
+        self.permits.take(client, 1).await.ok_or(ExtractionError::Busy)
+    }
+
     /// Runs a child process.
     async fn run(
         &self,
+        _permit: Lease,
         work: ChildWork,
         data: Bytes,
-        client: Client,
     ) -> Result<Result<(ChildResponse, Bytes), ExceededLimit>, ExtractionError> {
-        let _permit = self.permits.take(client, 1).await.ok_or(ExtractionError::Busy)?;
         self.started.fetch_add(1, Ordering::Relaxed);
         let limits = self.config.limits;
         let request = ChildRequest { limits, size: data.len() as u64, work };
