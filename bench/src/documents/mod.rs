@@ -50,10 +50,14 @@ pub(crate) fn run(options: &Options, binary: &Binary, report: &mut Report) -> Re
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("documents/download.sh");
         ensure!(Command::new(script).arg(&folder).status()?.success(), "the corpus could not be downloaded");
     }
-    let mut files: Vec<PathBuf> = fs::read_dir(folder.join("files"))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder.join("files"))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     files.sort();
     let mut formats: BTreeMap<String, FormatScores> = BTreeMap::new();
-    let mut table = Table::new("Documents", ["file", "format", "why not", "sections", "words", "F1", "CPU s", "reference CPU s"]);
+    let mut table = Table::new(
+        "Documents",
+        ["file", "format", "why not", "sections", "words", "F1", "CPU s", "reference CPU s"],
+    );
     for file in &files {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let format = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
@@ -153,7 +157,9 @@ fn extract(binary: &Binary, file: &Path, format: &str) -> Result<Result<OwnText,
         .spawn()
         .context("could not start libris")?;
     let mut input = child.stdin.take().context("no standard input")?;
-    let sent = std::thread::spawn(move || input.write_all(format!("{request}\n").as_bytes()).and_then(|()| input.write_all(&data)));
+    let sent = std::thread::spawn(move || {
+        input.write_all(format!("{request}\n").as_bytes()).and_then(|()| input.write_all(&data))
+    });
     let output = child.wait_with_output()?;
     let _ = sent.join();
     if !output.status.success() {
@@ -220,6 +226,7 @@ fn child_seconds() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     // After the name in parentheses, which may contain spaces.
     let fields = stat.rsplit(')').next().unwrap_or_default();
-    let ticks: u64 = fields.split_whitespace().skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    let ticks: u64 =
+        fields.split_whitespace().skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     Ok(ticks as f64 / 100.0)
 }

@@ -39,8 +39,11 @@ impl WordCounts {
 
     /// The harmonic mean of precision and recall of the words in `self` against those in `expected`.
     pub(super) fn f1(&self, expected: &Self) -> f64 {
-        let common: usize =
-            self.counts.iter().map(|(word, count)| (*count).min(expected.counts.get(word).copied().unwrap_or(0))).sum();
+        let common: usize = self
+            .counts
+            .iter()
+            .map(|(word, count)| (*count).min(expected.counts.get(word).copied().unwrap_or(0)))
+            .sum();
         match self.total + expected.total {
             0 => 1.0,
             both => 2.0 * common as f64 / both as f64,

@@ -172,7 +172,12 @@ mod tests {
         assert_eq!(read("documents = \"text\"").unwrap().read, DocumentReading::Text);
         let keys = read("[documents]\nread = \"off\"\nmemory = \"1GiB\"").unwrap();
         assert_eq!((keys.read, keys.memory), (DocumentReading::Off, 1 << 30));
-        for wrong in ["documents = \"txt\"", "documents = 1", "[documents]\nreed = \"text\"", "[documents]\nmemory = 1"] {
+        for wrong in [
+            "documents = \"txt\"",
+            "documents = 1",
+            "[documents]\nreed = \"text\"",
+            "[documents]\nmemory = 1",
+        ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

@@ -61,6 +61,8 @@ pub(crate) struct OpenedConfig {
 impl ConfiguredSource {
     /// Loads the definition and opens the source, below the layers.
     pub(crate) fn open(KeyedDefinition { key, definition }: KeyedDefinition, layers: &SourceLayers) -> Self {
+        #[cfg(not(feature = "text-documents"))]
+        let SourceLayers {} = layers;
         let label = definition.label();
         let unopened = UnopenedSource::new(key, &label, String::new());
         let mut source = Self {

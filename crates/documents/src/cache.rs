@@ -119,7 +119,8 @@ impl ResultCache {
         entries.remove(&key);
         while entries.used_by(client) + weight > share && entries.evict(client) {}
         while entries.total + weight > self.limit {
-            let Some(largest) = entries.used.iter().max_by_key(|(_, used)| **used).map(|(client, _)| *client) else {
+            let Some(largest) = entries.used.iter().max_by_key(|(_, used)| **used).map(|(client, _)| *client)
+            else {
                 break;
             };
             if !entries.evict(largest) {
@@ -162,9 +163,9 @@ impl Entries {
 #[cfg(test)]
 mod tests {
     use super::{CachedResult, ResultCache, ResultKey};
+    use crate::ArchiveFormat;
     use crate::archive::Member;
     use crate::child::ChildWork;
-    use crate::ArchiveFormat;
     use libris_core::Client;
     use std::sync::Arc;
 

@@ -125,9 +125,9 @@ fn create_private(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::{CachedResult, DiskCache, ResultKey};
+    use crate::ArchiveFormat;
     use crate::archive::Member;
     use crate::child::ChildWork;
-    use crate::ArchiveFormat;
 
     fn key(number: u8) -> ResultKey {
         ResultKey { digest: [number; 32], work: ChildWork::Members(ArchiveFormat::Tar) }

@@ -69,9 +69,13 @@ impl SectionUnit {
             Format::Epub => Self::Chapter,
             Format::Ipynb => Self::Cell,
             Format::Mbox => Self::Mail,
-            Format::Docx | Format::Odt | Format::Rtf | Format::Html | Format::Eml | Format::Csv | Format::Tsv => {
-                Self::Whole
-            }
+            Format::Docx
+            | Format::Odt
+            | Format::Rtf
+            | Format::Html
+            | Format::Eml
+            | Format::Csv
+            | Format::Tsv => Self::Whole,
         }
     }
 
@@ -105,11 +109,10 @@ impl ExtractedText {
     /// The memory that the text uses, in bytes.
     pub(crate) fn weight(&self) -> usize {
         let section = |section: &DocumentSection| {
-            size_of::<DocumentSection>()
-                + section.text.len()
-                + section.name.as_ref().map_or(0, String::len)
+            size_of::<DocumentSection>() + section.text.len() + section.name.as_ref().map_or(0, String::len)
         };
-        size_of::<Self>() + self.sections.iter().map(section).sum::<usize>()
+        size_of::<Self>()
+            + self.sections.iter().map(section).sum::<usize>()
             + self.left_out.iter().map(String::len).sum::<usize>()
     }
 }

@@ -167,10 +167,13 @@ fn zip_format(data: &[u8]) -> Option<Format> {
     let head = &data[..data.len().min(64 * 1024)];
     let has = |text: &str| head.windows(text.len()).any(|window| window == text.as_bytes());
     let mimetype = |format: Format| has(&format!("mimetype{}", format.mime()));
-    if let Some(format) = [Format::Epub, Format::Odt, Format::Ods, Format::Odp].into_iter().find(|f| mimetype(*f)) {
+    if let Some(format) =
+        [Format::Epub, Format::Odt, Format::Ods, Format::Odp].into_iter().find(|f| mimetype(*f))
+    {
         return Some(format);
     }
-    let parts = [("word/document.xml", Format::Docx), ("xl/workbook.xml", Format::Xlsx), ("ppt/", Format::Pptx)];
+    let parts =
+        [("word/document.xml", Format::Docx), ("xl/workbook.xml", Format::Xlsx), ("ppt/", Format::Pptx)];
     parts.into_iter().find(|(name, _)| has(name)).map(|(_, format)| format)
 }
 

@@ -46,7 +46,10 @@ pub struct ReaderConfig {
 
 impl ReaderConfig {
     /// The default limits, with extractions by this program.
-    pub fn new(program: impl Into<PathBuf>, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+    pub fn new(
+        program: impl Into<PathBuf>,
+        arguments: impl IntoIterator<Item = impl Into<OsString>>,
+    ) -> Self {
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             program: program.into(),
@@ -97,7 +100,8 @@ struct ReaderInner {
 impl DocumentReader {
     /// A reader with its own limits and caches.
     pub fn new(config: ReaderConfig) -> Self {
-        let disk = config.cache_folder.as_ref().map(|folder| DiskCache::new(folder, config.cache_folder_bytes));
+        let disk =
+            config.cache_folder.as_ref().map(|folder| DiskCache::new(folder, config.cache_folder_bytes));
         Self {
             inner: Arc::new(ReaderInner {
                 permits: Budget::new(config.concurrency.max(1)),
@@ -177,7 +181,9 @@ impl DocumentReader {
         let permit = self.inner.permit(client).await?;
         match self.inner.run(permit, work, data.clone()).await? {
             Ok((ChildResponse::Member(_), contents)) => Ok(contents),
-            Ok((ChildResponse::Failed(failure), _)) => Err(self.inner.refused(&CachedResult::Failed(failure))),
+            Ok((ChildResponse::Failed(failure), _)) => {
+                Err(self.inner.refused(&CachedResult::Failed(failure)))
+            }
             Ok(_) => Err(ExtractionError::Failed(Arc::new(std::io::ErrorKind::InvalidData.into()))),
             Err(exceeded) => Err(self.inner.refused(&CachedResult::Exceeded(exceeded))),
         }
@@ -274,7 +280,8 @@ impl ReaderInner {
             let response = serde_json::from_slice(&output[..line]).map_err(std::io::Error::from)?;
             Ok((response, output.slice((line + 1).min(output.len())..)))
         };
-        let parsed = tokio::task::spawn_blocking(parse).await.map_err(|cause| failed(std::io::Error::other(cause)))?;
+        let parsed =
+            tokio::task::spawn_blocking(parse).await.map_err(|cause| failed(std::io::Error::other(cause)))?;
         parsed.map(Ok).map_err(failed)
     }
 

@@ -73,7 +73,8 @@ fn word_headings_lists_tables_links_and_notes() {
 
 #[test]
 fn spreadsheets_keep_cells_in_their_places() {
-    let book = xlsx(&[("Numbers", &[&["name", "value"], &["pi", "3.14159"], &["big", "1000000"]]), ("Empty", &[])]);
+    let book =
+        xlsx(&[("Numbers", &[&["name", "value"], &["pi", "3.14159"], &["big", "1000000"]]), ("Empty", &[])]);
     let sheets = extracted(Format::Xlsx, &book).sections;
     assert_eq!(sheets[0].name.as_deref(), Some("Numbers"));
     assert_eq!(sheets[0].text, "| name | value |\n|---|---|\n| pi | 3.14159 |\n| big | 1000000 |");

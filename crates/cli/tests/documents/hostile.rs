@@ -19,10 +19,12 @@ async fn bombs_are_refused() {
     let entities = format!(
         "<!DOCTYPE d [<!ENTITY a \"{}\">{}]><w:document><w:body><w:p><w:r><w:t>end&z;</w:t></w:r></w:p></w:body></w:document>",
         "x".repeat(1000),
-        ('b'..='z').map(|name| {
-            let before = char::from_u32(u32::from(name) - 1).unwrap();
-            format!("<!ENTITY {name} \"{}\">", format!("&{before};").repeat(10))
-        }).collect::<String>()
+        ('b'..='z')
+            .map(|name| {
+                let before = char::from_u32(u32::from(name) - 1).unwrap();
+                format!("<!ENTITY {name} \"{}\">", format!("&{before};").repeat(10))
+            })
+            .collect::<String>()
     );
     write("entities.docx", &package(&[("word/document.xml", entities.as_str())]));
     write("deep.docx", &package(&[("word/document.xml", "<a>".repeat(200_000).as_str())]));
@@ -49,7 +51,8 @@ async fn forty_two_archives_in_each_other_are_not_opened() {
     let source = documents(dir.path());
     let deep = format!("file:///docs/a.zip/{}x.txt", "a.zip/".repeat(41));
     assert!(refusal(&source, &deep).await.ends_with("archives are opened to a depth of 3"));
-    let two = source.children(&uri("file:///docs/a.zip/a.zip/"), None, 10, &Context::default()).await.unwrap();
+    let two =
+        source.children(&uri("file:///docs/a.zip/a.zip/"), None, 10, &Context::default()).await.unwrap();
     assert_eq!(two.resources.len(), 1);
 }
 
@@ -59,7 +62,14 @@ async fn pdfs_that_lie_about_their_structure_end() {
     let write = |name: &str, data: &[u8]| fs::write(dir.path().join(name), data).unwrap();
     let catalog = || "<< /Type /Catalog /Pages 2 0 R >>".to_owned();
     let looped = "<< /Type /Pages /Kids [3 0 R] /Count 1000000 >>".to_owned();
-    write("loop.pdf", &pdf_of(&[catalog(), looped, "<< /Type /Pages /Kids [2 0 R 3 0 R] /Count 5 /Parent 2 0 R >>".to_owned()]));
+    write(
+        "loop.pdf",
+        &pdf_of(&[
+            catalog(),
+            looped,
+            "<< /Type /Pages /Kids [2 0 R 3 0 R] /Count 5 /Parent 2 0 R >>".to_owned(),
+        ]),
+    );
     let pages = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_owned();
     let page = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Contents 4 0 R >>".to_owned();
     let stream = "<< /Length 10000000000 >>\nstream\nBT (x) Tj ET\nendstream".to_owned();
@@ -68,9 +78,12 @@ async fn pdfs_that_lie_about_their_structure_end() {
     let source = documents(dir.path());
     for name in ["loop.pdf", "long.pdf", "cut.pdf"] {
         // An error or the text that is there, but an end.
-        let _ = tokio::time::timeout(Duration::from_secs(120), read(&source, &format!("file:///docs/{name}?as=text")))
-            .await
-            .expect("it ends");
+        let _ = tokio::time::timeout(
+            Duration::from_secs(120),
+            read(&source, &format!("file:///docs/{name}?as=text")),
+        )
+        .await
+        .expect("it ends");
     }
 }
 
@@ -137,7 +150,10 @@ async fn a_child_that_crashes_spins_or_floods_is_an_error() {
         ("exit 101", "the extraction crashed on it"),
         ("echo 'memory allocation of 9 bytes failed' >&2; kill -ABRT $$", "of memory"),
         ("while :; do :; done", "it takes longer than 2 seconds"),
-        ("while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done", "the result has more than 1 MiB"),
+        (
+            "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done",
+            "the result has more than 1 MiB",
+        ),
     ] {
         let source = misbehaving(dir.path(), script);
         let failing = refusal(&source, "file:///docs/a.docx?as=text");
@@ -148,5 +164,8 @@ async fn a_child_that_crashes_spins_or_floods_is_an_error() {
     }
     // What is no answer is not taken for one.
     let source = misbehaving(dir.path(), "cat >/dev/null; echo nonsense");
-    assert_eq!(refusal(&source, "file:///docs/a.docx?as=text").await, "could not extract the text of the document");
+    assert_eq!(
+        refusal(&source, "file:///docs/a.docx?as=text").await,
+        "could not extract the text of the document"
+    );
 }

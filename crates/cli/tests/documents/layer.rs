@@ -24,8 +24,12 @@ async fn a_document_is_bytes_and_text() {
     fs::write(dir.path().join("a.txt"), "plain").unwrap();
     let source = documents(dir.path());
     assert_eq!(read(&source, "file:///docs/a.pdf").await.unwrap(), format!("{} bytes", data.len()));
-    assert_eq!(read(&source, "file:///docs/a.pdf?as=original").await.unwrap(), format!("{} bytes", data.len()));
-    let second = "<!-- page 2 -->\n\nPage number 2 of the report with a second line of words\n\n> Left out: images.\n";
+    assert_eq!(
+        read(&source, "file:///docs/a.pdf?as=original").await.unwrap(),
+        format!("{} bytes", data.len())
+    );
+    let second =
+        "<!-- page 2 -->\n\nPage number 2 of the report with a second line of words\n\n> Left out: images.\n";
     assert_eq!(read(&source, "file:///docs/a.pdf?as=text&pages=2").await.unwrap(), second);
     assert_eq!(read(&source, "file:///docs/a.txt?as=text").await.unwrap(), "plain");
     assert_eq!(
@@ -47,7 +51,8 @@ async fn lists_name_the_text_and_how_many_pages_once_that_is_known() {
     let source = documents(dir.path());
     let meta = async || {
         let page = source.list(None, 10, &Context::default()).await.unwrap();
-        let find = |name: &str| page.resources.iter().find(|resource| resource.name == name).unwrap().meta.clone();
+        let find =
+            |name: &str| page.resources.iter().find(|resource| resource.name == name).unwrap().meta.clone();
         (serde_json::to_value(find("a.pdf")).unwrap(), serde_json::to_value(find("b.zip")).unwrap())
     };
     let (pdf, zip) = meta().await;
@@ -88,7 +93,9 @@ async fn concurrent_callers_share_one_extraction_and_others_wait_for_a_permit() 
     let names = ["a", "a", "a", "copy", "b", "c", "d", "e"];
     let reads = names.map(|name| {
         let source = source.clone();
-        tokio::spawn(async move { read(&*source, &format!("file:///docs/{name}.docx?as=text")).await.unwrap() })
+        tokio::spawn(
+            async move { read(&*source, &format!("file:///docs/{name}.docx?as=text")).await.unwrap() },
+        )
     });
     for (name, read) in names.iter().zip(reads) {
         let expected = if *name == "copy" { "a" } else { name };
@@ -147,7 +154,10 @@ async fn members_are_below_their_archive() {
     let listing = read(&source, &at("folder/")).await.unwrap();
     assert!(listing.contains("[b c.txt](file:///docs/report.zip/folder/b%20c.txt) (4 bytes)"), "{listing}");
     // A change of the archive is a change of its members.
-    assert_eq!(source.subject(&uri(&at("folder/a.pdf?as=text"))), source.subject(&uri("file:///docs/report.zip")));
+    assert_eq!(
+        source.subject(&uri(&at("folder/a.pdf?as=text"))),
+        source.subject(&uri("file:///docs/report.zip"))
+    );
 }
 
 struct Hidden(&'static str);
@@ -193,7 +203,10 @@ async fn variables_of_templates_complete() {
     assert_eq!(complete("b.xlsx", "sheet", "s").await, ["Second"]);
     assert_eq!(complete("b.xlsx", "rows", "").await, ["1-100"]);
     assert_eq!(complete("c.epub", "chapter", "").await, ["1", "2"]);
-    assert!(complete("a.pdf", "chapter", "").await.is_empty() && complete("none.pdf", "pages", "").await.is_empty());
+    assert!(
+        complete("a.pdf", "chapter", "").await.is_empty()
+            && complete("none.pdf", "pages", "").await.is_empty()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -218,7 +231,8 @@ async fn a_document_larger_than_one_read_is_read_in_ranges() {
     let mut config = libris_sources::files::Config::new(dir.path());
     (config.mount, config.max_size) = (Some("docs".into()), 100);
     let files = Arc::new(libris_sources::Files::open(config).unwrap());
-    let small = Documents::new(files.clone(), reader(|config| config.max_document = 100), PlainRead::Original);
+    let small =
+        Documents::new(files.clone(), reader(|config| config.max_document = 100), PlainRead::Original);
     assert!(refusal(&small, "file:///docs/a.docx?as=text").await.contains("more than the limit of 100"));
     let source = Documents::new(files, reader(|_| {}), PlainRead::Original);
     assert_eq!(read(&source, "file:///docs/a.docx?as=text").await.unwrap(), "large\n");
@@ -244,7 +258,8 @@ async fn the_text_is_the_same_through_files_git_and_http() {
     }
     let git = |arguments: &[&str]| {
         let identity = ["-c", "user.name=a", "-c", "user.email=a@a.example"];
-        let done = Command::new("git").args(identity).args(arguments).current_dir(dir.path()).output().unwrap();
+        let done =
+            Command::new("git").args(identity).args(arguments).current_dir(dir.path()).output().unwrap();
         assert!(done.status.success(), "{done:?}");
     };
     git(&["init", "--quiet", "--initial-branch=main"]);
@@ -264,7 +279,11 @@ async fn the_text_is_the_same_through_files_git_and_http() {
     for (name, ..) in &samples {
         let text = read(&files, &format!("file:///docs/{name}?as=text")).await.unwrap();
         assert!(text.len() > 4, "{text}");
-        assert_eq!(read(&git, &format!("git://docs/tree/main/{name}?as=text")).await.unwrap(), text, "{name}");
+        assert_eq!(
+            read(&git, &format!("git://docs/tree/main/{name}?as=text")).await.unwrap(),
+            text,
+            "{name}"
+        );
         assert_eq!(read(&http, &format!("api://docs/{name}?as=text")).await.unwrap(), text, "{name}");
     }
 }

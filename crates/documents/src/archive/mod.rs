@@ -70,7 +70,8 @@ fn safe_path(name: &str) -> Option<String> {
     if name.starts_with('/') || name.contains(['\\', '\0']) || has_drive || name.len() > 4096 {
         return None;
     }
-    let segments: Vec<&str> = name.split('/').filter(|segment| !segment.is_empty() && *segment != ".").collect();
+    let segments: Vec<&str> =
+        name.split('/').filter(|segment| !segment.is_empty() && *segment != ".").collect();
     (!segments.is_empty() && !segments.contains(&"..")).then(|| segments.join("/"))
 }
 
@@ -80,7 +81,20 @@ mod tests {
 
     #[test]
     fn paths_cannot_lead_out() {
-        for name in ["/etc/passwd", "../a", "a/../../b", "a/..", "C:\\a", "c:a", "a\\..\\b", "a\0b", "", "./", "..", "/"] {
+        for name in [
+            "/etc/passwd",
+            "../a",
+            "a/../../b",
+            "a/..",
+            "C:\\a",
+            "c:a",
+            "a\\..\\b",
+            "a\0b",
+            "",
+            "./",
+            "..",
+            "/",
+        ] {
             assert_eq!(safe_path(name), None, "{name:?}");
         }
         assert_eq!(safe_path("./a//b.txt").as_deref(), Some("a/b.txt"));

@@ -36,7 +36,8 @@ pub(super) fn extract(data: &[u8], limits: &Limits) -> Result<ExtractedText> {
         let root = xml::parse(&data)?;
         for note in root.elements().filter(|note| &*note.name == container) {
             let Some(id) = note.attribute("id") else { continue };
-            let Some(number) = notes.iter().position(|(kind, known)| *kind == container && known == id) else {
+            let Some(number) = notes.iter().position(|(kind, known)| *kind == container && known == id)
+            else {
                 continue;
             };
             let mut text = String::new();
@@ -113,7 +114,8 @@ impl DocxWalk {
         let style = value(properties.and_then(|properties| properties.child("pStyle")));
         let outline = value(properties.and_then(|properties| properties.child("outlineLvl")));
         let outline = outline.and_then(|level| level.parse::<usize>().ok()).filter(|level| *level < 9);
-        let level = style.and_then(|style| self.headings.get(&style).copied()).or(outline.map(|level| level + 1));
+        let level =
+            style.and_then(|style| self.headings.get(&style).copied()).or(outline.map(|level| level + 1));
         let list = properties.and_then(|properties| properties.child("numPr"));
         let item = list.and_then(|list| {
             let level = value(list.child("ilvl")).and_then(|level| level.parse().ok()).unwrap_or(0);
@@ -140,7 +142,10 @@ impl DocxWalk {
                 "sym" => {
                     let code = element.attribute("char").and_then(|code| u32::from_str_radix(code, 16).ok());
                     // Symbol fonts use the private use area.
-                    out.extend(code.and_then(char::from_u32).filter(|letter| !('\u{e000}'..='\u{f8ff}').contains(letter)));
+                    out.extend(
+                        code.and_then(char::from_u32)
+                            .filter(|letter| !('\u{e000}'..='\u{f8ff}').contains(letter)),
+                    );
                 }
                 "hyperlink" => {
                     let mut text = String::new();
@@ -196,7 +201,8 @@ impl DocxWalk {
                     self.blocks(element, &mut text);
                     cells.push(text);
                     let span = element.child("tcPr").and_then(|properties| properties.child("gridSpan"));
-                    let span = span.and_then(|span| span.attribute("val")?.parse::<usize>().ok()).unwrap_or(1);
+                    let span =
+                        span.and_then(|span| span.attribute("val")?.parse::<usize>().ok()).unwrap_or(1);
                     cells.extend((1..span.min(100)).map(|_| String::new()));
                 }
                 "del" | "trPr" => {}

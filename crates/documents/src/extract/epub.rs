@@ -10,7 +10,11 @@ pub(super) fn extract(data: &[u8], limits: &Limits) -> Result<ExtractedText> {
     let mut package = Package::open(data, limits.expanded)?;
     const CONTAINER: &str = "META-INF/container.xml";
     // Some books are packed with the folder that contains their parts.
-    let root = package.archive().file_names().flatten().find_map(|name| name.strip_suffix(CONTAINER).map(str::to_owned));
+    let root = package
+        .archive()
+        .file_names()
+        .flatten()
+        .find_map(|name| name.strip_suffix(CONTAINER).map(str::to_owned));
     let root = root.unwrap_or_default();
     let container = xml::parse(&package.require(&format!("{root}{CONTAINER}"))?)?;
     let main = container.descendants("rootfile").first().and_then(|file| file.attribute("full-path"));
@@ -50,7 +54,12 @@ pub(super) fn extract(data: &[u8], limits: &Limits) -> Result<ExtractedText> {
     }
     let title = content.descendants("title").first().map(|title| title.text().trim().to_owned());
     let title = title.filter(|title| !title.is_empty());
-    Ok(ExtractedText { format: Format::Epub, title, sections, left_out: count(images, "image").into_iter().collect() })
+    Ok(ExtractedText {
+        format: Format::Epub,
+        title,
+        sections,
+        left_out: count(images, "image").into_iter().collect(),
+    })
 }
 
 /// The parts that are encrypted. Obfuscated fonts are encrypted too, and are no text.
@@ -68,8 +77,9 @@ fn percent_decoded(text: &str) -> String {
 
 /// Writes `<a/>` as `<a></a>`: in XHTML it is an empty element, in HTML it is open, and `<title/>` would hide the page.
 fn without_empty_tags(page: &str) -> String {
-    const VOID: [&str; 13] =
-        ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"];
+    const VOID: [&str; 13] = [
+        "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr",
+    ];
     let mut out = String::with_capacity(page.len());
     let mut rest = page;
     while let Some(end) = rest.find("/>") {
@@ -77,7 +87,9 @@ fn without_empty_tags(page: &str) -> String {
         let start = before.rfind('<');
         let name = start.map(|start| {
             let name = &before[start + 1..];
-            &name[..name.find(|letter: char| !(letter.is_alphanumeric() || ":-".contains(letter))).unwrap_or(name.len())]
+            &name[..name
+                .find(|letter: char| !(letter.is_alphanumeric() || ":-".contains(letter)))
+                .unwrap_or(name.len())]
         });
         out.push_str(before);
         match name {

@@ -18,7 +18,8 @@ pub(super) fn extract(data: &[u8], options: ExtractOptions) -> Result<ExtractedT
     let title = main_content::title(&tree);
     let mut left_out = vec!["images and scripts".to_owned()];
     if options.content == HtmlContent::Main && main_content::keep_main(&tree) {
-        left_out.push("navigation and other parts around the main content (`content=all` keeps them)".to_owned());
+        left_out
+            .push("navigation and other parts around the main content (`content=all` keeps them)".to_owned());
     }
     let text = tidy(&converter.tree_to_markdown(&tree));
     Ok(ExtractedText { format: Format::Html, title, sections: vec![DocumentSection::new(text)], left_out })

@@ -69,7 +69,9 @@ fn attribute(node: &Node, wanted: &str) -> Option<String> {
 
 /// Whether the author marked an element as the main content.
 fn is_marked(node: &Node) -> bool {
-    name(node) == Some("main") || name(node) == Some("article") || attribute(node, "role").as_deref() == Some("main")
+    name(node) == Some("main")
+        || name(node) == Some("article")
+        || attribute(node, "role").as_deref() == Some("main")
 }
 
 /// Navigation, page headers and footers, and what is hidden.

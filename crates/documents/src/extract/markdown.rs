@@ -23,7 +23,9 @@ pub(super) fn push_item(out: &mut String, depth: usize, marker: &str, text: &str
     }
     let previous = out.trim_end().rsplit('\n').next().unwrap_or_default().trim_start();
     let follows_item = previous.starts_with("- ")
-        || previous.split_once(". ").is_some_and(|(number, _)| number.bytes().all(|byte| byte.is_ascii_digit()));
+        || previous
+            .split_once(". ")
+            .is_some_and(|(number, _)| number.bytes().all(|byte| byte.is_ascii_digit()));
     if !follows_item && !out.is_empty() {
         while !out.ends_with("\n\n") {
             out.push('\n');

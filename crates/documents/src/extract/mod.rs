@@ -12,15 +12,20 @@ mod docx_styles;
 mod epub;
 #[cfg(feature = "html")]
 mod html;
-#[cfg(feature = "html")]
-mod main_content;
 #[cfg(feature = "mail")]
 mod mail;
+#[cfg(feature = "html")]
+mod main_content;
+#[cfg_attr(
+    not(all(feature = "office", feature = "mail")),
+    allow(dead_code, reason = "not every format has lists")
+)]
 mod markdown;
 mod notebook;
 #[cfg(feature = "office")]
 mod odf;
 #[cfg(any(feature = "archive", feature = "html", feature = "office"))]
+#[cfg_attr(not(feature = "office"), allow(dead_code, reason = "archives need less of it than documents"))]
 pub(crate) mod package;
 #[cfg(feature = "pdf")]
 mod pdf;
@@ -31,6 +36,7 @@ mod rtf;
 mod spreadsheet;
 mod text;
 #[cfg(any(feature = "html", feature = "office"))]
+#[cfg_attr(not(feature = "office"), allow(dead_code, reason = "books need less of it than office files"))]
 mod xml;
 
 use serde::{Deserialize, Serialize};
@@ -92,8 +98,11 @@ impl ExtractFailure {
 pub type Result<T, E = ExtractFailure> = std::result::Result<T, E>;
 
 /// Extracts the text of a document.
+#[cfg_attr(
+    not(any(feature = "html", feature = "office")),
+    allow(unused_variables, reason = "only packages expand")
+)]
 pub fn extract(data: &[u8], options: ExtractOptions, limits: &Limits) -> Result<ExtractedText> {
-    let _ = limits;
     let mut text = match options.format {
         #[cfg(feature = "pdf")]
         Format::Pdf => pdf::extract(data),

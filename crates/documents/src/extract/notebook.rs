@@ -16,7 +16,8 @@ pub(super) fn extract(data: &[u8]) -> Result<ExtractedText> {
     let cells = notebook["cells"].as_array().or_else(|| notebook["worksheets"][0]["cells"].as_array());
     let cells = cells.ok_or_else(|| ExtractFailure::damaged("it has no cells"))?;
     let mut images = 0;
-    let sections = cells.iter().map(|cell| DocumentSection::new(cell_text(cell, language, &mut images))).collect();
+    let sections =
+        cells.iter().map(|cell| DocumentSection::new(cell_text(cell, language, &mut images))).collect();
     let left_out = count(images, "image").into_iter().collect();
     let title = notebook["metadata"]["title"].as_str().map(str::to_owned);
     Ok(ExtractedText { format: Format::Ipynb, title, sections, left_out })
@@ -31,7 +32,8 @@ fn cell_text(cell: &Value, language: &str, images: &mut usize) -> String {
                 // Before version 4, the data stands in the output itself.
                 let data = if output["data"].is_object() { &output["data"] } else { output };
                 let has_image = data.as_object().is_some_and(|data| {
-                    data.keys().any(|key| key.starts_with("image/") || matches!(&**key, "png" | "jpeg" | "svg"))
+                    data.keys()
+                        .any(|key| key.starts_with("image/") || matches!(&**key, "png" | "jpeg" | "svg"))
                 });
                 *images += usize::from(has_image);
                 let text = match output["output_type"].as_str() {

@@ -106,7 +106,8 @@ impl OdfWalk {
                 }
                 ("notes", _) => {
                     let mut notes = String::new();
-                    for frame in element.elements().filter(|frame| frame.attribute("class") == Some("notes")) {
+                    for frame in element.elements().filter(|frame| frame.attribute("class") == Some("notes"))
+                    {
                         self.blocks(frame, &mut notes);
                     }
                     if !notes.trim().is_empty() {

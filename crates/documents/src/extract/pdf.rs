@@ -27,7 +27,8 @@ pub(super) fn extract(data: &[u8]) -> Result<ExtractedText> {
         window_size: 1,
         emit_progress_every: u32::MAX,
     };
-    let renderer = BlockRenderer::new(RenderOptions::new().with_table_fallback(unpdf::TableFallback::Markdown));
+    let renderer =
+        BlockRenderer::new(RenderOptions::new().with_table_fallback(unpdf::TableFallback::Markdown));
     let mut sections: Vec<DocumentSection> = Vec::new();
     let mut title = None;
     let mut failed = 0;
@@ -61,13 +62,17 @@ pub(super) fn extract(data: &[u8]) -> Result<ExtractedText> {
     let empty = sections.iter().filter(|page| page.text.trim().is_empty()).count();
     if empty == sections.len() {
         let pages = count(empty, "page").unwrap_or_default();
-        left_out.push(format!("everything: {pages} without text, as in a scan; text recognition is not available"));
+        left_out.push(format!(
+            "everything: {pages} without text, as in a scan; text recognition is not available"
+        ));
     } else {
         left_out.push("images".to_owned());
         left_out.extend(count(empty, "page").map(|pages| format!("{pages} without text")));
     }
     left_out.extend(count(failed, "page").map(|pages| format!("{pages} that could not be parsed")));
-    left_out.extend(count(unreadable_runs, "passage").map(|runs| format!("{runs} in fonts without a Unicode mapping")));
+    left_out.extend(
+        count(unreadable_runs, "passage").map(|runs| format!("{runs} in fonts without a Unicode mapping")),
+    );
     if quality.pages_incomplete {
         left_out.push("pages that the damaged page tree does not reach".to_owned());
     }

@@ -110,7 +110,8 @@ impl SlideWalk<'_> {
         let is_list = matches!(kind, Some("body" | "obj")) && paragraphs.len() > 1;
         for paragraph in paragraphs {
             let text = self.paragraph(paragraph);
-            let level = paragraph.child("pPr").and_then(|properties| properties.attribute("lvl")?.parse().ok());
+            let level =
+                paragraph.child("pPr").and_then(|properties| properties.attribute("lvl")?.parse().ok());
             match is_list {
                 true => push_item(out, level.unwrap_or(0), "-", &text),
                 false => push_block(out, &text),

@@ -11,9 +11,30 @@ const MAX_DEPTH: usize = 4096;
 
 /// Groups that contain no text of the document.
 const SKIPPED: [&str; 24] = [
-    "fonttbl", "colortbl", "stylesheet", "info", "pict", "object", "themedata", "datastore", "header", "headerl",
-    "headerr", "headerf", "footer", "footerl", "footerr", "footerf", "listtable", "listoverridetable", "revtbl",
-    "rsidtbl", "xmlnstbl", "latentstyles", "fldinst", "bkmkstart",
+    "fonttbl",
+    "colortbl",
+    "stylesheet",
+    "info",
+    "pict",
+    "object",
+    "themedata",
+    "datastore",
+    "header",
+    "headerl",
+    "headerr",
+    "headerf",
+    "footer",
+    "footerl",
+    "footerr",
+    "footerf",
+    "listtable",
+    "listoverridetable",
+    "revtbl",
+    "rsidtbl",
+    "xmlnstbl",
+    "latentstyles",
+    "fldinst",
+    "bkmkstart",
 ];
 
 pub(super) fn extract(data: &[u8]) -> Result<ExtractedText> {
@@ -98,7 +119,8 @@ impl RtfWalk {
             }
         }
         self.state = outer;
-        if let Some((start, depth, _)) = self.links.last().filter(|(_, depth, _)| self.groups.len() < *depth) {
+        if let Some((start, depth, _)) = self.links.last().filter(|(_, depth, _)| self.groups.len() < *depth)
+        {
             let (start, _) = (*start, *depth);
             let target = self.links.pop().map(|(_, _, target)| target).unwrap_or_default();
             if let Some(text) = self.paragraph.get(start..).map(str::to_owned) {
@@ -137,7 +159,8 @@ impl RtfWalk {
         let name = String::from_utf8_lossy(&data[at..name_end]).into_owned();
         let sign = usize::from(data.get(name_end) == Some(&b'-'));
         let number_end = end(name_end + sign, u8::is_ascii_digit);
-        let number = std::str::from_utf8(&data[name_end..number_end]).ok().and_then(|text| text.parse::<i64>().ok());
+        let number =
+            std::str::from_utf8(&data[name_end..number_end]).ok().and_then(|text| text.parse::<i64>().ok());
         let mut next = if number.is_some() { number_end } else { name_end };
         if data.get(next) == Some(&b' ') {
             next += 1;
@@ -166,7 +189,10 @@ impl RtfWalk {
                 self.encoding = Encoding::for_label(label.as_bytes());
             }
             "mac" => self.encoding = Some(encoding_rs::MACINTOSH),
-            "uc" => self.state.fallback = number.and_then(|count| usize::try_from(count).ok()).unwrap_or(1).min(16),
+            "uc" => {
+                self.state.fallback =
+                    number.and_then(|count| usize::try_from(count).ok()).unwrap_or(1).min(16)
+            }
             "u" => {
                 // A signed 16-bit number.
                 self.unit(number.unwrap_or(0).rem_euclid(1 << 16) as u16);
@@ -187,7 +213,9 @@ impl RtfWalk {
                 self.in_table = false;
             }
             "intbl" => self.in_table = true,
-            "outlinelevel" => self.outline = number.and_then(|level| usize::try_from(level).ok()).filter(|l| *l < 9),
+            "outlinelevel" => {
+                self.outline = number.and_then(|level| usize::try_from(level).ok()).filter(|l| *l < 9)
+            }
             "cell" => self.row.push(std::mem::take(&mut self.paragraph)),
             "row" => {
                 let row = std::mem::take(&mut self.row);

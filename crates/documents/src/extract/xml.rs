@@ -149,7 +149,11 @@ fn element(start: &BytesStart<'_>) -> Element {
         let value = value.unwrap_or_else(|_| attribute.value.clone());
         (attribute.key.local_name().as_ref().into(), (&*value).into())
     });
-    Element { name: start.local_name().as_ref().into(), attributes: attributes.collect(), children: Vec::new() }
+    Element {
+        name: start.local_name().as_ref().into(),
+        attributes: attributes.collect(),
+        children: Vec::new(),
+    }
 }
 
 fn add(open: &mut [Element], node: XmlNode) {
@@ -172,7 +176,8 @@ mod tests {
 
     #[test]
     fn defined_entities_are_not_expanded() {
-        let bomb = "<!DOCTYPE a [<!ENTITY b \"xxxxxxxx\"><!ENTITY c \"&b;&b;\">]><a d='&#65;'>&c;1 &lt;&#x41;</a>";
+        let bomb =
+            "<!DOCTYPE a [<!ENTITY b \"xxxxxxxx\"><!ENTITY c \"&b;&b;\">]><a d='&#65;'>&c;1 &lt;&#x41;</a>";
         let root = parse(bomb.as_bytes()).unwrap();
         assert_eq!((root.text().as_str(), root.attribute("d")), ("1 <A", Some("A")));
     }

@@ -61,9 +61,8 @@ impl Documents {
             return Ok(None);
         }
         let templates = self.source.templates(context).await?.templates;
-        let is_origin = |template: &&Template| {
-            text_template(template).is_some_and(|text| text.uri == *partial.template)
-        };
+        let is_origin =
+            |template: &&Template| text_template(template).is_some_and(|text| text.uri == *partial.template);
         Ok(templates.iter().find(is_origin).map(|template| template.uri.clone()))
     }
 
@@ -78,7 +77,8 @@ impl Documents {
         if !KEYS.contains(&variable) {
             let asked = CompletionRequest { template: inner, limit: MAX_FILTERED, ..partial };
             let Completion { mut values, more, .. } = self.source.complete(asked, context).await?;
-            let is_last = inner.variables().filter(|name| !matches!(*name, "lines" | "bytes")).last() == Some(variable);
+            let is_last =
+                inner.variables().filter(|name| !matches!(*name, "lines" | "bytes")).last() == Some(variable);
             if is_last {
                 values.retain(|value| is_document(value));
             }
@@ -96,7 +96,11 @@ impl Documents {
         let Some(document) = document(partial.template, known) else { return Ok(Completion::default()) };
         if variable == "content" {
             let is_html = Format::by_name(document.path()) == Some(Format::Html);
-            return Ok(Completion::of(if is_html { &["main", "all"][..] } else { &[] }.iter().copied(), typed, limit));
+            return Ok(Completion::of(
+                if is_html { &["main", "all"][..] } else { &[] }.iter().copied(),
+                typed,
+                limit,
+            ));
         }
         let Some(text) = self.text_for_completion(&document, context).await? else {
             return Ok(Completion::default());
@@ -115,7 +119,9 @@ impl Documents {
             return Ok(None);
         }
         let Ok(FoundContents::Document(found)) = self.find(document, context).await else { return Ok(None) };
-        let Some(format) = Format::of(document.path(), found.mime.as_deref(), &found.data) else { return Ok(None) };
+        let Some(format) = Format::of(document.path(), found.mime.as_deref(), &found.data) else {
+            return Ok(None);
+        };
         let content = DocumentQuery::default().content.unwrap_or_default();
         let options = ExtractOptions { format, content, decoded: found.decoded };
         Ok(self.reader.text(&found.data, options, context.client()).await.ok())
@@ -144,9 +150,13 @@ fn values(text: &ExtractedText, variable: &str, known: &BTreeMap<String, String>
                 Some(sheet) => text.sections.iter().find(|section| section.name.as_ref() == Some(sheet)),
                 None => text.sections.first(),
             };
-            let Some(section) = section.filter(|section| section.table_head.is_some()) else { return Vec::new() };
+            let Some(section) = section.filter(|section| section.table_head.is_some()) else {
+                return Vec::new();
+            };
             let rows = section.text.lines().count().saturating_sub(section.table_head.unwrap_or(0));
-            (0..rows.div_ceil(100)).map(|block| format!("{}-{}", block * 100 + 1, (block + 1) * 100)).collect()
+            (0..rows.div_ceil(100))
+                .map(|block| format!("{}-{}", block * 100 + 1, (block + 1) * 100))
+                .collect()
         }
         variable if unit.parameter() != Some(variable) => Vec::new(),
         "sheet" => text.sections.iter().filter_map(|section| section.name.clone()).collect(),

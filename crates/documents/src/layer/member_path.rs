@@ -75,7 +75,13 @@ mod tests {
         let (archive, _, rest) = MemberPath::nested(&found.path).unwrap();
         assert_eq!((archive, rest), ("b c/d.tar.gz", "e.txt"));
         assert_eq!(member("file:///a.zip/").unwrap().path, "");
-        for none in ["file:///a.zip", "file:///a.zip?x=a.zip/b", "file:///zip/a", "file:///.zip/a", "file:///a.zipp/b"] {
+        for none in [
+            "file:///a.zip",
+            "file:///a.zip?x=a.zip/b",
+            "file:///zip/a",
+            "file:///.zip/a",
+            "file:///a.zipp/b",
+        ] {
             assert_eq!(member(none), None, "{none}");
             assert!(!may_be_member(&Uri::parse(none).unwrap()));
         }

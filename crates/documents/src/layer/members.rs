@@ -56,7 +56,8 @@ impl Documents {
             let resources = self.member_resources(document, &archive, context).await?;
             return Ok(FoundContents::Other(folder_contents(document, &resources, archive.freshness)));
         }
-        let contents = self.reader.member(&archive.data, archive.format, &archive.path, context.client()).await;
+        let contents =
+            self.reader.member(&archive.data, archive.format, &archive.path, context.client()).await;
         let data = contents.map_err(|error| member_error(document, error))?;
         let (mime, decoded) = media_type(&archive.path, &data);
         Ok(FoundContents::Document(DocumentBytes { data, mime, decoded, freshness: archive.freshness }))
@@ -85,7 +86,12 @@ impl Documents {
     }
 
     /// Opens the innermost archive of a member.
-    async fn open_archive(&self, document: &Uri, member: &MemberPath, context: &Context) -> Result<OpenArchive> {
+    async fn open_archive(
+        &self,
+        document: &Uri,
+        member: &MemberPath,
+        context: &Context,
+    ) -> Result<OpenArchive> {
         // The caller may see the member only if it may see the archive.
         if !context.sees(&member.archive) {
             return Err(Error::NotFound(document.clone()));
@@ -108,7 +114,10 @@ impl Documents {
         while let Some((path, format, rest)) = MemberPath::nested(&archive.path) {
             depth += 1;
             if depth > MAX_DEPTH {
-                return Err(Error::missing(document, format!("archives are opened to a depth of {MAX_DEPTH}")));
+                return Err(Error::missing(
+                    document,
+                    format!("archives are opened to a depth of {MAX_DEPTH}"),
+                ));
             }
             let nested = self.reader.member(&archive.data, archive.format, path, context.client()).await;
             archive = match nested {

@@ -35,7 +35,9 @@ pub(super) fn has_form(uri: &Uri) -> bool {
     // Most URIs have no query.
     let text = uri.as_str();
     text.contains('?')
-        && uri.query().is_some_and(|query| query.split('&').any(|pair| pair.starts_with("as=") && pair.len() > 3))
+        && uri
+            .query()
+            .is_some_and(|query| query.split('&').any(|pair| pair.starts_with("as=") && pair.len() > 3))
 }
 
 /// The URI of the document: this URI without the parameters of this module.
@@ -117,7 +119,9 @@ fn form(value: &str) -> Result<ReadForm> {
         "original" => Ok(ReadForm::Original),
         other => {
             let similar = suggest::did_you_mean(other, ["text", "original"]);
-            Err(Error::invalid(format!("`as={other}` is not supported{similar}; hint: use `text` or `original`")))
+            Err(Error::invalid(format!(
+                "`as={other}` is not supported{similar}; hint: use `text` or `original`"
+            )))
         }
     }
 }
@@ -134,7 +138,9 @@ const MAX_RANGES: usize = 100;
 impl NumberRanges {
     fn parse(key: &str, text: &str) -> Result<Self> {
         let wrong = || {
-            Error::invalid(format!("`{key}={text}` is not a range; hint: write `{key}=3`, `{key}=2-5` or `{key}=7-`"))
+            Error::invalid(format!(
+                "`{key}={text}` is not a range; hint: write `{key}=3`, `{key}=2-5` or `{key}=7-`"
+            ))
         };
         let number = |text: &str| text.trim().parse::<usize>().ok().filter(|number| *number > 0);
         let range = |part: &str| match part.split_once('-') {

@@ -44,7 +44,8 @@ impl Documents {
             (None, PlainRead::Original) => ReadForm::Original,
         };
         // Without `as`, the parameters are those of the source.
-        let is_ours = query.form.is_some() || self.plain == PlainRead::Text && Format::by_name(uri.path()).is_some();
+        let is_ours =
+            query.form.is_some() || self.plain == PlainRead::Text && Format::by_name(uri.path()).is_some();
         let document = if is_ours { document_uri(uri).into_owned() } else { uri.clone() };
         match form {
             ReadForm::Original => self.read_original(uri, &document, context).await,
@@ -99,8 +100,16 @@ impl Documents {
     }
 
     /// Remembers the digest of a document while its proof holds, unless it depends on the caller.
-    async fn remember(&self, document: &Uri, found: &DocumentBytes, options: ExtractOptions, context: &Context) {
-        let Some(proof) = found.freshness.proof.clone().filter(|_| !context.identity_was_used()) else { return };
+    async fn remember(
+        &self,
+        document: &Uri,
+        found: &DocumentBytes,
+        options: ExtractOptions,
+        context: &Context,
+    ) {
+        let Some(proof) = found.freshness.proof.clone().filter(|_| !context.identity_was_used()) else {
+            return;
+        };
         let digest = self.reader.digest(&found.data).await;
         let known = KnownDocument { digest, options, proof, freshness: found.freshness.clone() };
         self.known.insert(document.clone(), known);
@@ -117,14 +126,16 @@ impl Documents {
         let text = found.decoded.then(|| String::from_utf8(found.data.to_vec()).ok()).flatten();
         let plain = query.form.is_none();
         let content = match text {
-            Some(text) => Content {
+            Some(text) => {
+                Content { uri: uri.clone(), mime: found.mime, body: ContentBody::Text(text), meta: None }
+            }
+            // Not asked for text: the plain URI of an image is the image.
+            None if plain => Content {
                 uri: uri.clone(),
                 mime: found.mime,
-                body: ContentBody::Text(text),
+                body: ContentBody::Bytes(found.data),
                 meta: None,
             },
-            // Not asked for text: the plain URI of an image is the image.
-            None if plain => Content { uri: uri.clone(), mime: found.mime, body: ContentBody::Bytes(found.data), meta: None },
             None => {
                 let kind = found.mime.as_deref().unwrap_or("of an unknown type");
                 return Err(Error::invalid(format!(

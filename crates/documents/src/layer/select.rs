@@ -108,9 +108,10 @@ fn selected_numbers(
         return Ok(numbers);
     }
     let Some(name) = query.sheet.as_ref().or(query.chapter.as_ref()) else { return Ok(all.collect()) };
-    let named = extracted.sections.iter().position(|section| {
-        section.name.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(name))
-    });
+    let named = extracted
+        .sections
+        .iter()
+        .position(|section| section.name.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(name)));
     let numbered = name.parse::<usize>().ok().filter(|number| all.contains(number));
     match named.map(|at| at + 1).or(numbered) {
         Some(number) => Ok(vec![number]),
@@ -189,8 +190,12 @@ mod tests {
             text: (*text).to_owned(),
             table_head: matches!(format, Format::Xlsx | Format::Csv).then_some(2),
         });
-        let extracted =
-            ExtractedText { format, title: None, sections: sections.collect(), left_out: vec!["2 images".to_owned()] };
+        let extracted = ExtractedText {
+            format,
+            title: None,
+            sections: sections.collect(),
+            left_out: vec!["2 images".to_owned()],
+        };
         let uri = Uri::parse(&format!("file:///a?as=text{query}")).unwrap();
         select(&uri, &extracted, &DocumentQuery::parse(&uri)?).map(|selected| selected.text)
     }
@@ -219,7 +224,9 @@ mod tests {
         assert_eq!(text(Format::Xlsx, &sheets, "&sheet=1&rows=2").unwrap(), first);
         assert!(text(Format::Xlsx, &sheets, "&sheet=2024").unwrap().starts_with("## 2024\n"));
         assert!(text(Format::Xlsx, &sheets, "&sheet=x").unwrap_err().to_string().contains("`First`, `2024`"));
-        assert!(text(Format::Xlsx, &sheets, "&sheet=1&rows=9").unwrap_err().to_string().contains("has 3 rows"));
+        assert!(
+            text(Format::Xlsx, &sheets, "&sheet=1&rows=9").unwrap_err().to_string().contains("has 3 rows")
+        );
     }
 
     #[test]

@@ -129,7 +129,8 @@ fn exceeded(status: ExitStatus, errors: &str) -> ExceededLimit {
     #[cfg(unix)]
     {
         use std::os::unix::process::ExitStatusExt as _;
-        let cpu = [rustix::process::Signal::XCPU, rustix::process::Signal::KILL].map(|signal| signal.as_raw());
+        let cpu =
+            [rustix::process::Signal::XCPU, rustix::process::Signal::KILL].map(|signal| signal.as_raw());
         if status.signal().is_some_and(|signal| cpu.contains(&signal)) {
             return ExceededLimit::Cpu;
         }

@@ -31,7 +31,8 @@ pub(crate) fn pdf_of(objects: &[String]) -> Vec<u8> {
     for offset in offsets {
         let _ = write!(out, "{offset:010} 00000 n \n");
     }
-    let _ = write!(out, "trailer\n<< /Size {} /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n", objects.len() + 1);
+    let _ =
+        write!(out, "trailer\n<< /Size {} /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n", objects.len() + 1);
     out.into_bytes()
 }
 
@@ -150,7 +151,8 @@ pub(crate) fn xlsx(sheets: &[(&str, &[&[&str]])]) -> Vec<u8> {
 
 /// An EPUB with these chapters in XHTML.
 pub(crate) fn epub(chapters: &[&str]) -> Vec<u8> {
-    let container = "<container><rootfiles><rootfile full-path=\"OEBPS/content.opf\"/></rootfiles></container>";
+    let container =
+        "<container><rootfiles><rootfile full-path=\"OEBPS/content.opf\"/></rootfiles></container>";
     let (mut items, mut spine) = (String::new(), String::new());
     for number in 0..chapters.len() {
         let _ = write!(items, "<item id=\"c{number}\" href=\"text%20{number}.xhtml\"/>");
@@ -161,8 +163,11 @@ pub(crate) fn epub(chapters: &[&str]) -> Vec<u8> {
          <spine>{spine}</spine></package>"
     );
     let names: Vec<String> = (0..chapters.len()).map(|number| format!("OEBPS/text {number}.xhtml")).collect();
-    let mut members =
-        vec![("mimetype", "application/epub+zip"), ("META-INF/container.xml", container), ("OEBPS/content.opf", &content)];
+    let mut members = vec![
+        ("mimetype", "application/epub+zip"),
+        ("META-INF/container.xml", container),
+        ("OEBPS/content.opf", &content),
+    ];
     members.extend(names.iter().zip(chapters).map(|(name, text)| (name.as_str(), *text)));
     package(&members)
 }
@@ -170,13 +175,16 @@ pub(crate) fn epub(chapters: &[&str]) -> Vec<u8> {
 /// A presentation with these slides: a title and two lines each.
 pub(crate) fn pptx(slides: &[(&str, &str, &str)]) -> Vec<u8> {
     let shape = |kind: &str, paragraphs: &str| {
-        format!("<p:sp><p:nvSpPr><p:nvPr><p:ph {kind}/></p:nvPr></p:nvSpPr><p:txBody>{paragraphs}</p:txBody></p:sp>")
+        format!(
+            "<p:sp><p:nvSpPr><p:nvPr><p:ph {kind}/></p:nvPr></p:nvSpPr><p:txBody>{paragraphs}</p:txBody></p:sp>"
+        )
     };
     let paragraph = |text: &str| format!("<a:p><a:r><a:t>{text}</a:t></a:r></a:p>");
     let (mut list, mut relationships, mut parts) = (String::new(), String::new(), Vec::new());
     for (number, (title, first, second)) in slides.iter().enumerate() {
         let _ = write!(list, "<p:sldId id=\"{}\" r:id=\"rId{number}\"/>", 256 + number);
-        let _ = write!(relationships, "<Relationship Id=\"rId{number}\" Target=\"slides/slide{number}.xml\"/>");
+        let _ =
+            write!(relationships, "<Relationship Id=\"rId{number}\" Target=\"slides/slide{number}.xml\"/>");
         let title = shape("type=\"title\"", &paragraph(title));
         let body = shape("idx=\"1\"", &(paragraph(first) + &paragraph(second)));
         parts.push((
@@ -184,9 +192,12 @@ pub(crate) fn pptx(slides: &[(&str, &str, &str)]) -> Vec<u8> {
             format!("<p:sld xmlns:p=\"p\" xmlns:a=\"a\"><p:cSld><p:spTree>{title}{body}</p:spTree></p:cSld></p:sld>"),
         ));
     }
-    let main = format!("<p:presentation xmlns:p=\"p\" xmlns:r=\"r\"><p:sldIdLst>{list}</p:sldIdLst></p:presentation>");
+    let main = format!(
+        "<p:presentation xmlns:p=\"p\" xmlns:r=\"r\"><p:sldIdLst>{list}</p:sldIdLst></p:presentation>"
+    );
     let relationships = format!("<Relationships>{relationships}</Relationships>");
-    let mut members = vec![("ppt/presentation.xml", &*main), ("ppt/_rels/presentation.xml.rels", &relationships)];
+    let mut members =
+        vec![("ppt/presentation.xml", &*main), ("ppt/_rels/presentation.xml.rels", &relationships)];
     members.extend(parts.iter().map(|(name, text)| (name.as_str(), text.as_str())));
     package(&members)
 }
