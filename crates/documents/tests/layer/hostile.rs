@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use libris::{Context, Source};
+use libris_core::{Context, Source};
 use libris_documents::{Documents, PlainRead};
 
 use crate::samples::{docx, letter, numbered_pdf, package, pdf_of};

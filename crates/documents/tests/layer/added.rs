@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
-use libris::{CompletionRequest, Context, Source, Uri};
-use libris_core::Visibility;
+use libris_core::{CompletionRequest, Context, Source, Uri, Visibility};
 use libris_documents::{Documents, PlainRead};
 use libris_sources::{Git, Http, git};
 

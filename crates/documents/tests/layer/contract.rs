@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use libris::{Source, Uri};
 use libris_core::contract::{Fixture, check};
+use libris_core::{Source, Uri};
 use libris_documents::{Documents, PlainRead};
 use tempfile::TempDir;
 
