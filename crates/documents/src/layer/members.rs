@@ -9,7 +9,7 @@ use libris_core::{
 
 use super::Documents;
 use super::member_path::{MAX_DEPTH, MemberPath};
-use super::read::{DocumentBytes, FoundContents, extraction_error, found_contents};
+use super::read::{DocumentBytes, FoundContents, extraction_error, found_contents, renamed};
 use crate::archive::Member;
 use crate::{ArchiveFormat, ExtractionError};
 
@@ -32,7 +32,7 @@ impl Documents {
     ) -> Result<Contents> {
         match self.find_member(document, member, context).await? {
             FoundContents::Other(contents) => Ok(contents),
-            FoundContents::Document(DocumentBytes { data, mime, decoded, freshness }) => {
+            FoundContents::Document(DocumentBytes { data, mime, decoded, freshness, .. }) => {
                 context.reserve(data.len() as u64)?;
                 let body = match decoded {
                     true => ContentBody::Text(String::from_utf8(data.to_vec()).unwrap_or_default()),
@@ -41,6 +41,22 @@ impl Documents {
                 let content = Content { uri: uri.clone(), mime, body, meta: None };
                 Ok(Contents::from(content).with_freshness(freshness))
             }
+        }
+    }
+
+    /// The list of an archive's members as the text of the archive.
+    pub(super) async fn list_archive(
+        &self,
+        uri: &Uri,
+        archive: &Uri,
+        format: ArchiveFormat,
+        context: &Context,
+    ) -> Result<Contents> {
+        let folder = Uri::parse(&format!("{archive}/"))?;
+        let member = MemberPath { archive: archive.clone(), format, path: String::new() };
+        match self.find_member(&folder, &member, context).await? {
+            FoundContents::Other(contents) => Ok(renamed(contents, &folder, uri)),
+            FoundContents::Document(_) => Err(Error::NotFound(uri.clone())),
         }
     }
 
@@ -60,7 +76,13 @@ impl Documents {
             self.reader.member(&archive.data, archive.format, &archive.path, context.client()).await;
         let data = contents.map_err(|error| member_error(document, error))?;
         let (mime, decoded) = media_type(&archive.path, &data);
-        Ok(FoundContents::Document(DocumentBytes { data, mime, decoded, freshness: archive.freshness }))
+        Ok(FoundContents::Document(DocumentBytes {
+            data,
+            mime,
+            decoded,
+            meta: None,
+            freshness: archive.freshness,
+        }))
     }
 
     /// Lists what is directly in a folder of an archive.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use libris_core::{Content, ContentBody, Contents, Context, Error, Freshness, Result, Uri};
+use libris_core::{Content, ContentBody, Contents, Context, Error, Freshness, Meta, Result, Uri};
 
 use super::member_path::MemberPath;
 use super::query::{DocumentQuery, ReadForm, document_uri, with_form};
 use super::select::{SelectedText, select};
 use super::{Documents, KnownDocument, PlainRead};
 use crate::extract::ExtractOptions;
-use crate::{ExtractedText, ExtractionError, Format};
+use crate::{ArchiveFormat, ExtractedText, ExtractionError, Format};
 
 /// The media type of extracted text.
 const MARKDOWN: &str = "text/markdown";
@@ -24,6 +24,7 @@ pub(super) struct DocumentBytes {
     pub(super) mime: Option<String>,
     /// Whether the source decoded them to UTF-8.
     pub(super) decoded: bool,
+    pub(super) meta: Option<Meta>,
     pub(super) freshness: Freshness,
 }
 
@@ -78,7 +79,11 @@ impl Documents {
             FoundContents::Other(contents) => return Ok(renamed(contents, document, uri)),
         };
         let Some(format) = Format::of(document.path(), found.mime.as_deref(), &found.data) else {
-            return self.already_text(uri, document, query, found);
+            // The text of an archive is the list of its members.
+            return match ArchiveFormat::by_name(document.path()).filter(|_| query.form.is_some()) {
+                Some(format) => self.list_archive(uri, document, format, context).await,
+                None => self.already_text(uri, document, query, found),
+            };
         };
         let content = query.content.unwrap_or_default();
         let options = ExtractOptions { format, content, decoded: found.decoded };
@@ -124,18 +129,10 @@ impl Documents {
         found: DocumentBytes,
     ) -> Result<Contents> {
         let text = found.decoded.then(|| String::from_utf8(found.data.to_vec()).ok()).flatten();
-        let plain = query.form.is_none();
-        let content = match text {
-            Some(text) => {
-                Content { uri: uri.clone(), mime: found.mime, body: ContentBody::Text(text), meta: None }
-            }
+        let body = match text {
+            Some(text) => ContentBody::Text(text),
             // Not asked for text: the plain URI of an image is the image.
-            None if plain => Content {
-                uri: uri.clone(),
-                mime: found.mime,
-                body: ContentBody::Bytes(found.data),
-                meta: None,
-            },
+            None if query.form.is_none() => ContentBody::Bytes(found.data),
             None => {
                 let kind = found.mime.as_deref().unwrap_or("of an unknown type");
                 return Err(Error::invalid(format!(
@@ -143,6 +140,7 @@ impl Documents {
                 )));
             }
         };
+        let content = Content { uri: uri.clone(), mime: found.mime, body, meta: found.meta };
         Ok(Contents::from(content).with_freshness(found.freshness))
     }
 
@@ -196,7 +194,7 @@ impl Documents {
         if freshness.proof.as_ref().is_some_and(|proof| !proof.holds()) {
             return Err(Error::Busy("the document is being changed"));
         }
-        let found = DocumentBytes { data: data.into(), mime, decoded: false, freshness };
+        let found = DocumentBytes { data: data.into(), mime, decoded: false, meta: None, freshness };
         Ok(Some(FoundContents::Document(found)))
     }
 }
@@ -211,11 +209,12 @@ pub(super) fn found_contents(mut contents: Contents) -> FoundContents {
         ContentBody::Text(text) => (Bytes::from(text), true),
         ContentBody::Bytes(data) => (data, false),
     };
-    FoundContents::Document(DocumentBytes { data, mime: part.mime, decoded, freshness: contents.freshness })
+    let freshness = contents.freshness;
+    FoundContents::Document(DocumentBytes { data, mime: part.mime, decoded, meta: part.meta, freshness })
 }
 
 /// Contents whose part for the document has the URI that was read.
-fn renamed(mut contents: Contents, document: &Uri, uri: &Uri) -> Contents {
+pub(super) fn renamed(mut contents: Contents, document: &Uri, uri: &Uri) -> Contents {
     for part in contents.parts.iter_mut().filter(|part| part.uri == *document) {
         part.uri = uri.clone();
     }

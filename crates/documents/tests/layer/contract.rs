@@ -49,16 +49,9 @@ impl Fixture for FolderOfDocuments {
     }
 
     fn invalid(&self) -> Vec<Uri> {
-        [
-            "b.pdf?as=words",
-            "b.pdf?as=text&pages=0",
-            "b.pdf?as=text&sheet=1",
-            "e.zip/../../x",
-            "e.zip/none",
-            "e.zip/%2e%2e/a.txt",
-        ]
-        .map(|path| uri(&format!("file:///docs/{path}")))
-        .into()
+        ["b.pdf?as=words", "b.pdf?as=text&pages=0", "b.pdf?as=text&sheet=1", "e.zip/../../x", "e.zip/none"]
+            .map(|path| uri(&format!("file:///docs/{path}")))
+            .into()
     }
 
     async fn add(&self, number: usize) -> Option<Uri> {
