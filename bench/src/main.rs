@@ -7,6 +7,7 @@
 
 mod chart;
 mod compare;
+mod documents;
 mod drive;
 mod embedded;
 mod git;
@@ -61,6 +62,7 @@ use crate::tree::Trees;
                                                            and the numbers in files
   cargo run --profile dist -p bench -- live                everything about live resources
   cargo run --profile dist -p bench -- git                 a large git repository, beside `git`
+  cargo run --profile dist -p bench -- documents           the text of real documents, beside `pdftotext`
   cargo run --profile dist -p bench -- hostile --scale 0.1 attacks on a server, a tenth of each
 
 The server is built by `cargo build --profile dist -p libris-cli` before it is measured. Name another one in
@@ -107,6 +109,7 @@ enum What {
     Growth,
     /// A git repository of 100,000 files and 2,000 commits, beside the `git` program
     Git,
+    Documents(documents::Options),
     Live(live::Options),
     Hostile(hostile::Options),
     #[command(flatten)]
@@ -156,6 +159,7 @@ fn run(arguments: &Arguments) -> Result<()> {
             runtime()?.block_on(hostile::run(options, &attacks, &binary, &mut report))
         }
         Some(What::Git) => git::run(arguments.quick, &binary, &mut report),
+        Some(What::Documents(options)) => documents::run(options, &binary, &mut report),
         what => measure(what.as_ref(), arguments, &binary, &mut report),
     };
     // What was measured before something failed is worth a look too.

@@ -37,6 +37,11 @@ impl Binary {
         Ok(Self(path))
     }
 
+    /// The path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// The output of `--version`.
     pub(crate) fn version(&self) -> Result<String> {
         let output = Command::new(&self.0).arg("--version").output();

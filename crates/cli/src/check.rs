@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::auth::AuthArguments;
 use crate::explain::rule_warnings;
 use crate::log::collected_warnings;
-use crate::sources::{ConfiguredSource, SourceArguments, check_roots};
+use crate::sources::{ConfiguredSource, SourceArguments, SourceLayers, check_roots};
 use crate::terminal::{
     DETAIL, Explanation, HEADING, ProgressLine, SUCCESS, advice, bytes, counted, grouped, hint_label, print,
     report, shown, styled, warning,
@@ -71,11 +71,12 @@ struct SourceReport {
 pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
     let (config, definitions) = options.sources.definitions()?;
     AuthArguments::default().open(&config, options.sources.file().as_deref())?;
+    let layers = SourceLayers::new(&config);
     let rules = RuleSet::new(config.rules);
     let (mut reports, mut sources) = (Vec::new(), Vec::new());
     collected_warnings();
     for definition in definitions {
-        let source = ConfiguredSource::open(definition);
+        let source = ConfiguredSource::open(definition, &layers);
         let keep = if options.json { usize::MAX } else { options.show };
         let outcome = match source.failure.clone() {
             Some(error) => Err(error),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -17,6 +17,8 @@ use serde::{Deserialize, Deserializer};
 
 use crate::audit_log::AuditConfig;
 use crate::auth::TlsConfig;
+#[cfg(feature = "text-documents")]
+use crate::documents::DocumentsConfig;
 use crate::limits_config::LimitsConfig;
 use crate::rule_config;
 use crate::terminal::advice;
@@ -41,12 +43,28 @@ pub(crate) struct Config {
     pub(crate) limits: LimitsConfig,
     /// The audit log.
     pub(crate) audit: Option<AuditConfig>,
+    /// Documents as text.
+    #[cfg(feature = "text-documents")]
+    pub(crate) documents: DocumentsConfig,
+    /// The folder for data that can be computed again, such as the text of documents. Default: none.
+    pub(crate) cache_folder: Option<PathBuf>,
     /// The sources, each kind under a key of its own.
     pub(crate) sources: Sections,
 }
 
 /// The keys that do not define sources.
-const OWN_KEYS: [&str; 7] = ["server", "live", "listen", "auth", "rule", "limits", "audit"];
+const OWN_KEYS: &[&str] = &[
+    "server",
+    "live",
+    "listen",
+    "auth",
+    "rule",
+    "limits",
+    "audit",
+    #[cfg(feature = "text-documents")]
+    "documents",
+    "cache_folder",
+];
 
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -74,6 +92,9 @@ impl<'de> Visitor<'de> for ConfigVisitor {
                 "rule" => config.rules = rule_config::rules::<A::Error>(map.next_value()?)?,
                 "limits" => config.limits = map.next_value()?,
                 "audit" => config.audit = Some(map.next_value()?),
+                #[cfg(feature = "text-documents")]
+                "documents" => config.documents = map.next_value()?,
+                "cache_folder" => config.cache_folder = Some(map.next_value()?),
                 source => config.sources.deserialize(source, &mut map)?,
             }
         }

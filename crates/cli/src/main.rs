@@ -4,6 +4,8 @@ mod audit_log;
 mod auth;
 mod check;
 mod config;
+#[cfg(feature = "text-documents")]
+mod documents;
 mod explain;
 mod hosts;
 mod key;
@@ -26,7 +28,7 @@ use clap::{Parser, Subcommand};
 
 /// The argument with which a server starts this program as its reaper: the process that kills the commands of a server
 /// that was killed itself.
-#[cfg(all(feature = "command", unix))]
+#[cfg(all(any(feature = "command", feature = "text-documents"), unix))]
 const REAPER_COMMAND: &str = "reap-commands";
 
 /// glibc does not return freed memory to the system: after a burst of large responses, the resident set stays large.
@@ -59,15 +61,23 @@ enum Command {
 
 fn main() -> ExitCode {
     // Not a subcommand: only a server starts it.
-    #[cfg(all(feature = "command", unix))]
+    #[cfg(all(any(feature = "command", feature = "text-documents"), unix))]
     if std::env::args_os().nth(1).is_some_and(|first| first == REAPER_COMMAND) {
-        libris_sources::command::reap(std::io::stdin().lock());
+        libris_process::reap(std::io::stdin().lock());
         return ExitCode::SUCCESS;
     }
+    #[cfg(feature = "text-documents")]
+    if std::env::args_os().nth(1).is_some_and(|first| first == documents::EXTRACT_COMMAND) {
+        return match libris_documents::child::run(std::io::stdin().lock(), std::io::stdout().lock()) {
+            Ok(()) => ExitCode::SUCCESS,
+            // The server is gone, or somebody tried the command.
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     let arguments = Arguments::parse();
-    #[cfg(all(feature = "command", unix))]
+    #[cfg(all(any(feature = "command", feature = "text-documents"), unix))]
     if let Some(reaper) = reaper() {
-        libris_sources::command::set_reaper(reaper);
+        libris_process::set_reaper(reaper);
     }
     // The report of `check` contains the warnings.
     let level = if matches!(arguments.command, Command::Check(_)) { "off" } else { "warn" };
@@ -88,8 +98,8 @@ fn main() -> ExitCode {
             Command::Triggers(options) => triggers::run(options).await.map(|()| ExitCode::SUCCESS),
         }
     });
-    #[cfg(all(feature = "command", unix))]
-    libris_sources::command::kill_all();
+    #[cfg(all(any(feature = "command", feature = "text-documents"), unix))]
+    libris_process::kill_all();
     // A blocking read of standard input cannot be interrupted, so the runtime does not wait for it.
     runtime.shutdown_background();
     match outcome {
@@ -99,7 +109,7 @@ fn main() -> ExitCode {
 }
 
 /// The command that starts this program as the reaper.
-#[cfg(all(feature = "command", unix))]
+#[cfg(all(any(feature = "command", feature = "text-documents"), unix))]
 fn reaper() -> Option<std::process::Command> {
     use std::os::unix::process::CommandExt as _;
     // The path of the executable may belong to another version once this one is replaced.

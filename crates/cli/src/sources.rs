@@ -14,6 +14,8 @@ use libris_sources::registry::{
 };
 
 use crate::config::{self, Config};
+#[cfg(feature = "text-documents")]
+use crate::documents::DocumentLayer;
 use crate::recognise::Argument;
 use crate::terminal::{advice, shown};
 use crate::unopened::UnopenedSource;
@@ -41,6 +43,9 @@ pub(crate) struct ConfiguredSource {
     /// The source, or an [`UnopenedSource`].
     pub(crate) source: Arc<dyn Source>,
     root: Option<SourceRoot>,
+    /// The layer over the source; `None` if it is off.
+    #[cfg(feature = "text-documents")]
+    documents: Option<DocumentLayer>,
     /// Why the source could not be opened.
     pub(crate) failure: Option<Arc<anyhow::Error>>,
 }
@@ -54,8 +59,10 @@ pub(crate) struct OpenedConfig {
 }
 
 impl ConfiguredSource {
-    /// Loads the definition and opens the source.
-    pub(crate) fn open(KeyedDefinition { key, definition }: KeyedDefinition) -> Self {
+    /// Loads the definition and opens the source, below the layers.
+    pub(crate) fn open(KeyedDefinition { key, definition }: KeyedDefinition, layers: &SourceLayers) -> Self {
+        #[cfg(not(feature = "text-documents"))]
+        let SourceLayers {} = layers;
         let label = definition.label();
         let unopened = UnopenedSource::new(key, &label, definition.uri_prefix(), String::new());
         let mut source = Self {
@@ -64,6 +71,8 @@ impl ConfiguredSource {
             label,
             source: Arc::new(unopened),
             root: None,
+            #[cfg(feature = "text-documents")]
+            documents: layers.documents.clone(),
             failure: None,
         };
         source.open_again();
@@ -78,6 +87,11 @@ impl ConfiguredSource {
         };
         match opened {
             Ok(OpenedSource { source, root }) => {
+                #[cfg(feature = "text-documents")]
+                let source = match &self.documents {
+                    Some(documents) => documents.over(source),
+                    None => source,
+                };
                 (self.source, self.root, self.failure) = (source, root, None);
                 true
             }
@@ -102,6 +116,36 @@ impl ConfiguredSource {
     /// Whether the definitions are equal.
     fn is_defined_by(&self, definition: &dyn Definition) -> bool {
         definition.equals(&**lock(&self.definition) as &dyn Any)
+    }
+}
+
+/// The layers over every source, which the sources share.
+#[derive(Clone)]
+pub(crate) struct SourceLayers {
+    #[cfg(feature = "text-documents")]
+    documents: Option<DocumentLayer>,
+}
+
+impl SourceLayers {
+    /// The layers of a configuration.
+    pub(crate) fn new(config: &Config) -> Self {
+        #[cfg(not(feature = "text-documents"))]
+        let _ = config;
+        Self {
+            #[cfg(feature = "text-documents")]
+            documents: DocumentLayer::new(&config.documents, config.cache_folder.clone()),
+        }
+    }
+
+    /// The layers of sources that are open: they stay when the configuration is reloaded, with their caches.
+    fn of(open: &[ConfiguredSource], config: &Config) -> Self {
+        match open.first() {
+            None => Self::new(config),
+            #[cfg(feature = "text-documents")]
+            Some(open) => Self { documents: open.documents.clone() },
+            #[cfg(not(feature = "text-documents"))]
+            Some(_) => Self {},
+        }
     }
 }
 
@@ -169,6 +213,7 @@ impl SourceArguments {
     /// cannot be opened with its new definition.
     pub(crate) fn open(&self, open: &[ConfiguredSource]) -> Result<OpenedConfig> {
         let (config, definitions) = self.definitions()?;
+        let layers = SourceLayers::of(open, &config);
         let (mut sources, mut errors) = (Vec::with_capacity(definitions.len()), Vec::new());
         for mut keyed in definitions {
             let is_open = |open: &&ConfiguredSource| open.failure.is_none();
@@ -178,7 +223,7 @@ impl SourceArguments {
                 sources.push(unchanged.clone());
                 continue;
             }
-            let new = ConfiguredSource::open(keyed);
+            let new = ConfiguredSource::open(keyed, &layers);
             let before = open.iter().filter(is_open).find(|open| open.label == new.label);
             errors.extend(new.failure.clone());
             sources.push(match before.filter(|_| new.failure.is_some()) {
@@ -213,6 +258,7 @@ impl SourceArguments {
         let file = self.file();
         let mut config = file.as_deref().map(config::read).transpose()?.unwrap_or_default();
         let file = ConfigFile { path: file.unwrap_or_default() };
+        config.cache_folder = config.cache_folder.map(|folder| file.resolve(folder));
         let mut definitions = std::mem::take(&mut config.sources).definitions(&file);
         for source in &self.sources {
             if let Argument::Source(source) = Argument::recognise(source) {

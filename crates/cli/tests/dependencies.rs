@@ -27,9 +27,10 @@ const LICENCES: [&str; 11] = [
 const LICENCE_EXCEPTIONS: [(&str, &str); 1] = [("uluru", "MPL-2.0")];
 
 /// The crates that are compiled in several versions, with the dependencies that prevent a single one.
-const DUPLICATES: [(&str, &str); 14] = [
+const DUPLICATES: [(&str, &str); 17] = [
     ("base64", "sqlx 0.8"),
     ("block-buffer", "digest"),
+    ("const-oid", "digest"),
     ("cpufeatures", "sha2"),
     ("crypto-common", "digest"),
     ("digest", "sqlx 0.8; gix has the newer one"),
@@ -37,7 +38,9 @@ const DUPLICATES: [(&str, &str); 14] = [
     ("getrandom", "ring 0.17 and sqlx 0.8"),
     ("hashbrown", "rusqlite, sqlx, gix and quick_cache each have their own"),
     ("hashlink", "rusqlite, whose version is bound to the SQLite of sqlx"),
+    ("hayro-ccitt", "unpdf has the older one, its dependency hayro-jbig2 the newer"),
     ("io-lifetimes", "cap-std has the newer one, its dependency fs-set-times the older"),
+    ("md-5", "sqlx 0.8; unpdf has the newer one"),
     ("rand", "sqlx 0.8"),
     ("rand_core", "sqlx 0.8"),
     ("sha2", "sqlx 0.8"),

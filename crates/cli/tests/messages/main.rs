@@ -36,7 +36,7 @@ const CONSTRUCTORS: [&str; 17] = [
 ];
 
 /// The parts of the page: a heading, and the folder or file whose messages it has. The first that matches counts.
-const PARTS: [(&str, &str); 14] = [
+const PARTS: [(&str, &str); 15] = [
     ("Command line and configuration file", "crates/cli/src"),
     ("Folders", "crates/sources/src/files"),
     ("Folders", "crates/sources/src/tree"),
@@ -45,6 +45,8 @@ const PARTS: [(&str, &str); 14] = [
     ("HTTP APIs", "crates/sources/src/http"),
     ("Notion", "crates/sources/src/notion"),
     ("Commands", "crates/sources/src/command"),
+    ("Commands", "crates/process/src"),
+    ("Documents", "crates/documents/src"),
     ("Resources in the configuration file", "crates/sources/src/inline"),
     ("All sources", "crates/sources/src"),
     ("All sources", "crates/core/src"),

@@ -12,7 +12,6 @@ mod entry;
 mod line;
 mod process;
 mod range_extractor;
-mod reaper;
 mod watch;
 
 use std::borrow::Cow;
@@ -34,7 +33,7 @@ use libris_core::{
 use serde_json::Value;
 
 pub use config::{CommandUri, CompletionCommand, CompletionValues, Config, ExitMeaning, StderrUse};
-pub use reaper::{kill_all, reap, set_reaper};
+pub use libris_process::{kill_all, reap, set_reaper};
 
 use crate::media::{self, ContentClass};
 use crate::range::Range;

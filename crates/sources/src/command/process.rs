@@ -7,17 +7,16 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use libris_core::Result;
+use libris_process::{self as process_group, ProcessGroup};
 
 use super::budgets::RunPermits;
 use super::range_extractor::{ExtractedRange, RangeExtent, RangeExtractor};
-use super::reaper;
 
 /// The time between SIGTERM and SIGKILL, and how long the output may stay open after the program ended.
 const KILL_GRACE: Duration = Duration::from_secs(1);
@@ -83,7 +82,7 @@ async fn run_to_end(
     mut extractor: RangeExtractor,
     mut tell: oneshot::Sender<io::Result<ProcessOutput>>,
 ) {
-    reaper::prepare();
+    process_group::prepare();
     let spawned = Command::new(spec.program)
         .args(spec.arguments)
         .current_dir(spec.folder)
@@ -98,7 +97,7 @@ async fn run_to_end(
         Ok(child) => child,
         Err(cause) => return drop(tell.send(Err(cause))),
     };
-    let mut group = ProcessGroup::of(&child);
+    let mut group = ProcessGroup::of(child.id());
     let mut pipes = Pipes::of(&mut child);
     let ending = tokio::select! {
         ending = follow(&mut child, &mut pipes, &mut extractor) => ending,
@@ -128,7 +127,7 @@ async fn run_to_end(
         ending,
         stderr,
     }));
-    group.signal(Signal::TERM);
+    group.terminate();
     let _ = timeout(KILL_GRACE, child.wait()).await;
     group.kill();
     let _ = child.wait().await;
@@ -208,46 +207,5 @@ async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, block: &mut Vec<u8>) ->
             }
             Ok(())
         }
-    }
-}
-
-/// A process group that is killed on drop, also after a panic or when the runtime shuts down.
-struct ProcessGroup(Option<Pid>);
-
-impl ProcessGroup {
-    /// The group of a program, which is its leader. The id is not reused while a process of the group exists.
-    fn of(leader: &Child) -> Self {
-        let id = leader.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let mut group = Self(id);
-        if !id.is_none_or(reaper::add) {
-            group.end();
-        }
-        group
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(id) = self.0 {
-            // The group may have ended.
-            let _ = kill_process_group(id, signal);
-        }
-    }
-
-    /// Kills the group, once only: after its end, the id may be reused.
-    fn kill(&mut self) {
-        if let Some(id) = self.0 {
-            reaper::remove(id);
-        }
-        self.end();
-    }
-
-    fn end(&mut self) {
-        self.signal(Signal::KILL);
-        self.0 = None;
-    }
-}
-
-impl Drop for ProcessGroup {
-    fn drop(&mut self) {
-        self.kill();
     }
 }

@@ -69,7 +69,7 @@ pub fn kill_all() {
 }
 
 /// Starts the reaper if it is not running, before a command is started.
-pub(super) fn prepare() {
+pub fn prepare() {
     let RunningGroups { groups: Some(groups), reaper: Some(reaper) } = &mut *running() else { return };
     if !reaper.is_running()
         && let Err(cause) = reaper.start(groups)
@@ -79,7 +79,7 @@ pub(super) fn prepare() {
 }
 
 /// Registers a started group; false after `kill_all`, so the caller must kill it.
-pub(super) fn add(group: Pid) -> bool {
+pub(crate) fn add(group: Pid) -> bool {
     let RunningGroups { groups: Some(groups), reaper } = &mut *running() else { return false };
     groups.insert(group.as_raw_pid());
     tell(reaper, '+', group);
@@ -87,7 +87,7 @@ pub(super) fn add(group: Pid) -> bool {
 }
 
 /// Unregisters a group that is being killed.
-pub(super) fn remove(group: Pid) {
+pub(crate) fn remove(group: Pid) {
     let RunningGroups { groups: Some(groups), reaper } = &mut *running() else { return };
     if groups.remove(&group.as_raw_pid()) {
         tell(reaper, '-', group);

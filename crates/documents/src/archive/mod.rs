@@ -1,0 +1,103 @@
+//! Archives: their members, and the contents of one.
+//!
+//! Members whose names could lead out of the archive do not exist, as if they were not in it.
+
+#[cfg(feature = "archive")]
+mod tar;
+#[cfg(feature = "archive")]
+mod zip;
+
+use serde::{Deserialize, Serialize};
+
+use crate::extract::{ExtractFailure, Result};
+use crate::{ArchiveFormat, Limits};
+
+/// The most members of an archive that are listed.
+pub const MAX_MEMBERS: usize = 100_000;
+
+/// A file in an archive.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Member {
+    /// The path in the archive, with `/` between its segments. It has no empty segments, no `.` and no `..`.
+    pub path: String,
+    /// The size in bytes that the archive declares.
+    pub size: u64,
+}
+
+/// The files in an archive, sorted by path. Of several with the same path, the last counts.
+pub fn members(data: &[u8], format: ArchiveFormat, limits: &Limits) -> Result<Vec<Member>> {
+    #[cfg(feature = "archive")]
+    {
+        let mut members = match format {
+            ArchiveFormat::Zip => zip::members(data, limits)?,
+            ArchiveFormat::Tar => tar::members(data, limits)?,
+            ArchiveFormat::TarGz => tar::members(&tar::decompressed(data, limits)?, limits)?,
+        };
+        members.sort_by(|one, other| one.path.cmp(&other.path));
+        members.dedup_by(|one, other| one.path == other.path);
+        Ok(members)
+    }
+    #[cfg(not(feature = "archive"))]
+    {
+        let _ = (data, format, limits);
+        Err(ExtractFailure::Unsupported("archives".to_owned()))
+    }
+}
+
+/// The contents of a file in an archive, by the path that [`members`] gives.
+pub fn member(data: &[u8], format: ArchiveFormat, path: &str, limits: &Limits) -> Result<Vec<u8>> {
+    #[cfg(feature = "archive")]
+    {
+        let found = match format {
+            ArchiveFormat::Zip => zip::member(data, path, limits)?,
+            ArchiveFormat::Tar => tar::member(data, path, limits)?,
+            ArchiveFormat::TarGz => tar::member(&tar::decompressed(data, limits)?, path, limits)?,
+        };
+        found.ok_or(ExtractFailure::NoMember)
+    }
+    #[cfg(not(feature = "archive"))]
+    {
+        let _ = (data, format, path, limits);
+        Err(ExtractFailure::Unsupported("archives".to_owned()))
+    }
+}
+
+/// The path of a member in normal form; `None` if the name is absolute, leads out of the archive, or contains what is
+/// no name on some system.
+#[cfg(feature = "archive")]
+fn safe_path(name: &str) -> Option<String> {
+    let has_drive = name.as_bytes().get(1) == Some(&b':');
+    if name.starts_with('/') || name.contains(['\\', '\0']) || has_drive || name.len() > 4096 {
+        return None;
+    }
+    let segments: Vec<&str> =
+        name.split('/').filter(|segment| !segment.is_empty() && *segment != ".").collect();
+    (!segments.is_empty() && !segments.contains(&"..")).then(|| segments.join("/"))
+}
+
+#[cfg(all(test, feature = "archive"))]
+mod tests {
+    use super::safe_path;
+
+    #[test]
+    fn paths_cannot_lead_out() {
+        for name in [
+            "/etc/passwd",
+            "../a",
+            "a/../../b",
+            "a/..",
+            "C:\\a",
+            "c:a",
+            "a\\..\\b",
+            "a\0b",
+            "",
+            "./",
+            "..",
+            "/",
+        ] {
+            assert_eq!(safe_path(name), None, "{name:?}");
+        }
+        assert_eq!(safe_path("./a//b.txt").as_deref(), Some("a/b.txt"));
+        assert_eq!(safe_path("..a/b..").as_deref(), Some("..a/b.."));
+    }
+}

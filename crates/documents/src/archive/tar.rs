@@ -1,0 +1,70 @@
+//! Members of tar archives.
+
+use std::io::Read as _;
+
+use flate2::read::MultiGzDecoder;
+use tar::{Archive, EntryType};
+
+use super::{MAX_MEMBERS, Member, safe_path};
+use crate::Limits;
+use crate::extract::{ExtractFailure, Result};
+
+/// The decompressed archive.
+pub(super) fn decompressed(data: &[u8], limits: &Limits) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut input = MultiGzDecoder::new(data).take(limits.expanded + 1);
+    input.read_to_end(&mut out).map_err(ExtractFailure::damaged)?;
+    if out.len() as u64 > limits.expanded {
+        return Err(ExtractFailure::Expands(limits.expanded));
+    }
+    Ok(out)
+}
+
+pub(super) fn members(data: &[u8], limits: &Limits) -> Result<Vec<Member>> {
+    let mut members = Vec::new();
+    each_file(data, |path, entry| {
+        members.push(Member { path, size: entry.size() });
+        match members.len() > MAX_MEMBERS {
+            true => Err(ExtractFailure::damaged(format!("it has more than {MAX_MEMBERS} members"))),
+            false => Ok(()),
+        }
+    })?;
+    let _ = limits;
+    // The last of several with the same path counts: it replaced the others.
+    members.reverse();
+    Ok(members)
+}
+
+pub(super) fn member(data: &[u8], wanted: &str, limits: &Limits) -> Result<Option<Vec<u8>>> {
+    let mut found = None;
+    each_file(data, |path, entry| {
+        if path == wanted {
+            let mut content = Vec::new();
+            entry.take(limits.output + 1).read_to_end(&mut content).map_err(ExtractFailure::damaged)?;
+            if content.len() as u64 > limits.output {
+                return Err(ExtractFailure::Expands(limits.output));
+            }
+            found = Some(content);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn each_file(
+    data: &[u8],
+    mut visit: impl FnMut(String, &mut tar::Entry<'_, &[u8]>) -> Result<()>,
+) -> Result<()> {
+    let mut archive = Archive::new(data);
+    for entry in archive.entries().map_err(ExtractFailure::damaged)? {
+        let mut entry = entry.map_err(ExtractFailure::damaged)?;
+        if !matches!(entry.header().entry_type(), EntryType::Regular | EntryType::Continuous) {
+            continue;
+        }
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        if let Some(path) = safe_path(&name) {
+            visit(path, &mut entry)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! The child process of extractions as a program of its own, for tests and for programs that embed the layer.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match libris_documents::child::run(std::io::stdin().lock(), std::io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}

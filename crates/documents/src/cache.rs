@@ -1,0 +1,201 @@
+//! The results of extractions in memory, limited in total and per client.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use libris_core::Client;
+
+use crate::archive::Member;
+use crate::child::ChildWork;
+use crate::extract::ExtractFailure;
+use crate::{ExtractedText, Limits};
+
+/// The SHA-256 digest of a document.
+pub(crate) type Digest = [u8; 32];
+
+/// What a result depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ResultKey {
+    pub(crate) digest: Digest,
+    pub(crate) work: ChildWork,
+}
+
+/// A result that is the same for every extraction of the document.
+#[derive(Clone, Debug)]
+pub(crate) enum CachedResult {
+    Text(Arc<ExtractedText>),
+    Members(Arc<Vec<Member>>),
+    Failed(ExtractFailure),
+    /// The extraction needs more than this limit allows, or crashes.
+    Exceeded(ExceededLimit),
+}
+
+/// Why a child process ended without a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ExceededLimit {
+    Memory,
+    Cpu,
+    Output,
+    Crashed,
+}
+
+impl ExceededLimit {
+    /// What happened, for callers.
+    pub(crate) fn describe(&self, limits: &Limits) -> String {
+        match self {
+            Self::Memory => format!("it needs more than {} MiB of memory", limits.memory >> 20),
+            Self::Cpu => format!("it needs more than {} seconds of processor time", limits.cpu.as_secs()),
+            Self::Output => format!("the result has more than {} MiB", limits.output >> 20),
+            Self::Crashed => "the extraction crashed on it".to_owned(),
+        }
+    }
+}
+
+impl CachedResult {
+    fn weight(&self) -> usize {
+        /// What an entry of the map needs.
+        const OVERHEAD: usize = 256;
+        OVERHEAD
+            + match self {
+                Self::Text(text) => text.weight(),
+                Self::Members(members) => {
+                    members.iter().map(|member| size_of::<Member>() + member.path.len()).sum()
+                }
+                Self::Failed(_) | Self::Exceeded(_) => 0,
+            }
+    }
+}
+
+/// An LRU cache of results.
+pub(crate) struct ResultCache {
+    /// The most bytes in total.
+    limit: usize,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Default)]
+struct Entries {
+    results: HashMap<ResultKey, CacheEntry>,
+    used: HashMap<Client, usize>,
+    total: usize,
+    /// Grows with every use.
+    clock: u64,
+}
+
+struct CacheEntry {
+    result: CachedResult,
+    client: Client,
+    weight: usize,
+    used_at: u64,
+}
+
+impl ResultCache {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, entries: Mutex::default() }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn find(&self, key: &ResultKey) -> Option<CachedResult> {
+        let mut entries = self.entries();
+        entries.clock += 1;
+        let now = entries.clock;
+        let entry = entries.results.get_mut(key)?;
+        entry.used_at = now;
+        Some(entry.result.clone())
+    }
+
+    /// Adds a result for a client, which may use three quarters of the cache. The oldest results of the client that
+    /// uses the most make room.
+    pub(crate) fn insert(&self, key: ResultKey, result: CachedResult, client: Client) {
+        let weight = result.weight();
+        let share = self.limit - self.limit / 4;
+        if weight > share {
+            return;
+        }
+        let mut entries = self.entries();
+        entries.remove(&key);
+        while entries.used_by(client) + weight > share && entries.evict(client) {}
+        while entries.total + weight > self.limit {
+            let Some(largest) = entries.used.iter().max_by_key(|(_, used)| **used).map(|(client, _)| *client)
+            else {
+                break;
+            };
+            if !entries.evict(largest) {
+                break;
+            }
+        }
+        entries.clock += 1;
+        let used_at = entries.clock;
+        entries.total += weight;
+        *entries.used.entry(client).or_default() += weight;
+        entries.results.insert(key, CacheEntry { result, client, weight, used_at });
+    }
+}
+
+impl Entries {
+    fn used_by(&self, client: Client) -> usize {
+        self.used.get(&client).copied().unwrap_or(0)
+    }
+
+    /// Removes the oldest result of a client; false if it has none.
+    fn evict(&mut self, client: Client) -> bool {
+        let own = self.results.iter().filter(|(_, entry)| entry.client == client);
+        let oldest = own.min_by_key(|(_, entry)| entry.used_at).map(|(key, _)| key.clone());
+        oldest.is_some_and(|oldest| self.remove(&oldest))
+    }
+
+    fn remove(&mut self, key: &ResultKey) -> bool {
+        let Some(entry) = self.results.remove(key) else { return false };
+        self.total -= entry.weight;
+        if let Some(used) = self.used.get_mut(&entry.client) {
+            *used -= entry.weight;
+            if *used == 0 {
+                self.used.remove(&entry.client);
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CachedResult, ResultCache, ResultKey};
+    use crate::ArchiveFormat;
+    use crate::archive::Member;
+    use crate::child::ChildWork;
+    use libris_core::Client;
+    use std::sync::Arc;
+
+    fn key(number: u8) -> ResultKey {
+        ResultKey { digest: [number; 32], work: ChildWork::Members(ArchiveFormat::Zip) }
+    }
+
+    fn result(bytes: usize) -> CachedResult {
+        CachedResult::Members(Arc::new(vec![Member { path: "x".repeat(bytes), size: 0 }]))
+    }
+
+    #[test]
+    fn a_client_that_fills_the_cache_evicts_its_own_results_first() {
+        let cache = ResultCache::new(100_000);
+        let [quiet, busy] = [1, 2].map(|last| Client::at([10, 0, 0, last].into()));
+        cache.insert(key(0), result(10_000), quiet);
+        for number in 1..50 {
+            cache.insert(key(number), result(10_000), busy);
+        }
+        assert!(cache.find(&key(0)).is_some(), "another client evicted it");
+        assert!(cache.find(&key(1)).is_none() && cache.find(&key(49)).is_some());
+        let entries = cache.entries();
+        assert!(entries.used_by(busy) <= 75_000 && entries.total <= 100_000);
+        assert_eq!(entries.total, entries.results.values().map(|entry| entry.weight).sum::<usize>());
+    }
+
+    #[test]
+    fn a_result_that_is_too_large_is_not_cached() {
+        let cache = ResultCache::new(1_000);
+        cache.insert(key(0), result(1_000), Client::default());
+        assert!(cache.find(&key(0)).is_none());
+    }
+}

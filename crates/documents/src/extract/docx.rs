@@ -1,0 +1,213 @@
+//! Word documents.
+//!
+//! By hand: pandoc's and LibreOffice's text of a document is its paragraphs, lists, tables and notes in order, which is
+//! a walk over one XML tree.
+
+use std::collections::HashMap;
+
+use super::docx_styles::{Numbering, heading_levels, relationships};
+use super::markdown::{count, heading, link, push_block, push_item, table};
+use super::package::Package;
+use super::xml::{self, Element};
+use super::{ExtractFailure, Result};
+use crate::{DocumentSection, ExtractedText, Format, Limits};
+
+pub(super) fn extract(data: &[u8], limits: &Limits) -> Result<ExtractedText> {
+    let mut package = Package::open(data, limits.expanded)?;
+    if package.has("EncryptedPackage") {
+        return Err(ExtractFailure::Encrypted);
+    }
+    let main = main_part(&mut package)?;
+    let document = xml::parse(&package.require(&main)?)?;
+    let body = document.child("body").ok_or_else(|| ExtractFailure::damaged("it has no body"))?;
+    let mut walk = DocxWalk {
+        headings: heading_levels(&mut package)?,
+        numbering: Numbering::read(&mut package)?,
+        links: relationships(&mut package, &main)?,
+        notes: Vec::new(),
+        images: 0,
+        objects: 0,
+    };
+    let mut out = String::new();
+    walk.blocks(body, &mut out);
+    let notes = std::mem::take(&mut walk.notes);
+    for (part, container) in [("footnotes", "footnote"), ("endnotes", "endnote")] {
+        let Some(data) = package.read(&format!("word/{part}.xml"))? else { continue };
+        let root = xml::parse(&data)?;
+        for note in root.elements().filter(|note| &*note.name == container) {
+            let Some(id) = note.attribute("id") else { continue };
+            let Some(number) = notes.iter().position(|(kind, known)| *kind == container && known == id)
+            else {
+                continue;
+            };
+            let mut text = String::new();
+            walk.blocks(note, &mut text);
+            push_block(&mut out, &format!("[^{}]: {}", number + 1, text.trim().replace("\n\n", " ")));
+        }
+    }
+    let mut left_out: Vec<_> = count(walk.images, "image").into_iter().collect();
+    left_out.extend(count(walk.objects, "embedded object"));
+    if package.has("word/comments.xml") {
+        left_out.push("comments".to_owned());
+    }
+    if package.has("word/header1.xml") || package.has("word/footer1.xml") {
+        left_out.push("page headers and footers".to_owned());
+    }
+    Ok(ExtractedText {
+        format: Format::Docx,
+        title: core_title(&mut package)?,
+        sections: vec![DocumentSection::new(out)],
+        left_out,
+    })
+}
+
+/// The name of the part with the text.
+fn main_part(package: &mut Package<'_>) -> Result<String> {
+    let usual = "word/document.xml";
+    if package.has(usual) {
+        return Ok(usual.to_owned());
+    }
+    let targets = relationships(package, "")?;
+    Ok(targets.into_values().find(|target| target.contains("document")).unwrap_or_else(|| usual.to_owned()))
+}
+
+/// The title in the metadata of an Office Open XML document.
+pub(super) fn core_title(package: &mut Package<'_>) -> Result<Option<String>> {
+    let Some(data) = package.read("docProps/core.xml")? else { return Ok(None) };
+    let title = xml::parse(&data)?.child("title").map(|title| title.text().trim().to_owned());
+    Ok(title.filter(|title| !title.is_empty()))
+}
+
+struct DocxWalk {
+    headings: HashMap<String, usize>,
+    numbering: Numbering,
+    links: HashMap<String, String>,
+    /// The notes that the text refers to: their kind and id.
+    notes: Vec<(&'static str, String)>,
+    images: usize,
+    objects: usize,
+}
+
+impl DocxWalk {
+    /// Appends the paragraphs and tables in an element.
+    fn blocks(&mut self, parent: &Element, out: &mut String) {
+        for element in parent.elements() {
+            match &*element.name {
+                "p" => self.paragraph(element, out),
+                "tbl" => {
+                    let rows = self.rows(element);
+                    push_block(out, &table(&rows));
+                }
+                "sectPr" | "del" | "moveFrom" | "Fallback" => {}
+                // Containers, such as content controls and insertions.
+                _ => self.blocks(element, out),
+            }
+        }
+    }
+
+    fn paragraph(&mut self, paragraph: &Element, out: &mut String) {
+        let mut text = String::new();
+        let mut boxes = Vec::new();
+        self.runs(paragraph, &mut text, &mut boxes);
+        let properties = paragraph.child("pPr");
+        let value = |element: Option<&Element>| Some(element?.attribute("val")?.to_owned());
+        let style = value(properties.and_then(|properties| properties.child("pStyle")));
+        let outline = value(properties.and_then(|properties| properties.child("outlineLvl")));
+        let outline = outline.and_then(|level| level.parse::<usize>().ok()).filter(|level| *level < 9);
+        let level =
+            style.and_then(|style| self.headings.get(&style).copied()).or(outline.map(|level| level + 1));
+        let list = properties.and_then(|properties| properties.child("numPr"));
+        let item = list.and_then(|list| {
+            let level = value(list.child("ilvl")).and_then(|level| level.parse().ok()).unwrap_or(0);
+            Some((level, self.numbering.marker(&value(list.child("numId"))?, level)?))
+        });
+        match (level, item) {
+            (Some(level), _) if !text.trim().is_empty() => push_block(out, &heading(level, &text)),
+            (None, Some((depth, marker))) => push_item(out, depth, &marker, &text),
+            _ => push_block(out, text.trim()),
+        }
+        for text_box in boxes {
+            self.blocks(text_box, out);
+        }
+    }
+
+    /// Appends the text in an element, and collects the text boxes that are anchored in it.
+    fn runs<'a>(&mut self, parent: &'a Element, out: &mut String, boxes: &mut Vec<&'a Element>) {
+        for element in parent.elements() {
+            match &*element.name {
+                "t" => out.push_str(&element.text()),
+                "tab" | "ptab" => out.push('\t'),
+                "br" | "cr" => out.push('\n'),
+                "noBreakHyphen" => out.push('\u{2011}'),
+                "sym" => {
+                    let code = element.attribute("char").and_then(|code| u32::from_str_radix(code, 16).ok());
+                    // Symbol fonts use the private use area.
+                    out.extend(
+                        code.and_then(char::from_u32)
+                            .filter(|letter| !('\u{e000}'..='\u{f8ff}').contains(letter)),
+                    );
+                }
+                "hyperlink" => {
+                    let mut text = String::new();
+                    self.runs(element, &mut text, boxes);
+                    let target = element.attribute("id").and_then(|id| self.links.get(id));
+                    let (before, after) = (text.len() - text.trim_start().len(), text.trim_end().len());
+                    out.push_str(&text[..before]);
+                    out.push_str(&link(&text, target.map_or("", String::as_str)));
+                    out.push_str(&text[after.max(before)..]);
+                }
+                "footnoteReference" => self.note("footnote", element, out),
+                "endnoteReference" => self.note("endnote", element, out),
+                "txbxContent" => boxes.push(element),
+                "blip" | "imagedata" => self.images += 1,
+                "OLEObject" => self.objects += 1,
+                "pPr" | "rPr" | "instrText" | "del" | "delText" | "moveFrom" | "Fallback" | "tblPr" => {}
+                _ => self.runs(element, out, boxes),
+            }
+        }
+    }
+
+    fn note(&mut self, kind: &'static str, reference: &Element, out: &mut String) {
+        let Some(id) = reference.attribute("id") else { return };
+        self.notes.push((kind, id.to_owned()));
+        out.push_str(&format!("[^{}]", self.notes.len()));
+    }
+
+    fn rows(&mut self, element: &Element) -> Vec<Vec<String>> {
+        let mut rows = Vec::new();
+        self.collect_rows(element, &mut rows);
+        rows
+    }
+
+    fn collect_rows(&mut self, parent: &Element, rows: &mut Vec<Vec<String>>) {
+        for element in parent.elements() {
+            match &*element.name {
+                "tr" => {
+                    let mut cells = Vec::new();
+                    self.collect_cells(element, &mut cells);
+                    rows.push(cells);
+                }
+                "del" => {}
+                _ => self.collect_rows(element, rows),
+            }
+        }
+    }
+
+    fn collect_cells(&mut self, parent: &Element, cells: &mut Vec<String>) {
+        for element in parent.elements() {
+            match &*element.name {
+                "tc" => {
+                    let mut text = String::new();
+                    self.blocks(element, &mut text);
+                    cells.push(text);
+                    let span = element.child("tcPr").and_then(|properties| properties.child("gridSpan"));
+                    let span =
+                        span.and_then(|span| span.attribute("val")?.parse::<usize>().ok()).unwrap_or(1);
+                    cells.extend((1..span.min(100)).map(|_| String::new()));
+                }
+                "del" | "trPr" => {}
+                _ => self.collect_cells(element, cells),
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Jupyter notebooks, cell by cell.
+
+use serde_json::Value;
+
+use super::markdown::{count, push_block};
+use super::{ExtractFailure, Result, text};
+use crate::{DocumentSection, ExtractedText, Format};
+
+pub(super) fn extract(data: &[u8]) -> Result<ExtractedText> {
+    let notebook: Value = serde_json::from_str(&text::decode(data, None)).map_err(ExtractFailure::damaged)?;
+    let language = notebook["metadata"]["kernelspec"]["language"]
+        .as_str()
+        .or_else(|| notebook["metadata"]["language_info"]["name"].as_str())
+        .unwrap_or("python");
+    // Before version 4, the cells are in worksheets.
+    let cells = notebook["cells"].as_array().or_else(|| notebook["worksheets"][0]["cells"].as_array());
+    let cells = cells.ok_or_else(|| ExtractFailure::damaged("it has no cells"))?;
+    let mut images = 0;
+    let sections =
+        cells.iter().map(|cell| DocumentSection::new(cell_text(cell, language, &mut images))).collect();
+    let left_out = count(images, "image").into_iter().collect();
+    let title = notebook["metadata"]["title"].as_str().map(str::to_owned);
+    Ok(ExtractedText { format: Format::Ipynb, title, sections, left_out })
+}
+
+fn cell_text(cell: &Value, language: &str, images: &mut usize) -> String {
+    let source = lines(if cell["source"].is_null() { &cell["input"] } else { &cell["source"] });
+    match cell["cell_type"].as_str() {
+        Some("code") => {
+            let mut out = fenced(language, &source);
+            for output in cell["outputs"].as_array().into_iter().flatten() {
+                // Before version 4, the data stands in the output itself.
+                let data = if output["data"].is_object() { &output["data"] } else { output };
+                let has_image = data.as_object().is_some_and(|data| {
+                    data.keys()
+                        .any(|key| key.starts_with("image/") || matches!(&**key, "png" | "jpeg" | "svg"))
+                });
+                *images += usize::from(has_image);
+                let text = match output["output_type"].as_str() {
+                    Some("stream") => lines(&output["text"]),
+                    Some("error" | "pyerr") => {
+                        let part = |key: &str| output[key].as_str().unwrap_or_default();
+                        format!("{}: {}", part("ename"), part("evalue"))
+                    }
+                    _ if data["text/markdown"].is_null() => {
+                        lines(if data["text/plain"].is_null() { &data["text"] } else { &data["text/plain"] })
+                    }
+                    _ => lines(&data["text/markdown"]),
+                };
+                push_block(&mut out, &fenced("", &text));
+            }
+            out
+        }
+        Some("heading") => {
+            let level = cell["level"].as_u64().and_then(|level| usize::try_from(level).ok()).unwrap_or(1);
+            super::markdown::heading(level, &source)
+        }
+        _ => source,
+    }
+}
+
+/// A string, or the lines of one.
+fn lines(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect(),
+        _ => String::new(),
+    }
+}
+
+fn fenced(language: &str, text: &str) -> String {
+    let text = text.trim_end();
+    if text.is_empty() {
+        return String::new();
+    }
+    let fence = if text.contains("```") { "````" } else { "```" };
+    format!("{fence}{language}\n{text}\n{fence}\n")
+}

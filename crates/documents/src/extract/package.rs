@@ -1,0 +1,95 @@
+//! A zip archive as the package of a document, with a limit of decompressed bytes.
+
+use std::io::{Cursor, Read as _};
+
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+use super::{ExtractFailure, Result};
+
+/// The most members of an archive.
+pub(crate) const MAX_MEMBERS: usize = 100_000;
+
+/// A zip archive whose members may have a limited size in total.
+pub(crate) struct Package<'a> {
+    archive: ZipArchive<Cursor<&'a [u8]>>,
+    /// The bytes that may still be decompressed.
+    left: u64,
+    limit: u64,
+}
+
+impl<'a> Package<'a> {
+    pub(crate) fn open(data: &'a [u8], limit: u64) -> Result<Self> {
+        let archive = ZipArchive::new(Cursor::new(data)).map_err(failure)?;
+        if archive.len() > MAX_MEMBERS {
+            return Err(ExtractFailure::damaged(format!("it has more than {MAX_MEMBERS} members")));
+        }
+        Ok(Self { archive, left: limit, limit })
+    }
+
+    pub(crate) fn archive(&mut self) -> &mut ZipArchive<Cursor<&'a [u8]>> {
+        &mut self.archive
+    }
+
+    /// Whether there is a member of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.archive.index_for_name(name).is_some()
+    }
+
+    /// The decompressed data of a member; `None` if there is none of this name.
+    pub(crate) fn read(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
+        match self.archive.index_for_name(name) {
+            Some(index) => self.read_index(index).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The decompressed data of the member at an index.
+    pub(crate) fn read_index(&mut self, index: usize) -> Result<Vec<u8>> {
+        let member = self.archive.by_index(index).map_err(failure)?;
+        let mut data = Vec::new();
+        // The declared size is not trusted.
+        member.take(self.left + 1).read_to_end(&mut data).map_err(ExtractFailure::damaged)?;
+        let size = data.len() as u64;
+        self.left = self.left.checked_sub(size).ok_or(ExtractFailure::Expands(self.limit))?;
+        Ok(data)
+    }
+
+    /// The decompressed data of a member that every document of its format has.
+    pub(crate) fn require(&mut self, name: &str) -> Result<Vec<u8>> {
+        self.read(name)?.ok_or_else(|| ExtractFailure::damaged(format!("it has no part `{name}`")))
+    }
+}
+
+/// The failure for an error of the archive.
+pub(crate) fn failure(error: ZipError) -> ExtractFailure {
+    match error {
+        ZipError::UnsupportedArchive(ZipError::PASSWORD_REQUIRED) | ZipError::InvalidPassword => {
+            ExtractFailure::Encrypted
+        }
+        error => ExtractFailure::damaged(error),
+    }
+}
+
+/// Resolves a relative reference of a part, such as `../media/image1.png`, against the folder of that part.
+#[cfg(any(feature = "html", feature = "office"))]
+pub(crate) fn resolve(folder: &str, target: &str) -> String {
+    let mut path: Vec<&str> = match target.starts_with('/') {
+        true => Vec::new(),
+        false => folder.split('/').filter(|segment| !segment.is_empty()).collect(),
+    };
+    for segment in target.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(path.pop()),
+            name => path.push(name),
+        }
+    }
+    path.join("/")
+}
+
+/// The folder of a part.
+#[cfg(any(feature = "html", feature = "office"))]
+pub(crate) fn folder(part: &str) -> &str {
+    part.rsplit_once('/').map_or("", |(folder, _)| folder)
+}

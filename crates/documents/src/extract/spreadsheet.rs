@@ -1,0 +1,121 @@
+//! Spreadsheets, sheet by sheet, with the `calamine` crate.
+
+use std::io::Cursor;
+
+use calamine::{Data, ExcelDateTime, Range, Reader, SheetType, Sheets};
+
+use super::markdown::{cell, count, push_row};
+use super::package::Package;
+use super::{ExtractFailure, Result};
+use crate::{DocumentSection, ExtractedText, Format, Limits};
+
+/// The most cells of a sheet, including empty ones between others: a cell at the end of a sheet would make billions.
+const MAX_CELLS: usize = 16 << 20;
+
+pub(super) fn extract(data: &[u8], format: Format, limits: &Limits) -> Result<ExtractedText> {
+    if format.is_zip() {
+        check_size(data, limits)?;
+    }
+    let cursor = Cursor::new(data);
+    let mut book = match format {
+        Format::Xls => calamine::Xls::new(cursor).map(Sheets::Xls).map_err(|cause| failure(&cause))?,
+        Format::Xlsb => calamine::Xlsb::new(cursor).map(Sheets::Xlsb).map_err(|cause| failure(&cause))?,
+        Format::Ods => calamine::Ods::new(cursor).map(Sheets::Ods).map_err(|cause| failure(&cause))?,
+        _ => calamine::Xlsx::new(cursor).map(Sheets::Xlsx).map_err(|cause| failure(&cause))?,
+    };
+    let sheets = book.sheets_metadata().to_vec();
+    let mut sections = Vec::with_capacity(sheets.len());
+    let mut charts = 0;
+    for sheet in &sheets {
+        if sheet.typ != SheetType::WorkSheet {
+            charts += 1;
+            continue;
+        }
+        let range = book.worksheet_range(&sheet.name).map_err(|cause| failure(&cause))?;
+        let mut section = rows(&range)?;
+        section.name = Some(sheet.name.clone());
+        sections.push(section);
+    }
+    let mut left_out = vec!["images, charts and formulas".to_owned()];
+    left_out.extend(count(charts, "sheet").map(|sheets| format!("{sheets} without cells")));
+    Ok(ExtractedText { format, title: None, sections, left_out })
+}
+
+/// Decompresses all parts once, since the library has no limit of its own.
+fn check_size(data: &[u8], limits: &Limits) -> Result<()> {
+    let mut package = Package::open(data, limits.expanded)?;
+    let xml = |name: &str| name.ends_with(".xml") || name.ends_with(".bin") || name.ends_with(".rels");
+    for index in 0..package.archive().len() {
+        let name = package.archive().name_for_index(index);
+        if name.is_some_and(|name| name.is_ok_and(|name| xml(&name))) {
+            package.read_index(index)?;
+        }
+    }
+    Ok(())
+}
+
+fn failure(cause: &dyn std::error::Error) -> ExtractFailure {
+    let text = cause.to_string();
+    if text.contains("password") { ExtractFailure::Encrypted } else { ExtractFailure::damaged(text) }
+}
+
+/// A sheet as a table from its first column and row on, so that rows and columns keep their places.
+fn rows(range: &Range<Data>) -> Result<DocumentSection> {
+    let (Some((top, left)), Some((bottom, right))) = (range.start(), range.end()) else {
+        return Ok(DocumentSection { table_head: Some(2), ..DocumentSection::default() });
+    };
+    let (width, height) = (right as usize + 1, bottom as usize + 1);
+    if width.saturating_mul(height) > MAX_CELLS {
+        return Err(ExtractFailure::damaged(format!("a sheet has more than {MAX_CELLS} cells")));
+    }
+    let mut text = String::new();
+    let mut lines = 0;
+    let empty_row = |text: &mut String| push_row(text, std::iter::empty::<&str>(), width);
+    let head = |text: &mut String, lines: &mut usize| {
+        *lines += 1;
+        if *lines == 1 {
+            text.push_str(&"|---".repeat(width));
+            text.push_str("|\n");
+        }
+    };
+    for _ in 0..top {
+        empty_row(&mut text);
+        head(&mut text, &mut lines);
+    }
+    for row in range.rows() {
+        let before = std::iter::repeat_n(String::new(), left as usize);
+        push_row(&mut text, before.chain(row.iter().map(value)), width);
+        head(&mut text, &mut lines);
+    }
+    Ok(DocumentSection { text, table_head: Some(2), ..DocumentSection::default() })
+}
+
+fn value(data: &Data) -> String {
+    match data {
+        Data::Empty => String::new(),
+        Data::String(text) => cell(text),
+        Data::Int(number) => number.to_string(),
+        Data::Float(number) => number.to_string(),
+        Data::Bool(true) => "TRUE".to_owned(),
+        Data::Bool(false) => "FALSE".to_owned(),
+        Data::DateTime(time) => date_time(time),
+        Data::DateTimeIso(text) | Data::DurationIso(text) => cell(text),
+        Data::Error(error) => error.to_string(),
+    }
+}
+
+fn date_time(time: &ExcelDateTime) -> String {
+    if time.is_duration() {
+        let seconds = (time.as_f64() * 86_400.0).round();
+        let (hours, minutes) = ((seconds / 3_600.0).trunc(), (seconds / 60.0).trunc() % 60.0);
+        return format!("{hours}:{:02}:{:02}", minutes.abs(), (seconds % 60.0).abs());
+    }
+    let (year, month, day, hour, minute, second, _) = time.to_ymd_hms_milli();
+    let date = format!("{year:04}-{month:02}-{day:02}");
+    let clock = format!("{hour:02}:{minute:02}:{second:02}");
+    match time.as_f64() {
+        days if days < 1.0 => clock,
+        days if days.fract() == 0.0 => date,
+        _ => format!("{date} {clock}"),
+    }
+}

@@ -1,0 +1,89 @@
+//! URIs of archive members: the URI of the archive, and the path below it.
+
+use libris_core::Uri;
+
+use crate::ArchiveFormat;
+
+/// How deep archives may be nested: `a.zip/b.tar/c.zip/d.txt` is allowed, one more is not.
+pub(super) const MAX_DEPTH: usize = 3;
+
+/// A URI below an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MemberPath {
+    /// The URI of the archive.
+    pub(super) archive: Uri,
+    pub(super) format: ArchiveFormat,
+    /// The path below the archive without escapes. Empty for the archive itself as a folder, with a slash at its end
+    /// for a folder in it.
+    pub(super) path: String,
+}
+
+impl MemberPath {
+    /// Splits a URI without parameters at its first archive; `None` if no segment but the last is one.
+    pub(super) fn of(uri: &Uri) -> Option<Self> {
+        let (archive, rest, format) = split(uri.as_str())?;
+        let path = Uri::decode_segment(rest).and_then(|bytes| String::from_utf8(bytes).ok())?;
+        Some(Self { archive: Uri::parse(archive).ok()?, format, path })
+    }
+
+    /// Splits the path at the next archive in it: the path of that archive, its format, and the path below it.
+    pub(super) fn nested(path: &str) -> Option<(&str, ArchiveFormat, &str)> {
+        let (archive, rest, format) = split(path)?;
+        Some((archive, format, rest))
+    }
+
+    /// Whether the path is that of a folder.
+    pub(super) fn is_folder(&self) -> bool {
+        self.path.is_empty() || self.path.ends_with('/')
+    }
+}
+
+/// Whether a URI may be below an archive. Cheap, for all URIs.
+pub(super) fn may_be_member(uri: &Uri) -> bool {
+    split(uri.as_str()).is_some()
+}
+
+/// Splits at the first segment that has the name of an archive and is followed by a slash.
+fn split(text: &str) -> Option<(&str, &str, ArchiveFormat)> {
+    let path = &text[..text.find(['?', '#']).unwrap_or(text.len())];
+    let bytes = path.as_bytes();
+    let mut from = 0;
+    while let Some(slash) = bytes[from..].iter().position(|byte| *byte == b'/').map(|at| from + at) {
+        from = slash + 1;
+        // The last letters of all extensions.
+        if !matches!(bytes[..slash].last(), Some(b'p' | b'P' | b'r' | b'R' | b'z' | b'Z')) {
+            continue;
+        }
+        let segment = &path[path[..slash].rfind('/').map_or(0, |before| before + 1)..slash];
+        if let Some(format) = ArchiveFormat::by_name(segment) {
+            return Some((&path[..slash], &path[from..], format));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MemberPath, may_be_member};
+    use libris_core::Uri;
+
+    #[test]
+    fn the_first_archive_is_the_subject() {
+        let member = |text: &str| MemberPath::of(&Uri::parse(text).unwrap());
+        let found = member("file:///docs/a.zip/b%20c/d.tar.gz/e.txt").unwrap();
+        assert_eq!((found.archive.as_str(), &*found.path), ("file:///docs/a.zip", "b c/d.tar.gz/e.txt"));
+        let (archive, _, rest) = MemberPath::nested(&found.path).unwrap();
+        assert_eq!((archive, rest), ("b c/d.tar.gz", "e.txt"));
+        assert_eq!(member("file:///a.zip/").unwrap().path, "");
+        for none in [
+            "file:///a.zip",
+            "file:///a.zip?x=a.zip/b",
+            "file:///zip/a",
+            "file:///.zip/a",
+            "file:///a.zipp/b",
+        ] {
+            assert_eq!(member(none), None, "{none}");
+            assert!(!may_be_member(&Uri::parse(none).unwrap()));
+        }
+    }
+}

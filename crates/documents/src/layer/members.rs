@@ -1,0 +1,229 @@
+//! Members of archives: their contents, and the folders that their paths form.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use libris_core::{
+    Content, ContentBody, Contents, Context, DIRECTORY, Error, Freshness, Page, Resource, Result, Uri,
+};
+
+use super::Documents;
+use super::member_path::{MAX_DEPTH, MemberPath};
+use super::read::{DocumentBytes, FoundContents, extraction_error, found_contents, renamed};
+use crate::archive::Member;
+use crate::{ArchiveFormat, ExtractionError};
+
+/// The innermost archive of a member, with the path of the member in it.
+struct OpenArchive {
+    data: Bytes,
+    format: ArchiveFormat,
+    path: String,
+    freshness: Freshness,
+}
+
+impl Documents {
+    /// Reads a member, or lists a folder of an archive.
+    pub(super) async fn read_member(
+        &self,
+        uri: &Uri,
+        document: &Uri,
+        member: &MemberPath,
+        context: &Context,
+    ) -> Result<Contents> {
+        match self.find_member(document, member, context).await? {
+            FoundContents::Other(contents) => Ok(contents),
+            FoundContents::Document(DocumentBytes { data, mime, decoded, freshness, .. }) => {
+                context.reserve(data.len() as u64)?;
+                let body = match decoded {
+                    true => ContentBody::Text(String::from_utf8(data.to_vec()).unwrap_or_default()),
+                    false => ContentBody::Bytes(data),
+                };
+                let content = Content { uri: uri.clone(), mime, body, meta: None };
+                Ok(Contents::from(content).with_freshness(freshness))
+            }
+        }
+    }
+
+    /// The list of an archive's members as the text of the archive.
+    pub(super) async fn list_archive(
+        &self,
+        uri: &Uri,
+        archive: &Uri,
+        format: ArchiveFormat,
+        context: &Context,
+    ) -> Result<Contents> {
+        let folder = Uri::parse(&format!("{archive}/"))?;
+        let member = MemberPath { archive: archive.clone(), format, path: String::new() };
+        match self.find_member(&folder, &member, context).await? {
+            FoundContents::Other(contents) => Ok(renamed(contents, &folder, uri)),
+            FoundContents::Document(_) => Err(Error::NotFound(uri.clone())),
+        }
+    }
+
+    /// The contents of a member, or the list of a folder.
+    pub(super) async fn find_member(
+        &self,
+        document: &Uri,
+        member: &MemberPath,
+        context: &Context,
+    ) -> Result<FoundContents> {
+        let archive = self.open_archive(document, member, context).await?;
+        if archive.path.is_empty() || archive.path.ends_with('/') {
+            let resources = self.member_resources(document, &archive, context).await?;
+            return Ok(FoundContents::Other(folder_contents(document, &resources, archive.freshness)));
+        }
+        let contents =
+            self.reader.member(&archive.data, archive.format, &archive.path, context.client()).await;
+        let data = contents.map_err(|error| member_error(document, error))?;
+        let (mime, decoded) = media_type(&archive.path, &data);
+        Ok(FoundContents::Document(DocumentBytes {
+            data,
+            mime,
+            decoded,
+            meta: None,
+            freshness: archive.freshness,
+        }))
+    }
+
+    /// Lists what is directly in a folder of an archive.
+    pub(super) async fn member_children(
+        &self,
+        uri: &Uri,
+        member: &MemberPath,
+        after: Option<&Uri>,
+        limit: usize,
+        context: &Context,
+    ) -> Result<Page> {
+        if !member.is_folder() {
+            return Err(Error::NotDirectory(uri.clone()));
+        }
+        let archive = self.open_archive(uri, member, context).await?;
+        let mut resources = self.member_resources(uri, &archive, context).await?;
+        resources.retain(|resource| after.is_none_or(|after| resource.uri > *after));
+        let more = resources.len() > limit;
+        resources.truncate(limit);
+        let mut page = Page { resources, more, freshness: archive.freshness, ..Page::default() };
+        self.describe(&mut page);
+        Ok(page)
+    }
+
+    /// Opens the innermost archive of a member.
+    async fn open_archive(
+        &self,
+        document: &Uri,
+        member: &MemberPath,
+        context: &Context,
+    ) -> Result<OpenArchive> {
+        // The caller may see the member only if it may see the archive.
+        if !context.sees(&member.archive) {
+            return Err(Error::NotFound(document.clone()));
+        }
+        // Not `find`: the archive itself is no member.
+        let read = match self.source.read(&member.archive, context).await {
+            Err(error) if error.is_not_found() => return Err(Error::NotFound(document.clone())),
+            read => read?,
+        };
+        let FoundContents::Document(found) = found_contents(read) else {
+            return Err(Error::NotFound(document.clone()));
+        };
+        let mut archive = OpenArchive {
+            data: found.data,
+            format: member.format,
+            path: member.path.clone(),
+            freshness: found.freshness,
+        };
+        let mut depth = 1;
+        while let Some((path, format, rest)) = MemberPath::nested(&archive.path) {
+            depth += 1;
+            if depth > MAX_DEPTH {
+                return Err(Error::missing(
+                    document,
+                    format!("archives are opened to a depth of {MAX_DEPTH}"),
+                ));
+            }
+            let nested = self.reader.member(&archive.data, archive.format, path, context.client()).await;
+            archive = match nested {
+                Ok(data) => OpenArchive { data, format, path: rest.to_owned(), freshness: archive.freshness },
+                // A folder with the name of an archive.
+                Err(ExtractionError::NoMember) => break,
+                Err(error) => return Err(member_error(document, error)),
+            };
+        }
+        Ok(archive)
+    }
+
+    /// The files and folders directly in a folder of an archive; `folder` is its URI.
+    async fn member_resources(
+        &self,
+        folder: &Uri,
+        archive: &OpenArchive,
+        context: &Context,
+    ) -> Result<Vec<Resource>> {
+        let members = self.reader.members(&archive.data, archive.format, context.client()).await;
+        let members = members.map_err(|error| member_error(folder, error))?;
+        let children = children(&members, &archive.path);
+        if children.is_empty() && !archive.path.is_empty() {
+            return Err(Error::NotFound(folder.clone()));
+        }
+        let mut resources = Vec::with_capacity(children.len());
+        for (name, size) in children {
+            let segment = Uri::encode_segment(name.trim_end_matches('/').as_bytes());
+            let slash = if name.ends_with('/') { "/" } else { "" };
+            // Too long a name has no URI.
+            let Ok(uri) = Uri::parse(&format!("{folder}{segment}{slash}")) else { continue };
+            let mut resource = Resource::new(uri, name.trim_end_matches('/'));
+            resource.mime = match size {
+                None => Some(DIRECTORY.to_owned()),
+                Some(_) => mime_guess::from_path(&name).first_raw().map(str::to_owned),
+            };
+            resource.size = size;
+            resources.push(resource);
+        }
+        resources.sort_by(|one, other| one.uri.cmp(&other.uri));
+        Ok(resources)
+    }
+}
+
+/// The names directly in a folder with their sizes; folders end with a slash and have no size.
+fn children(members: &[Member], folder: &str) -> BTreeMap<String, Option<u64>> {
+    let below = members.iter().filter_map(|member| Some((member.path.strip_prefix(folder)?, member.size)));
+    below
+        .map(|(rest, size)| match rest.split_once('/') {
+            Some((name, _)) => (format!("{name}/"), None),
+            None => (rest.to_owned(), Some(size)),
+        })
+        .collect()
+}
+
+/// A folder of an archive as Markdown.
+fn folder_contents(uri: &Uri, resources: &[Resource], freshness: Freshness) -> Contents {
+    let mut text = String::new();
+    for resource in resources {
+        let size = resource.size.map(|size| format!(" ({size} bytes)")).unwrap_or_default();
+        text.push_str(&format!("- [{}]({}){size}\n", resource.name, resource.uri));
+    }
+    Contents::from(Content::text(uri.clone(), "text/markdown", text)).with_freshness(freshness)
+}
+
+/// The media type of a member, and whether it is text.
+fn media_type(path: &str, data: &[u8]) -> (Option<String>, bool) {
+    let named = mime_guess::from_path(path).first_raw();
+    let is_text = !data.contains(&0) && std::str::from_utf8(data).is_ok();
+    let mime = match named {
+        Some(named) if !is_text || !named.starts_with("application/octet") => named,
+        _ if is_text => "text/plain",
+        _ => "application/octet-stream",
+    };
+    let is_text = is_text && !data.starts_with(b"%PDF-");
+    (Some(mime.to_owned()), is_text)
+}
+
+/// The error of a failed extraction for a member.
+fn member_error(document: &Uri, error: ExtractionError) -> Error {
+    match error {
+        ExtractionError::Refused(why) => {
+            Error::invalid(format!("`{document}` cannot be taken from its archive: {why}"))
+        }
+        other => extraction_error(document, other),
+    }
+}

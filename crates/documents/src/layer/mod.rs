@@ -1,0 +1,203 @@
+//! The layer: a source that adds the text of documents and the members of archives to another source.
+
+mod complete;
+mod list;
+mod member_path;
+mod members;
+mod query;
+mod read;
+mod select;
+
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_core::stream::BoxStream;
+use libris_core::uri_template::Specificity;
+use libris_core::{
+    Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Package, Page, Proof,
+    Result, Source, Templates, Uri,
+};
+use quick_cache::sync::Cache;
+
+use crate::cache::Digest;
+use crate::extract::ExtractOptions;
+use crate::{DocumentReader, Format};
+use member_path::{MemberPath, may_be_member};
+use query::{document_uri, has_form};
+
+/// The most documents whose digest is known while their proof holds.
+const MAX_KNOWN: usize = 4_096;
+
+/// What reading the plain URI of a document gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlainRead {
+    /// The bytes; `?as=text` gives the text.
+    #[default]
+    Original,
+    /// The text; `?as=original` gives the bytes.
+    Text,
+}
+
+/// A source with the text of its documents at `?as=text`, and the members of its archives below them.
+///
+/// Everything else is that of the source: reads and lists of other resources pass through.
+pub struct Documents {
+    source: Arc<dyn Source>,
+    reader: Arc<DocumentReader>,
+    plain: PlainRead,
+    /// Documents that were read, by URI.
+    known: Cache<Uri, KnownDocument>,
+}
+
+/// A document that was read, with a proof that it is still the same.
+#[derive(Clone)]
+struct KnownDocument {
+    digest: Digest,
+    options: ExtractOptions,
+    proof: Proof,
+    freshness: Freshness,
+}
+
+impl Documents {
+    /// The documents of a source. Sources share a reader, which limits their extractions together.
+    pub fn new(source: Arc<dyn Source>, reader: Arc<DocumentReader>, plain: PlainRead) -> Self {
+        Self { source, reader, plain, known: Cache::new(MAX_KNOWN) }
+    }
+
+    /// Whether a read of this URI is not that of the source.
+    fn is_own(&self, uri: &Uri) -> bool {
+        has_form(uri)
+            || may_be_member(uri)
+            || self.plain == PlainRead::Text && Format::by_name(uri.path()).is_some()
+    }
+
+    /// The URI of the source that a URI of this layer depends on: the document, or the archive that contains it.
+    fn inner_uri<'a>(&self, uri: &'a Uri) -> Cow<'a, Uri> {
+        let own = has_form(uri) || self.plain == PlainRead::Text && uri.query().is_some();
+        let document = if own { document_uri(uri) } else { Cow::Borrowed(uri) };
+        match MemberPath::of(&document) {
+            Some(member) => Cow::Owned(member.archive),
+            None => document,
+        }
+    }
+}
+
+/// The future of a method of [`Source`].
+type SourceFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+#[async_trait]
+impl Source for Documents {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        if !self.is_own(uri) {
+            return self.source.covers(uri);
+        }
+        let covered = self.source.covers(&document_uri(uri));
+        covered.or_else(|| self.source.covers(&self.inner_uri(uri)))
+    }
+
+    fn may_appear(&self, uri: &Uri) -> bool {
+        if !self.is_own(uri) {
+            return self.source.may_appear(uri);
+        }
+        self.source.may_appear(&document_uri(uri)) || self.source.may_appear(&self.inner_uri(uri))
+    }
+
+    fn name(&self) -> Cow<'_, str> {
+        self.source.name()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
+        let mut page = self.source.list(after, limit, context).await?;
+        self.describe(&mut page);
+        Ok(page)
+    }
+
+    fn whole_list(&self) -> Option<Freshness> {
+        self.source.whole_list()
+    }
+
+    fn package(&self) -> Option<Package> {
+        self.source.package()
+    }
+
+    // Without `async`, so that a read of anything but a document costs nothing: it is the future of the source.
+    fn read<'a, 'b, 'c, 'd>(&'a self, uri: &'b Uri, context: &'c Context) -> SourceFuture<'d, Contents>
+    where
+        'a: 'd,
+        'b: 'd,
+        'c: 'd,
+    {
+        match self.is_own(uri) {
+            false if self.plain == PlainRead::Original => self.source.read(uri, context),
+            _ => Box::pin(self.read_own(uri, context)),
+        }
+    }
+
+    fn hint(&self, uri: &Uri) -> Option<String> {
+        self.source.hint(uri)
+    }
+
+    async fn templates(&self, context: &Context) -> Result<Templates> {
+        let mut templates = self.source.templates(context).await?;
+        let own: Vec<_> = templates.templates.iter().filter_map(complete::text_template).collect();
+        templates.templates.extend(own);
+        Ok(templates)
+    }
+
+    async fn complete(&self, partial: CompletionRequest<'_>, context: &Context) -> Result<Completion> {
+        match self.inner_template(&partial, context).await? {
+            Some(inner) => self.complete_own(partial, &inner, context).await,
+            None => self.source.complete(partial, context).await,
+        }
+    }
+
+    async fn children(
+        &self,
+        uri: &Uri,
+        after: Option<&Uri>,
+        limit: usize,
+        context: &Context,
+    ) -> Result<Page> {
+        let member = MemberPath::of(uri);
+        match (self.source.children(uri, after, limit, context).await, member) {
+            (Err(Error::NotDirectory(_) | Error::NotFound(_) | Error::Missing { .. }), Some(member)) => {
+                self.member_children(uri, &member, after, limit, context).await
+            }
+            (page, _) => {
+                let mut page = page?;
+                self.describe(&mut page);
+                Ok(page)
+            }
+        }
+    }
+
+    fn is_shared(&self, uri: &Uri) -> bool {
+        self.source.is_shared(&self.inner_uri(uri))
+    }
+
+    fn subject(&self, uri: &Uri) -> Uri {
+        self.source.subject(&self.inner_uri(uri))
+    }
+
+    fn follow(&self, subject: &Uri, client: Client) {
+        self.source.follow(subject, client);
+    }
+
+    fn unfollow(&self, subject: &Uri) {
+        self.source.unfollow(subject);
+    }
+
+    fn concurrency(&self) -> usize {
+        self.source.concurrency()
+    }
+
+    async fn verify(&self) -> Result<()> {
+        self.source.verify().await
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        self.source.watch().await
+    }
+}

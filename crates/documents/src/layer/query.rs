@@ -1,0 +1,210 @@
+//! The parameters of a document's URI: `as`, and the selection of pages, sheets, rows, chapters, cells or mails.
+
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
+
+use libris_core::{Error, Result, Uri, suggest};
+
+use crate::extract::HtmlContent;
+
+/// The parameters, in the order in which templates offer them.
+pub(super) const KEYS: [&str; 8] = ["as", "pages", "sheet", "rows", "chapter", "cells", "mails", "content"];
+
+/// In which form a document is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadForm {
+    Text,
+    Original,
+}
+
+/// The parameters of a URI.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct DocumentQuery {
+    pub(super) form: Option<ReadForm>,
+    pub(super) pages: Option<NumberRanges>,
+    pub(super) sheet: Option<String>,
+    pub(super) rows: Option<NumberRanges>,
+    pub(super) chapter: Option<String>,
+    pub(super) cells: Option<NumberRanges>,
+    pub(super) mails: Option<NumberRanges>,
+    pub(super) content: Option<HtmlContent>,
+}
+
+/// Whether a URI has the parameter `as`.
+pub(super) fn has_form(uri: &Uri) -> bool {
+    // Most URIs have no query.
+    let text = uri.as_str();
+    text.contains('?')
+        && uri
+            .query()
+            .is_some_and(|query| query.split('&').any(|pair| pair.starts_with("as=") && pair.len() > 3))
+}
+
+/// The URI of the document: this URI without the parameters of this module.
+pub(super) fn document_uri(uri: &Uri) -> Cow<'_, Uri> {
+    let Some(query) = uri.query() else { return Cow::Borrowed(uri) };
+    let others: Vec<&str> = query.split('&').filter(|pair| !KEYS.contains(&key(pair))).collect();
+    if others.len() == query.split('&').count() {
+        return Cow::Borrowed(uri);
+    }
+    let base = uri.without_query();
+    if others.is_empty() {
+        return Cow::Owned(base);
+    }
+    Uri::parse(&format!("{base}?{}", others.join("&"))).map_or(Cow::Borrowed(uri), Cow::Owned)
+}
+
+/// A URI with `as` set to this form.
+pub(super) fn with_form(uri: &Uri, form: &str) -> Option<Uri> {
+    let separator = if uri.query().is_some() { '&' } else { '?' };
+    Uri::parse(&format!("{uri}{separator}as={form}")).ok()
+}
+
+fn key(pair: &str) -> &str {
+    pair.split_once('=').map_or(pair, |(key, _)| key)
+}
+
+impl DocumentQuery {
+    /// The parameters of a URI; [`Error::Invalid`] names the one that is wrong.
+    pub(super) fn parse(uri: &Uri) -> Result<Self> {
+        let mut parsed = Self::default();
+        let pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        for (key, value) in pairs.filter(|(_, value)| !value.is_empty()) {
+            let decoded = Uri::decode_segment(value).and_then(|bytes| String::from_utf8(bytes).ok());
+            let value = decoded.unwrap_or_else(|| value.to_owned());
+            let ranges = || NumberRanges::parse(key, &value).map(Some);
+            match key {
+                "as" => parsed.form = Some(form(&value)?),
+                "pages" => parsed.pages = ranges()?,
+                "rows" => parsed.rows = ranges()?,
+                "cells" => parsed.cells = ranges()?,
+                "mails" => parsed.mails = ranges()?,
+                "sheet" => parsed.sheet = Some(value),
+                "chapter" => parsed.chapter = Some(value),
+                "content" => {
+                    parsed.content = Some(match &*value {
+                        "main" => HtmlContent::Main,
+                        "all" => HtmlContent::All,
+                        other => {
+                            return Err(Error::invalid(format!(
+                                "`content={other}` is not supported; hint: use `main` or `all`"
+                            )));
+                        }
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// The parameters that select a part, with a value.
+    pub(super) fn selections(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("pages", self.pages.is_some()),
+            ("sheet", self.sheet.is_some()),
+            ("rows", self.rows.is_some()),
+            ("chapter", self.chapter.is_some()),
+            ("cells", self.cells.is_some()),
+            ("mails", self.mails.is_some()),
+            ("content", self.content.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key)
+    }
+}
+
+fn form(value: &str) -> Result<ReadForm> {
+    match value {
+        "text" => Ok(ReadForm::Text),
+        "original" => Ok(ReadForm::Original),
+        other => {
+            let similar = suggest::did_you_mean(other, ["text", "original"]);
+            Err(Error::invalid(format!(
+                "`as={other}` is not supported{similar}; hint: use `text` or `original`"
+            )))
+        }
+    }
+}
+
+/// Ranges of numbers from 1, such as `2-5`, `7-` or `1,3-4`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NumberRanges {
+    ranges: Vec<RangeInclusive<usize>>,
+}
+
+/// The most ranges in one value.
+const MAX_RANGES: usize = 100;
+
+impl NumberRanges {
+    fn parse(key: &str, text: &str) -> Result<Self> {
+        let wrong = || {
+            Error::invalid(format!(
+                "`{key}={text}` is not a range; hint: write `{key}=3`, `{key}=2-5` or `{key}=7-`"
+            ))
+        };
+        let number = |text: &str| text.trim().parse::<usize>().ok().filter(|number| *number > 0);
+        let range = |part: &str| match part.split_once('-') {
+            None => number(part).map(|only| only..=only),
+            Some((first, "")) => number(first).map(|first| first..=usize::MAX),
+            Some((first, last)) => Some(number(first)?..=number(last)?).filter(|range| !range.is_empty()),
+        };
+        let ranges: Option<Vec<_>> = text.split(',').take(MAX_RANGES + 1).map(range).collect();
+        let ranges = ranges.filter(|ranges| ranges.len() <= MAX_RANGES).ok_or_else(wrong)?;
+        Ok(Self { ranges })
+    }
+
+    /// Whether a number, which counts from 1, is selected.
+    pub(super) fn contains(&self, number: usize) -> bool {
+        self.ranges.iter().any(|range| range.contains(&number))
+    }
+
+    /// The smallest number.
+    pub(super) fn first(&self) -> usize {
+        self.ranges.iter().map(|range| *range.start()).min().unwrap_or(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DocumentQuery, NumberRanges, ReadForm, document_uri, has_form};
+    use libris_core::Uri;
+
+    fn uri(text: &str) -> Uri {
+        Uri::parse(text).unwrap()
+    }
+
+    #[test]
+    fn other_parameters_stay() {
+        for (text, document, form) in [
+            ("file:///a.pdf", "file:///a.pdf", false),
+            ("file:///a.pdf?as=text&pages=2-5", "file:///a.pdf", true),
+            ("http://a/b?id=1&as=text&x=2", "http://a/b?id=1&x=2", true),
+            ("http://a/b?alias=text", "http://a/b?alias=text", false),
+            ("http://a/b?as=", "http://a/b", false),
+        ] {
+            let uri = uri(text);
+            assert_eq!((document_uri(&uri).as_str(), has_form(&uri)), (document, form), "{text}");
+        }
+    }
+
+    #[test]
+    fn ranges_count_from_one() {
+        let ranges = |text| NumberRanges::parse("pages", text);
+        let some = ranges("1,3-4,9-").unwrap();
+        let selected: Vec<_> = (1..12).filter(|number| some.contains(*number)).collect();
+        assert_eq!((selected, some.first()), (vec![1, 3, 4, 9, 10, 11], 1));
+        for wrong in ["0", "a", "5-2", "", "1-2-3", "-3", &"1,".repeat(200)] {
+            assert!(ranges(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        for wrong in ["as=txt", "as=text&content=half", "as=text&rows=x"] {
+            assert!(DocumentQuery::parse(&uri(&format!("file:///a?{wrong}"))).is_err(), "{wrong}");
+        }
+        let query = DocumentQuery::parse(&uri("file:///a?as=text&sheet=My%20sheet&other=x")).unwrap();
+        assert_eq!((query.form, query.sheet.as_deref()), (Some(ReadForm::Text), Some("My sheet")));
+        assert_eq!(query.selections().collect::<Vec<_>>(), ["sheet"]);
+    }
+}

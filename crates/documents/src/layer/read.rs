@@ -1,0 +1,264 @@
+//! Reads of documents as text.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use libris_core::{Content, ContentBody, Contents, Context, Error, Freshness, Meta, Result, Uri};
+
+use super::member_path::MemberPath;
+use super::query::{DocumentQuery, ReadForm, document_uri, with_form};
+use super::select::{SelectedText, select};
+use super::{Documents, KnownDocument, PlainRead};
+use crate::extract::ExtractOptions;
+use crate::{ArchiveFormat, ExtractedText, ExtractionError, Format};
+
+/// The media type of extracted text.
+const MARKDOWN: &str = "text/markdown";
+
+/// The largest text of one response, in bytes. A range of pages or rows is smaller.
+const MAX_TEXT: u64 = 8 << 20;
+
+/// The bytes of a document.
+pub(super) struct DocumentBytes {
+    pub(super) data: Bytes,
+    pub(super) mime: Option<String>,
+    /// Whether the source decoded them to UTF-8.
+    pub(super) decoded: bool,
+    pub(super) meta: Option<Meta>,
+    pub(super) freshness: Freshness,
+}
+
+/// What a source has at a URI.
+pub(super) enum FoundContents {
+    Document(DocumentBytes),
+    /// Several parts, as of a directory.
+    Other(Contents),
+}
+
+impl Documents {
+    /// Reads a document as text, a member of an archive, or anything else if plain reads give text.
+    pub(super) async fn read_own(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        let query = DocumentQuery::parse(uri)?;
+        let form = match (query.form, self.plain) {
+            (Some(form), _) => form,
+            (None, PlainRead::Text) => ReadForm::Text,
+            (None, PlainRead::Original) => ReadForm::Original,
+        };
+        // Without `as`, the parameters are those of the source.
+        let is_ours =
+            query.form.is_some() || self.plain == PlainRead::Text && Format::by_name(uri.path()).is_some();
+        let document = if is_ours { document_uri(uri).into_owned() } else { uri.clone() };
+        match form {
+            ReadForm::Original => self.read_original(uri, &document, context).await,
+            ReadForm::Text => self.read_text(uri, &document, &query, context).await,
+        }
+    }
+
+    async fn read_original(&self, uri: &Uri, document: &Uri, context: &Context) -> Result<Contents> {
+        let contents = match (self.source.read(document, context).await, MemberPath::of(document)) {
+            (Err(error), Some(member)) if error.is_not_found() => {
+                return self.read_member(uri, document, &member, context).await;
+            }
+            (contents, _) => contents?,
+        };
+        Ok(renamed(contents, document, uri))
+    }
+
+    async fn read_text(
+        &self,
+        uri: &Uri,
+        document: &Uri,
+        query: &DocumentQuery,
+        context: &Context,
+    ) -> Result<Contents> {
+        if let Some((text, freshness)) = self.known_text(document, query) {
+            return text_contents(uri, &text, query, freshness, context);
+        }
+        let found = match self.find(document, context).await? {
+            FoundContents::Document(found) => found,
+            FoundContents::Other(contents) => return Ok(renamed(contents, document, uri)),
+        };
+        let Some(format) = Format::of(document.path(), found.mime.as_deref(), &found.data) else {
+            // The text of an archive is the list of its members.
+            return match ArchiveFormat::by_name(document.path()).filter(|_| query.form.is_some()) {
+                Some(format) => self.list_archive(uri, document, format, context).await,
+                None => self.already_text(uri, document, query, found),
+            };
+        };
+        let content = query.content.unwrap_or_default();
+        let options = ExtractOptions { format, content, decoded: found.decoded };
+        let text = self.reader.text(&found.data, options, context.client()).await;
+        let text = text.map_err(|error| extraction_error(document, error))?;
+        self.remember(document, &found, options, context).await;
+        text_contents(uri, &text, query, found.freshness, context)
+    }
+
+    /// The text of a document that was read before and is still the same.
+    fn known_text(&self, document: &Uri, query: &DocumentQuery) -> Option<(Arc<ExtractedText>, Freshness)> {
+        let known = self.known.get(document)?;
+        if !known.proof.holds() {
+            self.known.remove(document);
+            return None;
+        }
+        let options = ExtractOptions { content: query.content.unwrap_or_default(), ..known.options };
+        Some((self.reader.cached_text(known.digest, options)?, known.freshness))
+    }
+
+    /// Remembers the digest of a document while its proof holds, unless it depends on the caller.
+    async fn remember(
+        &self,
+        document: &Uri,
+        found: &DocumentBytes,
+        options: ExtractOptions,
+        context: &Context,
+    ) {
+        let Some(proof) = found.freshness.proof.clone().filter(|_| !context.identity_was_used()) else {
+            return;
+        };
+        let digest = self.reader.digest(&found.data).await;
+        let known = KnownDocument { digest, options, proof, freshness: found.freshness.clone() };
+        self.known.insert(document.clone(), known);
+    }
+
+    /// The contents of a resource that is no document: its text, or an error if it has none.
+    fn already_text(
+        &self,
+        uri: &Uri,
+        document: &Uri,
+        query: &DocumentQuery,
+        found: DocumentBytes,
+    ) -> Result<Contents> {
+        let text = found.decoded.then(|| String::from_utf8(found.data.to_vec()).ok()).flatten();
+        let body = match text {
+            Some(text) => ContentBody::Text(text),
+            // Not asked for text: the plain URI of an image is the image.
+            None if query.form.is_none() => ContentBody::Bytes(found.data),
+            None => {
+                let kind = found.mime.as_deref().unwrap_or("of an unknown type");
+                return Err(Error::invalid(format!(
+                    "`{document}` is {kind}, which has no text; hint: read it without `as=text`"
+                )));
+            }
+        };
+        let content = Content { uri: uri.clone(), mime: found.mime, body, meta: found.meta };
+        Ok(Contents::from(content).with_freshness(found.freshness))
+    }
+
+    /// What the source has at a URI, or the member of an archive that it names.
+    pub(super) async fn find(&self, document: &Uri, context: &Context) -> Result<FoundContents> {
+        match (self.source.read(document, context).await, MemberPath::of(document)) {
+            (Ok(contents), _) => Ok(found_contents(contents)),
+            (Err(error), Some(member)) if error.is_not_found() => {
+                self.find_member(document, &member, context).await
+            }
+            (Err(Error::TooLarge { uri, size, limit, hint }), _) => {
+                let too_large = Error::TooLarge { uri, size, limit, hint };
+                self.find_in_ranges(document, size, limit, context).await?.ok_or(too_large)
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// Reads a document that is larger than one read of the source, range by range; `None` if the source has no ranges
+    /// of bytes or the document is too large for an extraction too.
+    async fn find_in_ranges(
+        &self,
+        document: &Uri,
+        size: u64,
+        limit: u64,
+        context: &Context,
+    ) -> Result<Option<FoundContents>> {
+        if size > self.reader.config().max_document || limit == 0 {
+            return Ok(None);
+        }
+        let mut data = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+        let (mut mime, mut freshness) = (None, None::<Freshness>);
+        while (data.len() as u64) < size {
+            let (first, last) = (data.len() as u64, (data.len() as u64 + limit).min(size) - 1);
+            let separator = if document.query().is_some() { '&' } else { '?' };
+            let range = Uri::parse(&format!("{document}{separator}bytes={first}-{last}"))?;
+            let Ok(contents) = self.source.read(&range, context).await else { return Ok(None) };
+            let FoundContents::Document(part) = found_contents(contents) else { return Ok(None) };
+            if part.decoded || part.data.len() as u64 != last - first + 1 {
+                return Ok(None);
+            }
+            data.extend_from_slice(&part.data);
+            mime = part.mime;
+            // The first proof must hold at the end, so that all ranges are of the same document.
+            freshness = Some(match freshness {
+                Some(before) => before.and(part.freshness),
+                None => part.freshness,
+            });
+        }
+        let freshness = freshness.unwrap_or_default();
+        if freshness.proof.as_ref().is_some_and(|proof| !proof.holds()) {
+            return Err(Error::Busy("the document is being changed"));
+        }
+        let found = DocumentBytes { data: data.into(), mime, decoded: false, meta: None, freshness };
+        Ok(Some(FoundContents::Document(found)))
+    }
+}
+
+/// The document in contents of one part.
+pub(super) fn found_contents(mut contents: Contents) -> FoundContents {
+    if contents.parts.len() != 1 {
+        return FoundContents::Other(contents);
+    }
+    let Some(part) = contents.parts.pop() else { return FoundContents::Other(contents) };
+    let (data, decoded) = match part.body {
+        ContentBody::Text(text) => (Bytes::from(text), true),
+        ContentBody::Bytes(data) => (data, false),
+    };
+    let freshness = contents.freshness;
+    FoundContents::Document(DocumentBytes { data, mime: part.mime, decoded, meta: part.meta, freshness })
+}
+
+/// Contents whose part for the document has the URI that was read.
+pub(super) fn renamed(mut contents: Contents, document: &Uri, uri: &Uri) -> Contents {
+    for part in contents.parts.iter_mut().filter(|part| part.uri == *document) {
+        part.uri = uri.clone();
+    }
+    contents
+}
+
+fn text_contents(
+    uri: &Uri,
+    text: &ExtractedText,
+    query: &DocumentQuery,
+    freshness: Freshness,
+    context: &Context,
+) -> Result<Contents> {
+    let SelectedText { text: selected, meta } = select(uri, text, query)?;
+    let size = selected.len() as u64;
+    if size > MAX_TEXT {
+        let key = crate::SectionUnit::of(text.format).parameter();
+        let hint = match key {
+            Some("sheet") => "read a part of it, such as `sheet=1&rows=1-1000`".to_owned(),
+            Some(key) => format!("read a part of it, such as `{key}=1-20`"),
+            None => "read a part of it, such as `rows=1-1000` of a table".to_owned(),
+        };
+        return Err(Error::TooLarge { uri: uri.clone(), size, limit: MAX_TEXT, hint: Some(hint) });
+    }
+    context.reserve(size)?;
+    let content = Content {
+        uri: uri.clone(),
+        mime: Some(MARKDOWN.to_owned()),
+        body: ContentBody::Text(selected),
+        meta: Some(meta),
+    };
+    Ok(Contents::from(content).with_freshness(freshness))
+}
+
+/// The error of a failed extraction for the document at a URI.
+pub(super) fn extraction_error(document: &Uri, error: ExtractionError) -> Error {
+    match error {
+        ExtractionError::Refused(why) => {
+            let original = with_form(document, "original");
+            let original = original.as_ref().unwrap_or(document);
+            Error::invalid(format!("`{document}` has no text: {why}; hint: `{original}` gives the bytes"))
+        }
+        ExtractionError::NoMember => Error::NotFound(document.clone()),
+        ExtractionError::Busy => Error::Busy("too many documents are waiting to be extracted"),
+        ExtractionError::Failed(cause) => Error::failed("extract the text of the document", cause),
+    }
+}

@@ -1,0 +1,300 @@
+//! Runs extractions: single-flight, bounded, cached by the digest of the document.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use libris_core::{Budget, Client, Flights, Lease};
+use sha2::{Digest as _, Sha256};
+
+use crate::archive::Member;
+use crate::cache::{CachedResult, Digest, ExceededLimit, ResultCache, ResultKey};
+use crate::child::{ChildRequest, ChildResponse, ChildWork};
+use crate::disk_cache::DiskCache;
+use crate::extract::{ExtractFailure, ExtractOptions};
+use crate::{ArchiveFormat, ExtractedText, Limits};
+
+mod process;
+
+use process::{ChildEnd, ChildProcess};
+
+/// Documents up to this size are hashed and parsed without another thread.
+const SMALL: usize = 256 * 1024;
+
+/// How documents are extracted.
+#[derive(Clone, Debug)]
+pub struct ReaderConfig {
+    /// The program that calls [`child::run`](crate::child::run).
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// The limits of one extraction.
+    pub limits: Limits,
+    /// The largest document, in bytes.
+    pub max_document: u64,
+    /// The most extractions at once.
+    pub concurrency: usize,
+    /// The most bytes of results in memory.
+    pub cache_bytes: usize,
+    /// The folder in which results are stored, if any.
+    pub cache_folder: Option<PathBuf>,
+    /// The most bytes of results in that folder.
+    pub cache_folder_bytes: u64,
+}
+
+impl ReaderConfig {
+    /// The default limits, with extractions by this program.
+    pub fn new(
+        program: impl Into<PathBuf>,
+        arguments: impl IntoIterator<Item = impl Into<OsString>>,
+    ) -> Self {
+        let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        Self {
+            program: program.into(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            limits: Limits::default(),
+            max_document: 64 << 20,
+            concurrency: processors.clamp(2, 8),
+            cache_bytes: 16 << 20,
+            cache_folder: None,
+            cache_folder_bytes: 1 << 30,
+        }
+    }
+}
+
+/// Why an extraction gave no result.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExtractionError {
+    /// The document has no text, or exceeds a limit. The message is for callers.
+    #[error("{0}")]
+    Refused(String),
+    /// The archive has no member of this name.
+    #[error("the archive has no such member")]
+    NoMember,
+    /// Too many extractions are waiting.
+    #[error("too many documents are waiting to be extracted")]
+    Busy,
+    /// The child process could not be started or stopped following the protocol.
+    #[error("the extraction of a document failed: {0}")]
+    Failed(Arc<std::io::Error>),
+}
+
+/// Extracts documents in child processes.
+pub struct DocumentReader {
+    inner: Arc<ReaderInner>,
+}
+
+struct ReaderInner {
+    config: ReaderConfig,
+    permits: Arc<Budget>,
+    cache: ResultCache,
+    disk: Option<DiskCache>,
+    flights: Flights<ResultKey, Result<CachedResult, ExtractionError>>,
+    /// How many child processes were started.
+    started: AtomicU64,
+}
+
+impl DocumentReader {
+    /// A reader with its own limits and caches.
+    pub fn new(config: ReaderConfig) -> Self {
+        let disk =
+            config.cache_folder.as_ref().map(|folder| DiskCache::new(folder, config.cache_folder_bytes));
+        Self {
+            inner: Arc::new(ReaderInner {
+                permits: Budget::new(config.concurrency.max(1)),
+                cache: ResultCache::new(config.cache_bytes),
+                disk,
+                flights: Flights::default(),
+                started: AtomicU64::new(0),
+                config,
+            }),
+        }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &ReaderConfig {
+        &self.inner.config
+    }
+
+    /// How many child processes were started so far.
+    pub fn extractions(&self) -> u64 {
+        self.inner.started.load(Ordering::Relaxed)
+    }
+
+    /// The digest of a document.
+    pub(crate) async fn digest(&self, data: &Bytes) -> Digest {
+        let hash = |data: &[u8]| Sha256::digest(data).into();
+        if data.len() <= SMALL {
+            return hash(data);
+        }
+        let data = data.clone();
+        tokio::task::spawn_blocking(move || hash(&data)).await.expect("hashing does not panic")
+    }
+
+    /// The text of a document that is in the cache.
+    pub(crate) fn cached_text(&self, digest: Digest, options: ExtractOptions) -> Option<Arc<ExtractedText>> {
+        let key = ResultKey { digest, work: ChildWork::Text(options) };
+        match self.inner.cache.find(&key)? {
+            CachedResult::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The text of a document.
+    pub async fn text(
+        &self,
+        data: &Bytes,
+        options: ExtractOptions,
+        client: Client,
+    ) -> Result<Arc<ExtractedText>, ExtractionError> {
+        match self.result(data, ChildWork::Text(options), client).await? {
+            CachedResult::Text(text) => Ok(text),
+            other => Err(self.inner.refused(&other)),
+        }
+    }
+
+    /// The members of an archive.
+    pub async fn members(
+        &self,
+        data: &Bytes,
+        format: ArchiveFormat,
+        client: Client,
+    ) -> Result<Arc<Vec<Member>>, ExtractionError> {
+        match self.result(data, ChildWork::Members(format), client).await? {
+            CachedResult::Members(members) => Ok(members),
+            other => Err(self.inner.refused(&other)),
+        }
+    }
+
+    /// The contents of a member of an archive, which are not cached.
+    pub async fn member(
+        &self,
+        data: &Bytes,
+        format: ArchiveFormat,
+        path: &str,
+        client: Client,
+    ) -> Result<Bytes, ExtractionError> {
+        let work = ChildWork::Member(format, path.to_owned());
+        let permit = self.inner.permit(client).await?;
+        match self.inner.run(permit, work, data.clone()).await? {
+            Ok((ChildResponse::Member(_), contents)) => Ok(contents),
+            Ok((ChildResponse::Failed(failure), _)) => {
+                Err(self.inner.refused(&CachedResult::Failed(failure)))
+            }
+            Ok(_) => Err(ExtractionError::Failed(Arc::new(std::io::ErrorKind::InvalidData.into()))),
+            Err(exceeded) => Err(self.inner.refused(&CachedResult::Exceeded(exceeded))),
+        }
+    }
+
+    async fn result(
+        &self,
+        data: &Bytes,
+        work: ChildWork,
+        client: Client,
+    ) -> Result<CachedResult, ExtractionError> {
+        let key = ResultKey { digest: self.digest(data).await, work };
+        if let Some(found) = self.inner.cache.find(&key) {
+            return Ok(found);
+        }
+        let done = || self.inner.cache.find(&key).map(Ok);
+        let flight = self.inner.flights.join(&key, done, || {
+            let (inner, key, data) = (self.inner.clone(), key.clone(), data.clone());
+            async move { inner.extract(key, data, client).await }
+        });
+        flight.await
+    }
+}
+
+impl ReaderInner {
+    /// Takes a result from the disk or extracts it, and caches it.
+    async fn extract(
+        self: Arc<Self>,
+        key: ResultKey,
+        data: Bytes,
+        client: Client,
+    ) -> Result<CachedResult, ExtractionError> {
+        if let Some(found) = self.clone().blocking(key.clone(), |disk, key| disk.find(&key)).await.flatten() {
+            self.cache.insert(key, found.clone(), client);
+            return Ok(found);
+        }
+        let permit = self.permit(client).await?;
+        // A started extraction goes on without its callers, so that a document that takes longer than a request is
+        // there for the next one. Joining the flight keeps it alive.
+        let keeper = self.flights.join(&key, || None, || async { Err(ExtractionError::Busy) });
+        tokio::spawn(async move { drop(keeper.await) });
+        let result = match self.run(permit, key.work.clone(), data).await? {
+            Ok((ChildResponse::Text(text), _)) => CachedResult::Text(Arc::new(text)),
+            Ok((ChildResponse::Members(members), _)) => CachedResult::Members(Arc::new(members)),
+            Ok((ChildResponse::Failed(failure), _)) => CachedResult::Failed(failure),
+            Ok((ChildResponse::Member(_), _)) => {
+                return Err(ExtractionError::Failed(Arc::new(std::io::ErrorKind::InvalidData.into())));
+            }
+            Err(exceeded) => CachedResult::Exceeded(exceeded),
+        };
+        self.cache.insert(key.clone(), result.clone(), client);
+        let stored = result.clone();
+        self.blocking(key, move |disk, key| disk.insert(&key, &stored)).await;
+        Ok(result)
+    }
+
+    /// Uses the cache on disk, if there is one, on a thread that may block.
+    async fn blocking<T: Send + 'static>(
+        self: Arc<Self>,
+        key: ResultKey,
+        work: impl FnOnce(&DiskCache, ResultKey) -> T + Send + 'static,
+    ) -> Option<T> {
+        self.disk.as_ref()?;
+        tokio::task::spawn_blocking(move || Some(work(self.disk.as_ref()?, key))).await.ok().flatten()
+    }
+
+    /// Waits until the client may start an extraction.
+    async fn permit(&self, client: Client) -> Result<Lease, ExtractionError> {
+        self.permits.take(client, 1).await.ok_or(ExtractionError::Busy)
+    }
+
+    /// Runs a child process.
+    async fn run(
+        &self,
+        _permit: Lease,
+        work: ChildWork,
+        data: Bytes,
+    ) -> Result<Result<(ChildResponse, Bytes), ExceededLimit>, ExtractionError> {
+        self.started.fetch_add(1, Ordering::Relaxed);
+        let limits = self.config.limits;
+        let request = ChildRequest { limits, size: data.len() as u64, work };
+        let failed = |cause| ExtractionError::Failed(Arc::new(cause));
+        let process = ChildProcess::start(&self.config, &request, data).map_err(failed)?;
+        let output = match process.finish(&limits).await.map_err(failed)? {
+            ChildEnd::Output(output) => output,
+            ChildEnd::Exceeded(exceeded) => return Ok(Err(exceeded)),
+            ChildEnd::TimedOut => {
+                let seconds = limits.wall.as_secs();
+                return Err(ExtractionError::Refused(format!("it takes longer than {seconds} seconds")));
+            }
+        };
+        let parse = move || {
+            let line = output.iter().position(|byte| *byte == b'\n').unwrap_or(output.len());
+            let response = serde_json::from_slice(&output[..line]).map_err(std::io::Error::from)?;
+            Ok((response, output.slice((line + 1).min(output.len())..)))
+        };
+        let parsed =
+            tokio::task::spawn_blocking(parse).await.map_err(|cause| failed(std::io::Error::other(cause)))?;
+        parsed.map(Ok).map_err(failed)
+    }
+
+    fn refused(&self, result: &CachedResult) -> ExtractionError {
+        match result {
+            CachedResult::Failed(ExtractFailure::NoMember) => ExtractionError::NoMember,
+            CachedResult::Failed(failure) => ExtractionError::Refused(failure.to_string()),
+            CachedResult::Exceeded(exceeded) => {
+                ExtractionError::Refused(exceeded.describe(&self.config.limits))
+            }
+            CachedResult::Text(_) | CachedResult::Members(_) => {
+                ExtractionError::Failed(Arc::new(std::io::ErrorKind::InvalidData.into()))
+            }
+        }
+    }
+}

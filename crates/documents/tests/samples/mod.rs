@@ -1,0 +1,212 @@
+//! Small documents, written by the tests.
+
+#![allow(dead_code, reason = "not every test needs every sample")]
+
+use std::fmt::Write as _;
+use std::io::{Cursor, Write as _};
+
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+/// A zip archive of these members.
+pub(crate) fn package<D: AsRef<[u8]>>(members: &[(&str, D)]) -> Vec<u8> {
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, data) in members {
+        writer.start_file(*name, SimpleFileOptions::default()).unwrap();
+        writer.write_all(data.as_ref()).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+/// A PDF from its objects, the first of which is the catalog.
+pub(crate) fn pdf_of(objects: &[String]) -> Vec<u8> {
+    let mut out = "%PDF-1.4\n".to_owned();
+    let mut offsets = Vec::new();
+    for (number, object) in objects.iter().enumerate() {
+        offsets.push(out.len());
+        let _ = write!(out, "{} 0 obj\n{object}\nendobj\n", number + 1);
+    }
+    let start = out.len();
+    let _ = write!(out, "xref\n0 {}\n0000000000 65535 f \n", objects.len() + 1);
+    for offset in offsets {
+        let _ = write!(out, "{offset:010} 00000 n \n");
+    }
+    let _ =
+        write!(out, "trailer\n<< /Size {} /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n", objects.len() + 1);
+    out.into_bytes()
+}
+
+/// A PDF with one line of text on each page; an empty one has no text.
+pub(crate) fn pdf(pages: &[String]) -> Vec<u8> {
+    let kids: Vec<String> = (0..pages.len()).map(|page| format!("{} 0 R", 4 + page * 2)).collect();
+    let mut objects = vec![
+        "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
+        format!("<< /Type /Pages /Kids [{}] /Count {} >>", kids.join(" "), pages.len()),
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>".to_owned(),
+    ];
+    for (number, text) in pages.iter().enumerate() {
+        let content = if text.is_empty() {
+            String::new()
+        } else {
+            let mut lines = String::new();
+            for line in text.lines() {
+                let _ = write!(lines, "({line}) Tj T* ");
+            }
+            format!("BT /F1 12 Tf 14 TL 72 720 Td {lines}ET")
+        };
+        objects.push(format!(
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {} 0 R /Resources << /Font << /F1 3 0 R >> >> >>",
+            5 + number * 2
+        ));
+        objects.push(format!("<< /Length {} >>\nstream\n{content}\nendstream", content.len()));
+    }
+    pdf_of(&objects)
+}
+
+/// A PDF with this many pages, each with its number and some text.
+pub(crate) fn numbered_pdf(pages: usize) -> Vec<u8> {
+    let page = |number: usize| format!("Page number {number} of the report\nwith a second line of words");
+    pdf(&(1..=pages).map(page).collect::<Vec<_>>())
+}
+
+/// A Word document with this body.
+pub(crate) fn docx(body: &str) -> Vec<u8> {
+    let word = "xmlns:w=\"http://schemas.openxmlformats.org/wordprocessingml/2006/main\" \
+                xmlns:r=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships\"";
+    let document = format!("<?xml version=\"1.0\"?><w:document {word}><w:body>{body}</w:body></w:document>");
+    let styles = format!(
+        "<w:styles {word}><w:style w:styleId=\"H1\"><w:name w:val=\"heading 1\"/></w:style></w:styles>"
+    );
+    let numbering = format!(
+        "<w:numbering {word}><w:abstractNum w:abstractNumId=\"0\"><w:lvl><w:numFmt w:val=\"decimal\"/></w:lvl>\
+         <w:lvl><w:numFmt w:val=\"bullet\"/></w:lvl></w:abstractNum>\
+         <w:num w:numId=\"7\"><w:abstractNumId w:val=\"0\"/></w:num></w:numbering>"
+    );
+    let relationships = "<Relationships><Relationship Id=\"rId9\" Target=\"http://a.example/\" \
+                         TargetMode=\"External\"/></Relationships>";
+    let notes = format!(
+        "<w:footnotes {word}><w:footnote w:id=\"2\"><w:p><w:r><w:t>A note.</w:t></w:r></w:p></w:footnote></w:footnotes>"
+    );
+    package(&[
+        ("word/document.xml", document.as_str()),
+        ("word/styles.xml", &styles),
+        ("word/numbering.xml", &numbering),
+        ("word/_rels/document.xml.rels", relationships),
+        ("word/footnotes.xml", &notes),
+    ])
+}
+
+/// A Word document with one paragraph.
+pub(crate) fn letter(text: &str) -> Vec<u8> {
+    docx(&format!("<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"))
+}
+
+/// A spreadsheet with sheets of rows; texts that are numbers become numbers.
+pub(crate) fn xlsx(sheets: &[(&str, &[&[&str]])]) -> Vec<u8> {
+    let main = "xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\" \
+                xmlns:r=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships\"";
+    let (mut list, mut relationships, mut parts) = (String::new(), String::new(), Vec::new());
+    for (number, (name, rows)) in sheets.iter().enumerate() {
+        let number = number + 1;
+        let _ = write!(list, "<sheet name=\"{name}\" sheetId=\"{number}\" r:id=\"rId{number}\"/>");
+        let _ = write!(
+            relationships,
+            "<Relationship Id=\"rId{number}\" Type=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet\" \
+             Target=\"worksheets/sheet{number}.xml\"/>"
+        );
+        let mut data = String::new();
+        for (row, cells) in rows.iter().enumerate() {
+            let _ = write!(data, "<row r=\"{}\">", row + 1);
+            for (column, cell) in cells.iter().enumerate() {
+                let at = format!("{}{}", char::from(b'A' + u8::try_from(column).unwrap()), row + 1);
+                let _ = match cell.parse::<f64>() {
+                    Ok(_) => write!(data, "<c r=\"{at}\"><v>{cell}</v></c>"),
+                    Err(_) => write!(data, "<c r=\"{at}\" t=\"inlineStr\"><is><t>{cell}</t></is></c>"),
+                };
+            }
+            data.push_str("</row>");
+        }
+        parts.push((
+            format!("xl/worksheets/sheet{number}.xml"),
+            format!("<worksheet {main}><sheetData>{data}</sheetData></worksheet>"),
+        ));
+    }
+    let types = "<Types xmlns=\"http://schemas.openxmlformats.org/package/2006/content-types\"/>";
+    let root = "<Relationships xmlns=\"http://schemas.openxmlformats.org/package/2006/relationships\">\
+                <Relationship Id=\"rId1\" Type=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument\" \
+                Target=\"xl/workbook.xml\"/></Relationships>";
+    let book = format!("<workbook {main}><sheets>{list}</sheets></workbook>");
+    let relationships = format!(
+        "<Relationships xmlns=\"http://schemas.openxmlformats.org/package/2006/relationships\">{relationships}</Relationships>"
+    );
+    let mut members = vec![
+        ("[Content_Types].xml", types),
+        ("_rels/.rels", root),
+        ("xl/workbook.xml", &book),
+        ("xl/_rels/workbook.xml.rels", &relationships),
+    ];
+    members.extend(parts.iter().map(|(name, text)| (name.as_str(), text.as_str())));
+    package(&members)
+}
+
+/// An EPUB with these chapters in XHTML.
+pub(crate) fn epub(chapters: &[&str]) -> Vec<u8> {
+    let container =
+        "<container><rootfiles><rootfile full-path=\"OEBPS/content.opf\"/></rootfiles></container>";
+    let (mut items, mut spine) = (String::new(), String::new());
+    for number in 0..chapters.len() {
+        let _ = write!(items, "<item id=\"c{number}\" href=\"text%20{number}.xhtml\"/>");
+        let _ = write!(spine, "<itemref idref=\"c{number}\"/>");
+    }
+    let content = format!(
+        "<package><metadata><dc:title xmlns:dc=\"x\">The book</dc:title></metadata><manifest>{items}</manifest>\
+         <spine>{spine}</spine></package>"
+    );
+    let names: Vec<String> = (0..chapters.len()).map(|number| format!("OEBPS/text {number}.xhtml")).collect();
+    let mut members = vec![
+        ("mimetype", "application/epub+zip"),
+        ("META-INF/container.xml", container),
+        ("OEBPS/content.opf", &content),
+    ];
+    members.extend(names.iter().zip(chapters).map(|(name, text)| (name.as_str(), *text)));
+    package(&members)
+}
+
+/// A presentation with these slides: a title and two lines each.
+pub(crate) fn pptx(slides: &[(&str, &str, &str)]) -> Vec<u8> {
+    let shape = |kind: &str, paragraphs: &str| {
+        format!(
+            "<p:sp><p:nvSpPr><p:nvPr><p:ph {kind}/></p:nvPr></p:nvSpPr><p:txBody>{paragraphs}</p:txBody></p:sp>"
+        )
+    };
+    let paragraph = |text: &str| format!("<a:p><a:r><a:t>{text}</a:t></a:r></a:p>");
+    let (mut list, mut relationships, mut parts) = (String::new(), String::new(), Vec::new());
+    for (number, (title, first, second)) in slides.iter().enumerate() {
+        let _ = write!(list, "<p:sldId id=\"{}\" r:id=\"rId{number}\"/>", 256 + number);
+        let _ =
+            write!(relationships, "<Relationship Id=\"rId{number}\" Target=\"slides/slide{number}.xml\"/>");
+        let title = shape("type=\"title\"", &paragraph(title));
+        let body = shape("idx=\"1\"", &(paragraph(first) + &paragraph(second)));
+        parts.push((
+            format!("ppt/slides/slide{number}.xml"),
+            format!("<p:sld xmlns:p=\"p\" xmlns:a=\"a\"><p:cSld><p:spTree>{title}{body}</p:spTree></p:cSld></p:sld>"),
+        ));
+    }
+    let main = format!(
+        "<p:presentation xmlns:p=\"p\" xmlns:r=\"r\"><p:sldIdLst>{list}</p:sldIdLst></p:presentation>"
+    );
+    let relationships = format!("<Relationships>{relationships}</Relationships>");
+    let mut members =
+        vec![("ppt/presentation.xml", &*main), ("ppt/_rels/presentation.xml.rels", &relationships)];
+    members.extend(parts.iter().map(|(name, text)| (name.as_str(), text.as_str())));
+    package(&members)
+}
+
+/// An OpenDocument text with this body.
+pub(crate) fn odt(body: &str) -> Vec<u8> {
+    let content = format!(
+        "<office:document-content xmlns:office=\"o\" xmlns:text=\"t\" xmlns:table=\"b\" xmlns:xlink=\"x\">\
+         <office:body><office:text>{body}</office:text></office:body></office:document-content>"
+    );
+    package(&[("mimetype", "application/vnd.oasis.opendocument.text"), ("content.xml", &content)])
+}

@@ -1,0 +1,13 @@
+//! Process groups that end with the server that started them, even if the server is killed. On Unix only.
+//!
+//! The command source and the extraction of documents start processes through this crate.
+
+#[cfg(unix)]
+mod group;
+#[cfg(unix)]
+mod reaper;
+
+#[cfg(unix)]
+pub use group::ProcessGroup;
+#[cfg(unix)]
+pub use reaper::{kill_all, prepare, reap, set_reaper};
