@@ -1,0 +1,28 @@
+//! Full-text search over resources: sections, an index, ranking and snippets.
+//!
+//! This crate knows resources and texts, but neither where they come from nor who asks: the caller feeds a
+//! [`SearchIndex`] and says for each search which resources are visible.
+
+mod analyser;
+mod answer;
+mod definitions;
+mod index;
+mod language;
+mod query;
+mod rank;
+mod schema;
+mod search;
+mod sections;
+mod segment;
+mod similar;
+mod simhash;
+mod snippet;
+mod tokens;
+
+pub use answer::{HitSection, SearchAnswer, SearchHit, SnippetLine};
+pub use index::{IndexError, IndexUpdater, SearchIndex, uri_hash};
+pub use query::SearchQuery;
+pub use rank::Weights;
+pub use schema::{FORMAT, IndexedResource, MAX_TEXT};
+pub use search::VisibleResources;
+pub use sections::{Section, divide};
