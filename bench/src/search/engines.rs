@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
-use libris::{Resource, Uri};
-use libris_search::{IndexedResource, SearchIndex, SearchQuery, VisibleResources, Weights};
+use libris::{Resource, SearchQuery, Uri};
+use libris_search::{IndexedResource, SearchIndex, VisibleResources, Weights};
 use tantivy::collector::TopDocs;
 use tantivy::query::QueryParser;
 use tantivy::schema::{STORED, STRING, Schema, TEXT, Value as _};

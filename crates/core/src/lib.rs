@@ -12,6 +12,7 @@ mod error;
 mod freshness;
 mod proof;
 mod resource;
+mod search;
 mod single_flight;
 mod source;
 pub mod suggest;
@@ -25,6 +26,7 @@ pub use error::{Error, Result};
 pub use freshness::{CacheScope, Freshness};
 pub use proof::Proof;
 pub use resource::{Annotations, Audience, DIRECTORY, Icon, Meta, Resource, Template, Theme};
+pub use search::{HitSection, IndexingProgress, SearchAnswer, SearchHit, SearchQuery, SnippetLine};
 pub use single_flight::{Flight, Flights};
 pub use source::{
     Completion, CompletionRequest, ContentMemory, Context, Identity, Package, Page, Progress, Source,

@@ -32,6 +32,7 @@ struct Guide;
 
 mod caller_view;
 pub mod catalog;
+mod catalog_search;
 mod catalog_watch;
 mod cursor;
 mod encode;
@@ -45,6 +46,8 @@ mod query;
 mod read_memory;
 mod response_cache;
 mod rights;
+#[cfg(feature = "search")]
+mod search;
 mod serve;
 mod server;
 mod shared_reads;
@@ -60,11 +63,14 @@ pub use functions::{
 };
 pub use libris_core::{
     Annotations, Audience, CacheScope, Change, Completion, CompletionRequest, Content, ContentBody,
-    ContentMemory, Contents, Context, Error, Freshness, Icon, Identity, Meta, Package, Page, Progress, Proof,
-    Resource, Result, Source, Template, Templates, Theme, UnavailableSource, Uri, UriTemplate, uri_template,
+    ContentMemory, Contents, Context, Error, Freshness, HitSection, Icon, Identity, IndexingProgress, Meta,
+    Package, Page, Progress, Proof, Resource, Result, SearchAnswer, SearchHit, SearchQuery, SnippetLine,
+    Source, Template, Templates, Theme, UnavailableSource, Uri, UriTemplate, uri_template,
 };
 pub use libris_wire as wire;
 pub use rights::{Operation, Policy, Rights, Rules};
+#[cfg(feature = "search")]
+pub use search::{PathNote, SearchConfig};
 pub use serve::{Serve, interrupted, serve};
 pub use server::{Config, Server};
 pub use subscriptions::SubscriptionConfig;

@@ -2,14 +2,52 @@
 
 /// Words that stand in front of a definition and say nothing about its kind.
 const MODIFIERS: [&str; 18] = [
-    "pub", "async", "unsafe", "const", "static", "export", "default", "public", "private", "protected", "abstract",
-    "final", "override", "virtual", "inline", "extern", "data", "sealed",
+    "pub",
+    "async",
+    "unsafe",
+    "const",
+    "static",
+    "export",
+    "default",
+    "public",
+    "private",
+    "protected",
+    "abstract",
+    "final",
+    "override",
+    "virtual",
+    "inline",
+    "extern",
+    "data",
+    "sealed",
 ];
 
 /// Words that a defined name follows.
 const KEYWORDS: [&str; 24] = [
-    "fn", "def", "class", "struct", "enum", "trait", "type", "interface", "func", "function", "sub", "mod", "module",
-    "package", "namespace", "macro_rules!", "impl", "record", "object", "let", "var", "const", "static", "union",
+    "fn",
+    "def",
+    "class",
+    "struct",
+    "enum",
+    "trait",
+    "type",
+    "interface",
+    "func",
+    "function",
+    "sub",
+    "mod",
+    "module",
+    "package",
+    "namespace",
+    "macro_rules!",
+    "impl",
+    "record",
+    "object",
+    "let",
+    "var",
+    "const",
+    "static",
+    "union",
 ];
 
 /// The name that a line defines, with its offset.
@@ -18,10 +56,11 @@ pub(crate) fn of_line(line: &str) -> Option<(usize, &str)> {
     // A directive of reStructuredText: `.. function:: open(file)`.
     if let Some(directive) = text.strip_prefix(".. ") {
         let (kind, rest) = directive.split_once("::")?;
-        let is_definition = ["function", "method", "class", "attribute", "data", "exception", "module", "macro"]
-            .iter()
-            .any(|known| kind.ends_with(known))
-            || ["c:type", "c:member", "c:var", "option", "envvar", "describe", "opcode"].contains(&kind);
+        let is_definition =
+            ["function", "method", "class", "attribute", "data", "exception", "module", "macro"]
+                .iter()
+                .any(|known| kind.ends_with(known))
+                || ["c:type", "c:member", "c:var", "option", "envvar", "describe", "opcode"].contains(&kind);
         if !is_definition {
             return None;
         }
@@ -59,7 +98,8 @@ fn name<'l>(line: &'l str, rest: &'l str) -> Option<(usize, &'l str)> {
     let end = rest
         .char_indices()
         .find(|(at, letter)| {
-            let joins = matches!(letter, '.' | ':') && rest[at + letter.len_utf8()..].starts_with(|next: char| is_part(next) || next == ':');
+            let joins = matches!(letter, '.' | ':')
+                && rest[at + letter.len_utf8()..].starts_with(|next: char| is_part(next) || next == ':');
             !is_part(*letter) && !joins
         })
         .map_or(rest.len(), |(at, _)| at);

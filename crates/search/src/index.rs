@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tantivy::directory::MmapDirectory;
 use tantivy::directory::error::LockError;
+use tantivy::index::SegmentId;
 use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, UserOperation};
 use tantivy::tokenizer::TextAnalyzer;
-use tantivy::index::SegmentId;
 use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyError, Term};
 
 use crate::analyser::{ANALYSER, Analyser};

@@ -123,21 +123,22 @@ impl Language {
 
 /// Whether a lower-case word is too common to identify a resource, in any language.
 pub(crate) fn is_stop_word(word: &str) -> bool {
-    QUESTION_WORDS.contains(&word) || Language::ALL.iter().any(|language| language.stop_words().contains(&word))
+    QUESTION_WORDS.contains(&word)
+        || Language::ALL.iter().any(|language| language.stop_words().contains(&word))
 }
 
 const ENGLISH: &[&str] = &[
     "the", "a", "an", "and", "or", "of", "to", "in", "on", "is", "are", "be", "for", "with", "that", "this",
-    "it", "as", "at", "by", "from", "not", "can", "if", "you", "your", "i", "my", "do", "does", "how", "what",
-    "why", "when", "where", "which", "was", "were", "will", "would", "should", "there", "their", "they",
-    "has", "have", "had", "but", "so", "its", "we", "me",
+    "it", "as", "at", "by", "from", "not", "can", "if", "you", "your", "i", "my", "do", "does", "how",
+    "what", "why", "when", "where", "which", "was", "were", "will", "would", "should", "there", "their",
+    "they", "has", "have", "had", "but", "so", "its", "we", "me",
 ];
 
 /// Words of questions that say nothing about the subject.
 const QUESTION_WORDS: &[&str] = &[
     "who", "whom", "whose", "did", "am", "im", "ive", "could", "than", "then", "too", "any", "some", "into",
-    "about", "isnt", "doesnt", "dont", "cant", "wont", "arent", "didnt", "shouldnt", "whats", "wheres", "t", "s",
-    "get", "use", "using", "work", "way",
+    "about", "isnt", "doesnt", "dont", "cant", "wont", "arent", "didnt", "shouldnt", "whats", "wheres", "t",
+    "s", "get", "use", "using", "work", "way",
 ];
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! [`SearchIndex`] and says for each search which resources are visible.
 
 mod analyser;
-mod answer;
 mod definitions;
 mod index;
 mod language;
@@ -14,14 +13,12 @@ mod schema;
 mod search;
 mod sections;
 mod segment;
-mod similar;
 mod simhash;
+mod similar;
 mod snippet;
 mod tokens;
 
-pub use answer::{HitSection, SearchAnswer, SearchHit, SnippetLine};
 pub use index::{IndexError, IndexUpdater, SearchIndex, uri_hash};
-pub use query::SearchQuery;
 pub use rank::Weights;
 pub use schema::{FORMAT, IndexedResource, MAX_TEXT};
 pub use search::VisibleResources;

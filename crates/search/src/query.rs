@@ -1,7 +1,5 @@
 //! Queries: words with the forms that match them, phrases, excluded words and filters.
 
-use libris_core::Audience;
-
 use crate::language::{Language, is_stop_word};
 use crate::tokens::{StemCache, TextTokens, TokenKind};
 
@@ -10,44 +8,6 @@ const MAX_QUERY: usize = 1024;
 
 /// The most words of a query; the rest is ignored.
 const MAX_WORDS: usize = 32;
-
-/// A search.
-///
-/// In the text, `"quoted words"` are a phrase that must occur, and `-word` excludes resources with this word. All
-/// other words are optional: the more of them occur, the better.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct SearchQuery {
-    /// The text that was typed.
-    pub text: String,
-    /// Only resources of these sources; empty for all.
-    pub sources: Vec<String>,
-    /// Only resources of these media types; `text/*` matches all texts. Empty for all.
-    pub mimes: Vec<String>,
-    /// Only resources for this audience, or without a given one.
-    pub audience: Option<Audience>,
-    /// Only resources that were modified at this time or later, in seconds since the epoch.
-    pub modified_since: Option<i64>,
-    /// Only resources whose URI begins with this text.
-    pub uri_prefix: Option<String>,
-    /// The maximum number of hits.
-    pub limit: usize,
-}
-
-impl SearchQuery {
-    /// A search for a text without filters.
-    pub fn new(text: impl Into<String>, limit: usize) -> Self {
-        Self { text: text.into(), limit, ..Self::default() }
-    }
-
-    /// Whether there is a filter besides the text.
-    pub(crate) fn is_filtered(&self) -> bool {
-        !self.sources.is_empty()
-            || !self.mimes.is_empty()
-            || self.audience.is_some()
-            || self.modified_since.is_some()
-            || self.uri_prefix.is_some()
-    }
-}
 
 /// A word of a query with the terms of the index that match it.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,7 +83,8 @@ fn words(text: &str) -> Vec<QueryWord> {
         let mut stems = StemCache::new(language);
         for token in TextTokens::new(&text, &mut stems) {
             let is_same = |(from, to, word): &(usize, usize, QueryWord)| {
-                (*from, *to, word.kind) == (token.from, token.to, TokenKind::Part) && token.kind == TokenKind::Part
+                (*from, *to, word.kind) == (token.from, token.to, TokenKind::Part)
+                    && token.kind == TokenKind::Part
             };
             if words.iter().any(|(_, _, word)| word.forms.contains(&token.text)) {
                 continue;
@@ -155,7 +116,8 @@ mod tests {
     fn phrases_and_exclusions_are_parsed() {
         let parsed = ParsedQuery::parse("how to \"read a file\" -windows - os.path");
         assert_eq!(parsed.phrases, ["read a file"]);
-        let surfaces = |words: &[super::QueryWord]| words.iter().map(|word| word.surface.clone()).collect::<Vec<_>>();
+        let surfaces =
+            |words: &[super::QueryWord]| words.iter().map(|word| word.surface.clone()).collect::<Vec<_>>();
         assert_eq!(surfaces(&parsed.words), ["how", "to", "read", "a", "file", "os", "path", "os.path"]);
         assert_eq!(surfaces(&parsed.excluded), ["windows"]);
         assert!(parsed.words[0].is_stop && !parsed.words[2].is_stop);

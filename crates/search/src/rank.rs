@@ -265,7 +265,8 @@ impl<'s> Ranking<'s> {
                                     FieldKind::Body => norms.fieldnorm(document) as f32 / average_section,
                                     _ => 1.0,
                                 };
-                                let gain = weight * count / (1.0 - section_length + section_length * relative);
+                                let gain =
+                                    weight * count / (1.0 - section_length + section_length * relative);
                                 let part = &mut section_weights[document as usize];
                                 if *part == 0.0 {
                                     sections.push(document);
@@ -279,13 +280,19 @@ impl<'s> Ranking<'s> {
             }
             found.frequency += resources.len() as u32;
             let in_scope = |resource: u32| segment.scope.contains(resource);
-            found.resources.extend(resources.iter().filter(|resource| in_scope(**resource)).map(|resource| {
-                (segment.resource_base + resource, resource_weights[*resource as usize])
-            }));
+            found.resources.extend(
+                resources
+                    .iter()
+                    .filter(|resource| in_scope(**resource))
+                    .map(|resource| (segment.resource_base + resource, resource_weights[*resource as usize])),
+            );
             let in_scope = |document: u32| in_scope(map.resource_of[document as usize]);
-            found.sections.extend(sections.iter().filter(|section| in_scope(**section)).map(|section| {
-                (segment.document_base + section, section_weights[*section as usize])
-            }));
+            found.sections.extend(
+                sections
+                    .iter()
+                    .filter(|section| in_scope(**section))
+                    .map(|section| (segment.document_base + section, section_weights[*section as usize])),
+            );
         }
         Ok(found)
     }
@@ -341,7 +348,8 @@ impl<'s> Ranking<'s> {
                     .map(|document| sections[(segment.document_base + document) as usize])
                     .fold(0.0, f32::max);
                 let coverage = (covered[number] / total.max(f32::MIN_POSITIVE)).min(1.0);
-                let score = (resources[number] + weights.section * best) * coverage.powf(weights.coordination);
+                let score =
+                    (resources[number] + weights.section * best) * coverage.powf(weights.coordination);
                 scored.push((number as u32, score));
             }
         }

@@ -5,9 +5,7 @@
 
 use libris_core::{Audience, Resource, Uri};
 use tantivy::TantivyDocument;
-use tantivy::schema::{
-    FAST, Field, IndexRecordOption, STORED, Schema, TextFieldIndexing, TextOptions,
-};
+use tantivy::schema::{FAST, Field, IndexRecordOption, STORED, Schema, TextFieldIndexing, TextOptions};
 
 use crate::analyser::{ANALYSER, marked};
 use crate::definitions;
@@ -112,7 +110,8 @@ impl Fields {
         if let Some(text) = text {
             let divided = sections::divide(text, indexed.resource.mime.as_deref(), uri.path());
             let numbered = divided.iter().enumerate();
-            documents.extend(numbered.map(|(at, section)| self.section(uri, at + 1, section, text, language)));
+            documents
+                .extend(numbered.map(|(at, section)| self.section(uri, at + 1, section, text, language)));
         }
         documents
     }
@@ -147,7 +146,14 @@ impl Fields {
         document
     }
 
-    fn section(&self, uri: &Uri, at: usize, section: &Section, text: &str, language: Language) -> TantivyDocument {
+    fn section(
+        &self,
+        uri: &Uri,
+        at: usize,
+        section: &Section,
+        text: &str,
+        language: Language,
+    ) -> TantivyDocument {
         let text = &text[section.range.clone()];
         let mut document = TantivyDocument::new();
         document.add_text(self.uri, uri.as_str());

@@ -1,18 +1,17 @@
 //! A search: scope, ranking, proximity, near-duplicates and snippets.
 
+use libris_core::{HitSection, SearchAnswer, SearchHit, SearchQuery};
 use tantivy::schema::{IndexRecordOption, Value as _};
 use tantivy::{DocSet as _, Searcher, SegmentReader, TERMINATED, TantivyDocument};
 
-use crate::answer::{HitSection, SearchAnswer, SearchHit};
 use crate::index::{IndexError, SearchIndex};
 use crate::language::Language;
-use crate::query::{ParsedQuery, QueryWord, SearchQuery};
+use crate::query::{ParsedQuery, QueryWord};
 use crate::rank::{Ranking, ScopedSegment, Scores, Weights};
 use crate::schema::{Fields, StoredMetadata, audience_name};
 use crate::segment::{ResourceSet, SegmentMap};
 use crate::simhash;
 use crate::snippet::{Matcher, WordHit};
-
 
 /// How many of the best resources are ranked anew by the texts of their sections.
 const RERANKED: usize = 60;
@@ -59,7 +58,11 @@ struct RankedSection {
 
 impl SearchIndex {
     /// Searches with the default weights.
-    pub fn search(&self, query: &SearchQuery, visible: &VisibleResources<'_>) -> Result<SearchAnswer, IndexError> {
+    pub fn search(
+        &self,
+        query: &SearchQuery,
+        visible: &VisibleResources<'_>,
+    ) -> Result<SearchAnswer, IndexError> {
         self.search_with(query, visible, &Weights::default())
     }
 
@@ -89,7 +92,7 @@ impl SearchIndex {
         let candidates = search.candidates(&scores)?;
         let hits = search.hits(candidates, query.limit)?;
         let correction = is_corrected.then(|| correction(&query.text, &parsed.words));
-        Ok(SearchAnswer { hits, total, correction })
+        Ok(SearchAnswer { hits, total, correction, ..SearchAnswer::default() })
     }
 
     /// The segments with their visible resources and those that pass the filters.
@@ -149,7 +152,8 @@ impl Filter<'_> {
             scope.intersect(&self.with_terms(self.fields.mime, mimes)?);
         }
         if let Some(audience) = audience {
-            let mut audiences = self.with_terms(self.fields.audience, &[audience_name(*audience).to_owned()])?;
+            let mut audiences =
+                self.with_terms(self.fields.audience, &[audience_name(*audience).to_owned()])?;
             let given = self.with_terms(self.fields.audience, &["*".to_owned()])?;
             for resource in 0..self.map.heads.len() as u32 {
                 if !given.contains(resource) {
@@ -265,8 +269,9 @@ impl Search<'_> {
         best.truncate(MAX_PHRASE_CANDIDATES);
         for (resource, score) in best {
             let (segment, sections) = self.best_sections(scores, resource, usize::MAX);
-            let mut contains =
-                self.metadata(resource)?.is_some_and(|data| plain(&format!("{} {} {}", data.title, data.name, data.description)).contains(&wanted));
+            let mut contains = self.metadata(resource)?.is_some_and(|data| {
+                plain(&format!("{} {} {}", data.title, data.name, data.description)).contains(&wanted)
+            });
             for (document, _) in sections {
                 if contains {
                     break;
@@ -338,14 +343,16 @@ impl Search<'_> {
                 uri: self.metadata(resource)?.map(|data| data.uri).unwrap_or_default(),
             });
         }
-        candidates.sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| one.uri.cmp(&other.uri)));
+        candidates
+            .sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| one.uri.cmp(&other.uri)));
         Ok(candidates)
     }
 
     /// From -1 to 1: half of it the priority, half of it how recently the resource was modified.
     fn bias(&self, segment: &ScopedSegment<'_>, head: u32) -> tantivy::Result<f32> {
         let fast = segment.reader.fast_fields();
-        let priority = fast.u64("priority")?.first(head).map_or(0.0, |priority| priority as f32 / 500.0 - 1.0);
+        let priority =
+            fast.u64("priority")?.first(head).map_or(0.0, |priority| priority as f32 / 500.0 - 1.0);
         let modified = fast.i64("modified")?.first(head);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let recency = modified.map_or(0.0, |modified| {
@@ -371,9 +378,10 @@ impl Search<'_> {
             }
             let Some(data) = self.metadata(candidate.resource)? else { continue };
             let some = |text: String| (!text.is_empty()).then_some(text);
-            let snippet = candidate.section.as_ref().map(|section| {
-                matcher.snippet(&section.text, section.language, section.place.first_line)
-            });
+            let snippet = candidate
+                .section
+                .as_ref()
+                .map(|section| matcher.snippet(&section.text, section.language, section.place.first_line));
             let hit = SearchHit {
                 uri: data.uri,
                 name: data.name,

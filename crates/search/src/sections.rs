@@ -54,7 +54,8 @@ fn markup(mime: Option<&str>, path: &str) -> Markup {
     const PROSE: [&str; 12] =
         ["md", "markdown", "rst", "txt", "pod", "adoc", "asciidoc", "org", "text", "mdx", "html", "tex"];
     const PROSE_MIMES: [&str; 4] = ["text/markdown", "text/x-rst", "text/html", "text/x-pod"];
-    let extension = path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, extension)| extension);
+    let extension =
+        path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, extension)| extension);
     let is_prose = mime.is_some_and(|mime| PROSE_MIMES.contains(&mime))
         || extension.is_none_or(|extension| PROSE.contains(&&*extension.to_ascii_lowercase()));
     if is_prose { Markup::Prose } else { Markup::Code }
@@ -249,7 +250,8 @@ impl Divider {
 fn underline(line: &str) -> Option<char> {
     let line = line.trim_end();
     let first = line.chars().next()?;
-    let is_underline = line.len() >= 3 && "=-~^\"'`#*+.:_".contains(first) && line.chars().all(|letter| letter == first);
+    let is_underline =
+        line.len() >= 3 && "=-~^\"'`#*+.:_".contains(first) && line.chars().all(|letter| letter == first);
     is_underline.then_some(first)
 }
 
@@ -272,17 +274,26 @@ mod tests {
     fn headings_start_sections() {
         let text = "intro\n\n# Guide\ntext\n```sh\n# no heading\n```\n## Install\nmore\n# Next\n";
         let expected = [("", 1, 2), ("Guide", 3, 7), ("Guide > Install", 8, 9), ("Next", 10, 10)];
-        assert_eq!(outline(text, "a.md"), expected.map(|(heading, first, last)| (heading.to_owned(), first, last)));
+        assert_eq!(
+            outline(text, "a.md"),
+            expected.map(|(heading, first, last)| (heading.to_owned(), first, last))
+        );
     }
 
     #[test]
     fn underlined_headings_and_pod_are_headings() {
         let text = "Title\n=====\n\ntext\n\nPart\n----\n\nbody\n";
         let expected = [("Title", 1, 5), ("Title > Part", 6, 9)];
-        assert_eq!(outline(text, "a.rst"), expected.map(|(heading, first, last)| (heading.to_owned(), first, last)));
+        assert_eq!(
+            outline(text, "a.rst"),
+            expected.map(|(heading, first, last)| (heading.to_owned(), first, last))
+        );
         let text = "=head1 NAME\n\nx\n\n=head2 What?\n\ny\n";
         let expected = [("NAME", 1, 4), ("NAME > What?", 5, 7)];
-        assert_eq!(outline(text, "a.pod"), expected.map(|(heading, first, last)| (heading.to_owned(), first, last)));
+        assert_eq!(
+            outline(text, "a.pod"),
+            expected.map(|(heading, first, last)| (heading.to_owned(), first, last))
+        );
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use tantivy::Term;
 use tantivy::query::FuzzyTermQuery;
 
+use crate::query::QueryWord;
 use crate::rank::Ranking;
 use crate::tokens::TokenKind;
-use crate::query::QueryWord;
 
 /// How many similar terms are considered per word, field and segment. Those of hidden resources do not count.
 const MAX_CONSIDERED: usize = 200;
@@ -45,7 +45,13 @@ impl Ranking<'_> {
             return Ok(Vec::new());
         }
         let mut terms = BTreeSet::new();
-        for field in [self.fields.title, self.fields.path, self.fields.definition, self.fields.heading, self.fields.body] {
+        for field in [
+            self.fields.title,
+            self.fields.path,
+            self.fields.definition,
+            self.fields.heading,
+            self.fields.body,
+        ] {
             for segment in self.segments {
                 let index = segment.reader.inverted_index(field)?;
                 let mut stream = index.terms().range().ge(word).into_stream()?;
@@ -72,7 +78,13 @@ impl Ranking<'_> {
         }
         let distance = if length < 8 { 1 } else { 2 };
         let mut terms = BTreeSet::new();
-        for field in [self.fields.title, self.fields.path, self.fields.definition, self.fields.heading, self.fields.body] {
+        for field in [
+            self.fields.title,
+            self.fields.path,
+            self.fields.definition,
+            self.fields.heading,
+            self.fields.body,
+        ] {
             let automaton =
                 FuzzyTermQuery::new(Term::from_field_text(field, word), distance, true).automaton()?;
             for segment in self.segments {

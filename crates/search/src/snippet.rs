@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::answer::SnippetLine;
+use libris_core::SnippetLine;
+
 use crate::language::Language;
 use crate::query::QueryWord;
 use crate::tokens::{StemCache, TextTokens, TokenKind};
@@ -44,7 +45,11 @@ impl<'q> Matcher<'q> {
         let mut hits = Vec::new();
         for token in TextTokens::new(text, stems) {
             let word = self.words.iter().position(|word| word.forms.contains(&token.text));
-            hits.extend(word.map(|word| WordHit { word, position: token.position, range: token.from..token.to }));
+            hits.extend(word.map(|word| WordHit {
+                word,
+                position: token.position,
+                range: token.from..token.to,
+            }));
         }
         hits
     }
@@ -91,7 +96,9 @@ impl<'q> Matcher<'q> {
         let mut best = (0, 0);
         for hit in &hits {
             let line = line_of(hit.range.start);
-            let window = hits.iter().filter(|other| (line..line + SNIPPET_LINES).contains(&line_of(other.range.start)));
+            let window = hits
+                .iter()
+                .filter(|other| (line..line + SNIPPET_LINES).contains(&line_of(other.range.start)));
             let mut words: Vec<_> =
                 window.map(|hit| hit.word).filter(|word| !self.words[*word].is_stop).collect();
             let count = words.len();
@@ -110,9 +117,9 @@ impl<'q> Matcher<'q> {
             if whole.trim().is_empty() {
                 return None;
             }
-            let in_line = hits
-                .iter()
-                .filter(|hit| !self.words[hit.word].is_stop && hit.range.start >= start && hit.range.end <= end);
+            let in_line = hits.iter().filter(|hit| {
+                !self.words[hit.word].is_stop && hit.range.start >= start && hit.range.end <= end
+            });
             let ranges: Vec<_> = in_line.map(|hit| hit.range.start - start..hit.range.end - start).collect();
             Some(shortened(whole, ranges, first_line + line as u32))
         });

@@ -152,7 +152,8 @@ impl<'a> TextTokens<'a> {
         let from = self.chain_from;
         self.push(chain.join("."), TokenKind::Whole, from, to);
         if chain.len() > 2 {
-            let is_version = chain.iter().all(|part| part.starts_with(|letter: char| letter.is_ascii_digit()));
+            let is_version =
+                chain.iter().all(|part| part.starts_with(|letter: char| letter.is_ascii_digit()));
             let pair = if is_version { &chain[..2] } else { &chain[chain.len() - 2..] };
             self.push(pair.join("."), TokenKind::Whole, from, to);
         }
