@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use libris::wire::{Caller, Refusal};
-use libris::{Identity, Operation, Policy, Rights, Rules, Uri};
+use libris::{Identified, Identity, Operation, Policy, Rights, Rules, Uri};
 use libris_sources::{Files, files};
 
 use crate::mcp::Sender;
@@ -26,14 +26,14 @@ struct BearerNames {
 }
 
 impl Policy for BearerNames {
-    fn identify(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
+    fn identify(&self, caller: &Caller<'_>) -> Identified {
         let token = caller.authorization.and_then(|value| value.strip_prefix(b"Bearer "));
         let name = token.and_then(|token| str::from_utf8(token).ok());
         if name.is_some() != (self.sender == Sender::Identified) {
             let message = format!("only requests of the sender `{:?}` are expected", self.sender);
-            return Err(Refusal::Forbidden { challenge: None, message });
+            return Identified::Refused(Refusal::Forbidden { challenge: None, message });
         }
-        Ok(name.map(Identity::new))
+        Identified::Caller(name.map(Identity::new))
     }
 
     fn rights(&self, identity: Option<&Identity>) -> Rights {

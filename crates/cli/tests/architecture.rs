@@ -1,4 +1,5 @@
-//! Checks `docs/architecture.md` against the code: the names in it exist, and crates depend on what its table says.
+//! Checks `docs/architecture.md` against the code: the names in it exist, and crates depend on what its table says. Also
+//! checks that no two types of the workspace have the same name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -121,4 +122,64 @@ fn dependencies_are_found_wherever_they_stand() {
     "#;
     let found = dependencies(&manifest.parse().unwrap());
     assert_eq!(found, ["a", "b", "c", "d"].map(str::to_owned).into());
+}
+
+/// Names that several types may have: `Config` is the configuration of its module, and the others have one implementation
+/// for each platform.
+const SHARED_NAMES: [&str; 5] = ["Config", "EventSource", "GenerationTracker", "OutputStream", "WakeHandle"];
+
+/// The names of the types that Rust code defines: structs, enums and traits anywhere, aliases outside of impl blocks.
+fn types(code: &str) -> impl Iterator<Item = &str> {
+    code.lines().filter_map(|line| {
+        let item = line.trim_start();
+        let item = match item.strip_prefix("pub(") {
+            Some(rest) => rest.split_once(") ")?.1,
+            None => item.strip_prefix("pub ").unwrap_or(item),
+        };
+        let (keyword, rest) = item.split_once(' ')?;
+        let is_type =
+            matches!(keyword, "struct" | "enum" | "trait") || keyword == "type" && !line.starts_with(' ');
+        let end = rest.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(rest.len());
+        (is_type && rest.starts_with(char::is_uppercase)).then(|| &rest[..end])
+    })
+}
+
+/// All Rust files of a folder and the folders in it.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.is_dir() {
+            true => rust_files(&path),
+            false => vec![path],
+        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
+}
+
+#[test]
+fn a_type_name_has_one_meaning() {
+    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let root = root().canonicalize().unwrap();
+    for folder in std::fs::read_dir(root.join("crates")).unwrap() {
+        for path in rust_files(&folder.unwrap().path().join("src")) {
+            let code = std::fs::read_to_string(&path).unwrap();
+            for name in types(&code) {
+                let path = path.strip_prefix(&root).unwrap().display().to_string();
+                files.entry(name.to_owned()).or_default().push(path);
+            }
+        }
+    }
+    assert!(files.len() > 500, "only {} types were found", files.len());
+    files.retain(|name, files| files.len() > 1 && !SHARED_NAMES.contains(&name.as_str()));
+    assert!(
+        files.is_empty(),
+        "types of the same name: {files:#?}; hint: give each a name that says what it is"
+    );
+}
+
+#[test]
+fn types_are_found_wherever_they_stand() {
+    let code = "pub struct A<T>(T);\npub(in crate::b) enum B {\n    struct C;\ntype D = u8;\n    type E = u8;\n// struct F\n\
+                trait G: Send {}\nstructure H;\nuse struct_of;";
+    assert_eq!(types(code).collect::<Vec<_>>(), ["A", "B", "C", "D", "G"]);
 }

@@ -32,6 +32,15 @@ pub enum Error {
     /// The caller may not access this resource. Callers get the same response as for [`NotFound`](Self::NotFound).
     #[error("access to `{0}` is denied")]
     Denied(Uri),
+    /// The resource is visible to the caller, whose access token lacks scopes for this operation. Callers are told which
+    /// scopes to request.
+    #[error("access to `{uri}` requires the scope `{}`", scopes.join(" "))]
+    ScopeRequired {
+        /// The requested URI.
+        uri: Uri,
+        /// All scopes that the operation requires.
+        scopes: Arc<[Box<str>]>,
+    },
     /// The request is invalid; the text explains why.
     #[error("{0}")]
     Invalid(String),
@@ -108,6 +117,9 @@ impl Error {
             Self::NotFound(uri) => Self::NotFound(uri.clone()),
             Self::Missing { uri, hint } => Self::missing(uri, hint.clone()),
             Self::Denied(uri) => Self::Denied(uri.clone()),
+            Self::ScopeRequired { uri, scopes } => {
+                Self::ScopeRequired { uri: uri.clone(), scopes: scopes.clone() }
+            }
             Self::Invalid(why) => Self::Invalid(why.clone()),
             Self::NotDirectory(uri) => Self::NotDirectory(uri.clone()),
             Self::TooLarge { uri, size, limit, hint } => {

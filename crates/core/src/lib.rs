@@ -10,6 +10,7 @@ mod content;
 pub mod contract;
 mod error;
 mod freshness;
+mod identity;
 mod proof;
 mod resource;
 mod search;
@@ -24,13 +25,14 @@ pub use change::Change;
 pub use content::{Content, ContentBody, Contents};
 pub use error::{Error, Result};
 pub use freshness::{CacheScope, Freshness};
+pub use identity::{Authentication, Identity};
 pub use proof::Proof;
 pub use resource::{Annotations, Audience, DIRECTORY, Icon, Meta, Resource, Template, Theme};
 pub use search::{HitSection, IndexingProgress, SearchAnswer, SearchHit, SearchQuery, SnippetLine};
 pub use single_flight::{Flight, Flights};
 pub use source::{
-    Completion, CompletionRequest, ContentMemory, Context, Identity, Package, Page, Progress, Source,
-    Templates, UnavailableSource, Visibility,
+    Completion, CompletionRequest, ContentMemory, Context, Package, Page, Progress, Source, Templates,
+    UnavailableSource, Visibility,
 };
 pub use uri::Uri;
 pub use uri_template::UriTemplate;

@@ -11,7 +11,7 @@ use futures_core::stream::BoxStream;
 
 use crate::uri_template::Specificity;
 use crate::{
-    Change, Client, Contents, Error, Freshness, Lease, Meta, Proof, Resource, Result, SearchAnswer,
+    Change, Client, Contents, Error, Freshness, Identity, Lease, Proof, Resource, Result, SearchAnswer,
     SearchQuery, Template, Uri, UriTemplate,
 };
 
@@ -435,8 +435,7 @@ impl Context {
     /// A cache key that differs between identities; `None` for an anonymous caller. This does not count as a use of the
     /// identity.
     pub fn identity_key(&self) -> Option<String> {
-        let Identity { name, claims } = self.identity.as_ref()?;
-        Some(serde_json::json!([**name, **claims]).to_string())
+        self.identity.as_ref().map(Identity::cache_key)
     }
 
     /// Whether [`identity`](Self::identity) was called on this context or on a clone. If so, the response must not be
@@ -487,35 +486,6 @@ pub trait ContentMemory: Send + Sync {
 impl std::fmt::Debug for dyn ContentMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ContentMemory")
-    }
-}
-
-/// The identity of an authenticated caller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    name: Arc<str>,
-    claims: Arc<Meta>,
-}
-
-impl Identity {
-    /// An identity with this name.
-    pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self { name: name.into(), claims: Arc::default() }
-    }
-
-    /// Sets further claims, such as roles.
-    pub fn with_claims(self, claims: Meta) -> Self {
-        Self { claims: Arc::new(claims), ..self }
-    }
-
-    /// The name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Further claims.
-    pub fn claims(&self) -> &Meta {
-        &self.claims
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use libris_core::{
     CacheScope, Completion, CompletionRequest, ContentMemory, Context, Error, Freshness, Identity, Progress,
     Templates, UnavailableSource, Uri, UriTemplate,
@@ -90,9 +91,14 @@ impl CallerView {
 }
 
 #[async_trait]
-impl libris_wire::View for CallerView {
-    fn caller(&self) -> Option<&str> {
-        self.view.identity().map(Identity::name)
+impl libris_wire::ServiceView for CallerView {
+    fn caller(&self) -> Option<&Identity> {
+        self.view.identity()
+    }
+
+    fn authentication_ended(&self) -> Option<BoxFuture<'static, ()>> {
+        let identity = self.view.identity()?.clone();
+        Some(Box::pin(self.inner.access.clone().authentication_ended(identity)))
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -26,7 +26,7 @@ use crate::query::{self, SourceResponse, gathered, quoted};
 #[cfg(feature = "search")]
 use crate::search::{CatalogIndex, SearchConfig};
 use crate::shared_reads::SharedReads;
-use crate::status::Status;
+use crate::status::StatusSource;
 use crate::unserved;
 
 /// How a catalog handles sources that fail.
@@ -139,7 +139,7 @@ impl Catalog {
         self.update(|old| {
             let is_status = |gated: &GatedSource| gated.role() == SourceRole::Status;
             let status = (!old.iter().any(is_status)).then(|| {
-                let status = Arc::new(Status::new(self.health.clone()));
+                let status = Arc::new(StatusSource::new(self.health.clone()));
                 let health = self.health.source(status.name().into_owned());
                 GatedSource::new(status, health, SourceRole::Status, self.list_cache())
             });

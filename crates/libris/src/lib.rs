@@ -62,13 +62,14 @@ pub use functions::{
     IntoInstances, Json, Notifier, Request, ResourceSpec,
 };
 pub use libris_core::{
-    Annotations, Audience, CacheScope, Change, Completion, CompletionRequest, Content, ContentBody,
-    ContentMemory, Contents, Context, Error, Freshness, HitSection, Icon, Identity, IndexingProgress, Meta,
-    Package, Page, Progress, Proof, Resource, Result, SearchAnswer, SearchHit, SearchQuery, SnippetLine,
-    Source, Template, Templates, Theme, UnavailableSource, Uri, UriTemplate, uri_template,
+    Annotations, Audience, Authentication, CacheScope, Change, Completion, CompletionRequest, Content,
+    ContentBody, ContentMemory, Contents, Context, Error, Freshness, HitSection, Icon, Identity,
+    IndexingProgress, Meta, Package, Page, Progress, Proof, Resource, Result, SearchAnswer, SearchHit,
+    SearchQuery, SnippetLine, Source, Template, Templates, Theme, UnavailableSource, Uri, UriTemplate,
+    uri_template,
 };
 pub use libris_wire as wire;
-pub use rights::{Operation, Policy, Rights, Rules};
+pub use rights::{Authenticate, Identified, Operation, Policy, Rights, Rules};
 #[cfg(feature = "search")]
 pub use search::{PathNote, SearchConfig};
 pub use serve::{Serve, interrupted, serve};

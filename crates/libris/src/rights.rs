@@ -2,9 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use libris_core::{Identity, Uri, UriTemplate};
 use libris_wire::{Caller, Refusal};
+use tokio::sync::watch;
 
 /// An operation that rights allow or deny.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,12 +91,70 @@ impl std::fmt::Debug for Rights {
     }
 }
 
+/// The result of an attempt to authenticate a caller without waiting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identified {
+    /// The caller has this identity; `None` is an anonymous caller.
+    Caller(Option<Identity>),
+    /// The caller is refused.
+    Refused(Refusal),
+    /// The answer has to wait, for example for the keys of an issuer: call [`Authenticate::authenticate`].
+    Deferred,
+}
+
+impl From<Result<Option<Identity>, Refusal>> for Identified {
+    fn from(result: Result<Option<Identity>, Refusal>) -> Self {
+        result.map_or_else(Self::Refused, Self::Caller)
+    }
+}
+
+/// Authenticates callers.
+#[async_trait]
+pub trait Authenticate: Send + Sync + 'static {
+    /// Authenticates a caller without waiting. Called for every request.
+    fn identify(&self, caller: &Caller<'_>) -> Identified;
+
+    /// Authenticates a caller for whom [`identify`](Self::identify) returned [`Identified::Deferred`].
+    async fn authenticate(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal>;
+
+    /// Whether the credentials of an identity are still valid: neither expired nor revoked. A policy grants no rights to
+    /// an identity whose credentials are not.
+    fn is_valid(&self, identity: &Identity) -> bool;
+
+    /// The value of the `WWW-Authenticate` header for a caller whose token lacks these scopes; `None` if callers cannot
+    /// obtain scopes.
+    fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String>;
+
+    /// Runs tasks for as long as the server runs, such as reloading keys, and calls `revoked` whenever identities may
+    /// have become invalid other than by their expiry.
+    async fn maintain(&self, revoked: &(dyn Fn() + Send + Sync)) {
+        let _ = revoked;
+        std::future::pending().await
+    }
+}
+
 /// Authenticates callers and grants them rights.
+#[async_trait]
 pub trait Policy: Send + Sync + 'static {
-    /// Authenticates the caller; `None` is an anonymous caller. By default, returns the [`Identity`] in the extensions
-    /// of the request, which a layer in front of the endpoint may set.
-    fn identify(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
-        Ok(caller.extensions.and_then(|extensions| extensions.get::<Identity>().cloned()))
+    /// Authenticates the caller without waiting. By default, returns the [`Identity`] in the extensions of the request,
+    /// which a layer in front of the endpoint may set.
+    fn identify(&self, caller: &Caller<'_>) -> Identified {
+        Identified::Caller(caller.extensions.and_then(|extensions| extensions.get::<Identity>().cloned()))
+    }
+
+    /// Authenticates a caller for whom [`identify`](Self::identify) returned [`Identified::Deferred`].
+    async fn authenticate(&self, _caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
+        Err(Refusal::Forbidden { challenge: None, message: "the caller cannot be authenticated".into() })
+    }
+
+    /// Whether the credentials of an identity are still valid. The event streams of an identity end when they are not.
+    fn is_valid(&self, identity: &Identity) -> bool {
+        !identity.has_expired(SystemTime::now())
+    }
+
+    /// The value of the `WWW-Authenticate` header for a caller whose token lacks these scopes.
+    fn scope_challenge(&self, _scopes: &[Box<str>]) -> Option<String> {
+        None
     }
 
     /// The current rights of a caller. For a revoked identity, return rights that allow nothing.
@@ -108,6 +169,7 @@ pub trait Policy: Send + Sync + 'static {
 /// The default policy: no authentication, and all rights for every caller.
 pub(crate) struct OpenPolicy;
 
+#[async_trait]
 impl Policy for OpenPolicy {
     fn rights(&self, _identity: Option<&Identity>) -> Rights {
         Rights::everything()
@@ -118,19 +180,29 @@ impl Policy for OpenPolicy {
     }
 }
 
+/// How often the expiry of a stream's credentials is compared with the system's clock at least.
+const MAX_CLOCK_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The current policy of a server, which can be replaced at run time.
 pub(crate) struct CurrentPolicy {
     policy: RwLock<Arc<dyn Policy>>,
     /// Whether the policy is open.
     open: AtomicBool,
-    /// Generation counter: incremented when the policy is replaced.
+    /// Generation counter: incremented when the policy is replaced or identities were revoked.
     generation: AtomicU64,
+    /// Wakes the streams that wait for the next generation.
+    replaced: watch::Sender<()>,
 }
 
 impl CurrentPolicy {
     pub(crate) fn new(policy: Arc<dyn Policy>) -> Self {
         let open = AtomicBool::new(policy.is_open());
-        Self { policy: RwLock::new(policy), open, generation: AtomicU64::new(0) }
+        Self {
+            policy: RwLock::new(policy),
+            open,
+            generation: AtomicU64::new(0),
+            replaced: watch::Sender::new(()),
+        }
     }
 
     pub(crate) fn policy(&self) -> Arc<dyn Policy> {
@@ -138,7 +210,7 @@ impl CurrentPolicy {
     }
 
     /// Authenticates the caller.
-    pub(crate) fn identify(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
+    pub(crate) fn identify(&self, caller: &Caller<'_>) -> Identified {
         self.policy.read().unwrap_or_else(PoisonError::into_inner).identify(caller)
     }
 
@@ -155,6 +227,28 @@ impl CurrentPolicy {
         let mut current = self.policy.write().unwrap_or_else(PoisonError::into_inner);
         self.open.store(policy.is_open(), Ordering::Release);
         *current = policy;
+        drop(current);
+        self.invalidate();
+    }
+
+    /// Makes every view evaluate its rights again, because identities may have been revoked.
+    pub(crate) fn invalidate(&self) {
         self.generation.fetch_add(1, Ordering::Release);
+        self.replaced.send_replace(());
+    }
+
+    /// Completes when the credentials of `identity` are no longer valid.
+    pub(crate) async fn authentication_ended(self: Arc<Self>, identity: Identity) {
+        let mut replaced = self.replaced.subscribe();
+        while self.policy().is_valid(&identity) {
+            let left = identity.expires().map(|expires| expires.duration_since(SystemTime::now()));
+            // The time is checked again at least this often, since the system's clock can be set.
+            let left =
+                left.map_or(MAX_CLOCK_INTERVAL, |left| left.unwrap_or_default().min(MAX_CLOCK_INTERVAL));
+            tokio::select! {
+                _ = replaced.changed() => {}
+                () = tokio::time::sleep(left) => {}
+            }
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::Catalog;
 use crate::caller_view::CallerView;
 use crate::health::Health;
 use crate::response_cache::ResponseCache;
-use crate::rights::{CurrentPolicy, OpenPolicy, Policy};
+use crate::rights::{CurrentPolicy, Identified, OpenPolicy, Policy};
 use crate::subscriptions::{SubscriptionConfig, SubscriptionHub};
 use crate::view::View;
 
@@ -117,6 +117,13 @@ impl Server {
         self.inner.hub.rights_changed();
     }
 
+    /// Evaluates the rights of every open session and stream again, because identities were revoked. Event streams of
+    /// identities that are no longer valid end.
+    pub fn revoke(&self) {
+        self.inner.access.invalidate();
+        self.inner.hub.rights_changed();
+    }
+
     /// The view of a caller with this identity, for programs that list and read without MCP.
     pub fn view_for(&self, identity: Option<Identity>) -> View {
         View::new(self.inner.source.clone(), self.inner.access.clone(), identity)
@@ -133,11 +140,11 @@ impl Server {
         view
     }
 
-    fn view(&self, caller: &Caller<'_>) -> Result<Arc<dyn libris_wire::View>, Refusal> {
-        Ok(match self.inner.access.identify(caller)? {
+    fn view(&self, identity: Option<Identity>) -> Arc<dyn libris_wire::ServiceView> {
+        match identity {
             None => self.anonymous(),
             identity => Arc::new(CallerView::new(self.inner.clone(), identity)),
-        })
+        }
     }
 }
 
@@ -148,12 +155,24 @@ impl Service for Server {
         ServerInfo { name, title, version, description, instructions }
     }
 
-    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn libris_wire::View>> {
-        self.view(caller).ok()
+    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn libris_wire::ServiceView>> {
+        match self.inner.access.identify(caller) {
+            Identified::Caller(identity) => Some(self.view(identity)),
+            Identified::Refused(_) | Identified::Deferred => None,
+        }
     }
 
-    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn libris_wire::View>, Refusal> {
-        self.view(caller)
+    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn libris_wire::ServiceView>, Refusal> {
+        let identity = match self.inner.access.identify(caller) {
+            Identified::Caller(identity) => identity,
+            Identified::Refused(refusal) => return Err(refusal),
+            Identified::Deferred => self.inner.access.policy().authenticate(caller).await?,
+        };
+        Ok(self.view(identity))
+    }
+
+    fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
+        self.inner.access.policy().scope_challenge(scopes)
     }
 
     fn counts(&self) -> Vec<(&'static str, usize)> {
@@ -170,6 +189,9 @@ pub(crate) fn to_failure(error: Error) -> Failure {
     match &error {
         Error::NotFound(uri) | Error::Denied(uri) => Failure::not_found(uri.as_str()),
         Error::Missing { uri, hint } => Failure::NotFound { uri: uri.to_string(), hint: Some(hint.clone()) },
+        Error::ScopeRequired { scopes, .. } => {
+            Failure::ScopeRequired { scopes: scopes.clone(), message: error.to_string() }
+        }
         Error::Invalid(_) | Error::NotDirectory(_) => Failure::invalid(error.to_string()),
         Error::TooLarge { uri, size, limit, hint } => {
             let message = match hint {

@@ -32,7 +32,7 @@ pub(crate) const HINT: &str =
 const FORMATS: [&str; 2] = ["markdown", "json"];
 
 /// The source of `libris://status`.
-pub(crate) struct Status {
+pub(crate) struct StatusSource {
     health: Arc<Health>,
     uri: Uri,
     template: UriTemplate,
@@ -45,7 +45,7 @@ enum StatusFormat {
     Json,
 }
 
-impl Status {
+impl StatusSource {
     pub(crate) fn new(health: Arc<Health>) -> Self {
         let uri = uri();
         let template = UriTemplate::parse(&format!("{URI}{{?as}}")).expect("the template is well-formed");
@@ -63,7 +63,7 @@ impl Status {
 }
 
 #[async_trait]
-impl Source for Status {
+impl Source for StatusSource {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
         if !uri.as_str().starts_with(URI) {
             return None;

@@ -38,6 +38,11 @@ impl View {
         Self { source, access, identity, rights, generation }
     }
 
+    /// The view of another identity of the same caller.
+    pub(crate) fn renewed(&self, identity: Option<Identity>) -> Self {
+        Self::new(self.source.clone(), self.access.clone(), identity)
+    }
+
     /// Whether the policy was not replaced since the view was created.
     pub(crate) fn is_current(&self) -> bool {
         self.access.generation() == self.generation

@@ -180,13 +180,13 @@ impl FolderListing<'_> {
     fn write_table(&self, page: &mut String) {
         let has = |value: fn(&ListedChild) -> bool| self.children.iter().any(value);
         let columns = [
-            Some(Column::Name),
-            Some(Column::Kind),
-            has(|child| child.size.is_some()).then_some(Column::Size),
-            has(|child| child.modified.is_some()).then_some(Column::Modified),
-            has(|child| child.title.is_some()).then_some(Column::Title),
+            Some(ListingColumn::Name),
+            Some(ListingColumn::Kind),
+            has(|child| child.size.is_some()).then_some(ListingColumn::Size),
+            has(|child| child.modified.is_some()).then_some(ListingColumn::Modified),
+            has(|child| child.title.is_some()).then_some(ListingColumn::Title),
         ];
-        let columns: Vec<Column> = columns.into_iter().flatten().collect();
+        let columns: Vec<ListingColumn> = columns.into_iter().flatten().collect();
         for column in &columns {
             let _ = write!(page, "| {} ", column.heading());
         }
@@ -226,7 +226,7 @@ impl FolderListing<'_> {
 
 /// A column of the Markdown table.
 #[derive(Clone, Copy)]
-enum Column {
+enum ListingColumn {
     Name,
     Kind,
     Size,
@@ -234,7 +234,7 @@ enum Column {
     Title,
 }
 
-impl Column {
+impl ListingColumn {
     fn heading(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -282,10 +282,16 @@ impl ListedChild {
 
     /// The bytes of its row in a table, for the limit of a page.
     pub(crate) fn row_bytes(&self) -> usize {
-        [Column::Name, Column::Kind, Column::Size, Column::Modified, Column::Title]
-            .into_iter()
-            .map(|column| column.value(self).len() + 3)
-            .sum()
+        [
+            ListingColumn::Name,
+            ListingColumn::Kind,
+            ListingColumn::Size,
+            ListingColumn::Modified,
+            ListingColumn::Title,
+        ]
+        .into_iter()
+        .map(|column| column.value(self).len() + 3)
+        .sum()
     }
 }
 

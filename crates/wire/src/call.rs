@@ -8,7 +8,7 @@ use libris_core::Client;
 
 use crate::content_budget::{ContentBudget, RequestReservation};
 use crate::envelope::Framed;
-use crate::{Listener, Revision, View};
+use crate::{Listener, Revision, ServiceView};
 
 /// A request being answered.
 #[derive(Clone)]
@@ -16,7 +16,7 @@ pub struct Call {
     /// The revision of the response.
     pub revision: Revision,
     /// The view that answers the request.
-    pub(crate) view: Arc<dyn View>,
+    pub(crate) view: Arc<dyn ServiceView>,
     /// The client against whose share the request counts in each budget.
     pub client: Client,
     /// When the request arrived, which starts its time limit.
@@ -29,7 +29,7 @@ pub struct Call {
 
 impl Call {
     /// A call of this view in this revision, without progress notifications.
-    pub fn new(view: Arc<dyn View>, revision: Revision) -> Self {
+    pub fn new(view: Arc<dyn ServiceView>, revision: Revision) -> Self {
         Self {
             revision,
             view,

@@ -69,19 +69,19 @@ pub(crate) struct ContentBudget {
     large: Arc<Budget>,
     /// How long a response waits for memory.
     max_wait: Duration,
-    sending: Mutex<Sending>,
+    sending: Mutex<UnsentResponses>,
 }
 
 /// The responses being sent.
 #[derive(Default)]
-struct Sending {
+struct UnsentResponses {
     last: u64,
-    responses: HashMap<u64, Response>,
+    responses: HashMap<u64, UnsentResponse>,
     /// When slow clients were last searched for.
     looked: Option<Instant>,
 }
 
-struct Response {
+struct UnsentResponse {
     recipient: Weak<dyn Recipient>,
     /// The start of the current measurement, and the bytes sent by then. The first measurement does not start with
     /// the response: the first bytes fill the socket buffers and do not show the client's read rate.
@@ -174,7 +174,7 @@ impl ContentBudget {
     }
 }
 
-impl Response {
+impl UnsentResponse {
     /// The recipient, if the client has read too slowly since the measurement started.
     fn slow_recipient(&mut self, now: Instant) -> Option<Arc<dyn Recipient>> {
         let recipient = self.recipient.upgrade().filter(|_| now >= self.began + FIRST_MEASUREMENT)?;
@@ -197,7 +197,7 @@ impl Response {
 pub(crate) struct ContentLease {
     budget: Arc<ContentBudget>,
     reserved: Lease,
-    /// The key of the response in [`Sending::responses`], once it is being sent.
+    /// The key of the response in [`UnsentResponses::responses`], once it is being sent.
     number: OnceLock<u64>,
 }
 
@@ -207,7 +207,7 @@ impl ContentLease {
         self.number.get_or_init(|| {
             let recipient: Arc<dyn Recipient> = recipient.clone();
             let recipient = Arc::downgrade(&recipient);
-            let response = Response { recipient, measured: None, began: Instant::now() };
+            let response = UnsentResponse { recipient, measured: None, began: Instant::now() };
             let mut sending = lock(&self.budget.sending);
             sending.last += 1;
             let number = sending.last;

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
-    Answer, CacheableRequest, Call, Caller, Capabilities, Client, CompletionParams, Failure, Listener,
-    Members, Refusal, Reply, Revision, ServerInfo, Service, View,
+    Answer, CacheableRequest, Call, Caller, Capabilities, Client, CompletionParams, Failure, Identity,
+    Listener, Members, Refusal, Reply, Revision, ServerInfo, Service, ServiceView,
 };
 
 /// Answers every request at once with an empty result, and refuses credentials.
@@ -20,21 +20,21 @@ impl Service for Empty {
         ServerInfo::default()
     }
 
-    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
+    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn ServiceView>> {
         match caller.authorization {
             None => Some(Arc::new(Self)),
             Some(_) => None,
         }
     }
 
-    async fn admit(&self, _: &Caller<'_>) -> Result<Arc<dyn View>, Refusal> {
+    async fn admit(&self, _: &Caller<'_>) -> Result<Arc<dyn ServiceView>, Refusal> {
         Err(Refusal::Forbidden { challenge: None, message: "nobody is known here".into() })
     }
 }
 
 #[async_trait]
-impl View for Empty {
-    fn caller(&self) -> Option<&str> {
+impl ServiceView for Empty {
+    fn caller(&self) -> Option<&Identity> {
         None
     }
 

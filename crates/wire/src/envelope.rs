@@ -1,12 +1,13 @@
 //! The JSON-RPC envelope: parses messages without copying them, and frames responses around encoded members.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::failure::{ErrorObject, INVALID_REQUEST, PARSE_ERROR};
 use crate::json::{self, Broken, Reader, Shape, Text};
-use crate::members::{Members, Pieces};
+use crate::members::{Members, ResponsePieces};
 use crate::request::Params;
 
 /// The longest request id that is accepted.
@@ -193,6 +194,8 @@ pub(crate) struct Framed {
     pub(crate) head: Bytes,
     pub(crate) members: Members,
     pub(crate) tail: Bytes,
+    /// For an error: the scopes that the caller's token lacks.
+    pub(crate) required_scopes: Option<Arc<[Box<str>]>>,
 }
 
 impl Framed {
@@ -207,19 +210,20 @@ impl Framed {
         head.put_slice(id.as_bytes());
         head.put_slice(AFTER);
         let tail = if members.is_empty() && end.starts_with(b",") { end.slice(1..) } else { end };
-        Self { head: head.freeze(), members, tail }
+        Self { head: head.freeze(), members, tail, required_scopes: None }
     }
 
     /// The error response for request `id`, or for a message whose id could not be parsed.
     pub(crate) fn error(id: Option<&Id>, error: &ErrorObject) -> Self {
         let id = id.map_or("null", Id::as_json);
-        let error = serde_json::to_string(error).unwrap_or_default();
-        Self::whole(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}"))
+        let text = serde_json::to_string(error).unwrap_or_default();
+        let framed = Self::whole(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{text}}}"));
+        Self { required_scopes: error.required_scopes.clone(), ..framed }
     }
 
     /// A message that is encoded already.
     pub(crate) fn whole(message: impl Into<Bytes>) -> Self {
-        Self { head: message.into(), members: Members::NONE, tail: Bytes::new() }
+        Self { head: message.into(), members: Members::NONE, tail: Bytes::new(), required_scopes: None }
     }
 
     /// Head, members and tail, if all of them are encoded.
@@ -228,8 +232,8 @@ impl Framed {
     }
 
     /// An iterator that encodes the message piece by piece.
-    pub(crate) fn pieces(self) -> Pieces {
-        Pieces::new(self.head, self.members, self.tail)
+    pub(crate) fn pieces(self) -> ResponsePieces {
+        ResponsePieces::new(self.head, self.members, self.tail)
     }
 
     /// The size in memory, in bytes.

@@ -1,6 +1,7 @@
 //! The errors of requests, and their JSON-RPC error objects.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -29,6 +30,13 @@ pub enum Failure {
         uri: String,
         /// What is wrong with the URI, and what to request instead.
         hint: Option<String>,
+    },
+    /// The caller's access token lacks scopes: HTTP status 403 with a challenge.
+    ScopeRequired {
+        /// All scopes that the request requires.
+        scopes: Arc<[Box<str>]>,
+        /// The message to the caller.
+        message: String,
     },
     /// The parameters are invalid.
     Invalid {
@@ -70,15 +78,23 @@ impl Failure {
                     None => "resource not found".into(),
                 },
                 data: Some(json!({ "uri": uri })),
+                required_scopes: None,
+            },
+            Self::ScopeRequired { scopes, message } => ErrorObject {
+                code: INVALID_REQUEST,
+                message: message.into(),
+                data: Some(json!({ "error": "insufficient_scope", "scope": scopes.join(" ") })),
+                required_scopes: Some(scopes),
             },
             Self::Invalid { message } => ErrorObject::new(INVALID_PARAMS, message),
             Self::Busy { message } => ErrorObject {
                 code: INTERNAL_ERROR,
                 message: message.into(),
                 data: Some(json!({ "retryAfterMs": RETRY_AFTER.as_millis() as u64 })),
+                required_scopes: None,
             },
             Self::Internal { message, data } => {
-                ErrorObject { code: INTERNAL_ERROR, message: message.into(), data }
+                ErrorObject { code: INTERNAL_ERROR, message: message.into(), data, required_scopes: None }
             }
         }
     }
@@ -91,11 +107,14 @@ pub(crate) struct ErrorObject {
     pub(crate) message: Cow<'static, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data: Option<Value>,
+    /// The scopes that the caller's token lacks, for the challenge in the HTTP response.
+    #[serde(skip)]
+    pub(crate) required_scopes: Option<Arc<[Box<str>]>>,
 }
 
 impl ErrorObject {
     pub(crate) fn new(code: i32, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), data: None }
+        Self { code, message: message.into(), data: None, required_scopes: None }
     }
 
     pub(crate) fn method_not_found(method: &str) -> Self {
@@ -110,6 +129,7 @@ impl ErrorObject {
             code: UNSUPPORTED_VERSION,
             message: "unsupported protocol version".into(),
             data: Some(json!({ "supported": supported, "requested": requested })),
+            required_scopes: None,
         }
     }
 }

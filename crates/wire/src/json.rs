@@ -13,7 +13,7 @@ const MAX_DEPTH: u8 = 127;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken(pub(crate) usize);
 
-type Result<T> = std::result::Result<T, Broken>;
+type JsonResult<T> = Result<T, Broken>;
 
 /// The reader of one JSON text.
 pub(crate) struct Reader<'a> {
@@ -56,13 +56,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Fails unless only white space is left.
-    pub(crate) fn end(&mut self) -> Result<()> {
+    pub(crate) fn end(&mut self) -> JsonResult<()> {
         self.peek();
         if self.at == self.text.len() { Ok(()) } else { Err(self.broken()) }
     }
 
     /// The JSON of the next value, of any type.
-    pub(crate) fn raw(&mut self) -> Result<&'a str> {
+    pub(crate) fn raw(&mut self) -> JsonResult<&'a str> {
         self.peek();
         let start = self.at;
         self.skip()?;
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next value, which should be a string; `None` for `null`.
-    pub(crate) fn text(&mut self) -> Result<Option<Text<'a>>> {
+    pub(crate) fn text(&mut self) -> JsonResult<Option<Text<'a>>> {
         match self.peek() {
             b'"' => self.string().map(|text| Some(text.map_or(Shape::Wrong, Shape::Right))),
             b'n' => self.skip().map(|()| None),
@@ -90,7 +90,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next value, which should be an object, with `read`; `None` for `null`.
-    pub(crate) fn shape<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<Shape<T>>> {
+    pub(crate) fn shape<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> JsonResult<T>,
+    ) -> JsonResult<Option<Shape<T>>> {
         match self.peek() {
             b'{' => read(self).map(|value| Some(Shape::Right(value))),
             b'n' => self.skip().map(|()| None),
@@ -99,7 +102,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an object: `member` is called for each name, and must read one value.
-    pub(crate) fn object(&mut self, mut member: impl FnMut(&mut Self, &str) -> Result<()>) -> Result<()> {
+    pub(crate) fn object(
+        &mut self,
+        mut member: impl FnMut(&mut Self, &str) -> JsonResult<()>,
+    ) -> JsonResult<()> {
         self.expect(b'{')?;
         self.go_down()?;
         if self.peek() == b'}' {
@@ -121,7 +127,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an array: `item` is called for each value, and must read it.
-    pub(crate) fn array(&mut self, mut item: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+    pub(crate) fn array(&mut self, mut item: impl FnMut(&mut Self) -> JsonResult<()>) -> JsonResult<()> {
         self.expect(b'[')?;
         self.go_down()?;
         if self.peek() == b']' {
@@ -138,7 +144,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next value and discards it.
-    pub(crate) fn skip(&mut self) -> Result<()> {
+    pub(crate) fn skip(&mut self) -> JsonResult<()> {
         match self.peek() {
             b'"' => self.span().map(drop),
             b'{' => self.object(|reader, _| reader.skip()),
@@ -152,7 +158,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads and unescapes a string; `None` if it is well-formed but contains an unpaired surrogate.
-    fn string(&mut self) -> Result<Option<Cow<'a, str>>> {
+    fn string(&mut self) -> JsonResult<Option<Cow<'a, str>>> {
         let start = self.at;
         let (inner, escaped) = self.span()?;
         if !escaped {
@@ -163,7 +169,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a string. Returns the JSON between its quotes, and whether it contains escapes.
-    fn span(&mut self) -> Result<(&'a str, bool)> {
+    fn span(&mut self) -> JsonResult<(&'a str, bool)> {
         self.at += 1;
         let start = self.at;
         let bytes = self.text.as_bytes();
@@ -193,7 +199,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn number(&mut self) -> Result<()> {
+    fn number(&mut self) -> JsonResult<()> {
         if self.byte() == b'-' {
             self.at += 1;
         }
@@ -217,7 +223,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn digits(&mut self) -> Result<()> {
+    fn digits(&mut self) -> JsonResult<()> {
         let start = self.at;
         while self.byte().is_ascii_digit() {
             self.at += 1;
@@ -225,7 +231,7 @@ impl<'a> Reader<'a> {
         if self.at > start { Ok(()) } else { Err(self.broken()) }
     }
 
-    fn word(&mut self, word: &str) -> Result<()> {
+    fn word(&mut self, word: &str) -> JsonResult<()> {
         if !self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
             return Err(self.broken());
         }
@@ -233,7 +239,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn expect(&mut self, byte: u8) -> Result<()> {
+    fn expect(&mut self, byte: u8) -> JsonResult<()> {
         if self.peek() != byte {
             return Err(self.broken());
         }
@@ -241,12 +247,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn go_down(&mut self) -> Result<()> {
+    fn go_down(&mut self) -> JsonResult<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH { Err(self.broken()) } else { Ok(()) }
     }
 
-    fn go_up(&mut self) -> Result<()> {
+    fn go_up(&mut self) -> JsonResult<()> {
         self.depth -= 1;
         self.at += 1;
         Ok(())

@@ -30,12 +30,12 @@ mod time_limit;
 
 pub use call::Call;
 pub use failure::Failure;
-pub use libris_core::{Budget, Client, Lease};
+pub use libris_core::{Authentication, Budget, Client, Identity, Lease};
 pub use members::{Members, Writer, escape};
 pub use revision::{Era, Facts, Revision};
 pub use service::{
-    Answer, CacheableRequest, Caller, Capabilities, CompletionParams, Listener, Notification, Reference,
-    Refusal, Reply, ServerInfo, Service, View,
+    Answer, CacheableRequest, Caller, Capabilities, Channel, CompletionParams, Listener, Notification,
+    Reference, Refusal, Reply, ServerInfo, Service, ServiceView,
 };
 
 /// Limits that apply to every transport.

@@ -129,9 +129,9 @@ mod tests {
     use std::io::Read;
 
     /// Returns its bytes in reads of these sizes.
-    struct Pieces<'a>(&'a [u8], Vec<usize>);
+    struct ChunkedInput<'a>(&'a [u8], Vec<usize>);
 
-    impl Read for Pieces<'_> {
+    impl Read for ChunkedInput<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
             let size = self.1.pop().unwrap_or(7).max(1).min(buffer.len()).min(self.0.len());
             buffer[..size].copy_from_slice(&self.0[..size]);
@@ -147,7 +147,7 @@ mod tests {
             sizes in prop::collection::vec(any::<u8>().prop_map(usize::from), 0..50),
             limit in 1usize..20,
         ) {
-            let mut lines = Lines::new(Pieces(&bytes, sizes), limit);
+            let mut lines = Lines::new(ChunkedInput(&bytes, sizes), limit);
             let mut seen = Vec::new();
             while let Some(line) = lines.next().unwrap() {
                 seen.push(match line { Line::Whole(line, _) => Some(line.to_vec()), Line::TooLong => None });

@@ -217,7 +217,7 @@ impl Writer {
 
 /// The unsent rest of a response, as an iterator that encodes it piece by piece.
 #[derive(Debug)]
-pub(crate) struct Pieces {
+pub(crate) struct ResponsePieces {
     head: Bytes,
     members: Members,
     /// The index of the next part of the members, and the offset in it.
@@ -225,7 +225,7 @@ pub(crate) struct Pieces {
     tail: Bytes,
 }
 
-impl Pieces {
+impl ResponsePieces {
     /// A response made of these members between `head` and `tail`.
     pub(crate) fn new(head: Bytes, members: Members, tail: Bytes) -> Self {
         Self { head, members, next: (0, 0), tail }
@@ -254,7 +254,7 @@ impl Pieces {
     }
 }
 
-impl Iterator for Pieces {
+impl Iterator for ResponsePieces {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
@@ -284,7 +284,7 @@ impl Iterator for Pieces {
 
 #[cfg(test)]
 mod tests {
-    use super::{MIN_STREAMED, Members, Pieces, Writer};
+    use super::{MIN_STREAMED, Members, ResponsePieces, Writer};
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     use bytes::Bytes;
@@ -315,7 +315,7 @@ mod tests {
         let whole = whole.encoded().unwrap();
         let expected = json!({ "text": text, "blob": STANDARD.encode(bytes), "again": text });
         assert_eq!(parsed(whole), expected);
-        let mut pieces = Pieces::new("{".into(), members, "}".into());
+        let mut pieces = ResponsePieces::new("{".into(), members, "}".into());
         let told = pieces.left();
         let mut sent = Vec::new();
         while !pieces.is_empty() {
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn only_large_text_hides_how_long_it_is() {
-        let left = |members| Pieces::new("{".into(), members, "}".into()).left();
+        let left = |members| ResponsePieces::new("{".into(), members, "}".into()).left();
         assert!(left(written(&"x".repeat(MIN_STREAMED - 1), &[7; 3 * MIN_STREAMED])).is_some());
         assert!(left(written(&"x".repeat(MIN_STREAMED), b"")).is_none());
     }

@@ -14,15 +14,15 @@ const MAX_WRITE: usize = 128 << 10;
 
 /// A stream that responses can be written to.
 #[cfg(target_os = "linux")]
-pub trait Outlet: Write + std::os::fd::AsFd + Send + 'static {}
+pub trait OutputStream: Write + std::os::fd::AsFd + Send + 'static {}
 #[cfg(target_os = "linux")]
-impl<W: Write + std::os::fd::AsFd + Send + 'static> Outlet for W {}
+impl<W: Write + std::os::fd::AsFd + Send + 'static> OutputStream for W {}
 
 /// A stream that responses can be written to.
 #[cfg(not(target_os = "linux"))]
-pub trait Outlet: Write + Send + 'static {}
+pub trait OutputStream: Write + Send + 'static {}
 #[cfg(not(target_os = "linux"))]
-impl<W: Write + Send + 'static> Outlet for W {}
+impl<W: Write + Send + 'static> OutputStream for W {}
 
 /// The output of a connection, with its write buffer.
 pub(crate) struct Output<W> {
@@ -32,7 +32,7 @@ pub(crate) struct Output<W> {
     gathered: Vec<u8>,
 }
 
-impl<W: Outlet> Output<W> {
+impl<W: OutputStream> Output<W> {
     pub(crate) fn new(stream: W) -> Self {
         Self {
             #[cfg(target_os = "linux")]

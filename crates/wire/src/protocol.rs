@@ -16,9 +16,10 @@ use crate::content_budget::Outgoing;
 use crate::envelope::{self, Framed, Id, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST};
 use crate::members::Members;
-use crate::request::{ClientInfo, Filter, Meta, Params, Request, missing};
+use crate::request::{ClientInfo, ListenFilter, McpRequest, Params, RequestMeta, missing};
 use crate::service::{
-    CacheableRequest, Caller, Capabilities, Listener, Notification, Refusal, Reply, ServerInfo, Service, View,
+    CacheableRequest, Caller, Capabilities, Listener, Notification, Refusal, Reply, ServerInfo, Service,
+    ServiceView,
 };
 use crate::time_limit::within_from;
 use crate::{Call, Era, Failure, Limits, Revision};
@@ -72,16 +73,21 @@ impl Protocol {
     }
 
     /// The view of a caller, if it is known without waiting.
-    pub(crate) fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
+    pub(crate) fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn ServiceView>> {
         self.service.cached_view(caller)
     }
 
     /// Admits a caller to its view.
-    pub(crate) async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn View>, Refusal> {
+    pub(crate) async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn ServiceView>, Refusal> {
         match self.cached_view(caller) {
             Some(view) => Ok(view),
             None => self.service.admit(caller).await,
         }
+    }
+
+    /// The challenge to a caller whose token lacks these scopes.
+    pub(crate) fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
+        self.service.scope_challenge(scopes)
     }
 
     /// The metrics of the service.
@@ -90,7 +96,7 @@ impl Protocol {
     }
 
     /// Answers a request within its time limit.
-    pub(crate) async fn answer(&self, call: &Call, id: &Id, request: &Request) -> Framed {
+    pub(crate) async fn answer(&self, call: &Call, id: &Id, request: &McpRequest) -> Framed {
         let reply = AssertUnwindSafe(self.reply(call, request)).catch_unwind();
         let reply = match within_from(|| call.began(), self.limits.time, reply).await {
             Some(Ok(reply)) => reply,
@@ -123,7 +129,7 @@ impl Protocol {
     /// The cached response to a request.
     pub(crate) fn cached(
         &self,
-        view: &dyn View,
+        view: &dyn ServiceView,
         revision: Revision,
         listener: Option<&dyn Listener>,
         arrived: Arrived<'_>,
@@ -177,7 +183,7 @@ impl Protocol {
         };
         let outcome = read(&*call.view, &method, &params, Some(call.revision));
         let refused = match outcome {
-            Ok((_, Request::Initialize { .. })) => {
+            Ok((_, McpRequest::Initialize { .. })) => {
                 ErrorObject::new(INVALID_REQUEST, "`initialize` cannot be part of a batch")
             }
             Ok(_) if so_far > MAX_BATCH_RESPONSE => {
@@ -192,23 +198,27 @@ impl Protocol {
         Some(Framed::error(Some(&id), &refused))
     }
 
-    async fn reply(&self, call: &Call, request: &Request) -> Result<Reply, ErrorObject> {
+    async fn reply(&self, call: &Call, request: &McpRequest) -> Result<Reply, ErrorObject> {
         let (view, listener) = (&*call.view, call.listener.as_deref());
         let nowhere = || ErrorObject::new(INVALID_REQUEST, "there is no session to subscribe in");
         let answer = match request {
-            Request::Initialize { asked, .. } => return Ok(self.initialize(view, Revision::negotiate(asked))),
-            Request::Discover { .. } => return Ok(self.discover(view, call.revision)),
-            Request::Ping => Ok(EMPTY),
-            Request::Subscribe { uri } => listener.ok_or_else(nowhere)?.subscribe(uri).await.map(|()| EMPTY),
-            Request::Unsubscribe { uri } => {
+            McpRequest::Initialize { asked, .. } => {
+                return Ok(self.initialize(view, Revision::negotiate(asked)));
+            }
+            McpRequest::Discover { .. } => return Ok(self.discover(view, call.revision)),
+            McpRequest::Ping => Ok(EMPTY),
+            McpRequest::Subscribe { uri } => {
+                listener.ok_or_else(nowhere)?.subscribe(uri).await.map(|()| EMPTY)
+            }
+            McpRequest::Unsubscribe { uri } => {
                 listener.ok_or_else(nowhere)?.unsubscribe(uri);
                 Ok(EMPTY)
             }
             // Transports that support streams handle this themselves.
-            Request::Listen(_) => {
+            McpRequest::Listen(_) => {
                 return Err(ErrorObject::new(INVALID_REQUEST, "this cannot be listened on"));
             }
-            Request::List { cursor } => {
+            McpRequest::List { cursor } => {
                 if let Some(listener) = listener {
                     listener.listed();
                 }
@@ -217,7 +227,7 @@ impl Protocol {
                     None => view.list(call, cursor.as_deref()).await,
                 }
             }
-            Request::Templates { cursor } => {
+            McpRequest::Templates { cursor } => {
                 match view.cached(
                     call.revision,
                     CacheableRequest::Templates(cursor.as_deref()),
@@ -227,14 +237,14 @@ impl Protocol {
                     None => view.templates(call, cursor.as_deref()).await,
                 }
             }
-            Request::Read { uri } => {
+            McpRequest::Read { uri } => {
                 match view.cached(call.revision, CacheableRequest::Read(uri), Instant::now()) {
                     Some(reply) => Ok(reply),
                     None => view.read(call, uri).await,
                 }
             }
-            Request::Complete(asked) => view.complete(call, asked).await,
-            Request::Other { method, params } => view.call(call, method, params).await,
+            McpRequest::Complete(asked) => view.complete(call, asked).await,
+            McpRequest::Other { method, params } => view.call(call, method, params).await,
         };
         answer.map_err(|failure| failure.object(call.revision))
     }
@@ -245,7 +255,7 @@ impl Protocol {
         &self,
         call: &Call,
         id: &Id,
-        filter: &Filter,
+        filter: &ListenFilter,
         closing: CancellationToken,
     ) -> Result<BoxStream<'static, Outgoing>, ErrorObject> {
         let revision = call.revision;
@@ -296,14 +306,20 @@ impl Protocol {
                 Some((Outgoing::from(notification(&next, &subscription)), listener))
             }
         });
-        let notifications = notifications.take_until(async move { closing.cancelled().await });
+        let authentication_ended = authentication_ended(&*call.view);
+        let notifications = notifications.take_until(async move {
+            tokio::select! {
+                () = closing.cancelled() => {}
+                () = authentication_ended => {}
+            }
+        });
         Ok(stream::iter([acknowledged])
             .chain(notifications)
             .chain(stream::iter([Outgoing::from(ended)]))
             .boxed())
     }
 
-    fn initialize(&self, view: &dyn View, revision: Revision) -> Reply {
+    fn initialize(&self, view: &dyn ServiceView, revision: Revision) -> Reply {
         let mut result = json!({
             "protocolVersion": revision.facts().date,
             "capabilities": capabilities(view, revision),
@@ -313,7 +329,7 @@ impl Protocol {
         Reply { members: members(&result), freshness: None, meta: Bytes::new() }
     }
 
-    fn discover(&self, view: &dyn View, revision: Revision) -> Reply {
+    fn discover(&self, view: &dyn ServiceView, revision: Revision) -> Reply {
         let supported: Vec<_> = Revision::ALL.iter().map(|revision| revision.facts().date).collect();
         let mut result = json!({
             "supportedVersions": supported,
@@ -348,7 +364,7 @@ impl Protocol {
 }
 
 /// Logs a request whose response took long.
-fn log_slow_request(request: &Request, took: Duration) {
+fn log_slow_request(request: &McpRequest, took: Duration) {
     if took >= SLOW_REQUEST {
         let (method, uri) = (request.method(), request.uri());
         tracing::info!(method, uri, milliseconds = took.as_millis() as u64, "slow request");
@@ -356,10 +372,10 @@ fn log_slow_request(request: &Request, took: Duration) {
 }
 
 /// Logs a client that connects. A client of a stateless revision connects when it discovers the server.
-fn log_client(revision: Revision, request: &Request) {
+fn log_client(revision: Revision, request: &McpRequest) {
     let (client, revision) = match request {
-        Request::Initialize { asked, client } => (client, Revision::negotiate(asked)),
-        Request::Discover { client } => (client, revision),
+        McpRequest::Initialize { asked, client } => (client, Revision::negotiate(asked)),
+        McpRequest::Discover { client } => (client, revision),
         _ => return,
     };
     let (ClientInfo { name, version }, revision) = (client, revision.facts().date);
@@ -378,6 +394,17 @@ fn end(signature: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
     let comma: &[u8] = if meta.is_empty() { b"" } else { b"," };
     let head = format!(",\"resultType\":\"complete\"{},\"_meta\":{{{signature}", hints.unwrap_or_default());
     [head.as_bytes(), comma, meta, b"}}}"].concat().into()
+}
+
+/// Completes when the credentials of the view's caller expire or are revoked.
+pub(crate) fn authentication_ended(view: &dyn ServiceView) -> impl Future<Output = ()> + Send + 'static {
+    let ended = view.authentication_ended();
+    async move {
+        match ended {
+            Some(ended) => ended.await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// Encodes a notification; `meta` is a JSON member of its parameters, or empty.
@@ -404,7 +431,7 @@ pub(crate) async fn follow(listener: &dyn Listener) {
 /// Determines the revision of a request from its `_meta`, or from its session.
 pub(crate) fn revision(
     method: &str,
-    meta: &Meta<'_>,
+    meta: &RequestMeta<'_>,
     session: Option<Revision>,
 ) -> Result<Revision, ErrorObject> {
     if let Some(named) = meta.version()? {
@@ -422,7 +449,7 @@ pub(crate) fn revision(
 }
 
 /// The modern revision of this name, if `_meta` has all that it requires.
-pub(crate) fn modern(named: &str, meta: &Meta<'_>) -> Result<Revision, ErrorObject> {
+pub(crate) fn modern(named: &str, meta: &RequestMeta<'_>) -> Result<Revision, ErrorObject> {
     let revision = Revision::named(named)
         .filter(|revision| revision.facts().era == Era::Modern)
         .ok_or_else(|| ErrorObject::unsupported_version(named))?;
@@ -437,16 +464,16 @@ pub(crate) fn unnamed() -> ErrorObject {
 
 /// Determines the revision of a request, and parses its parameters.
 pub(crate) fn read(
-    view: &dyn View,
+    view: &dyn ServiceView,
     method: &str,
     params: &Params<'_>,
     session: Option<Revision>,
-) -> Result<(Revision, Request), ErrorObject> {
+) -> Result<(Revision, McpRequest), ErrorObject> {
     let revision = revision(method, params.meta()?, session)?;
-    Ok((revision, Request::parse(revision, view, method, params)?))
+    Ok((revision, McpRequest::parse(revision, view, method, params)?))
 }
 
-fn capabilities(view: &dyn View, revision: Revision) -> Value {
+fn capabilities(view: &dyn ServiceView, revision: Revision) -> Value {
     let Capabilities { live, tools, prompts, extensions } = view.capabilities();
     let resources = if live { json!({ "subscribe": true, "listChanged": true }) } else { json!({}) };
     let mut object = json!({ "resources": resources });

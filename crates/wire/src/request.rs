@@ -11,7 +11,7 @@ use crate::envelope::put;
 use crate::failure::{ErrorObject, INVALID_PARAMS};
 use crate::json::{Broken, Reader, Shape, Text};
 use crate::service::{CacheableRequest, CompletionParams, Reference};
-use crate::{Era, Revision, View};
+use crate::{Era, Revision, ServiceView};
 
 /// The most characters of the input that an error quotes.
 const LONGEST_QUOTE: usize = 200;
@@ -23,7 +23,7 @@ const MAX_NAMED: usize = 4_096;
 /// All members of a parameter object that any method uses, parsed in one pass and validated when used.
 #[derive(Debug, Default)]
 pub(crate) struct Params<'a> {
-    meta: Option<Shape<Meta<'a>>>,
+    meta: Option<Shape<RequestMeta<'a>>>,
     uri: Option<Text<'a>>,
     cursor: Option<Text<'a>>,
     name: Option<Text<'a>>,
@@ -41,7 +41,7 @@ pub(crate) struct Params<'a> {
 
 /// The `_meta` object of a request.
 #[derive(Debug, Default)]
-pub(crate) struct Meta<'a> {
+pub(crate) struct RequestMeta<'a> {
     version: Option<Text<'a>>,
     capabilities: Option<Shape<()>>,
     progress_token: Option<&'a str>,
@@ -54,7 +54,9 @@ impl<'a> Params<'a> {
         let start = reader.position();
         reader.object(|reader, name| {
             twice |= match name {
-                "_meta" => put(&mut params.meta, reader.shape(|reader| Meta::read(reader, &mut twice))?),
+                "_meta" => {
+                    put(&mut params.meta, reader.shape(|reader| RequestMeta::read(reader, &mut twice))?)
+                }
                 "uri" => put(&mut params.uri, reader.text()?),
                 "cursor" => put(&mut params.cursor, reader.text()?),
                 "name" => put(&mut params.name, reader.text()?),
@@ -72,7 +74,7 @@ impl<'a> Params<'a> {
     }
 }
 
-impl<'a> Meta<'a> {
+impl<'a> RequestMeta<'a> {
     fn read(reader: &mut Reader<'a>, twice: &mut bool) -> Result<Self, Broken> {
         let mut meta = Self::default();
         reader.object(|reader, name| {
@@ -96,10 +98,10 @@ fn given(raw: &str) -> Option<&str> {
 }
 
 /// The metadata of a request without `_meta`.
-const BARE: Meta<'static> = Meta { version: None, capabilities: None, progress_token: None };
+const BARE: RequestMeta<'static> = RequestMeta { version: None, capabilities: None, progress_token: None };
 
 impl<'a> Params<'a> {
-    pub(crate) fn meta(&self) -> Result<&Meta<'a>, ErrorObject> {
+    pub(crate) fn meta(&self) -> Result<&RequestMeta<'a>, ErrorObject> {
         match &self.meta {
             None => Ok(&BARE),
             Some(Shape::Right(meta)) => Ok(meta),
@@ -137,7 +139,7 @@ impl<'a> Params<'a> {
     }
 }
 
-impl Meta<'_> {
+impl RequestMeta<'_> {
     /// The revision that the request names, unvalidated.
     pub(crate) fn version(&self) -> Result<Option<&str>, ErrorObject> {
         self.version
@@ -169,7 +171,7 @@ impl Meta<'_> {
 
 /// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub(crate) enum McpRequest {
     Initialize {
         asked: String,
         client: ClientInfo,
@@ -194,7 +196,7 @@ pub(crate) enum Request {
     Unsubscribe {
         uri: String,
     },
-    Listen(Filter),
+    Listen(ListenFilter),
     /// A method that only the view knows, with its parameters as JSON.
     Other {
         method: String,
@@ -204,7 +206,7 @@ pub(crate) enum Request {
 
 /// The notifications that a `subscriptions/listen` request asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(crate) struct Filter {
+pub(crate) struct ListenFilter {
     #[serde(default, rename = "resourcesListChanged")]
     pub(crate) list: bool,
     /// Truncated to one more than a client may name.
@@ -237,7 +239,7 @@ fn first_named<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<String>, D::Err
     list.deserialize_seq(First)
 }
 
-impl Request {
+impl McpRequest {
     /// Whether it is answered without calling the service, so that no limit of requests in progress applies.
     pub(crate) fn is_free(&self) -> bool {
         match self {
@@ -282,7 +284,7 @@ impl Request {
     /// Parses a request according to `revision`.
     pub(crate) fn parse(
         revision: Revision,
-        view: &dyn View,
+        view: &dyn ServiceView,
         method: &str,
         params: &Params<'_>,
     ) -> Result<Self, ErrorObject> {
@@ -312,7 +314,7 @@ impl Request {
             }
             ("subscriptions/listen", Era::Modern) => {
                 let filter = params.notifications.ok_or_else(|| missing("notifications"))?;
-                let filter: Filter = decode("notifications", filter)?;
+                let filter: ListenFilter = decode("notifications", filter)?;
                 if filter.resources.len() > MAX_NAMED {
                     let why = format!("`resourceSubscriptions` may name {MAX_NAMED} resources at most");
                     return Err(ErrorObject::new(INVALID_PARAMS, why));
@@ -342,17 +344,17 @@ impl ClientInfo {
     fn of_initialize(params: &Params<'_>) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(default)]
-        struct Initialize {
+        struct InitializeParams {
             #[serde(rename = "clientInfo")]
             client: ClientInfo,
         }
-        serde_json::from_str::<Initialize>(params.raw).unwrap_or_default().client.truncated()
+        serde_json::from_str::<InitializeParams>(params.raw).unwrap_or_default().client.truncated()
     }
 
     fn of_discover(params: &Params<'_>) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(default)]
-        struct Discover {
+        struct DiscoverParams {
             #[serde(rename = "_meta")]
             meta: DiscoverMeta,
         }
@@ -362,7 +364,7 @@ impl ClientInfo {
             #[serde(rename = "io.modelcontextprotocol/clientInfo")]
             client: ClientInfo,
         }
-        serde_json::from_str::<Discover>(params.raw).unwrap_or_default().meta.client.truncated()
+        serde_json::from_str::<DiscoverParams>(params.raw).unwrap_or_default().meta.client.truncated()
     }
 
     fn truncated(self) -> Self {
@@ -373,7 +375,7 @@ impl ClientInfo {
 
 fn completion_params(params: &Params<'_>) -> Result<CompletionParams, ErrorObject> {
     #[derive(Deserialize)]
-    struct Ref<'a> {
+    struct CompletionRef<'a> {
         #[serde(borrow, rename = "type")]
         kind: Cow<'a, str>,
         #[serde(default)]
@@ -382,20 +384,21 @@ fn completion_params(params: &Params<'_>) -> Result<CompletionParams, ErrorObjec
         name: Option<String>,
     }
     #[derive(Deserialize)]
-    struct Argument {
+    struct CompletionArgument {
         name: String,
         value: String,
     }
     #[derive(Default, Deserialize)]
-    struct Context {
+    struct CompletionContext {
         #[serde(default)]
         arguments: BTreeMap<String, String>,
     }
-    let reference: Ref<'_> = params.reference.map_or(Err(missing("ref")), |raw| decode("ref", raw))?;
-    let argument: Argument =
+    let reference: CompletionRef<'_> =
+        params.reference.map_or(Err(missing("ref")), |raw| decode("ref", raw))?;
+    let argument: CompletionArgument =
         params.argument.map_or(Err(missing("argument")), |raw| decode("argument", raw))?;
-    let context: Context =
-        params.context.map_or_else(|| Ok(Context::default()), |raw| decode("context", raw))?;
+    let context: CompletionContext =
+        params.context.map_or_else(|| Ok(CompletionContext::default()), |raw| decode("context", raw))?;
     if context.arguments.len() > MAX_NAMED {
         let why = format!("`context` may have {MAX_NAMED} arguments at most");
         return Err(ErrorObject::new(INVALID_PARAMS, why));
@@ -450,13 +453,13 @@ fn wrong(name: &str, cause: &serde_json::Error) -> ErrorObject {
 
 #[cfg(test)]
 mod tests {
-    use super::{Filter, MAX_NAMED, Params, Reader, Request};
+    use super::{ListenFilter, MAX_NAMED, McpRequest, Params, Reader};
     use crate::Revision;
     use crate::empty::Empty;
 
-    fn parse(method: &str, params: &str) -> Result<Request, String> {
+    fn parse(method: &str, params: &str) -> Result<McpRequest, String> {
         let params = Params::read(&mut Reader::new(params)).unwrap();
-        Request::parse(Revision::V2025_06_18, &Empty, method, &params)
+        McpRequest::parse(Revision::V2025_06_18, &Empty, method, &params)
             .map_err(|error| format!("{} {}", error.code, error.message))
     }
 
@@ -465,10 +468,10 @@ mod tests {
         let list =
             |count| format!("{{\"resourceSubscriptions\":[{}\"toy:a\"]}}", "\"toy:a\",".repeat(count - 1));
         for (count, decoded) in [(1, 1), (MAX_NAMED, MAX_NAMED), (1 << 18, MAX_NAMED + 1)] {
-            let filter: Filter = serde_json::from_str(&list(count)).unwrap();
+            let filter: ListenFilter = serde_json::from_str(&list(count)).unwrap();
             assert_eq!(filter.resources.len(), decoded, "{count}");
         }
-        assert!(serde_json::from_str::<Filter>("{\"resourceSubscriptions\":[1]}").is_err());
+        assert!(serde_json::from_str::<ListenFilter>("{\"resourceSubscriptions\":[1]}").is_err());
     }
 
     #[test]
@@ -497,7 +500,7 @@ mod tests {
     /// The error for a request of the newest revision.
     fn refused(method: &str, params: &str) -> String {
         let params = Params::read(&mut Reader::new(params)).unwrap();
-        Request::parse(Revision::V2026_07_28, &Empty, method, &params).unwrap_err().message.into_owned()
+        McpRequest::parse(Revision::V2026_07_28, &Empty, method, &params).unwrap_err().message.into_owned()
     }
 
     #[test]
@@ -514,7 +517,7 @@ mod tests {
         let listen = |count| {
             let params = format!(r#"{{"notifications":{{"resourceSubscriptions":[{}]}}}}"#, names(count));
             let params = Params::read(&mut Reader::new(&params)).unwrap();
-            Request::parse(Revision::V2026_07_28, &Empty, "subscriptions/listen", &params).is_ok()
+            McpRequest::parse(Revision::V2026_07_28, &Empty, "subscriptions/listen", &params).is_ok()
         };
         assert!(listen(super::MAX_NAMED) && !listen(super::MAX_NAMED + 1));
         let arguments: Vec<_> = (0..=super::MAX_NAMED).map(|n| format!(r#""{n}":"""#)).collect();
@@ -532,7 +535,7 @@ mod tests {
     fn escaped_text_is_unescaped() {
         assert_eq!(
             parse("resources/read", r#"{"uri":"a\u003ab"}"#).unwrap(),
-            Request::Read { uri: "a:b".into() }
+            McpRequest::Read { uri: "a:b".into() }
         );
     }
 }

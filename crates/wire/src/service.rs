@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use libris_core::Freshness;
+use futures_core::future::BoxFuture;
+use libris_core::{Freshness, Identity};
 use serde_json::Value;
 
 use crate::{Call, Client, Failure, Members, Revision};
@@ -14,7 +15,7 @@ use crate::{Call, Client, Failure, Members, Revision};
 /// The result of a request.
 pub type Answer = Result<Reply, Failure>;
 
-/// Describes itself and admits callers. Only the [`View`] of an admitted caller answers requests, so nothing can be
+/// Describes itself and admits callers. Only the [`ServiceView`] of an admitted caller answers requests, so nothing can be
 /// answered without admission.
 #[async_trait]
 pub trait Service: Send + Sync + 'static {
@@ -23,10 +24,16 @@ pub trait Service: Send + Sync + 'static {
 
     /// The view of a caller, if it is known without waiting; `None` defers to [`admit`](Self::admit). Called for
     /// every request.
-    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>>;
+    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn ServiceView>>;
 
     /// Admits a caller to its view, or refuses it.
-    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn View>, Refusal>;
+    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn ServiceView>, Refusal>;
+
+    /// The value of the `WWW-Authenticate` header for a caller whose token lacks these scopes; `None` if scopes mean
+    /// nothing to this service.
+    fn scope_challenge(&self, _scopes: &[Box<str>]) -> Option<String> {
+        None
+    }
 
     /// Gauges and counters for the metrics, by name. Names of counters end in `_total`.
     fn counts(&self) -> Vec<(&'static str, usize)> {
@@ -41,8 +48,22 @@ pub struct Caller<'a> {
     pub client: Client,
     /// The value of the `Authorization` header.
     pub authorization: Option<&'a [u8]>,
+    /// The TLS client certificate of the connection, verified, in DER.
+    pub certificate: Option<&'a [u8]>,
     /// The extensions that a program which embeds the endpoint has added to the HTTP request.
     pub extensions: Option<&'a http::Extensions>,
+    /// The transport by which the request arrived.
+    pub channel: Channel,
+}
+
+/// A transport, as far as it matters for authentication.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Channel {
+    /// HTTP: the caller can be anybody.
+    #[default]
+    Network,
+    /// stdio: the caller started this process.
+    Stdio,
 }
 
 /// Why a caller is not admitted.
@@ -75,9 +96,15 @@ impl Refusal {
 
 /// The service as one caller may see it.
 #[async_trait]
-pub trait View: Send + Sync + 'static {
-    /// The name of the caller; `None` if it is anonymous. A session belongs to the caller that opened it.
-    fn caller(&self) -> Option<&str>;
+pub trait ServiceView: Send + Sync + 'static {
+    /// The identity of the caller; `None` if it is anonymous. A session belongs to the principal that opened it.
+    fn caller(&self) -> Option<&Identity>;
+
+    /// Completes when the credentials of the caller expire or are revoked, which ends its event streams. `None` if that
+    /// cannot happen.
+    fn authentication_ended(&self) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
 
     /// The capabilities beyond listing, reading and completing.
     fn capabilities(&self) -> Capabilities;
@@ -115,7 +142,7 @@ pub trait View: Send + Sync + 'static {
     fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure>;
 }
 
-/// The capabilities of a [`View`], as declared to clients.
+/// The capabilities of a [`ServiceView`], as declared to clients.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Capabilities {
     /// Whether clients can subscribe to resources and to changes of the list.
@@ -160,6 +187,9 @@ pub trait Listener: Send + Sync + 'static {
 
     /// Takes the next pending notification; waits until there is one.
     async fn next(&self) -> Notification;
+
+    /// Sets the rights of the listener to those of a renewed identity of the same principal.
+    fn renew(&self, _identity: Option<&Identity>) {}
 
     /// Makes a notification pending again that did not reach the client.
     fn requeue(&self, notification: Notification);

@@ -30,10 +30,10 @@ use crate::lines::{Line, Lines};
 use crate::lock::lock;
 use crate::output::Output;
 use crate::protocol::{self, Arrived, Protocol};
-use crate::request::{Filter, Params, Request};
-use crate::{Caller, Limits, Listener, Revision, Service, View};
+use crate::request::{ListenFilter, McpRequest, Params};
+use crate::{Caller, Channel, Limits, Listener, Revision, Service, ServiceView};
 
-pub use crate::output::Outlet;
+pub use crate::output::OutputStream;
 pub use crate::pipes::standard;
 
 /// How many requests are read, running and queued, for each request that may be in flight. Then the reader blocks.
@@ -63,16 +63,16 @@ pub async fn serve<R, W>(
 ) -> io::Result<()>
 where
     R: Read + Send + 'static,
-    W: Outlet,
+    W: OutputStream,
 {
     let protocol = Protocol::new(service, limits);
-    let view = protocol.admit(&Caller::default()).await;
+    let view = protocol.admit(&Caller { channel: Channel::Stdio, ..Caller::default() }).await;
     let view = view.map_err(|refusal| io::Error::new(io::ErrorKind::PermissionDenied, refusal.message()))?;
     let (queue, queued) = mpsc::channel::<Outgoing>(4);
     // There is only one client, so its unread responses delay nobody else.
     let content_budget = ContentBudget::new(protocol.limits.content_bytes, Share::All, FOREVER);
     let output = Arc::new(Mutex::new(Output::new(output)));
-    let connection = Arc::new(Connection {
+    let connection = Arc::new(StdioConnection {
         in_flight: Arc::new(Semaphore::new(protocol.limits.in_flight)),
         read: Arc::new(Semaphore::new(READ_AHEAD * protocol.limits.in_flight)),
         listen_streams: Arc::new(Semaphore::new(MAX_LISTEN_STREAMS)),
@@ -120,7 +120,7 @@ fn detached<T: Send + 'static>(
 }
 
 /// The writer thread: writes queued messages until all senders are dropped.
-fn write_queued<W: Outlet>(
+fn write_queued<W: OutputStream>(
     output: &Mutex<Output<W>>,
     mut queued: mpsc::Receiver<Outgoing>,
 ) -> io::Result<()> {
@@ -136,7 +136,7 @@ fn write_queued<W: Outlet>(
 }
 
 /// Aborts the requests and stops the reader of a connection when the future that serves it ends or is dropped.
-struct Ending<W>(Arc<Connection<W>>);
+struct Ending<W>(Arc<StdioConnection<W>>);
 
 impl<W> Drop for Ending<W> {
     fn drop(&mut self) {
@@ -147,9 +147,9 @@ impl<W> Drop for Ending<W> {
     }
 }
 
-struct Connection<W> {
+struct StdioConnection<W> {
     protocol: Protocol,
-    view: Arc<dyn View>,
+    view: Arc<dyn ServiceView>,
     output: Arc<Mutex<Output<W>>>,
     in_flight: Arc<Semaphore>,
     /// Bounds the requests in flight and queued.
@@ -164,18 +164,18 @@ struct Connection<W> {
 }
 
 /// The session that `initialize` has opened.
-struct Session {
+struct StdioSession {
     revision: Revision,
     listener: Arc<dyn Listener>,
     /// Once notifications are being sent: stops that on drop.
     told: Option<DropGuard>,
 }
 
-impl<W: Outlet> Connection<W> {
+impl<W: OutputStream> StdioConnection<W> {
     fn run(self: Arc<Self>, runtime: &Handle, input: impl Read) -> io::Result<()> {
         let _entered = runtime.enter();
         let mut lines = Lines::new(input, self.protocol.limits.message);
-        let mut session: Option<Session> = None;
+        let mut session: Option<StdioSession> = None;
         loop {
             if !lines.ready() {
                 lock(&self.output).flush()?;
@@ -204,7 +204,7 @@ impl<W: Outlet> Connection<W> {
     fn message(
         self: &Arc<Self>,
         runtime: &Handle,
-        session: &mut Option<Session>,
+        session: &mut Option<StdioSession>,
         since: Instant,
         size: usize,
         message: Message<'_>,
@@ -247,7 +247,7 @@ impl<W: Outlet> Connection<W> {
     /// The cached response to a request.
     fn cached(
         &self,
-        session: Option<&Session>,
+        session: Option<&StdioSession>,
         since: Instant,
         id: &Id,
         method: &str,
@@ -265,23 +265,24 @@ impl<W: Outlet> Connection<W> {
     fn request(
         self: &Arc<Self>,
         runtime: &Handle,
-        session: &mut Option<Session>,
+        session: &mut Option<StdioSession>,
         size: usize,
         id: Id,
         call: Call,
-        request: Request,
+        request: McpRequest,
     ) -> io::Result<()> {
         match &request {
-            Request::Listen(filter) => return self.listen(runtime, id, call, filter.clone()),
-            Request::Initialize { asked, .. } => match self.view.listener(call.client) {
+            McpRequest::Listen(filter) => return self.listen(runtime, id, call, filter.clone()),
+            McpRequest::Initialize { asked, .. } => match self.view.listener(call.client) {
                 Ok(listener) => {
-                    *session = Some(Session { revision: Revision::negotiate(asked), listener, told: None });
+                    *session =
+                        Some(StdioSession { revision: Revision::negotiate(asked), listener, told: None });
                 }
                 Err(failure) => {
                     return self.write(Framed::error(Some(&id), &failure.object(call.revision)));
                 }
             },
-            Request::Subscribe { .. } => {
+            McpRequest::Subscribe { .. } => {
                 if let Some(session) = session {
                     self.tell(runtime, session);
                 }
@@ -318,7 +319,7 @@ impl<W: Outlet> Connection<W> {
     }
 
     /// Starts to send the notifications of a session.
-    fn tell(self: &Arc<Self>, runtime: &Handle, session: &mut Session) {
+    fn tell(self: &Arc<Self>, runtime: &Handle, session: &mut StdioSession) {
         if session.told.is_some() {
             return;
         }
@@ -340,7 +341,13 @@ impl<W: Outlet> Connection<W> {
     }
 
     /// Sends the notifications that `subscriptions/listen` asks for, until it is cancelled or the connection ends.
-    fn listen(self: &Arc<Self>, runtime: &Handle, id: Id, call: Call, filter: Filter) -> io::Result<()> {
+    fn listen(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        id: Id,
+        call: Call,
+        filter: ListenFilter,
+    ) -> io::Result<()> {
         let Ok(permit) = self.listen_streams.clone().try_acquire_owned() else {
             let why = format!("there may be {MAX_LISTEN_STREAMS} streams at most; cancel one");
             return self.write(Framed::error(Some(&id), &ErrorObject::new(INTERNAL_ERROR, why)));
@@ -374,7 +381,7 @@ impl<W: Outlet> Connection<W> {
     fn batch(
         self: &Arc<Self>,
         runtime: &Handle,
-        session: Option<&Session>,
+        session: Option<&StdioSession>,
         size: usize,
         batch: &[&str],
     ) -> io::Result<()> {

@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use libris_wire::http::{Config, Endpoint, serve};
 use libris_wire::{
-    Answer, CacheableRequest, Call, Caller, Capabilities, Client, CompletionParams, Failure, Listener,
-    Notification, Refusal, Reply, Revision, ServerInfo, Service, View,
+    Answer, CacheableRequest, Call, Caller, Capabilities, Client, CompletionParams, Failure, Identity,
+    Listener, Notification, Refusal, Reply, Revision, ServerInfo, Service, ServiceView,
 };
 use serde_json::{Value, json};
 use support::{Toy, initialize, modern, request};
@@ -38,7 +38,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn view(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
+    fn view(&self, caller: &Caller<'_>) -> Option<Arc<dyn ServiceView>> {
         self.callers.lock().unwrap().insert(caller.client);
         let number = self.views.fetch_add(1, Ordering::SeqCst);
         Some(Arc::new(Numbered { recorder: self.me.upgrade()?, number }))
@@ -51,11 +51,11 @@ impl Service for Recorder {
         ServerInfo::default()
     }
 
-    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
+    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn ServiceView>> {
         self.view(caller)
     }
 
-    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn View>, Refusal> {
+    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn ServiceView>, Refusal> {
         self.admitted.fetch_add(1, Ordering::SeqCst);
         let refusal = || Refusal::Forbidden { challenge: None, message: "the service has ended".into() };
         self.view(caller).ok_or_else(refusal)
@@ -75,8 +75,8 @@ fn reply(value: &Value) -> Reply {
 }
 
 #[async_trait]
-impl View for Numbered {
-    fn caller(&self) -> Option<&str> {
+impl ServiceView for Numbered {
+    fn caller(&self) -> Option<&Identity> {
         None
     }
 

@@ -13,7 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use libris_wire::http::{Body, Config, Endpoint, Route, serve};
-use libris_wire::{Limits, View};
+use libris_wire::{Identity, Limits, ServiceView};
 use serde_json::{Value, json};
 use support::{Toy, configured, initialize, modern, request};
 use tokio::net::{TcpListener, TcpStream};
@@ -28,8 +28,8 @@ impl Route for Page {
         path.starts_with("/page")
     }
 
-    async fn answer(&self, view: Arc<dyn View>, request: Request<Bytes>) -> Response<Body> {
-        let caller = view.caller().unwrap_or("nobody");
+    async fn answer(&self, view: Arc<dyn ServiceView>, request: Request<Bytes>) -> Response<Body> {
+        let caller = view.caller().map_or("nobody", Identity::name);
         let text =
             format!("{caller}: {} {} {}", request.method(), request.uri().path(), request.body().len());
         Response::new(Body::from(text))

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use libris_core::{Error, Result, Source, Uri};
+use libris_core::{Error, Identity, Result, Source, Uri};
 use libris_wire::{Failure, Listener, Notification};
 use serde_json::json;
 
@@ -127,6 +127,7 @@ impl SubscriptionHub {
             registry.mark_list_missed(number);
         }
         let shared = self.shared.clone();
+        let view = Mutex::new(view);
         Ok(Arc::new(Subscriber { shared, view, number, notifications, listed: AtomicBool::new(false) }))
     }
 
@@ -176,11 +177,17 @@ impl SubscriptionHubState {
 /// The listener of one session or stream.
 struct Subscriber {
     shared: Arc<SubscriptionHubState>,
-    view: Arc<View>,
+    view: Mutex<Arc<View>>,
     number: u64,
     notifications: Arc<NotificationSet>,
     /// Whether the client has listed resources.
     listed: AtomicBool,
+}
+
+impl Subscriber {
+    fn view(&self) -> Arc<View> {
+        lock(&self.view).clone()
+    }
 }
 
 #[async_trait]
@@ -201,7 +208,7 @@ impl Listener for Subscriber {
 
     async fn subscribe(&self, name: &str) -> Result<(), Failure> {
         let uri = Uri::parse(name).map_err(to_failure)?;
-        if !self.view.now().covers(Operation::Subscribe, &uri) {
+        if !self.view().now().covers(Operation::Subscribe, &uri) {
             return Err(to_failure(Error::NotFound(uri)));
         }
         // Open the watch first, so that a cancelled request leaves no subscription without a watch.
@@ -235,13 +242,22 @@ impl Listener for Subscriber {
             let is_visible = match &notification {
                 Notification::ListChanged => true,
                 Notification::Updated(name) => {
-                    Uri::parse(name).is_ok_and(|uri| self.view.now().allows(Operation::Subscribe, &uri))
+                    Uri::parse(name).is_ok_and(|uri| self.view().now().allows(Operation::Subscribe, &uri))
                 }
             };
             if is_visible {
                 return notification;
             }
         }
+    }
+
+    fn renew(&self, identity: Option<&Identity>) {
+        let mut current = lock(&self.view);
+        let view = Arc::new(current.renewed(identity.cloned()));
+        *current = view.clone();
+        let subjects = lock(&self.shared.registry).renew(self.number, view);
+        drop(current);
+        subjects.iter().for_each(|subject| self.shared.align(subject));
     }
 
     fn requeue(&self, notification: Notification) {

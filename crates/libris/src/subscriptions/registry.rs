@@ -23,9 +23,20 @@ pub(super) struct Registry {
     changed: HashSet<Uri>,
     /// The listeners that receive `list_changed`.
     list_followers: HashSet<u64>,
-    /// The rights classes of the listeners: a view of each class and the number of its listeners.
-    classes: HashMap<u64, (Arc<View>, usize)>,
+    classes: RightsClasses,
     budget: SubscriptionBudget,
+}
+
+/// The rights classes of the listeners: a view of each class and the number of its listeners.
+type RightsClasses = HashMap<u64, (Arc<View>, usize)>;
+
+fn leave_class(classes: &mut RightsClasses, class: u64) {
+    if let Some((_, count)) = classes.get_mut(&class) {
+        *count -= 1;
+        if *count == 0 {
+            classes.remove(&class);
+        }
+    }
 }
 
 /// A listener.
@@ -48,6 +59,25 @@ impl RegisteredListener {
     /// Whether the rights of the listener allow a subscription to this URI.
     fn may_subscribe(&self, name: &str) -> bool {
         Uri::parse(name).is_ok_and(|uri| self.view.now().allows(Operation::Subscribe, &uri))
+    }
+
+    /// Enters the current rights class of the listener. If it changed, queues `list_changed` and updates of resources that
+    /// became visible, and returns the subjects of the subscriptions.
+    fn update_class(&mut self, classes: &mut RightsClasses, follows_list: bool) -> Vec<Uri> {
+        let class = self.view.now().rights().class();
+        classes.entry(class).or_insert_with(|| (self.view.clone(), 0)).1 += 1;
+        if std::mem::replace(&mut self.class, class) == class {
+            return Vec::new();
+        }
+        self.notify_list(follows_list);
+        let hidden = self.subscriptions.keys().filter(|name| !self.may_subscribe(name));
+        let hidden: HashSet<_> = hidden.cloned().collect();
+        for name in std::mem::replace(&mut self.hidden, hidden) {
+            if !self.hidden.contains(&name) {
+                self.notifications.put(Notification::Updated(name));
+            }
+        }
+        self.subscriptions.values().cloned().collect()
     }
 
     /// Queues `list_changed`, now or when the listener follows the list.
@@ -125,13 +155,8 @@ impl Registry {
             return ControlFlow::Continue(deserted);
         }
         self.list_followers.remove(&listener);
-        if let Some(member) = self.members.remove(&listener)
-            && let Some((_, count)) = self.classes.get_mut(&member.class)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.classes.remove(&member.class);
-            }
+        if let Some(member) = self.members.remove(&listener) {
+            leave_class(&mut self.classes, member.class);
         }
         ControlFlow::Break(deserted)
     }
@@ -296,21 +321,19 @@ impl Registry {
         let mut subjects = HashSet::new();
         self.classes.clear();
         for (listener, member) in &mut self.members {
-            let class = member.view.now().rights().class();
-            self.classes.entry(class).or_insert_with(|| (member.view.clone(), 0)).1 += 1;
-            if std::mem::replace(&mut member.class, class) != class {
-                member.notify_list(self.list_followers.contains(listener));
-                let hidden = member.subscriptions.keys().filter(|name| !member.may_subscribe(name));
-                let hidden: HashSet<_> = hidden.cloned().collect();
-                for name in std::mem::replace(&mut member.hidden, hidden) {
-                    if !member.hidden.contains(&name) {
-                        member.notifications.put(Notification::Updated(name));
-                    }
-                }
-                subjects.extend(member.subscriptions.values().cloned());
-            }
+            let follows = self.list_followers.contains(listener);
+            subjects.extend(member.update_class(&mut self.classes, follows));
         }
         subjects
+    }
+
+    /// Gives a listener the view of a renewed identity. Returns the subjects of its subscriptions if its rights class
+    /// changed.
+    pub(super) fn renew(&mut self, listener: u64, view: Arc<View>) -> Vec<Uri> {
+        let Some(member) = self.members.get_mut(&listener) else { return Vec::new() };
+        leave_class(&mut self.classes, member.class);
+        member.view = view;
+        member.update_class(&mut self.classes, self.list_followers.contains(&listener))
     }
 
     /// Returns an undelivered notification to the listener's set, if its subscription still exists.

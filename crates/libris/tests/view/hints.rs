@@ -6,11 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::http::Method;
 use libris::uri_template::Specificity;
+use libris::wire::Caller;
 use libris::wire::http::{self, Endpoint};
-use libris::wire::{Caller, Refusal};
 use libris::{
-    Catalog, Config, Contents, Context, Error, FunctionSource, Identity, Operation, Page, Policy, Result,
-    Rights, Rules, Server, Source, Template, Templates, Uri, UriTemplate,
+    Catalog, Config, Contents, Context, Error, FunctionSource, Identified, Identity, Operation, Page, Policy,
+    Result, Rights, Rules, Server, Source, Template, Templates, Uri, UriTemplate,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -66,9 +66,9 @@ impl Rules for AllButSecret {
 struct Readers;
 
 impl Policy for Readers {
-    fn identify(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
+    fn identify(&self, caller: &Caller<'_>) -> Identified {
         let name = caller.authorization.and_then(|text| text.strip_prefix(b"as "));
-        Ok(name.map(|name| Identity::new(String::from_utf8_lossy(name))))
+        Identified::Caller(name.map(|name| Identity::new(String::from_utf8_lossy(name))))
     }
 
     fn rights(&self, identity: Option<&Identity>) -> Rights {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use libris::wire::{Caller, Refusal};
-use libris::{Identity, Operation, Policy, Rights, Rules, Uri};
+use libris::{Identified, Identity, Operation, Policy, Rights, Rules, Uri};
 
 use crate::random::Random;
 use crate::shelf::{Predicate, Seen, Universe};
@@ -101,14 +101,14 @@ impl People {
 }
 
 impl Policy for People {
-    fn identify(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
+    fn identify(&self, caller: &Caller<'_>) -> Identified {
         match caller.authorization.map(|text| text.strip_prefix(b"as ")) {
-            None => Ok(None),
-            Some(Some(b"A")) => Ok(Some(Identity::new("A"))),
-            Some(Some(b"B")) => Ok(Some(Identity::new("B"))),
+            None => Identified::Caller(None),
+            Some(Some(b"A")) => Identified::Caller(Some(Identity::new("A"))),
+            Some(Some(b"B")) => Identified::Caller(Some(Identity::new("B"))),
             Some(_) => {
                 let message = "nobody of that name is known".to_owned();
-                Err(Refusal::Unauthenticated { challenge: "Test".into(), message })
+                Identified::Refused(Refusal::Unauthenticated { challenge: "Test".into(), message })
             }
         }
     }

@@ -58,7 +58,7 @@ pub(super) struct StatusEntry {
 }
 
 /// A page of the status.
-pub(super) struct Status {
+pub(super) struct StatusPage {
     entries: Vec<StatusEntry>,
     /// Whether entries are left out.
     more: bool,
@@ -157,7 +157,7 @@ impl<'a> WorkState<'a> {
     }
 
     /// The status: tracked files by path, then untracked ones.
-    pub(super) fn status(mut self, head: Option<ObjectId>) -> Result<Status> {
+    pub(super) fn status(mut self, head: Option<ObjectId>) -> Result<StatusPage> {
         let mut tracked: BTreeMap<Vec<u8>, StatusEntry> = BTreeMap::new();
         for difference in self.staged(head, &[])? {
             let entry = StatusEntry {
@@ -200,7 +200,7 @@ impl<'a> WorkState<'a> {
         }
         let more = entries.len() > MAX_ENTRIES;
         entries.truncate(MAX_ENTRIES);
-        Ok(Status { entries, more })
+        Ok(StatusPage { entries, more })
     }
 
     fn untracked(&self, limit: usize) -> Result<Vec<Vec<u8>>> {
@@ -436,7 +436,7 @@ impl StatusEntry {
     }
 }
 
-impl Status {
+impl StatusPage {
     /// The status as Markdown; `head` says what `HEAD` is.
     pub(super) fn markdown(&self, space: &UriSpace, title: &str, head: &str) -> String {
         let mut out = format!("# Status of {title}\n\n{head}\n\n");

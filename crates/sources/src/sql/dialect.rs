@@ -1,6 +1,6 @@
 //! The differences between the SQL dialects.
 
-use super::catalog::Column;
+use super::catalog::TableColumn;
 use super::value::ValueType;
 
 /// The SQL dialect.
@@ -30,12 +30,12 @@ impl Dialect {
     }
 
     /// A column of the table that a statement calls `t`.
-    pub(super) fn column(self, column: &Column) -> String {
+    pub(super) fn column(self, column: &TableColumn) -> String {
         format!("t.{}", self.quote(&column.name))
     }
 
     /// A column of the key in an `ORDER BY` or a comparison. MySQL sorts an enum by its number and compares it as text.
-    pub(super) fn ordered(self, column: &Column) -> String {
+    pub(super) fn ordered(self, column: &TableColumn) -> String {
         let name = self.column(column);
         match (self, &*column.base) {
             (Self::Mysql, "enum" | "set") => format!("CAST({name} AS CHAR)"),
@@ -53,7 +53,7 @@ impl Dialect {
     }
 
     /// A placeholder for a value that is compared with a column.
-    pub(super) fn compared(self, number: usize, column: &Column) -> String {
+    pub(super) fn compared(self, number: usize, column: &TableColumn) -> String {
         let placeholder = self.placeholder(number);
         match (self, column.kind) {
             (Self::Postgres, ValueType::Bytes) => format!("pg_catalog.decode({placeholder}, 'base64')"),
@@ -92,7 +92,7 @@ impl Dialect {
     }
 
     /// The expression that selects a column, and whether its values may be large.
-    pub(super) fn value(self, column: &Column) -> (String, bool) {
+    pub(super) fn value(self, column: &TableColumn) -> (String, bool) {
         let (kind, base) = (column.kind, &*column.base);
         let name = self.column(column);
         match self {

@@ -123,7 +123,7 @@ fn option_error(uri: &Uri, query: &str) -> Error {
 }
 
 /// The error for a value that the database rejects, with the types of the columns that it may be for.
-pub(super) fn rejected<'a>(columns: impl IntoIterator<Item = &'a super::catalog::Column>) -> Error {
+pub(super) fn rejected<'a>(columns: impl IntoIterator<Item = &'a super::catalog::TableColumn>) -> Error {
     let columns: Vec<_> =
         columns.into_iter().map(|column| format!("`{}` is {}", column.name, column.declared)).collect();
     Error::invalid(format!("the database rejects a value: check its type; {}", columns.join(", ")))

@@ -6,7 +6,7 @@ use libris_core::uri_template::{VariableValue, Variables};
 use libris_core::{Error, Result};
 
 use super::catalog::TableInfo;
-use super::rows::{Filter, RowStatements};
+use super::rows::{ColumnFilter, RowStatements};
 use crate::suggest::did_you_mean;
 
 /// The variable of the template for pages of rows that contains the filters.
@@ -36,12 +36,12 @@ pub(super) fn parse<'a>(
     rows: &RowStatements<'a>,
     label: &str,
     given: &[(String, String)],
-) -> Result<Vec<Filter<'a>>> {
+) -> Result<Vec<ColumnFilter<'a>>> {
     let table = rows.table;
     if given.len() > MAX_FILTERS {
         return Err(Error::invalid(format!("there are {} filters, more than {MAX_FILTERS}", given.len())));
     }
-    let mut filters = Vec::<Filter<'a>>::new();
+    let mut filters = Vec::<ColumnFilter<'a>>::new();
     for (name, text) in given {
         let Some(column) = table.columns.iter().find(|column| column.name == *name) else {
             return Err(unknown(table, label, name));
@@ -49,7 +49,7 @@ pub(super) fn parse<'a>(
         if filters.iter().any(|filter| filter.column.name == *name) {
             return Err(Error::invalid(format!("there are two filters of the column `{name}`")));
         }
-        filters.push(Filter { column, value: rows.value(name, column, text)? });
+        filters.push(ColumnFilter { column, value: rows.value(name, column, text)? });
     }
     match filters.iter().find(|filter| !is_indexed(table, &filter.column.name, &filters)) {
         Some(filter) => Err(Error::invalid(format!(
@@ -62,7 +62,7 @@ pub(super) fn parse<'a>(
 }
 
 /// Whether an index begins with the column, or with other filtered columns followed by it.
-fn is_indexed(table: &TableInfo, column: &str, filters: &[Filter<'_>]) -> bool {
+fn is_indexed(table: &TableInfo, column: &str, filters: &[ColumnFilter<'_>]) -> bool {
     table.indexes.iter().filter(|index| index.equality).any(|index| {
         let is_filtered = |name: &&String| filters.iter().any(|filter| filter.column.name == **name);
         index.columns.iter().take_while(is_filtered).any(|name| name == column)

@@ -5,7 +5,7 @@
 
 use libris_core::{Completion, CompletionRequest, Error, Result};
 
-use super::catalog::{Column, TableInfo};
+use super::catalog::{TableColumn, TableInfo};
 use super::dialect::{Dialect, SelectedColumn, bounded, postgres_bounded};
 use super::driver::{SizeColumns, Statement};
 use super::key;
@@ -31,8 +31,8 @@ pub(super) struct RowKey {
 }
 
 /// An equality filter.
-pub(super) struct Filter<'a> {
-    pub(super) column: &'a Column,
+pub(super) struct ColumnFilter<'a> {
+    pub(super) column: &'a TableColumn,
     pub(super) value: BindValue,
 }
 
@@ -48,7 +48,7 @@ impl RowStatements<'_> {
     pub(super) fn key(&self, variable: &str, text: &str) -> Result<RowKey> {
         let columns = &self.table.key;
         if let Some((parts, row_id)) = self.null_key(text) {
-            let value = |(column, text): (&Column, &String)| match &**text {
+            let value = |(column, text): (&TableColumn, &String)| match &**text {
                 stored::NULL => Ok(BindValue::Null),
                 text => self.value(variable, column, text),
             };
@@ -118,9 +118,14 @@ impl RowStatements<'_> {
     }
 
     /// The rows after the one with this key, or from the beginning, of those that match all filters.
-    pub(super) fn page(&self, filters: Vec<Filter<'_>>, after: Option<RowKey>, limit: u64) -> Statement {
+    pub(super) fn page(
+        &self,
+        filters: Vec<ColumnFilter<'_>>,
+        after: Option<RowKey>,
+        limit: u64,
+    ) -> Statement {
         let mut condition = Condition::default();
-        for Filter { column, value } in filters {
+        for ColumnFilter { column, value } in filters {
             condition.and(self.compared(column, "=", value, condition.binds.len()));
         }
         if let Some(after) = after {
@@ -176,7 +181,7 @@ impl RowStatements<'_> {
     }
 
     /// Selects columns of the table, followed by the values that make its key, in the order of the key.
-    fn select(&self, columns: &[Column], condition: Condition, limit: u64) -> Statement {
+    fn select(&self, columns: &[TableColumn], condition: Condition, limit: u64) -> Statement {
         let Self { dialect, table, most } = self;
         let mut order: Vec<_> = table.key.iter().map(|column| dialect.ordered(column)).collect();
         order.extend(table.tie_breaker.as_ref().map(|column| dialect.column(column)));
@@ -276,12 +281,12 @@ impl RowStatements<'_> {
         all
     }
 
-    fn is_equal(&self, column: &Column, value: BindValue, before: usize) -> Condition {
+    fn is_equal(&self, column: &TableColumn, value: BindValue, before: usize) -> Condition {
         let sign = if value == BindValue::Null { "IS" } else { "=" };
         self.compared(column, sign, value, before)
     }
 
-    fn compared(&self, column: &Column, sign: &str, value: BindValue, before: usize) -> Condition {
+    fn compared(&self, column: &TableColumn, sign: &str, value: BindValue, before: usize) -> Condition {
         let placeholder = self.dialect.compared(before + 1, column);
         let name = match sign {
             // MySQL compares an enum with text as text, and then uses an index only without a cast.
@@ -292,7 +297,7 @@ impl RowStatements<'_> {
     }
 
     /// Parses a value of a column; the error names the variable of the URI that it is from.
-    pub(super) fn value(&self, variable: &str, column: &Column, text: &str) -> Result<BindValue> {
+    pub(super) fn value(&self, variable: &str, column: &TableColumn, text: &str) -> Result<BindValue> {
         let kind = key_kind(column);
         let parsed = match (self.dialect, kind) {
             (Dialect::Sqlite, _) => stored::read(column, text),
@@ -315,7 +320,7 @@ impl RowStatements<'_> {
 }
 
 /// The type of a column in a key. PostgreSQL casts the text of an array or a composite type to that type, but not JSON.
-fn key_kind(column: &Column) -> ValueType {
+fn key_kind(column: &TableColumn) -> ValueType {
     match &*column.base {
         "array" | "composite" => ValueType::Other,
         _ => column.kind,
@@ -375,13 +380,13 @@ pub(super) fn matching(keys: Vec<String>, asked: CompletionRequest<'_>, cut: boo
 
 #[cfg(test)]
 mod tests {
-    use super::{Filter, RowStatements, spans};
-    use crate::sql::catalog::{Column, TableInfo, TableName, TableSummary};
+    use super::{ColumnFilter, RowStatements, spans};
+    use crate::sql::catalog::{TableColumn, TableInfo, TableName, TableSummary};
     use crate::sql::dialect::Dialect;
     use crate::sql::value::{BindValue, ValueType};
 
     fn table(key: &[&str]) -> TableInfo {
-        let column = |name: &&str| Column {
+        let column = |name: &&str| TableColumn {
             name: name.to_string(),
             declared: "integer".into(),
             base: "integer".into(),
@@ -440,7 +445,7 @@ mod tests {
             let table = table(&["a", "b"]);
             let rows = RowStatements { dialect, table: &table, most: 9 };
             let column = &table.columns[1];
-            let filter = Filter { column, value: rows.value("b", column, "5").unwrap() };
+            let filter = ColumnFilter { column, value: rows.value("b", column, "5").unwrap() };
             let after = rows.key("after", "7,8").unwrap();
             let page = rows.page(vec![filter], Some(after), 100);
             let values: Vec<_> = [5, 7, 7, 8].map(BindValue::Integer).into();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::catalog::{Column, TableInfo, TableName};
+use super::catalog::{TableColumn, TableInfo, TableName};
 use super::output::escape;
 
 /// The description of a database.
@@ -79,7 +79,7 @@ impl SchemaDocument<'_> {
         };
         text.push_str("| column | type | null | default | comment |\n| --- | --- | --- | --- | --- |\n");
         for column in &table.columns {
-            let Column { name, nullable, default, comment, .. } = column;
+            let TableColumn { name, nullable, default, comment, .. } = column;
             let shown = |text: &Option<String>| text.as_deref().map(escape).unwrap_or_default();
             let _ = writeln!(
                 text,
@@ -210,8 +210,8 @@ pub(super) fn counted(number: u64, noun: &str) -> String {
 }
 
 /// The declared type of a column. MySQL declares the values of an enum in it; for others they are added.
-fn type_with_values(column: &Column) -> String {
-    let Column { declared, values, .. } = column;
+fn type_with_values(column: &TableColumn) -> String {
+    let TableColumn { declared, values, .. } = column;
     if values.is_empty() || declared.contains('\'') {
         return declared.clone();
     }

@@ -4,7 +4,7 @@
 //! class precedes it, as in `text~2` for the text in a column of numbers. Primary keys of SQLite may contain nulls, and
 //! a key with a null is not unique: its text is the values, `null` for null, and the `rowid` as one more part.
 
-use super::catalog::Column;
+use super::catalog::TableColumn;
 use super::value::{BindValue, SqlValue, ValueType, decode, encode};
 
 /// The text of null in a key.
@@ -36,7 +36,7 @@ pub(super) fn stored(class: &SqlValue, value: &SqlValue) -> Option<BindValue> {
 }
 
 /// Parses a value of this column; the error names the expected form.
-pub(super) fn read(column: &Column, text: &str) -> Result<BindValue, &'static str> {
+pub(super) fn read(column: &TableColumn, text: &str) -> Result<BindValue, &'static str> {
     if let Some((class, rest)) = text.split_once(CLASS_SEPARATOR) {
         let value = match class {
             TEXT => Some(BindValue::Text(rest.to_owned())),
@@ -54,7 +54,7 @@ pub(super) fn read(column: &Column, text: &str) -> Result<BindValue, &'static st
 }
 
 /// A value without a storage class, which the declared type of the column decides.
-fn plain(column: &Column, text: &str) -> Result<BindValue, &'static str> {
+fn plain(column: &TableColumn, text: &str) -> Result<BindValue, &'static str> {
     let as_text = || BindValue::Text(text.to_owned());
     let integer = || text.parse().ok().map(BindValue::Integer);
     let real = || text.parse::<f64>().ok().filter(|number| !number.is_nan()).map(BindValue::Number);
@@ -76,7 +76,7 @@ fn plain(column: &Column, text: &str) -> Result<BindValue, &'static str> {
 }
 
 /// The text of a value that is not null. `is_reserved` tells which plain texts have another meaning in a key.
-pub(super) fn write(column: &Column, value: &BindValue, is_reserved: impl Fn(&str) -> bool) -> String {
+pub(super) fn write(column: &TableColumn, value: &BindValue, is_reserved: impl Fn(&str) -> bool) -> String {
     let (class, text) = match value {
         BindValue::Integer(number) => (INTEGER, number.to_string()),
         BindValue::Number(number) => (REAL, number.to_string()),
@@ -111,12 +111,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{is_same, read, write};
-    use crate::sql::catalog::Column;
+    use crate::sql::catalog::TableColumn;
     use crate::sql::dialect::Dialect;
     use crate::sql::value::BindValue;
 
-    fn column(declared: &str) -> Column {
-        Column {
+    fn column(declared: &str) -> TableColumn {
+        TableColumn {
             name: "k".into(),
             declared: declared.into(),
             base: declared.into(),

@@ -35,14 +35,14 @@ fn framed(bytes: usize) -> Framed {
 
 /// A connection whose client reads a given number of bytes per second, until some time.
 #[derive(Default)]
-struct Connection {
+struct TestRecipient {
     /// If it is an HTTP/2 stream: how many streams share the connection.
     sharers: AtomicU64,
     taken: AtomicU64,
     closed: AtomicBool,
 }
 
-impl Connection {
+impl TestRecipient {
     fn taking(per_second: u64, until: Duration) -> Arc<Self> {
         let connection = Arc::<Self>::default();
         let (taking, end) = (connection.clone(), Instant::now() + until);
@@ -60,7 +60,7 @@ impl Connection {
     }
 }
 
-impl Recipient for Connection {
+impl Recipient for TestRecipient {
     fn bytes_sent(&self) -> u64 {
         self.taken.load(Ordering::SeqCst)
     }
@@ -79,7 +79,7 @@ fn sending(
     content_budget: &Arc<ContentBudget>,
     last: u8,
     bytes: usize,
-    connection: &Arc<Connection>,
+    connection: &Arc<TestRecipient>,
 ) -> ContentLease {
     let lease = content_budget.try_take(client(last), bytes).unwrap();
     lease.sending_to(connection);
@@ -167,8 +167,8 @@ async fn a_tiny_response_does_not_wait() {
 async fn slow_clients_are_closed_while_others_wait() {
     let content_budget = memory(Share::ThreeQuarters);
     let hour = Duration::from_secs(3600);
-    let (slow, fast) = (Connection::taking(64 << 10, hour), Connection::taking(1 << 20, hour));
-    let idle = Arc::<Connection>::default();
+    let (slow, fast) = (TestRecipient::taking(64 << 10, hour), TestRecipient::taking(1 << 20, hour));
+    let idle = Arc::<TestRecipient>::default();
     let leases = [sending(&content_budget, 1, 4 * MIB, &slow), sending(&content_budget, 2, 4 * MIB, &fast)];
     drop(sending(&content_budget, 3, MIB / 2, &idle));
     sleep(Duration::from_secs(60)).await;
@@ -192,7 +192,7 @@ async fn slow_clients_are_closed_while_others_wait() {
 async fn streams_of_one_connection_share_the_speed_that_it_must_have() {
     let content_budget = memory(Share::ThreeQuarters);
     let hour = Duration::from_secs(3600);
-    let [part, less, nothing] = [40 << 10, 20 << 10, 0].map(|speed| Connection::taking(speed, hour));
+    let [part, less, nothing] = [40 << 10, 20 << 10, 0].map(|speed| TestRecipient::taking(speed, hour));
     let all = [&part, &less, &nothing];
     all.iter().for_each(|stream| stream.sharers.store(4, Ordering::SeqCst));
     let _rooms = all.map(|stream| sending(&content_budget, 1, 2 * MIB, stream));
@@ -219,7 +219,7 @@ async fn who_holds_memory_in_use_does_not_wait_for_more() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_becomes_slow_is_closed() {
     let content_budget = memory(Share::ThreeQuarters);
-    let connection = Connection::taking(8 << 20, Duration::from_secs(12));
+    let connection = TestRecipient::taking(8 << 20, Duration::from_secs(12));
     let _room = sending(&content_budget, 1, 6 * MIB, &connection);
     let began = Instant::now();
     let _waiting = tokio::spawn({

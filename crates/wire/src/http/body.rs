@@ -15,7 +15,7 @@ use super::liveness::Liveness;
 use super::stream::Stream;
 use crate::content_budget::{ContentLease, Outgoing};
 use crate::envelope::Framed;
-use crate::members::Pieces;
+use crate::members::ResponsePieces;
 
 /// Messages up to this size are copied into one piece.
 const MAX_COPIED: usize = 16 << 10;
@@ -25,7 +25,7 @@ pub(super) type SharedLease = Arc<ContentLease>;
 
 /// The body of a response.
 pub struct Body {
-    kind: Kind,
+    kind: BodyKind,
     /// The memory reservation of the message being sent, released when it is sent.
     lease: Option<SharedLease>,
     liveness: Option<Arc<Liveness>>,
@@ -35,15 +35,15 @@ pub struct Body {
     slots: Option<Lease>,
 }
 
-enum Kind {
+enum BodyKind {
     /// The unsent rest of a message.
-    Answer(Box<Pieces>),
+    Answer(Box<ResponsePieces>),
     Events(Box<Events>),
 }
 
 struct Events {
     stream: BoxStream<'static, Event>,
-    pending: Pieces,
+    pending: ResponsePieces,
     /// The memory reservation of the pending event.
     lease: Option<ContentLease>,
     keep_alive: Interval,
@@ -59,12 +59,12 @@ pub(crate) enum Event {
 }
 
 impl Body {
-    fn of(kind: Kind) -> Self {
+    fn of(kind: BodyKind) -> Self {
         Self { kind, lease: None, liveness: None, stream: None, slots: None }
     }
 
-    fn answer(pieces: Pieces) -> Self {
-        Self::of(Kind::Answer(Box::new(pieces)))
+    fn answer(pieces: ResponsePieces) -> Self {
+        Self::of(BodyKind::Answer(Box::new(pieces)))
     }
 
     /// Holds this memory reservation until the body is sent.
@@ -120,7 +120,7 @@ impl Body {
 
     /// An empty body.
     pub(crate) fn empty() -> Self {
-        Self::answer(Pieces::whole(""))
+        Self::answer(ResponsePieces::whole(""))
     }
 
     /// The body with one message.
@@ -131,16 +131,16 @@ impl Body {
         }
         let mut whole = Vec::with_capacity(size);
         framed.pieces().for_each(|piece| whole.extend_from_slice(&piece));
-        Self::answer(Pieces::whole(whole))
+        Self::answer(ResponsePieces::whole(whole))
     }
 
     /// An event stream that sends a comment after every `keep_alive` without an event.
     pub(crate) fn events(stream: BoxStream<'static, Event>, keep_alive: std::time::Duration) -> Self {
         let mut keep_alive = tokio::time::interval_at(Instant::now() + keep_alive, keep_alive);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self::of(Kind::Events(Box::new(Events {
+        Self::of(BodyKind::Events(Box::new(Events {
             stream,
-            pending: Pieces::whole(""),
+            pending: ResponsePieces::whole(""),
             lease: None,
             keep_alive,
             ended: false,
@@ -173,7 +173,7 @@ impl Events {
                 Poll::Ready(None) => self.ended = true,
                 Poll::Pending => {
                     ready!(self.keep_alive.poll_tick(context));
-                    self.pending = Pieces::whole(":\n\n");
+                    self.pending = ResponsePieces::whole(":\n\n");
                 }
             }
         }
@@ -186,7 +186,7 @@ impl Events {
                 (framed, id)
             }
             Event::Endpoint(path) => {
-                self.pending = Pieces::whole(format!("event: endpoint\ndata: {path}\n\n"));
+                self.pending = ResponsePieces::whole(format!("event: endpoint\ndata: {path}\n\n"));
                 return;
             }
         };
@@ -197,14 +197,14 @@ impl Events {
         .into_bytes();
         head.extend_from_slice(&framed.head);
         let tail = [&*framed.tail, b"\n\n"].concat();
-        self.pending = Pieces::new(head.into(), framed.members, tail.into());
+        self.pending = ResponsePieces::new(head.into(), framed.members, tail.into());
     }
 }
 
 /// For a [`Route`](super::Route).
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        Self::answer(Pieces::whole(bytes))
+        Self::answer(ResponsePieces::whole(bytes))
     }
 }
 
@@ -240,8 +240,8 @@ impl http_body::Body for Body {
         }
         let this = &mut *self;
         let bytes = match &mut this.kind {
-            Kind::Answer(pieces) => pieces.next(),
-            Kind::Events(events) => {
+            BodyKind::Answer(pieces) => pieces.next(),
+            BodyKind::Events(events) => {
                 if events.pending.is_empty() && !events.ended {
                     // The pieces of the last event hold its reservation themselves.
                     this.lease = None;
@@ -260,15 +260,15 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.kind, Kind::Answer(pieces) if pieces.is_empty())
+        matches!(&self.kind, BodyKind::Answer(pieces) if pieces.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Answer(pieces) => {
+            BodyKind::Answer(pieces) => {
                 pieces.left().map_or_else(SizeHint::default, |left| SizeHint::with_exact(left as u64))
             }
-            Kind::Events(_) => SizeHint::default(),
+            BodyKind::Events(_) => SizeHint::default(),
         }
     }
 }

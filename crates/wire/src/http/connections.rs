@@ -46,13 +46,13 @@ const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
 pub(super) struct Connections {
     most: usize,
     budget: Arc<Budget>,
-    state: Mutex<State>,
+    state: Mutex<ConnectionQueues>,
     evicted: AtomicUsize,
     refused: AtomicUsize,
 }
 
 #[derive(Default)]
-struct State {
+struct ConnectionQueues {
     last: u64,
     /// Connections without a request when they were last examined, the oldest first.
     unused: VecDeque<(Client, Weak<Liveness>)>,
@@ -179,7 +179,7 @@ impl Connections {
     }
 }
 
-impl State {
+impl ConnectionQueues {
     /// Removes the oldest connection without a request, of this client or of any.
     fn unused(&mut self, client: Option<Client>) -> Option<Arc<Liveness>> {
         let mut unused = self.unused.iter().enumerate().filter(|(_, (_, liveness))| is_unused(liveness));

@@ -20,9 +20,9 @@ use crate::envelope::{self, Framed, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR};
 use crate::lock::lock;
 use crate::protocol::{self, CONTENT_BUDGET_FULL};
-use crate::request::Request;
+use crate::request::McpRequest;
 use crate::time_limit::within;
-use crate::{Listener, Revision, View};
+use crate::{Listener, Revision, ServiceView};
 
 /// The most queued responses of a client that does not read its stream.
 const MAX_QUEUED: usize = 8;
@@ -35,10 +35,27 @@ pub(super) struct HttpSse {
 
 #[derive(Clone)]
 struct SseClient {
-    view: Arc<dyn View>,
+    view: Arc<dyn ServiceView>,
     revision: Option<Revision>,
     answers: mpsc::Sender<Event>,
     listener: Arc<dyn Listener>,
+}
+
+impl SseClient {
+    /// Whether the caller of this view opened the session, which takes on a renewed identity.
+    fn admits(&mut self, view: &Arc<dyn ServiceView>) -> bool {
+        let same = match (self.view.caller(), view.caller()) {
+            (None, None) => return true,
+            (Some(last), Some(now)) if last == now => return true,
+            (Some(last), Some(now)) => last.is_same_principal(now),
+            _ => false,
+        };
+        if same {
+            self.listener.renew(view.caller());
+            self.view = view.clone();
+        }
+        same
+    }
 }
 
 /// Removes a client when its event stream is dropped.
@@ -54,7 +71,11 @@ impl Drop for Leave {
 }
 
 impl Endpoint {
-    pub(super) fn sse_stream<B>(&self, view: Arc<dyn View>, request: &HttpRequest<B>) -> Response<Body> {
+    pub(super) fn sse_stream<B>(
+        &self,
+        view: Arc<dyn ServiceView>,
+        request: &HttpRequest<B>,
+    ) -> Response<Body> {
         let (Some(sse), Some(id)) = (&self.http_sse, unguessable()) else {
             return response::bare(StatusCode::SERVICE_UNAVAILABLE);
         };
@@ -62,6 +83,7 @@ impl Endpoint {
         let full = || self.busy(None, "there are too many streams open; try again later");
         let Some(lease) = self.event_streams.try_take(client, 1) else { return full() };
         let Ok(listener) = view.listener(client) else { return full() };
+        let authentication_ended = protocol::authentication_ended(&*view);
         let (answers, receiver) = mpsc::channel(MAX_QUEUED);
         lock(&sse.open)
             .insert(id.clone(), SseClient { view, revision: None, answers, listener: listener.clone() });
@@ -74,13 +96,21 @@ impl Endpoint {
             Some((Event::from(protocol::notification(&listener.next().await, "")), listener))
         });
         let closing = self.closing.clone();
-        let events = stream::iter([endpoint])
-            .chain(stream::select(answers, notifications))
-            .take_until(async move { closing.cancelled().await });
+        let events =
+            stream::iter([endpoint]).chain(stream::select(answers, notifications)).take_until(async move {
+                tokio::select! {
+                    () = closing.cancelled() => {}
+                    () = authentication_ended => {}
+                }
+            });
         response::events(Body::events(events.boxed(), self.config.keep_alive).listening(lease))
     }
 
-    pub(super) async fn sse_message<B>(&self, view: Arc<dyn View>, request: HttpRequest<B>) -> Response<Body>
+    pub(super) async fn sse_message<B>(
+        &self,
+        view: Arc<dyn ServiceView>,
+        request: HttpRequest<B>,
+    ) -> Response<Body>
     where
         B: HttpBody + Send,
         B::Data: Send,
@@ -89,8 +119,9 @@ impl Endpoint {
         let Some(sse) = &self.http_sse else { return response::bare(StatusCode::NOT_FOUND) };
         let query = request.uri().query().unwrap_or_default();
         let id = query.strip_prefix("sessionId=").unwrap_or_default().to_owned();
-        let known = lock(&sse.open).get(&id).filter(|client| client.view.caller() == view.caller()).cloned();
-        let Some(SseClient { view, revision, answers, listener }) = known else {
+        let known =
+            lock(&sse.open).get_mut(&id).and_then(|client| client.admits(&view).then(|| client.clone()));
+        let Some(SseClient { view: _, revision, answers, listener }) = known else {
             return response::refusal(StatusCode::NOT_FOUND, "this session has ended or never was");
         };
         let peer = self.peer(&request);
@@ -126,7 +157,7 @@ impl Endpoint {
         let event = match read {
             Err(error) => Event::from(Framed::error(Some(&id_of_request), &error)),
             Ok((revision, request)) => {
-                if let Request::Initialize { asked, .. } = &request
+                if let McpRequest::Initialize { asked, .. } = &request
                     && let Some(client) = lock(&sse.open).get_mut(&id)
                 {
                     client.revision = Some(Revision::negotiate(asked));

@@ -14,11 +14,11 @@ use crate::lock::lock;
 pub(super) struct InputBudget {
     /// The budget in bytes.
     most: usize,
-    table: Mutex<Table>,
+    table: Mutex<InputTable>,
 }
 
 #[derive(Default)]
-struct Table {
+struct InputTable {
     last: u64,
     used: usize,
     clients: HashMap<Client, Inputs>,
@@ -90,7 +90,7 @@ impl Drop for InputReservation {
     }
 }
 
-impl Table {
+impl InputTable {
     fn resize(&mut self, client: Client, number: u64, bytes: usize) {
         let Some(inputs) = self.clients.get_mut(&client) else { return };
         // It may have been evicted.

@@ -8,33 +8,33 @@ use http::{Request as HttpRequest, Response, StatusCode};
 
 use super::body::Body;
 use super::headers::{Accepts, LAST_EVENT, McpHeaders, SESSION, VERSION, text};
-use super::session::Session;
+use super::session::HttpSession;
 use super::sessions::Peer;
 use super::streamable::TOO_MANY;
 use super::{Endpoint, response};
 use crate::envelope::Id;
 use crate::failure::ErrorObject;
 use crate::protocol;
-use crate::request::{Params, Request};
+use crate::request::{McpRequest, Params};
 use crate::time_limit::within;
-use crate::{Era, Revision, View};
+use crate::{Era, Revision, ServiceView};
 
 impl Endpoint {
     /// Opens a session.
     pub(super) async fn initialize(
         self: Arc<Self>,
         peer: Peer,
-        view: Arc<dyn View>,
+        view: Arc<dyn ServiceView>,
         id: &Id,
         params: &Params<'_>,
     ) -> Result<Response<Body>, ErrorObject> {
-        let request = Request::parse(Revision::negotiate(""), &*view, "initialize", params)?;
-        let Request::Initialize { asked, .. } = &request else {
+        let request = McpRequest::parse(Revision::negotiate(""), &*view, "initialize", params)?;
+        let McpRequest::Initialize { asked, .. } = &request else {
             return Err(ErrorObject::method_not_found("initialize"));
         };
         let revision = Revision::negotiate(asked);
         let listener = view.listener(peer.client).map_err(|failure| failure.object(revision))?;
-        let session = Session::new(view.clone(), revision, self.protocol.limits.in_flight, listener);
+        let session = HttpSession::new(view.clone(), revision, self.protocol.limits.in_flight, listener);
         let Some(session) = self.sessions.open(session, peer) else {
             return Ok(self.busy(Some(id), "there are too many sessions in use; try again later"));
         };
@@ -49,15 +49,15 @@ impl Endpoint {
     /// Handles a notification, which has no response message.
     pub(super) fn notification(
         &self,
-        view: &dyn View,
+        view: &Arc<dyn ServiceView>,
         headers: &HeaderMap,
         method: &str,
         params: &Params<'_>,
     ) -> Response<Body> {
         // Modern clients send no notifications over HTTP and have no session.
         if headers.contains_key(SESSION) {
-            let session = match self.session(view, headers) {
-                Ok(session) => session,
+            let (session, _) = match self.session(view, headers) {
+                Ok(found) => found,
                 Err(refusal) => return refusal,
             };
             if method == "notifications/cancelled"
@@ -73,19 +73,19 @@ impl Endpoint {
     pub(super) async fn batch(
         self: Arc<Self>,
         peer: Peer,
-        view: &dyn View,
+        view: &Arc<dyn ServiceView>,
         headers: &HeaderMap,
         batch: &[&str],
     ) -> Response<Body> {
-        let session = match self.session(view, headers) {
-            Ok(session) => session,
+        let (session, view) = match self.session(view, headers) {
+            Ok(found) => found,
             Err(refusal) => return refusal,
         };
         if !session.revision.facts().batches {
             let why = "this protocol version has no batches";
             return response::refusal(StatusCode::BAD_REQUEST, why);
         }
-        let call = self.call(peer, session.view.clone(), session.revision);
+        let call = self.call(peer, view, session.revision);
         let call = call.of(Some(session.notifications.listener.clone()));
         let most = self.protocol.limits.batch;
         if batch.len() > most {
@@ -111,7 +111,7 @@ impl Endpoint {
     }
 
     /// Opens the event stream for the notifications of a session.
-    pub(super) fn get<B>(&self, view: &dyn View, request: &HttpRequest<B>) -> Response<Body> {
+    pub(super) fn get<B>(&self, view: &Arc<dyn ServiceView>, request: &HttpRequest<B>) -> Response<Body> {
         let headers = request.headers();
         if !headers.contains_key(SESSION) {
             return response::not_allowed("POST");
@@ -120,8 +120,8 @@ impl Endpoint {
             let why = "the `Accept` header must list `text/event-stream`";
             return response::refusal(StatusCode::NOT_ACCEPTABLE, why);
         }
-        let session = match self.session(view, headers) {
-            Ok(session) => session,
+        let (session, view) = match self.session(view, headers) {
+            Ok(found) => found,
             Err(refusal) => return refusal,
         };
         let Some(lease) = self.event_streams.try_take(self.peer(request).client, 1) else {
@@ -136,10 +136,12 @@ impl Endpoint {
             protocol::follow(&*listener).await;
             None
         };
+        let authentication_ended = protocol::authentication_ended(&*view);
         let ends = async move {
             tokio::select! {
                 () = closing.cancelled() => {}
                 () = session.ended.cancelled() => {}
+                () = authentication_ended => {}
             }
         };
         let begun = begun.into_stream().filter_map(std::future::ready);
@@ -148,7 +150,7 @@ impl Endpoint {
     }
 
     /// Ends a session.
-    pub(super) fn delete<B>(&self, view: &dyn View, request: &HttpRequest<B>) -> Response<Body> {
+    pub(super) fn delete<B>(&self, view: &Arc<dyn ServiceView>, request: &HttpRequest<B>) -> Response<Body> {
         let Some(id) = request.headers().get(SESSION) else { return response::not_allowed("POST") };
         match self.session(view, request.headers()) {
             Ok(_) => {
@@ -159,32 +161,36 @@ impl Endpoint {
         }
     }
 
-    /// The session that the headers name, if it belongs to this view's caller and the version header is absent or
-    /// names a legacy revision.
-    pub(super) fn find_session(&self, view: &dyn View, mcp: &McpHeaders<'_>) -> Option<Arc<Session>> {
+    /// The session that the headers name and the view for this caller in it, if it belongs to the caller and the version
+    /// header is absent or names a legacy revision.
+    pub(super) fn find_session(
+        &self,
+        view: &Arc<dyn ServiceView>,
+        mcp: &McpHeaders<'_>,
+    ) -> Option<SessionView> {
         if mcp
             .version
             .is_some_and(|date| Revision::named(date).is_none_or(|it| it.facts().era == Era::Modern))
         {
             return None;
         }
-        self.sessions.find(mcp.session?).filter(|session| session.belongs_to(view))
+        self.sessions.find(mcp.session?).and_then(|session| with_view(session, view))
     }
 
-    /// The session that the headers name, or the response that refuses the request. Another caller's session is
+    /// The session that the headers name and the view for this caller in it, or the response that refuses the request. Another caller's session is
     /// unknown.
     pub(super) fn session(
         &self,
-        view: &dyn View,
+        view: &Arc<dyn ServiceView>,
         headers: &HeaderMap,
-    ) -> Result<Arc<Session>, Response<Body>> {
+    ) -> Result<SessionView, Response<Body>> {
         let Some(id) = headers.get(SESSION) else {
             let why = "the `Mcp-Session-Id` header is missing; send `initialize` first, \
                        or name a protocol version in `_meta`";
             return Err(response::refusal(StatusCode::BAD_REQUEST, why));
         };
         let session = self.sessions.find(id.to_str().unwrap_or_default());
-        let session = session.filter(|session| session.belongs_to(view)).ok_or_else(unknown_session)?;
+        let session = session.and_then(|session| with_view(session, view)).ok_or_else(unknown_session)?;
         match text(headers, &VERSION) {
             Ok(Some(date)) if Revision::named(date).is_none() => {
                 Err(response::rejected(None, &ErrorObject::unsupported_version(date)))
@@ -193,6 +199,14 @@ impl Endpoint {
             Err(error) => Err(response::rejected(None, &error)),
         }
     }
+}
+
+/// A session, and the view that answers a request in it.
+pub(super) type SessionView = (Arc<HttpSession>, Arc<dyn ServiceView>);
+
+fn with_view(session: Arc<HttpSession>, caller: &Arc<dyn ServiceView>) -> Option<SessionView> {
+    let view = session.view_of(caller)?;
+    Some((session, view))
 }
 
 fn unknown_session() -> Response<Body> {

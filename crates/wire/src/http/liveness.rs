@@ -41,7 +41,7 @@ pub(super) struct Liveness {
     /// Whether the server is shutting down.
     stopping: AtomicBool,
     /// The streams of an HTTP/2 connection.
-    streams: Mutex<Vec<Watched>>,
+    streams: Mutex<Vec<WatchedStream>>,
     /// The number of the last request that hyper got while it was idle, so that it has nothing to write before the
     /// response.
     alone_request: AtomicU32,
@@ -50,14 +50,14 @@ pub(super) struct Liveness {
 }
 
 /// An HTTP/2 stream whose client may stop reading the response.
-struct Watched {
+struct WatchedStream {
     stream: Weak<Stream>,
     bytes_sent: u64,
     /// The number of the last check at which the client had read something, or had nothing to read.
     last_active: u32,
 }
 
-impl Watched {
+impl WatchedStream {
     /// The stream, if its client has read nothing for too long.
     fn stalled(&mut self, checks: u32) -> Option<Arc<Stream>> {
         let stream = self.stream.upgrade()?;
@@ -146,7 +146,7 @@ impl Liveness {
             streams.retain(|watched| watched.stream.strong_count() > 0);
         }
         let last_active = self.checks.load(Ordering::Relaxed);
-        streams.push(Watched { stream: Arc::downgrade(stream), bytes_sent: 0, last_active });
+        streams.push(WatchedStream { stream: Arc::downgrade(stream), bytes_sent: 0, last_active });
     }
 
     /// The number of HTTP/2 streams with response bytes that the client has not read.

@@ -2,6 +2,7 @@
 //! enabled.
 
 mod body;
+mod certificate;
 mod connections;
 #[cfg(test)]
 mod costs;
@@ -44,6 +45,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::body::Body;
+pub use self::certificate::ClientCertificate;
 use self::connections::{AcceptedConnection, Connections};
 use self::express::{DetachedStream, Framing, Lane, StreamDetached, through_hyper};
 use self::gathered_body::GatheredBody;
@@ -255,8 +257,8 @@ impl Endpoint {
         };
         match (request.method(), request.uri().path()) {
             (&Method::POST, "/mcp") => self.post(peer, view, request).await,
-            (&Method::GET, "/mcp") => self.get(&*view, &request),
-            (&Method::DELETE, "/mcp") => self.delete(&*view, &request),
+            (&Method::GET, "/mcp") => self.get(&view, &request),
+            (&Method::DELETE, "/mcp") => self.delete(&view, &request),
             (_, "/mcp") => response::not_allowed("POST, GET, DELETE"),
             (&Method::GET, "/metrics") => response::metrics(&self.config.metrics_prefix, &self.counts()),
             (&Method::GET, "/sse") if self.http_sse.is_some() => self.sse_stream(view, &request),

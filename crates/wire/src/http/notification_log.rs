@@ -145,7 +145,7 @@ impl NotificationLog {
                 open.remove(0);
             }
         });
-        let open = Open { log: self.clone(), number, open: self.open.subscribe() };
+        let open = OpenStream { log: self.clone(), number, open: self.open.subscribe() };
         stream::unfold(open, async |mut open| {
             let event = open.next().await?;
             Some((event, open))
@@ -168,13 +168,13 @@ impl NotificationLog {
 }
 
 /// An open event stream.
-struct Open {
+struct OpenStream {
     log: Arc<NotificationLog>,
     number: u64,
     open: watch::Receiver<Vec<u64>>,
 }
 
-impl Open {
+impl OpenStream {
     /// The next event; `None` once newer streams have replaced this one.
     async fn next(&mut self) -> Option<Event> {
         loop {
@@ -194,7 +194,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         self.log.open.send_modify(|open| open.retain(|&number| number != self.number));
         if self.log.streams() == 0 {

@@ -63,10 +63,18 @@ pub(super) fn not_admitted(refusal: &Refusal) -> Response<Body> {
         Refusal::Forbidden { challenge, .. } => (StatusCode::FORBIDDEN, challenge.as_ref()),
     };
     let mut response = self::refusal(status, refusal.message());
-    if let Some(challenge) = challenge.and_then(|challenge| HeaderValue::from_str(challenge).ok()) {
-        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    if let Some(challenge) = challenge {
+        self::challenge(&mut response, status, challenge);
     }
     response
+}
+
+/// Sets the status and the `WWW-Authenticate` header of a response.
+pub(super) fn challenge(response: &mut Response<Body>, status: StatusCode, challenge: &str) {
+    *response.status_mut() = status;
+    if let Ok(challenge) = HeaderValue::from_str(challenge) {
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
 }
 
 /// An error object with this status.

@@ -10,7 +10,7 @@ use http_body::Body as HttpBody;
 use super::sessions::Peer;
 use super::streamable::TOO_MANY;
 use super::{Body, Endpoint};
-use crate::View;
+use crate::ServiceView;
 use crate::protocol::CONTENT_BUDGET_FULL;
 use crate::time_limit::within;
 
@@ -24,7 +24,7 @@ pub trait Route: Send + Sync + 'static {
     fn covers(&self, path: &str) -> bool;
 
     /// Answers a request of the caller whose view this is.
-    async fn answer(&self, view: Arc<dyn View>, request: Request<Bytes>) -> Response<Body>;
+    async fn answer(&self, view: Arc<dyn ServiceView>, request: Request<Bytes>) -> Response<Body>;
 }
 
 impl Endpoint {
@@ -32,7 +32,7 @@ impl Endpoint {
     pub(super) async fn routed<B>(
         &self,
         peer: Peer,
-        view: Arc<dyn View>,
+        view: Arc<dyn ServiceView>,
         route: &dyn Route,
         request: Request<B>,
     ) -> Response<Body>

@@ -10,16 +10,16 @@ use tokio_util::sync::CancellationToken;
 use super::notification_log::NotificationLog;
 use crate::envelope::Id;
 use crate::lock::lock;
-use crate::{Listener, Revision, View};
+use crate::{Listener, Revision, ServiceView};
 
 /// How many requests of a session may be queued for each one that may be in flight.
 const QUEUED_PER_IN_FLIGHT: usize = 8;
 
 /// The session of a client that has completed the handshake.
-pub(super) struct Session {
+pub(super) struct HttpSession {
     pub(super) revision: Revision,
-    /// The view that answers its requests.
-    pub(super) view: Arc<dyn View>,
+    /// The view of the identity that was last used in the session.
+    view: Mutex<Arc<dyn ServiceView>>,
     /// Bounds the requests in flight.
     pub(super) in_flight: Arc<Semaphore>,
     /// Bounds the queued requests.
@@ -34,16 +34,16 @@ pub(super) struct Session {
     batches: AtomicUsize,
 }
 
-impl Session {
+impl HttpSession {
     pub(super) fn new(
-        view: Arc<dyn View>,
+        view: Arc<dyn ServiceView>,
         revision: Revision,
         in_flight: usize,
         listener: Arc<dyn Listener>,
     ) -> Self {
         Self {
             revision,
-            view,
+            view: Mutex::new(view),
             notifications: Arc::new(NotificationLog::new(listener)),
             in_flight: Arc::new(Semaphore::new(in_flight)),
             waiting: Semaphore::new(QUEUED_PER_IN_FLIGHT * in_flight),
@@ -54,9 +54,20 @@ impl Session {
         }
     }
 
-    /// Whether the caller of this view opened the session.
-    pub(super) fn belongs_to(&self, view: &dyn View) -> bool {
-        self.view.caller() == view.caller()
+    /// The view that answers requests of this caller in the session; `None` if another principal opened the session.
+    /// With a renewed token, which may have other scopes, the session takes on the new identity.
+    pub(super) fn view_of(&self, caller: &Arc<dyn ServiceView>) -> Option<Arc<dyn ServiceView>> {
+        let mut current = lock(&self.view);
+        match (current.caller(), caller.caller()) {
+            (None, None) => Some(current.clone()),
+            (Some(last), Some(now)) if last == now => Some(current.clone()),
+            (Some(last), Some(now)) if last.is_same_principal(now) => {
+                self.notifications.listener.renew(Some(now));
+                *current = caller.clone();
+                Some(caller.clone())
+            }
+            _ => None,
+        }
     }
 
     /// Registers a request as in progress until the guard is dropped.
@@ -93,7 +104,7 @@ impl Session {
 
 /// A request in progress.
 pub(super) struct Running {
-    session: Arc<Session>,
+    session: Arc<HttpSession>,
     id: Id,
     number: u64,
     pub(super) token: CancellationToken,
@@ -110,7 +121,7 @@ impl Drop for Running {
 
 /// A batch in progress.
 pub(super) struct RunningBatch {
-    session: Arc<Session>,
+    session: Arc<HttpSession>,
 }
 
 impl Drop for RunningBatch {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use libris_core::Client;
 
-use super::session::Session;
+use super::session::HttpSession;
 use crate::lock::lock;
 
 /// The origin of a request.
@@ -28,12 +28,12 @@ pub(super) struct Sessions {
     most: usize,
     idle: Duration,
     began: Instant,
-    table: Mutex<Table>,
+    table: Mutex<SessionTable>,
 }
 
 #[derive(Default)]
-struct Table {
-    open: HashMap<Arc<str>, Entry>,
+struct SessionTable {
+    open: HashMap<Arc<str>, SessionEntry>,
     /// The sessions of each owner in eviction order.
     order: BTreeSet<(Owner, Rank, Arc<str>)>,
     counts: HashMap<Owner, usize>,
@@ -41,8 +41,8 @@ struct Table {
     largest: BTreeSet<(usize, Client)>,
 }
 
-struct Entry {
-    session: Arc<Session>,
+struct SessionEntry {
+    session: Arc<HttpSession>,
     peer: Peer,
     rank: Rank,
 }
@@ -88,13 +88,14 @@ impl Sessions {
 
     /// Opens a session under an unguessable id. If an owner is at its limit, another session of that owner is
     /// evicted; `None` if all that were examined are busy.
-    pub(super) fn open(&self, session: Session, peer: Peer) -> Option<Arc<str>> {
+    pub(super) fn open(&self, session: HttpSession, peer: Peer) -> Option<Arc<str>> {
         let id: Arc<str> = unguessable()?.into();
         let now = self.began.elapsed();
         let mut ended = Vec::new();
         let mut table = lock(&self.table);
-        let full =
-            |table: &Table, owner| table.counts.get(&owner).is_some_and(|count| *count >= self.limit(owner));
+        let full = |table: &SessionTable, owner| {
+            table.counts.get(&owner).is_some_and(|count| *count >= self.limit(owner))
+        };
         let there_is_room = peer.owners().all(|owner| {
             if !full(&table, owner) {
                 return true;
@@ -106,16 +107,16 @@ impl Sessions {
         });
         if there_is_room {
             let rank = Rank { used: false, last: now };
-            table.insert(id.clone(), Entry { session: Arc::new(session), peer, rank });
+            table.insert(id.clone(), SessionEntry { session: Arc::new(session), peer, rank });
         }
         drop(table);
         // Not under the lock: dropping a session ends its subscriptions.
-        ended.iter().for_each(|session: &Arc<Session>| session.ended.cancel());
+        ended.iter().for_each(|session: &Arc<HttpSession>| session.ended.cancel());
         there_is_room.then_some(id)
     }
 
     /// The session with this id, which becomes the most recently used.
-    pub(super) fn find(&self, id: &str) -> Option<Arc<Session>> {
+    pub(super) fn find(&self, id: &str) -> Option<Arc<HttpSession>> {
         let now = self.began.elapsed();
         let mut table = lock(&self.table);
         let entry = table.open.get(id)?;
@@ -166,8 +167,8 @@ impl Sessions {
     }
 }
 
-impl Table {
-    fn insert(&mut self, id: Arc<str>, entry: Entry) {
+impl SessionTable {
+    fn insert(&mut self, id: Arc<str>, entry: SessionEntry) {
         for owner in entry.peer.owners() {
             self.order.insert((owner, entry.rank, id.clone()));
             self.count(owner, 1);
@@ -175,7 +176,7 @@ impl Table {
         self.open.insert(id, entry);
     }
 
-    fn remove(&mut self, id: &str) -> Option<Arc<Session>> {
+    fn remove(&mut self, id: &str) -> Option<Arc<HttpSession>> {
         let (id, entry) = self.open.remove_entry(id)?;
         for owner in entry.peer.owners() {
             self.order.remove(&(owner, entry.rank, id.clone()));
@@ -197,7 +198,7 @@ impl Table {
 
     /// Evicts the first session of an owner that is not busy; its open event streams end with it. For `Everybody`,
     /// evicts a session of the client with the most sessions.
-    fn make_room(&mut self, owner: Owner, now: Duration) -> Option<Arc<Session>> {
+    fn make_room(&mut self, owner: Owner, now: Duration) -> Option<Arc<HttpSession>> {
         let owner = match owner {
             Owner::Everybody => Owner::Client(self.largest.last()?.1),
             owner => owner,
@@ -248,14 +249,14 @@ mod tests {
     use crate::empty::Empty;
     use crate::envelope::Id;
     use crate::http::scripted::Scripted;
-    use crate::http::session::Session;
+    use crate::http::session::HttpSession;
     use crate::lock::lock;
     use libris_core::Client;
     use std::sync::Arc;
     use std::time::Duration;
 
-    fn session() -> Session {
-        Session::new(Arc::new(Empty), Revision::V2025_06_18, 1, Arc::new(Scripted::default()))
+    fn session() -> HttpSession {
+        HttpSession::new(Arc::new(Empty), Revision::V2025_06_18, 1, Arc::new(Scripted::default()))
     }
 
     fn peer(client: u8, connection: u64) -> Peer {

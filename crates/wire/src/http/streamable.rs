@@ -14,18 +14,18 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::body::{Body, Event};
 use super::headers::{Accepts, METHOD, McpHeaders, NAME, Refused, VERSION, text};
-use super::session::{Running, Session};
+use super::session::{HttpSession, Running};
 use super::sessions::Peer;
-use super::{Endpoint, response};
+use super::{ClientCertificate, Endpoint, response};
 use crate::call::{Call, Reporter};
 use crate::content_budget::{ContentLease, Outgoing};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR};
 use crate::offload::off_worker;
 use crate::protocol::{Arrived, CONTENT_BUDGET_FULL};
-use crate::request::{Filter, Request};
+use crate::request::{ListenFilter, McpRequest};
 use crate::time_limit::within;
-use crate::{Caller, Era, Failure, Revision, View};
+use crate::{Caller, Channel, Era, Failure, Revision, ServiceView};
 
 /// The error message if the limit of requests in progress is reached.
 pub(super) const TOO_MANY: &str = "too many requests are in progress; try again later";
@@ -42,7 +42,7 @@ impl Endpoint {
     pub(super) async fn post<B>(
         self: Arc<Self>,
         peer: Peer,
-        view: Arc<dyn View>,
+        view: Arc<dyn ServiceView>,
         request: HttpRequest<B>,
     ) -> Response<Body>
     where
@@ -64,7 +64,7 @@ impl Endpoint {
         let bytes = &received.bytes;
         match off_worker(bytes.len(), || envelope::parse(bytes, self.protocol.limits.batch)) {
             Err(Malformed { id, error }) => response::rejected(id.as_ref(), &error),
-            Ok(Incoming::Batch(batch)) => self.batch(peer, &*view, headers, &batch).await,
+            Ok(Incoming::Batch(batch)) => self.batch(peer, &view, headers, &batch).await,
             Ok(Incoming::One(Message::Request { id, method, params })) => {
                 let since = Instant::now();
                 let arrived = Arrived { since, id: &id, method: &method, params: &params };
@@ -72,9 +72,9 @@ impl Endpoint {
                 answered.unwrap_or_else(|error| response::rejected(Some(&id), &error))
             }
             Ok(Incoming::One(Message::Notification { method, params })) => {
-                self.notification(&*view, headers, &method, &params)
+                self.notification(&view, headers, &method, &params)
             }
-            Ok(Incoming::One(Message::Response)) => match self.session(&*view, headers) {
+            Ok(Incoming::One(Message::Response)) => match self.session(&view, headers) {
                 Ok(_) => response::bare(StatusCode::ACCEPTED),
                 Err(refusal) => refusal,
             },
@@ -84,7 +84,7 @@ impl Endpoint {
     async fn request(
         self: Arc<Self>,
         peer: Peer,
-        view: Arc<dyn View>,
+        view: Arc<dyn ServiceView>,
         headers: &HeaderMap,
         accepts: Accepts,
         arrived: Arrived<'_>,
@@ -110,9 +110,9 @@ impl Endpoint {
             if let Some(framed) = self.protocol.cached(&*view, revision, None, arrived) {
                 return Ok(self.framed(accepts, &self.call(peer, view, revision), Some(id), framed).await);
             }
-            let request = off_worker(params.size(), || Request::parse(revision, &*view, method, params))?;
+            let request = off_worker(params.size(), || McpRequest::parse(revision, &*view, method, params))?;
             let call = self.call(peer, view, revision);
-            if let Request::Listen(filter) = &request {
+            if let McpRequest::Listen(filter) = &request {
                 return self.listen(accepts, &call, id, filter).await;
             }
             return Ok(self.answer(accepts, call, token, id, request).await);
@@ -120,17 +120,18 @@ impl Endpoint {
         if method == "initialize" {
             return self.initialize(peer, view, id, params).await;
         }
-        let session = match self.session(&*view, headers) {
-            Ok(session) => session,
+        let (session, view) = match self.session(&view, headers) {
+            Ok(found) => found,
             Err(refusal) => return Ok(refusal),
         };
-        let (view, revision) = (session.view.clone(), session.revision);
+        let revision = session.revision;
         let listener = Some(&*session.notifications.listener);
         if let Some(framed) = self.protocol.cached(&*view, revision, listener, arrived) {
             return Ok(self.framed(accepts, &self.call(peer, view, revision), Some(id), framed).await);
         }
         // In a session, an invalid request gets status 200 like any other.
-        let request = match off_worker(params.size(), || Request::parse(revision, &*view, method, params)) {
+        let request = match off_worker(params.size(), || McpRequest::parse(revision, &*view, method, params))
+        {
             Ok(request) => request,
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
         };
@@ -144,12 +145,14 @@ impl Endpoint {
         peer: Peer,
         headers: &HeaderMap,
         extensions: &http::Extensions,
-    ) -> Result<Arc<dyn View>, Response<Body>> {
+    ) -> Result<Arc<dyn ServiceView>, Response<Body>> {
         let mut credentials = headers.get_all(AUTHORIZATION).iter();
         let caller = Caller {
             client: peer.client,
             authorization: credentials.next().map(HeaderValue::as_bytes),
+            certificate: extensions.get::<ClientCertificate>().map(ClientCertificate::der),
             extensions: Some(extensions),
+            channel: Channel::Network,
         };
         if credentials.next().is_some() {
             let why = "the `Authorization` header is there more than once";
@@ -162,19 +165,19 @@ impl Endpoint {
     }
 
     /// A call of this peer.
-    pub(super) fn call(&self, peer: Peer, view: Arc<dyn View>, revision: Revision) -> Call {
+    pub(super) fn call(&self, peer: Peer, view: Arc<dyn ServiceView>, revision: Revision) -> Call {
         Call::new(view, revision).by(peer.client, &self.content_budget)
     }
 
     /// Answers a request of a session, unless the client cancels it or the session ends.
     pub(super) async fn in_session(
         self: Arc<Self>,
-        session: &Arc<Session>,
+        session: &Arc<HttpSession>,
         accepts: Accepts,
         call: Call,
         token: Option<&str>,
         id: &Id,
-        request: Request,
+        request: McpRequest,
     ) -> Response<Body> {
         // The limit applies before the request is queued, since its head and body are in memory.
         let Ok(lease) = self.enter(&call, &request) else { return self.busy(Some(id), TOO_MANY) };
@@ -213,7 +216,7 @@ impl Endpoint {
         call: Call,
         token: Option<&str>,
         id: &Id,
-        request: Request,
+        request: McpRequest,
     ) -> Response<Body> {
         let Ok(lease) = self.enter(&call, &request) else { return self.busy(Some(id), TOO_MANY) };
         let progress = InProgress { _lease: lease, session: None };
@@ -228,7 +231,7 @@ impl Endpoint {
         call: Call,
         token: Option<&str>,
         id: &Id,
-        request: Request,
+        request: McpRequest,
     ) -> Response<Body> {
         let Some(token) = token.filter(|_| accepts.events) else {
             let framed = self.protocol.answer(&call, id, &request).await;
@@ -299,7 +302,7 @@ impl Endpoint {
     }
 
     /// Takes a unit of the request budget, unless the request is free; an error if the budget is used up.
-    pub(super) fn enter(&self, call: &Call, request: &Request) -> Result<Option<Lease>, ()> {
+    pub(super) fn enter(&self, call: &Call, request: &McpRequest) -> Result<Option<Lease>, ()> {
         if request.is_free() {
             return Ok(None);
         }
@@ -312,7 +315,7 @@ impl Endpoint {
         accepts: Accepts,
         call: &Call,
         id: &Id,
-        filter: &Filter,
+        filter: &ListenFilter,
     ) -> Result<Response<Body>, ErrorObject> {
         if !accepts.events {
             let why = "the `Accept` header must list `text/event-stream`";
@@ -329,7 +332,12 @@ impl Endpoint {
         };
         let stream = match opened {
             Ok(stream) => stream,
-            Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
+            Err(error) => {
+                return Ok(self.failed(
+                    response::error(StatusCode::OK, Some(id), &error),
+                    error.required_scopes.as_deref(),
+                ));
+            }
         };
         let events = stream.map(Event::from);
         Ok(response::events(Body::events(events.boxed(), self.config.keep_alive).listening(lease)))
@@ -350,11 +358,21 @@ impl Endpoint {
     }
 
     fn response(&self, accepts: Accepts, framed: Framed, lease: ContentLease) -> Response<Body> {
-        if accepts.json {
-            return response::json(StatusCode::OK, framed).map(|body| body.holding(Some(lease)));
+        let required_scopes = framed.required_scopes.clone();
+        if accepts.json || required_scopes.is_some() {
+            let response = response::json(StatusCode::OK, framed).map(|body| body.holding(Some(lease)));
+            return self.failed(response, required_scopes.as_deref());
         }
         let events = stream::iter([Event::from(Outgoing { framed, lease: Some(lease) })]);
         response::events(Body::events(events.boxed(), self.config.keep_alive))
+    }
+
+    /// Turns the response to a request whose caller lacks scopes into a challenge.
+    fn failed(&self, mut response: Response<Body>, scopes: Option<&[Box<str>]>) -> Response<Body> {
+        if let Some(challenge) = scopes.and_then(|scopes| self.protocol.scope_challenge(scopes)) {
+            response::challenge(&mut response, StatusCode::FORBIDDEN, &challenge);
+        }
+        response
     }
 
     /// The memory reservation of a response until it is sent, part of which its call may have made already.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use libris_wire::http::{Body, Config, Endpoint, Route};
-use libris_wire::{Caller, Client as Address, Limits, Refusal, ServerInfo, Service, View};
+use libris_wire::{Caller, Client as Address, Limits, Refusal, ServerInfo, Service, ServiceView};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
@@ -173,7 +173,7 @@ impl Route for Slow {
         path == "/slow"
     }
 
-    async fn answer(&self, _: Arc<dyn View>, _: Request<Bytes>) -> Response<Body> {
+    async fn answer(&self, _: Arc<dyn ServiceView>, _: Request<Bytes>) -> Response<Body> {
         self.0.notified().await;
         Response::new(Body::from("x".repeat(2 * MIB)))
     }
@@ -240,11 +240,11 @@ impl Service for Hanging {
         ServerInfo::default()
     }
 
-    fn cached_view(&self, _: &Caller<'_>) -> Option<Arc<dyn View>> {
+    fn cached_view(&self, _: &Caller<'_>) -> Option<Arc<dyn ServiceView>> {
         None
     }
 
-    async fn admit(&self, _: &Caller<'_>) -> Result<Arc<dyn View>, Refusal> {
+    async fn admit(&self, _: &Caller<'_>) -> Result<Arc<dyn ServiceView>, Refusal> {
         std::future::pending().await
     }
 }

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use libris_wire::http::Config;
 use libris_wire::{
-    Answer, CacheableRequest, Call, Caller, Capabilities, CompletionParams, Failure, Listener, Members,
-    Notification, Refusal, Reply, Revision, ServerInfo, Service, View, Writer,
+    Answer, CacheableRequest, Call, Caller, Capabilities, CompletionParams, Failure, Identity, Listener,
+    Members, Notification, Refusal, Reply, Revision, ServerInfo, Service, ServiceView, Writer,
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -143,18 +143,18 @@ impl Service for Toy {
         }
     }
 
-    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
+    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn ServiceView>> {
         let toy = self.me.upgrade()?;
         match caller.authorization.map(|token| String::from_utf8_lossy(token).into_owned()) {
             None => Some(toy),
             Some(name) if name.starts_with("as ") => {
-                Some(Arc::new(ToyAs { toy, name: name[3..].to_owned() }))
+                Some(Arc::new(ToyAs { toy, identity: Identity::new(&name[3..]) }))
             }
             Some(_) => None,
         }
     }
 
-    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn View>, Refusal> {
+    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn ServiceView>, Refusal> {
         let message = "not a name".to_owned();
         self.cached_view(caller).ok_or(Refusal::Unauthenticated { challenge: "Toy".into(), message })
     }
@@ -163,13 +163,13 @@ impl Service for Toy {
 /// The view of a caller with a name.
 struct ToyAs {
     toy: Arc<Toy>,
-    name: String,
+    identity: Identity,
 }
 
 #[async_trait]
-impl View for ToyAs {
-    fn caller(&self) -> Option<&str> {
-        Some(&self.name)
+impl ServiceView for ToyAs {
+    fn caller(&self) -> Option<&Identity> {
+        Some(&self.identity)
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -196,7 +196,7 @@ impl View for ToyAs {
     /// `toy:me` is the caller's name.
     async fn read(&self, call: &Call, uri: &str) -> Answer {
         match uri {
-            "toy:me" => reply(&json!({ "contents": [{ "uri": uri, "text": self.name }] })),
+            "toy:me" => reply(&json!({ "contents": [{ "uri": uri, "text": self.identity.name() }] })),
             _ => self.toy.read(call, uri).await,
         }
     }
@@ -211,7 +211,7 @@ impl View for ToyAs {
 
     async fn call(&self, _: &Call, method: &str, params: &str) -> Answer {
         let params: Value = serde_json::from_str(params).unwrap();
-        reply(&json!({ "caller": self.name, "method": method, "text": params["text"] }))
+        reply(&json!({ "caller": self.identity.name(), "method": method, "text": params["text"] }))
     }
 
     fn listener(&self, client: libris_wire::Client) -> Result<Arc<dyn Listener>, Failure> {
@@ -220,8 +220,8 @@ impl View for ToyAs {
 }
 
 #[async_trait]
-impl View for Toy {
-    fn caller(&self) -> Option<&str> {
+impl ServiceView for Toy {
+    fn caller(&self) -> Option<&Identity> {
         None
     }
 

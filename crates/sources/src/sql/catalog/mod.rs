@@ -35,13 +35,13 @@ pub(super) struct TableSummary {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TableInfo {
     pub(super) summary: TableSummary,
-    pub(super) columns: Vec<Column>,
+    pub(super) columns: Vec<TableColumn>,
     /// The columns that identify a row: the primary key, or else a unique index without nulls.
-    pub(super) key: Vec<Column>,
+    pub(super) key: Vec<TableColumn>,
     /// Whether `key` was declared as the primary key.
     pub(super) primary: bool,
     /// The `rowid` of SQLite, if `key` may contain nulls: keys with nulls are not unique.
-    pub(super) tie_breaker: Option<Column>,
+    pub(super) tie_breaker: Option<TableColumn>,
     pub(super) indexes: Vec<TableIndex>,
     pub(super) references: Vec<ForeignKey>,
     pub(super) checks: Vec<CheckConstraint>,
@@ -51,7 +51,7 @@ pub(super) struct TableInfo {
 
 /// A column.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Column {
+pub(super) struct TableColumn {
     pub(super) name: String,
     /// The declared type.
     pub(super) declared: String,
@@ -243,9 +243,9 @@ fn summary(row: &[SqlValue]) -> TableSummary {
     }
 }
 
-fn column(dialect: Dialect, row: &[SqlValue]) -> Column {
+fn column(dialect: Dialect, row: &[SqlValue]) -> TableColumn {
     let base = row[4].name();
-    Column {
+    TableColumn {
         name: row[2].name(),
         declared: row[3].name(),
         cast: row[5].name(),
@@ -294,7 +294,7 @@ impl TableInfo {
 
     /// The columns that begin an index, in the order of the table: the ones that rows can be filtered by.
     pub(super) fn filter_columns(&self) -> Vec<&str> {
-        let leads = |column: &&Column| {
+        let leads = |column: &&TableColumn| {
             let first = |index: &TableIndex| index.equality && index.columns.first() == Some(&column.name);
             self.indexes.iter().any(first)
         };
@@ -332,14 +332,14 @@ impl TableInfo {
 
     /// The primary key, or else the shortest unique index whose columns are never null.
     fn choose_key(&mut self) {
-        let columns = |index: &TableIndex| -> Option<Vec<Column>> {
+        let columns = |index: &TableIndex| -> Option<Vec<TableColumn>> {
             let find = |name: &String| self.columns.iter().find(|column| column.name == *name).cloned();
             index.columns.iter().map(find).collect()
         };
         let primary = self.indexes.iter().find(|index| index.primary).and_then(columns);
         self.primary = primary.is_some();
         let unique = || {
-            let certain = |key: &Vec<Column>| key.iter().all(|column| !column.nullable);
+            let certain = |key: &Vec<TableColumn>| key.iter().all(|column| !column.nullable);
             let unique = self.indexes.iter().filter(|index| index.unique);
             unique.filter_map(columns).filter(certain).min_by_key(Vec::len)
         };

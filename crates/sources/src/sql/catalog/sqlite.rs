@@ -1,6 +1,6 @@
 //! The catalog queries of SQLite.
 
-use super::{CatalogQueries, Column, TableInfo, TableName, summaries, table};
+use super::{CatalogQueries, TableColumn, TableInfo, TableName, summaries, table};
 use crate::sql::dialect::Dialect;
 use crate::sql::driver::{Driver, DriverError, Statement, collect};
 use crate::sql::value::ValueType;
@@ -88,7 +88,7 @@ pub(super) async fn complete(driver: &dyn Driver, table: &mut TableInfo) -> Resu
         _ => last,
     };
     let Some(row_id) = row_id.filter(|_| last.is_some() || count == Some(0)) else { return Ok(()) };
-    let row_id = Column {
+    let row_id = TableColumn {
         name: row_id.to_owned(),
         declared: "INTEGER".to_owned(),
         base: "integer".to_owned(),

@@ -12,13 +12,13 @@ use super::pending::{ChangeStream, PendingChanges};
 use super::snapshot::{SnapshotDirectory, SnapshotEntry};
 use super::{EventSource, TreeWatcher, WakeHandle};
 
-struct Watched {
+struct WatchedTree {
     folder: tempfile::TempDir,
     watcher: TreeWatcher,
     changes: ChangeStream,
 }
 
-impl Watched {
+impl WatchedTree {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("d")).unwrap();
@@ -80,7 +80,7 @@ fn queue_length() -> usize {
 
 #[test]
 fn a_queue_overflow_emits_the_actual_differences() {
-    let mut watched = Watched::new();
+    let mut watched = WatchedTree::new();
     let busy = [watched.path("d/busy-1"), watched.path("d/busy-2")];
     // Alternately, since inotify coalesces identical consecutive events.
     for n in 0..queue_length() {
@@ -102,7 +102,7 @@ fn a_queue_overflow_emits_the_actual_differences() {
 
 #[test]
 fn polling_detects_changes_without_watches() {
-    let mut watched = Watched::new();
+    let mut watched = WatchedTree::new();
     // As if the limit of watches were reached.
     watched.watcher.events = EventSource::polling(WakeHandle::new().unwrap());
     fs::write(watched.path("d/new"), "").unwrap();
@@ -113,7 +113,7 @@ fn polling_detects_changes_without_watches() {
 
 #[test]
 fn a_tree_that_fell_back_to_polling_is_watched_again() {
-    let mut watched = Watched::new();
+    let mut watched = WatchedTree::new();
     watched.watcher.events.lose_watches();
     fs::create_dir(watched.path("new")).unwrap();
     watched.watcher.poll_at = std::time::Instant::now();
@@ -133,7 +133,7 @@ fn a_tree_that_fell_back_to_polling_is_watched_again() {
 
 #[test]
 fn a_slow_consumer_is_told_that_changes_were_lost() {
-    let mut watched = Watched::new();
+    let mut watched = WatchedTree::new();
     let uri = |n: usize| Uri::parse(&format!("file:///m/{n}")).unwrap();
     for n in 0..200_000 {
         watched.watcher.pending.put(Change::Added(uri(n)));
@@ -145,7 +145,7 @@ fn a_slow_consumer_is_told_that_changes_were_lost() {
 
 #[test]
 fn changes_of_one_resource_are_coalesced() {
-    let mut watched = Watched::new();
+    let mut watched = WatchedTree::new();
     let uri = |n: usize| Uri::parse(&format!("file:///m/{n}")).unwrap();
     let all = [
         Change::Added(uri(1)),
@@ -166,7 +166,7 @@ fn changes_of_one_resource_are_coalesced() {
 
 #[test]
 fn the_stream_ends_with_the_watcher() {
-    let Watched { watcher, mut changes, folder } = Watched::new();
+    let WatchedTree { watcher, mut changes, folder } = WatchedTree::new();
     drop(watcher);
     assert_eq!(changes.next().now_or_never(), Some(None));
     assert!(Path::exists(folder.path()));

@@ -33,10 +33,10 @@ pub(super) struct DirectResponse {
 
 enum Stage {
     Creating(ResponseFuture),
-    Sending(Sending),
+    Sending(ResponseWriter),
 }
 
-struct Sending {
+struct ResponseWriter {
     /// The pieces being written.
     pieces: BufList,
     /// Bytes to write before the next piece of the body.
@@ -68,12 +68,12 @@ impl DirectResponse {
         let DetachedStream { response, framing } = detached;
         let response = response.map(|body| body.watched(liveness.clone()));
         let framing = Framing { last: framing.last || closing, ..framing };
-        Self { stage: Stage::Sending(Sending::new(response, framing, Pace::Events)), liveness }
+        Self { stage: Stage::Sending(ResponseWriter::new(response, framing, Pace::Events)), liveness }
     }
 
     /// Whether the lane may read from the client meanwhile: the response does not exist yet, or is an event stream.
     pub(super) fn allows_reading(&self) -> bool {
-        matches!(&self.stage, Stage::Creating(_) | Stage::Sending(Sending { pace: Pace::Events, .. }))
+        matches!(&self.stage, Stage::Creating(_) | Stage::Sending(ResponseWriter { pace: Pace::Events, .. }))
     }
 
     /// Ready when the response is written. Once `closing` is cancelled, a new response has `connection: close`.
@@ -89,7 +89,7 @@ impl DirectResponse {
                     let response = ready!(future.as_mut().poll(context));
                     let response = response.map(|body| body.watched(self.liveness.clone()));
                     let framing = Framing { chunked: true, last: closing.is_cancelled() };
-                    self.stage = Stage::Sending(Sending::new(response, framing, Pace::Client));
+                    self.stage = Stage::Sending(ResponseWriter::new(response, framing, Pace::Client));
                 }
                 Stage::Sending(sending) => {
                     if !sending.pieces.has_remaining() && !ready!(sending.poll_pieces(context)) {
@@ -110,7 +110,7 @@ impl DirectResponse {
     }
 }
 
-impl Sending {
+impl ResponseWriter {
     fn new(response: Response<Body>, framing: Framing, pace: Pace) -> Self {
         let (parts, body) = response.into_parts();
         let body = GatheredBody::new(body, Version::HTTP_11);

@@ -88,7 +88,7 @@ impl Lane {
             stream,
             endpoint,
             liveness,
-            origin: Origin::new(peer),
+            origin: Origin::new(peer, None),
             input: BytesMut::new(),
             request_left: 0,
             unsent: Bytes::new(),

@@ -12,9 +12,9 @@ use crate::envelope::{self, Framed, Incoming, Message};
 use crate::http::guard::Guard;
 use crate::http::headers::{Accepts, McpHeaders, USUAL_ACCEPT};
 use crate::http::sessions::Peer;
-use crate::http::{Endpoint, MAX_HEAD};
+use crate::http::{ClientCertificate, Endpoint, MAX_HEAD};
 use crate::protocol::Arrived;
-use crate::request::Request;
+use crate::request::McpRequest;
 
 /// The most header fields that a request on the express lane may have.
 const MAX_FIELDS: usize = 32;
@@ -31,15 +31,16 @@ const MAX_UNFINISHED_BODY: usize = 8 << 10;
 /// The longest `Host` value that is cached for a connection: a DNS name with a port.
 const MAX_CACHED_HOST: usize = 260;
 
-/// The peer of a connection, and the last `Host` value that passed the check.
+/// The peer of a connection, its client certificate, and the last `Host` value that passed the check.
 pub(super) struct Origin {
     pub(super) peer: Peer,
+    certificate: Option<ClientCertificate>,
     host: Vec<u8>,
 }
 
 impl Origin {
-    pub(super) fn new(peer: Peer) -> Self {
-        Self { peer, host: Vec::new() }
+    pub(super) fn new(peer: Peer, certificate: Option<ClientCertificate>) -> Self {
+        Self { peer, certificate, host: Vec::new() }
     }
 
     /// Whether requests may have this `Host` value.
@@ -184,18 +185,23 @@ impl Endpoint {
             return None;
         };
         let now = Instant::now();
-        let caller =
-            Caller { client: origin.peer.client, authorization: head.authorization, extensions: None };
+        let caller = Caller {
+            client: origin.peer.client,
+            authorization: head.authorization,
+            certificate: origin.certificate.as_ref().map(ClientCertificate::der),
+            ..Caller::default()
+        };
         let view = self.protocol.cached_view(&caller)?;
         let meta = params.meta().ok()?;
         let modern = meta.version().ok()?.is_some();
         let (revision, session) = if modern {
             (head.mcp.modern(&method, &params).ok()?, None)
         } else {
-            let session = self.find_session(&*view, &head.mcp)?;
-            (session.revision, Some(session))
+            let found = self.find_session(&view, &head.mcp)?;
+            (found.0.revision, Some(found))
         };
-        let view = session.as_ref().map_or(view, |session| session.view.clone());
+        let (session, view) =
+            session.map_or_else(|| (None, view.clone()), |(session, view)| (Some(session), view));
         let listener = session.as_ref().map(|session| &*session.notifications.listener);
         let cached = self.protocol.cached(
             &*view,
@@ -208,7 +214,7 @@ impl Endpoint {
         }
         let request = match cached {
             Some(_) => None,
-            None => Some(Request::parse(revision, &*view, &method, &params).ok()?),
+            None => Some(McpRequest::parse(revision, &*view, &method, &params).ok()?),
         };
         let (endpoint, call) = (self.clone(), self.call(origin.peer, view, revision));
         if let Some(framed) = cached {
@@ -217,7 +223,7 @@ impl Endpoint {
         }
         let request = request?;
         // These need header fields that only hyper has parsed, or are answered by an event stream.
-        let more = matches!(request, Request::Initialize { .. } | Request::Listen(_));
+        let more = matches!(request, McpRequest::Initialize { .. } | McpRequest::Listen(_));
         if more || meta.progress_token().is_some() {
             return None;
         }
