@@ -1,8 +1,9 @@
 //! The configuration file.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -27,12 +28,16 @@ pub(crate) struct Config {
     pub(crate) live: LiveConfig,
     /// The HTTP endpoint.
     pub(crate) listen: ListenConfig,
+    /// The folder for data that can be computed again, relative to this file.
+    pub(crate) cache_folder: Option<PathBuf>,
+    /// The search index of a server; `None` if the file has no such table.
+    pub(crate) search: Option<SearchTable>,
     /// The sources, each kind under a key of its own.
     pub(crate) sources: Sections,
 }
 
 /// The keys that do not define sources.
-const OWN_KEYS: [&str; 3] = ["server", "live", "listen"];
+const OWN_KEYS: [&str; 5] = ["server", "live", "listen", "cache_folder", "search"];
 
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -56,6 +61,8 @@ impl<'de> Visitor<'de> for ConfigVisitor {
                 "server" => config.server = map.next_value()?,
                 "live" => config.live = map.next_value()?,
                 "listen" => config.listen = map.next_value()?,
+                "cache_folder" => config.cache_folder = Some(map.next_value()?),
+                "search" => config.search = Some(map.next_value()?),
                 source => config.sources.deserialize(source, &mut map)?,
             }
         }
@@ -119,6 +126,32 @@ impl Default for ServerConfig {
             source_timeout,
             strict,
         }
+    }
+}
+
+/// The search index.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SearchTable {
+    /// Whether the server builds an index.
+    pub(crate) enabled: bool,
+    /// Notes by path or URI, such as `"adr/" = "why things are as they are"`. They are searched, and returned with hits.
+    pub(crate) notes: BTreeMap<String, String>,
+}
+
+impl Default for SearchTable {
+    fn default() -> Self {
+        Self { enabled: true, notes: BTreeMap::new() }
+    }
+}
+
+#[cfg(feature = "search")]
+impl SearchTable {
+    /// The notes for the index.
+    pub(crate) fn notes(&self) -> Vec<libris::PathNote> {
+        let note =
+            |(path, note): (&String, &String)| libris::PathNote { path: path.clone(), note: note.clone() };
+        self.notes.iter().map(note).collect()
     }
 }
 

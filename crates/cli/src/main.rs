@@ -6,6 +6,8 @@ mod hosts;
 mod log;
 mod recognise;
 mod reload;
+#[cfg(feature = "search")]
+mod search;
 mod serve;
 mod sources;
 mod summary;
@@ -45,6 +47,8 @@ struct Arguments {
 enum Command {
     Serve(serve::ServeOptions),
     Check(check::CheckOptions),
+    #[cfg(feature = "search")]
+    Search(search::SearchOptions),
     #[cfg(feature = "postgres")]
     Triggers(triggers::TriggersOptions),
 }
@@ -74,6 +78,8 @@ fn main() -> ExitCode {
         match arguments.command {
             Command::Serve(options) => serve::run(options).await.map(|()| ExitCode::SUCCESS),
             Command::Check(options) => check::run(options).await,
+            #[cfg(feature = "search")]
+            Command::Search(options) => search::run(options).await,
             #[cfg(feature = "postgres")]
             Command::Triggers(options) => triggers::run(options).await.map(|()| ExitCode::SUCCESS),
         }

@@ -12,8 +12,9 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Budget, Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof,
-    Resource, Result, SearchAnswer, SearchQuery, Source, Template, Templates, UnavailableSource, Uri,
+    Budget, Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness,
+    IndexingProgress, Page, Proof, Resource, Result, SearchAnswer, SearchQuery, Source, Template, Templates,
+    UnavailableSource, Uri,
 };
 use tokio::sync::watch;
 
@@ -152,7 +153,7 @@ impl Catalog {
     #[cfg(feature = "search")]
     pub fn start_search(self: &Arc<Self>, config: SearchConfig) -> Result<()> {
         if self.index.get().is_none() {
-            let index = CatalogIndex::start(Arc::downgrade(self), config)?;
+            let index = CatalogIndex::start(self, config)?;
             _ = self.index.set(index);
         }
         Ok(())
@@ -164,6 +165,12 @@ impl Catalog {
         if let Some(index) = self.index.get() {
             index.completed().await;
         }
+    }
+
+    /// How far the search index is built; `None` if it is complete, or if there is none.
+    #[cfg(feature = "search")]
+    pub fn search_progress(&self) -> Option<IndexingProgress> {
+        self.index.get().and_then(|index| index.indexing())
     }
 
     /// The search index.

@@ -68,6 +68,8 @@ pub use libris_core::{
     SearchQuery, SnippetLine, Source, Template, Templates, Theme, UnavailableSource, Uri, UriTemplate,
     uri_template,
 };
+#[cfg(feature = "search")]
+pub use libris_search::FORMAT as SEARCH_INDEX_FORMAT;
 pub use libris_wire as wire;
 pub use rights::{Authenticate, Identified, Operation, Policy, Rights, Rules};
 #[cfg(feature = "search")]

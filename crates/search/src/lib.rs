@@ -22,4 +22,4 @@ pub use index::{IndexError, IndexUpdater, SearchIndex, uri_hash};
 pub use rank::Weights;
 pub use schema::{FORMAT, IndexedResource, MAX_TEXT};
 pub use search::VisibleResources;
-pub use sections::{Section, divide};
+pub use sections::{TextSection, divide};

@@ -1,7 +1,7 @@
 //! Queries: words with the forms that match them, phrases, excluded words and filters.
 
 use crate::language::{Language, is_stop_word};
-use crate::tokens::{StemCache, TextTokens, TokenKind};
+use crate::tokens::{StemCache, TextTokenKind, TextTokens};
 
 /// The longest query in bytes; the rest is ignored.
 const MAX_QUERY: usize = 1024;
@@ -16,7 +16,7 @@ pub(crate) struct QueryWord {
     pub(crate) surface: String,
     /// The terms that match: the stems of the word in the languages that it may be of.
     pub(crate) forms: Vec<String>,
-    pub(crate) kind: TokenKind,
+    pub(crate) kind: TextTokenKind,
     pub(crate) is_stop: bool,
     /// The ordinal of the word in the query, which its parts and the whole share.
     pub(crate) position: u32,
@@ -59,7 +59,7 @@ impl ParsedQuery {
         }
         parsed.words = words(&wanted);
         parsed.excluded = words(&excluded);
-        parsed.excluded.retain(|word| word.kind == TokenKind::Part);
+        parsed.excluded.retain(|word| word.kind == TextTokenKind::Part);
         // A query of nothing but stop words is about them.
         if parsed.words.iter().all(|word| word.is_stop) {
             parsed.words.iter_mut().for_each(|word| word.is_stop = false);
@@ -83,8 +83,8 @@ fn words(text: &str) -> Vec<QueryWord> {
         let mut stems = StemCache::new(language);
         for token in TextTokens::new(&text, &mut stems) {
             let is_same = |(from, to, word): &(usize, usize, QueryWord)| {
-                (*from, *to, word.kind) == (token.from, token.to, TokenKind::Part)
-                    && token.kind == TokenKind::Part
+                (*from, *to, word.kind) == (token.from, token.to, TextTokenKind::Part)
+                    && token.kind == TextTokenKind::Part
             };
             if words.iter().any(|(_, _, word)| word.forms.contains(&token.text)) {
                 continue;

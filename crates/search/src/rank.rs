@@ -10,7 +10,7 @@ use tantivy::{DocSet as _, InvertedIndexReader, SegmentReader, TERMINATED, Term}
 use crate::query::QueryWord;
 use crate::schema::Fields;
 use crate::segment::{ResourceSet, SegmentMap};
-use crate::tokens::TokenKind;
+use crate::tokens::TextTokenKind;
 
 /// The parameters of the ranking: one set for all contents. `docs/search.md` says how they were chosen.
 #[derive(Clone, Debug, PartialEq)]
@@ -206,7 +206,7 @@ impl<'s> Ranking<'s> {
         let word = QueryWord {
             surface: String::new(),
             forms: forms.to_vec(),
-            kind: TokenKind::Part,
+            kind: TextTokenKind::Part,
             is_stop: false,
             position: 0,
             is_corrected: false,
@@ -311,13 +311,13 @@ impl<'s> Ranking<'s> {
             let rarity = self.rarity(found.frequency).powf(weights.rarity);
             let factor = match (word.is_stop, word.kind, word.is_corrected) {
                 (true, _, _) => weights.stop,
-                (false, TokenKind::Whole, _) => weights.whole,
-                (false, TokenKind::Part, true) => 0.5,
-                (false, TokenKind::Part, false) => 1.0,
+                (false, TextTokenKind::Whole, _) => weights.whole,
+                (false, TextTokenKind::Part, true) => 0.5,
+                (false, TextTokenKind::Part, false) => 1.0,
             };
             let rarity = rarity * factor;
             rarities.push(rarity);
-            if word.kind == TokenKind::Part {
+            if word.kind == TextTokenKind::Part {
                 total += rarity;
             }
             for (resource, weight) in found.resources {
@@ -326,7 +326,7 @@ impl<'s> Ranking<'s> {
                     matched.push(resource);
                 }
                 *score += rarity * weight * (weights.saturation + 1.0) / (weights.saturation + weight);
-                if word.kind == TokenKind::Part {
+                if word.kind == TextTokenKind::Part {
                     covered[resource as usize] += rarity;
                 }
             }

@@ -10,7 +10,7 @@ use tantivy::schema::{FAST, Field, IndexRecordOption, STORED, Schema, TextFieldI
 use crate::analyser::{ANALYSER, marked};
 use crate::definitions;
 use crate::language::Language;
-use crate::sections::{self, Section};
+use crate::sections::{self, TextSection};
 use crate::simhash;
 
 /// The version of the index format, which is part of its folder's name. Bump it whenever the fields or the tokens
@@ -150,7 +150,7 @@ impl Fields {
         &self,
         uri: &Uri,
         at: usize,
-        section: &Section,
+        section: &TextSection,
         text: &str,
         language: Language,
     ) -> TantivyDocument {
@@ -167,7 +167,7 @@ impl Fields {
             document.add_text(self.definition, marked(Language::English, [&*defined.join(" ")]));
         }
         document.add_text(self.body, marked(language, [text]));
-        let Section { heading, first_line, last_line, .. } = section;
+        let TextSection { heading, first_line, last_line, .. } = section;
         let mark = language as u8;
         document.add_text(self.place, format!("{first_line} {last_line} {mark} {heading}"));
         document.add_text(self.text, text);

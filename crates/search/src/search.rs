@@ -14,7 +14,7 @@ use crate::simhash;
 use crate::snippet::{Matcher, WordHit};
 
 /// How many of the best resources are ranked anew by the texts of their sections.
-const RERANKED: usize = 60;
+const RERANKED: usize = 40;
 
 /// How many sections of each are compared.
 const RERANKED_SECTIONS: usize = 2;

@@ -19,7 +19,7 @@ const MAX_HEADING: usize = 200;
 
 /// A section of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Section {
+pub struct TextSection {
     /// The heading, with those above it: `Guide > Install > Linux`. Empty before the first heading.
     pub heading: String,
     /// The first line, counted from 1.
@@ -40,11 +40,11 @@ enum Markup {
 }
 
 /// Divides a text into sections that cover it. `mime` and `path` say whether it is code.
-pub fn divide(text: &str, mime: Option<&str>, path: &str) -> Vec<Section> {
+pub fn divide(text: &str, mime: Option<&str>, path: &str) -> Vec<TextSection> {
     let mut divider = Divider::new(markup(mime, path));
-    let mut lines = Lines::new(text).peekable();
+    let mut lines = TextLines::new(text).peekable();
     while let Some(line) = lines.next() {
-        let next = lines.peek().map_or("", |next: &Line<'_>| next.text);
+        let next = lines.peek().map_or("", |next: &TextLine<'_>| next.text);
         divider.line(&line, next);
     }
     divider.end(text.len())
@@ -62,29 +62,29 @@ fn markup(mime: Option<&str>, path: &str) -> Markup {
 }
 
 /// A line of a text, without its end.
-struct Line<'t> {
+struct TextLine<'t> {
     text: &'t str,
     start: usize,
     end: usize,
     number: u32,
 }
 
-struct Lines<'t> {
+struct TextLines<'t> {
     rest: &'t str,
     at: usize,
     number: u32,
 }
 
-impl<'t> Lines<'t> {
+impl<'t> TextLines<'t> {
     fn new(text: &'t str) -> Self {
         Self { rest: text, at: 0, number: 1 }
     }
 }
 
-impl<'t> Iterator for Lines<'t> {
-    type Item = Line<'t>;
+impl<'t> Iterator for TextLines<'t> {
+    type Item = TextLine<'t>;
 
-    fn next(&mut self) -> Option<Line<'t>> {
+    fn next(&mut self) -> Option<TextLine<'t>> {
         if self.rest.is_empty() {
             return None;
         }
@@ -99,7 +99,7 @@ impl<'t> Iterator for Lines<'t> {
         let number = self.number;
         (self.rest, self.at) = (rest, start + length);
         self.number += u32::from(!is_cut);
-        Some(Line { text: line.trim_end_matches(['\n', '\r']), start, end: self.at, number })
+        Some(TextLine { text: line.trim_end_matches(['\n', '\r']), start, end: self.at, number })
     }
 }
 
@@ -110,7 +110,7 @@ fn floor_char_boundary(text: &str, at: usize) -> usize {
 /// Collects sections line by line.
 struct Divider {
     markup: Markup,
-    sections: Vec<Section>,
+    sections: Vec<TextSection>,
     /// The headings above the current line with their levels.
     path: Vec<(usize, String)>,
     /// The characters of underlined headings in the order of their levels, as in reStructuredText.
@@ -146,7 +146,7 @@ impl Divider {
         }
     }
 
-    fn line(&mut self, line: &Line<'_>, next: &str) {
+    fn line(&mut self, line: &TextLine<'_>, next: &str) {
         let size = line.start - self.start;
         let heading = match self.markup {
             Markup::Prose => self.heading(line.text, next),
@@ -220,7 +220,7 @@ impl Divider {
     }
 
     /// Ends the current section before this line.
-    fn cut(&mut self, line: &Line<'_>) {
+    fn cut(&mut self, line: &TextLine<'_>) {
         self.finish(line.start);
         self.start = line.start;
         self.first_line = line.number;
@@ -231,7 +231,7 @@ impl Divider {
         if end > self.start {
             let titles = self.path.iter().map(|(_, title)| &**title).chain(self.definition.as_deref());
             let titles: Vec<_> = titles.filter(|title| !title.is_empty()).collect();
-            self.sections.push(Section {
+            self.sections.push(TextSection {
                 heading: titles.join(" > "),
                 first_line: self.first_line,
                 last_line: self.last_line.max(self.first_line),
@@ -240,7 +240,7 @@ impl Divider {
         }
     }
 
-    fn end(mut self, length: usize) -> Vec<Section> {
+    fn end(mut self, length: usize) -> Vec<TextSection> {
         self.finish(length);
         self.sections
     }

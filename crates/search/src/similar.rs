@@ -7,7 +7,7 @@ use tantivy::query::FuzzyTermQuery;
 
 use crate::query::QueryWord;
 use crate::rank::Ranking;
-use crate::tokens::TokenKind;
+use crate::tokens::TextTokenKind;
 
 /// How many similar terms are considered per word, field and segment. Those of hidden resources do not count.
 const MAX_CONSIDERED: usize = 200;
@@ -20,10 +20,10 @@ impl Ranking<'_> {
     /// word was corrected, and not only completed.
     pub(crate) fn correct(&self, words: &mut [QueryWord]) -> tantivy::Result<bool> {
         let mut is_corrected = false;
-        let last = words.iter().rposition(|word| word.kind == TokenKind::Part);
+        let last = words.iter().rposition(|word| word.kind == TextTokenKind::Part);
         for at in 0..words.len() {
             let word = &words[at];
-            if word.kind != TokenKind::Part || word.is_stop || self.frequency(&word.forms)? > 0 {
+            if word.kind != TextTokenKind::Part || word.is_stop || self.frequency(&word.forms)? > 0 {
                 continue;
             }
             let completed = if Some(at) == last { self.completed(&word.surface)? } else { Vec::new() };

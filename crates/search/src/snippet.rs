@@ -7,7 +7,7 @@ use libris_core::SnippetLine;
 
 use crate::language::Language;
 use crate::query::QueryWord;
-use crate::tokens::{StemCache, TextTokens, TokenKind};
+use crate::tokens::{StemCache, TextTokenKind, for_each_part};
 
 /// How many lines a snippet has.
 const SNIPPET_LINES: usize = 3;
@@ -32,25 +32,43 @@ pub(crate) struct Matcher<'q> {
     words: &'q [QueryWord],
     rarities: &'q [f32],
     stems: HashMap<Language, StemCache>,
+    /// The first characters of the forms of all words.
+    starts: Vec<Vec<char>>,
 }
+
+/// How many characters of a form are compared before a word is stemmed.
+const COMPARED: usize = 3;
 
 impl<'q> Matcher<'q> {
     pub(crate) fn new(words: &'q [QueryWord], rarities: &'q [f32]) -> Self {
-        Self { words, rarities, stems: HashMap::new() }
+        let mut starts: Vec<Vec<char>> = words
+            .iter()
+            .filter(|word| word.kind == TextTokenKind::Part)
+            .flat_map(|word| &word.forms)
+            .map(|form| form.chars().take(COMPARED).collect())
+            .collect();
+        starts.sort();
+        starts.dedup();
+        Self { words, rarities, stems: HashMap::new(), starts }
     }
 
     /// The occurrences of the words in a text, in order.
     pub(crate) fn hits(&mut self, text: &str, language: Language) -> Vec<WordHit> {
         let stems = self.stems.entry(language).or_insert_with(|| StemCache::new(language));
         let mut hits = Vec::new();
-        for token in TextTokens::new(text, stems) {
-            let word = self.words.iter().position(|word| word.forms.contains(&token.text));
-            hits.extend(word.map(|word| WordHit {
-                word,
-                position: token.position,
-                range: token.from..token.to,
-            }));
-        }
+        let mut lower = String::new();
+        for_each_part(text, &mut |position, range| {
+            let part = &text[range.clone()];
+            // A stem is the beginning of its word, so most words need no stemming.
+            if !self.starts.iter().any(|start| starts_with(part, start)) {
+                return;
+            }
+            lower.clear();
+            lower.extend(part.chars().flat_map(char::to_lowercase));
+            stems.stem(&mut lower);
+            let word = self.words.iter().position(|word| word.forms.contains(&lower));
+            hits.extend(word.map(|word| WordHit { word, position, range }));
+        });
         hits
     }
 
@@ -58,7 +76,7 @@ impl<'q> Matcher<'q> {
     /// smallest distance.
     pub(crate) fn proximity(&self, hits: &[WordHit]) -> f32 {
         let counted: Vec<usize> = (0..self.words.len())
-            .filter(|word| !self.words[*word].is_stop && self.words[*word].kind == TokenKind::Part)
+            .filter(|word| !self.words[*word].is_stop && self.words[*word].kind == TextTokenKind::Part)
             .collect();
         let mut sum = 0.0;
         for pair in counted.windows(2) {
@@ -125,6 +143,18 @@ impl<'q> Matcher<'q> {
         });
         shown.collect()
     }
+}
+
+/// Whether a word begins with these lower-case characters; the last may differ, because stemming changes the ends of
+/// short words.
+fn starts_with(word: &str, start: &[char]) -> bool {
+    let compared = if start.len() > 2 { start.len() - 1 } else { start.len() };
+    let mut letters = word.chars();
+    start[..compared].iter().all(|wanted| {
+        letters
+            .next()
+            .is_some_and(|letter| letter == *wanted || letter.to_lowercase().next() == Some(*wanted))
+    })
 }
 
 /// A line cut to its allowed length around its first match.

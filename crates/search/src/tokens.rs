@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::language::Language;
 
@@ -17,7 +18,7 @@ const MAX_CACHED_STEMS: usize = 8192;
 
 /// What a token stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TokenKind {
+pub(crate) enum TextTokenKind {
     /// A word or a part of an identifier, stemmed.
     Part,
     /// An identifier or a chain of identifiers, not stemmed.
@@ -28,7 +29,7 @@ pub(crate) enum TokenKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TextToken {
     pub(crate) text: String,
-    pub(crate) kind: TokenKind,
+    pub(crate) kind: TextTokenKind,
     /// The ordinal of the word that the token belongs to.
     pub(crate) position: u32,
     /// The byte range in the text.
@@ -124,11 +125,11 @@ impl<'a> TextTokens<'a> {
             count += 1;
             let mut text = folded(part.chars());
             self.stems.stem(&mut text);
-            self.push(text, TokenKind::Part, from + start, from + start + part.len());
+            self.push(text, TextTokenKind::Part, from + start, from + start + part.len());
         }
         if count > 1 {
             let whole = folded(word.chars().filter(|letter| *letter != '_'));
-            self.push(whole, TokenKind::Whole, from, from + word.len());
+            self.push(whole, TextTokenKind::Whole, from, from + word.len());
         }
     }
 
@@ -138,7 +139,7 @@ impl<'a> TextTokens<'a> {
         let end = |at: usize| letters.get(at).map_or(word.len(), |(offset, _)| *offset);
         for at in 0..letters.len().max(2) - 1 {
             let (start, stop) = (letters[at].0, end((at + 2).min(letters.len())));
-            self.push(word[start..stop].to_lowercase(), TokenKind::Part, from + start, from + stop);
+            self.push(word[start..stop].to_lowercase(), TextTokenKind::Part, from + start, from + stop);
             self.position += 1;
         }
     }
@@ -150,16 +151,16 @@ impl<'a> TextTokens<'a> {
             return;
         }
         let from = self.chain_from;
-        self.push(chain.join("."), TokenKind::Whole, from, to);
+        self.push(chain.join("."), TextTokenKind::Whole, from, to);
         if chain.len() > 2 {
             let is_version =
                 chain.iter().all(|part| part.starts_with(|letter: char| letter.is_ascii_digit()));
             let pair = if is_version { &chain[..2] } else { &chain[chain.len() - 2..] };
-            self.push(pair.join("."), TokenKind::Whole, from, to);
+            self.push(pair.join("."), TextTokenKind::Whole, from, to);
         }
     }
 
-    fn push(&mut self, text: String, kind: TokenKind, from: usize, to: usize) {
+    fn push(&mut self, text: String, kind: TextTokenKind, from: usize, to: usize) {
         if !text.is_empty() && text.len() <= MAX_TOKEN {
             self.pending.push_back(TextToken { text, kind, position: self.position, from, to });
         }
@@ -176,6 +177,35 @@ impl Iterator for TextTokens<'_> {
             }
         }
         self.pending.pop_front()
+    }
+}
+
+/// Calls `each` with the ordinal of each word of a text and the byte range of each of its parts: like the tokens of kind
+/// [`TextTokenKind::Part`], without building them.
+pub(crate) fn for_each_part(text: &str, each: &mut dyn FnMut(u32, Range<usize>)) {
+    let mut position = 0;
+    let mut at = 0;
+    while let Some(start) = text[at..].find(is_word_letter) {
+        let from = at + start;
+        let rest = &text[from..];
+        let to = from + rest.find(|letter: char| !is_word_letter(letter)).unwrap_or(rest.len());
+        at = to;
+        let word = &text[from..to];
+        let is_plain = word.bytes().skip(1).all(|byte| byte.is_ascii_lowercase());
+        if is_plain && word.is_ascii() {
+            each(position, from..to);
+        } else if word.chars().any(is_unspaced) {
+            let offsets: Vec<_> = word.char_indices().map(|(offset, _)| offset).chain([word.len()]).collect();
+            for pair in offsets.windows(3) {
+                each(position, from + pair[0]..from + pair[2]);
+                position += 1;
+            }
+        } else {
+            for (start, part) in parts(word) {
+                each(position, from + start..from + start + part.len());
+            }
+        }
+        position += 1;
     }
 }
 

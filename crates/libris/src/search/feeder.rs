@@ -217,6 +217,7 @@ impl Feeder {
                 if committed.elapsed() >= COMMIT_INTERVAL {
                     updater.commit()?;
                     committed = Instant::now();
+                    shared.progress.publish();
                     tracing::info!(
                         indexed = shared.progress.indexed.load(Ordering::Relaxed),
                         listed = shared.progress.listed.load(Ordering::Relaxed),

@@ -5,8 +5,8 @@ mod stamp;
 mod text;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use libris_core::{Context, Error, IndexingProgress, Result, SearchAnswer, SearchQuery, Uri};
 use libris_search::{IndexError, SearchIndex, VisibleResources};
@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::Catalog;
+use crate::health::{Health, SearchIndexState};
 use feeder::Feeder;
 
 /// How many searches run at the same time; others wait.
@@ -58,24 +59,43 @@ pub(crate) struct CatalogIndex {
     unclassified: AtomicU64,
 }
 
-/// The progress of the feeder.
-#[derive(Default)]
+/// The progress of the feeder, which it reports to the health of the catalog.
 pub(crate) struct FeederProgress {
-    pub(crate) listed: AtomicUsize,
-    pub(crate) indexed: AtomicUsize,
-    /// Whether the index has all resources of the last full listing.
-    pub(crate) is_complete: AtomicBool,
+    health: Arc<Health>,
+    listed: AtomicUsize,
+    indexed: AtomicUsize,
+    /// Whether the index has all resources of the last full listing; watched by those who wait for it.
+    completeness: watch::Sender<bool>,
     /// Why the index is not on disk, or not updated by this process.
-    pub(crate) remark: Mutex<Option<String>>,
-    /// Bumped when the index has become complete or incomplete.
-    pub(crate) transitions: watch::Sender<u64>,
+    remark: Mutex<Option<String>>,
 }
 
 impl FeederProgress {
+    fn new(health: Arc<Health>) -> Self {
+        let progress = Self {
+            health,
+            listed: AtomicUsize::new(0),
+            indexed: AtomicUsize::new(0),
+            completeness: watch::Sender::new(false),
+            remark: Mutex::default(),
+        };
+        progress.publish();
+        progress
+    }
+
+    /// Updates the status and the metrics.
+    fn publish(&self) {
+        self.health.set_search(SearchIndexState {
+            indexed: self.indexed.load(Ordering::Relaxed),
+            listed: self.listed.load(Ordering::Relaxed),
+            is_complete: *self.completeness.borrow(),
+            remark: self.remark.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        });
+    }
+
     fn set_complete(&self, is_complete: bool) {
-        if self.is_complete.swap(is_complete, Ordering::AcqRel) != is_complete {
-            self.transitions.send_modify(|generation| *generation += 1);
-        }
+        self.completeness.send_if_modified(|current| std::mem::replace(current, is_complete) != is_complete);
+        self.publish();
     }
 
     fn set_remark(&self, remark: Option<String>) {
@@ -85,24 +105,25 @@ impl FeederProgress {
                 tracing::warn!(remark, "the search index is not as configured");
             }
             *current = remark;
-            self.transitions.send_modify(|generation| *generation += 1);
+            drop(current);
+            self.publish();
         }
     }
 }
 
 impl CatalogIndex {
     /// Starts indexing a catalog in the background, on a thread of the lowest priority.
-    pub(crate) fn start(catalog: Weak<Catalog>, config: SearchConfig) -> Result<Arc<Self>> {
+    pub(crate) fn start(catalog: &Arc<Catalog>, config: SearchConfig) -> Result<Arc<Self>> {
         let index = Arc::new(Self {
             config,
             index: RwLock::default(),
-            progress: FeederProgress::default(),
+            progress: FeederProgress::new(catalog.health().clone()),
             stop: CancellationToken::new(),
             permits: Arc::new(Semaphore::new(CONCURRENT_SEARCHES)),
             unclassified: AtomicU64::new(1 << 63),
         });
         let runtime = tokio::runtime::Handle::current();
-        let feeder = Feeder::new(catalog, Arc::downgrade(&index), index.stop.clone());
+        let feeder = Feeder::new(Arc::downgrade(catalog), Arc::downgrade(&index), index.stop.clone());
         let thread = std::thread::Builder::new().name("search-index".to_owned());
         let spawned = thread.spawn(move || {
             lower_priority();
@@ -130,21 +151,16 @@ impl CatalogIndex {
     /// How far the index is built; `None` if it is complete.
     pub(crate) fn indexing(&self) -> Option<IndexingProgress> {
         let progress = &self.progress;
-        (!progress.is_complete.load(Ordering::Acquire)).then(|| IndexingProgress {
+        (!*progress.completeness.borrow()).then(|| IndexingProgress {
             indexed: progress.indexed.load(Ordering::Relaxed),
             listed: progress.listed.load(Ordering::Relaxed),
         })
     }
 
-    /// The state of the index, for the status.
-    pub(crate) fn progress(&self) -> &FeederProgress {
-        &self.progress
-    }
-
     /// Waits until the index has all resources.
     pub(crate) async fn completed(&self) {
-        let mut transitions = self.progress.transitions.subscribe();
-        while self.indexing().is_some() && transitions.changed().await.is_ok() {}
+        // An error means that the index was dropped.
+        _ = self.progress.completeness.subscribe().wait_for(|is_complete| *is_complete).await;
     }
 
     /// Searches the index for what the context may see; `None` if there is no index yet. `generation` is that of the
