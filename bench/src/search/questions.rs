@@ -61,6 +61,10 @@ fn pod_text(line: &str) -> String {
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {
+            'E' if letters.peek() == Some(&'<') => {
+                let name: String = letters.by_ref().skip(1).take_while(|letter| *letter != '>').collect();
+                text.push(if name == "lt" { '<' } else { '>' });
+            }
             'A'..='Z' if letters.peek() == Some(&'<') => _ = letters.next(),
             '<' | '>' => {}
             letter => text.push(letter),
@@ -92,10 +96,9 @@ pub(crate) fn python(root: &Path) -> Result<[QuestionSet; 2]> {
         if anchor.strip_prefix("index-").is_some_and(is_number) {
             let is_phrase = words.iter().all(|word| word.chars().all(|letter| letter.is_alphabetic() || " -'".contains(letter)));
             let text = words.join(" ");
-            let is_generic = ["module", "keyword", "statement", "operator", "object", "exception", "environment variable", "built-in function"]
-                .iter()
-                .any(|generic| words.iter().any(|word| word == generic));
-            if is_phrase && !is_generic && text.split_whitespace().count() >= 2 {
+            // An entry of a module is a symbol.
+            let is_module = words.iter().any(|word| word == "module");
+            if is_phrase && !is_module && text.split_whitespace().count() >= 2 {
                 phrases.entry(text).or_insert_with(BTreeSet::new).insert(page);
             }
         } else if anchor.contains('.') && !anchor.starts_with("c.") && !anchor.contains("cmdoption") {

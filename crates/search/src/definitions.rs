@@ -50,6 +50,9 @@ const KEYWORDS: [&str; 24] = [
     "union",
 ];
 
+/// The most definitions of one text.
+const MAX_DEFINITIONS: usize = 10_000;
+
 /// The name that a line defines, with its offset.
 pub(crate) fn of_line(line: &str) -> Option<(usize, &str)> {
     let text = line.trim_start();
@@ -91,6 +94,44 @@ pub(crate) fn of_line(line: &str) -> Option<(usize, &str)> {
     None
 }
 
+/// The definitions of a whole text with the names around them: `asyncio.Queue.get` for `.. method:: get` in the class
+/// `Queue` of the module `asyncio`.
+pub(crate) fn of_text(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut module = String::new();
+    // The definitions around the current line, by their indentation.
+    let mut around: Vec<(usize, String)> = Vec::new();
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let offset = start;
+        start += line.len();
+        let line = line.trim_end();
+        let indent = line.len() - line.trim_start().len();
+        if let Some((_, name)) = line.split_once("module:: ").filter(|(before, _)| {
+            ["..", ".. current", ".. py:", ".. py:current"].contains(&before.trim_end())
+        }) {
+            name.trim().clone_into(&mut module);
+            around.clear();
+        }
+        let Some((_, name)) = of_line(line) else { continue };
+        if found.len() >= MAX_DEFINITIONS {
+            break;
+        }
+        let name = name.replace("::", ".");
+        around.retain(|(outer, _)| *outer < indent);
+        let outer = around.last().filter(|_| !name.contains('.')).map(|(_, outer)| &**outer);
+        let local = outer.map_or_else(|| name.clone(), |outer| format!("{outer}.{name}"));
+        let qualified = match module.is_empty() || local == module || local.starts_with(&format!("{module}."))
+        {
+            true => local.clone(),
+            false => format!("{module}.{local}"),
+        };
+        found.push((offset, qualified));
+        around.push((indent, local));
+    }
+    found
+}
+
 /// The identifier, possibly a chain such as `Queue.get`, at the start of `rest`, which is a part of `line`.
 fn name<'l>(line: &'l str, rest: &'l str) -> Option<(usize, &'l str)> {
     let rest = rest.trim_start().trim_start_matches("mut ").trim_start_matches("C<");
@@ -110,7 +151,17 @@ fn name<'l>(line: &'l str, rest: &'l str) -> Option<(usize, &'l str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::of_line;
+    use super::{of_line, of_text};
+
+    #[test]
+    fn definitions_are_qualified_by_those_around_them() {
+        let text = ".. module:: asyncio\n\n.. class:: Queue\n\n   .. method:: get()\n\n.. function:: run()\n";
+        let names: Vec<_> = of_text(text).into_iter().map(|(_, name)| name).collect();
+        assert_eq!(names, ["asyncio", "asyncio.Queue", "asyncio.Queue.get", "asyncio.run"]);
+        let text = "impl Catalog {\n    fn read() {}\n}\nfn main() {}\n";
+        let names: Vec<_> = of_text(text).into_iter().map(|(_, name)| name).collect();
+        assert_eq!(names, ["Catalog", "Catalog.read", "main"]);
+    }
 
     #[test]
     fn definitions_are_found_and_uses_are_not() {

@@ -109,9 +109,11 @@ impl Fields {
         let uri = &indexed.resource.uri;
         if let Some(text) = text {
             let divided = sections::divide(text, indexed.resource.mime.as_deref(), uri.path());
+            let defined = definitions::of_text(text);
             let numbered = divided.iter().enumerate();
-            documents
-                .extend(numbered.map(|(at, section)| self.section(uri, at + 1, section, text, language)));
+            documents.extend(
+                numbered.map(|(at, section)| self.section(uri, at + 1, section, text, &defined, language)),
+            );
         }
         documents
     }
@@ -152,8 +154,11 @@ impl Fields {
         at: usize,
         section: &TextSection,
         text: &str,
+        defined: &[(usize, String)],
         language: Language,
     ) -> TantivyDocument {
+        let start = defined.partition_point(|(offset, _)| *offset < section.range.start);
+        let end = defined.partition_point(|(offset, _)| *offset < section.range.end);
         let text = &text[section.range.clone()];
         let mut document = TantivyDocument::new();
         document.add_text(self.uri, uri.as_str());
@@ -161,10 +166,9 @@ impl Fields {
         if !section.heading.is_empty() {
             document.add_text(self.heading, marked(language, [&*section.heading]));
         }
-        let defined: Vec<_> =
-            text.lines().filter_map(definitions::of_line).map(|(_, name)| name).take(64).collect();
-        if !defined.is_empty() {
-            document.add_text(self.definition, marked(Language::English, [&*defined.join(" ")]));
+        if start < end {
+            let names = defined[start..end].iter().map(|(_, name)| &**name);
+            document.add_text(self.definition, marked(Language::English, names));
         }
         document.add_text(self.body, marked(language, [text]));
         let TextSection { heading, first_line, last_line, .. } = section;

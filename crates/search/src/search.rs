@@ -14,10 +14,10 @@ use crate::simhash;
 use crate::snippet::{Matcher, WordHit};
 
 /// How many of the best resources are ranked anew by the texts of their sections.
-const RERANKED: usize = 40;
+const RERANKED: usize = 100;
 
 /// How many sections of each are compared.
-const RERANKED_SECTIONS: usize = 2;
+const RERANKED_SECTIONS: usize = 3;
 
 /// How many resources are searched for a phrase.
 const MAX_PHRASE_CANDIDATES: usize = 500;
@@ -85,8 +85,13 @@ impl SearchIndex {
             scores.resources.retain(|(resource, _)| excluded.binary_search(resource).is_err());
         }
         let search = Search { index: self, searcher: &searcher, ranking: &ranking, parsed: &parsed };
+        let all = scores.resources.clone();
         for phrase in &parsed.phrases {
             search.retain_phrase(&mut scores, phrase)?;
+        }
+        // A phrase that occurs nowhere is better found as words than not at all.
+        if scores.resources.is_empty() {
+            scores.resources = all;
         }
         let total = scores.resources.len();
         let candidates = search.candidates(&scores)?;

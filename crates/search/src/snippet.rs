@@ -102,7 +102,34 @@ impl<'q> Matcher<'q> {
             let rarity = self.rarities[one].min(self.rarities[other]);
             sum += least.map_or(0.0, |least| rarity / least);
         }
-        sum
+        sum + self.longest_run(hits, &counted)
+    }
+
+    /// The rarity of the longest sequence of query words that stand in the text as in the query, weighted by its share
+    /// of the query.
+    fn longest_run(&self, hits: &[WordHit], counted: &[usize]) -> f32 {
+        let ordinal = |word: usize| counted.iter().position(|counted| *counted == word);
+        let (mut best, mut run): (f32, Vec<usize>) = (0.0, Vec::new());
+        let mut last: Option<(usize, u32)> = None;
+        for hit in hits {
+            let Some(at) = ordinal(hit.word) else { continue };
+            let continues = last.is_some_and(|(before, position)| {
+                // Stop words of the query may stand in between.
+                let gap =
+                    self.words[hit.word].position.saturating_sub(self.words[counted[before]].position).max(1);
+                at == before + 1 && hit.position > position && hit.position - position <= gap
+            });
+            if !continues {
+                run.clear();
+            }
+            run.push(hit.word);
+            last = Some((at, hit.position));
+            if run.len() > 1 {
+                let rarity: f32 = run.iter().map(|word| self.rarities[*word]).sum();
+                best = best.max(rarity * run.len() as f32 / counted.len() as f32);
+            }
+        }
+        best
     }
 
     /// The lines with the most different words.

@@ -258,6 +258,10 @@ impl Feeder {
         old: Option<u64>,
         updater: &IndexUpdater<'_>,
     ) -> Result<(), FeedEnd> {
+        // The resources in a directory are found by its name too: it is part of their paths.
+        if resource.mime.as_deref() == Some(DIRECTORY) {
+            return Ok(());
+        }
         let (catalog, shared) = (self.catalog()?, self.shared()?);
         let source = catalog.source_name(&resource.uri).unwrap_or_default();
         let note = shared.note(&resource.uri);
@@ -291,8 +295,6 @@ impl Feeder {
         for uri in uris {
             let catalog = self.catalog()?;
             match listed(&catalog, &uri).await {
-                // A directory changes whenever something below it does, and has no text.
-                Some(resource) if resource.mime.as_deref() == Some(DIRECTORY) => {}
                 Some(resource) => self.put(&resource, None, updater).await?,
                 None => updater.remove(uri.as_str()),
             }
