@@ -21,6 +21,7 @@ mod minimal;
 mod process;
 mod program;
 mod report;
+mod search;
 mod servers;
 mod shelf;
 mod start;
@@ -60,6 +61,7 @@ use crate::tree::Trees;
   cargo run --release -p bench -- --json all.json --markdown all.md --svg all.svg
                                                            and the numbers in files
   cargo run --release -p bench -- live                     everything about live resources
+  cargo run --release -p bench -- search                   quality and cost of search, beside plain BM25
   cargo run --release -p bench -- git                      a large git repository, beside `git`
   cargo run --release -p bench -- hostile --scale 0.1      attacks on a server, a tenth of each
 
@@ -108,6 +110,7 @@ enum What {
     /// A git repository of 100,000 files and 2,000 commits, beside the `git` program
     Git,
     Live(live::Options),
+    Search(search::Options),
     Hostile(hostile::Options),
     #[command(flatten)]
     Serve(Serve),
@@ -131,6 +134,8 @@ enum Serve {
     RmcpStdio { folder: PathBuf },
     #[command(hide = true)]
     EmbeddedHttp { folder: PathBuf, sender: Sender },
+    #[command(hide = true)]
+    SearchPart { part: search::LargePart, folder: PathBuf, documents: usize },
 }
 
 fn main() -> ExitCode {
@@ -155,6 +160,7 @@ fn run(arguments: &Arguments) -> Result<()> {
             let attacks = named(&arguments.only)?;
             runtime()?.block_on(hostile::run(options, &attacks, &binary, &mut report))
         }
+        Some(What::Search(options)) => search::run(options, &mut report),
         Some(What::Git) => git::run(arguments.quick, &binary, &mut report),
         what => measure(what.as_ref(), arguments, &binary, &mut report),
     };
@@ -221,6 +227,7 @@ fn serve(which: &Serve) -> Result<()> {
             runtime()?.block_on(minimal::over_http(folder, *era, *fresh))
         }
         Serve::RmcpStdio { folder } => runtime()?.block_on(minimal::over_stdio(folder)),
+        Serve::SearchPart { part, folder, documents } => search::part(*part, folder, *documents),
         Serve::EmbeddedHttp { folder, sender } => runtime()?.block_on(embedded::over_http(folder, *sender)),
     }
 }

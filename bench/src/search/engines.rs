@@ -41,7 +41,13 @@ impl Libris {
         for CorpusDocument { path, text } in documents {
             let name = path.rsplit('/').next().unwrap_or(path);
             let resource = Resource::new(Uri::parse(&format!("{PREFIX}{path}"))?, name);
-            let indexed = IndexedResource { resource: &resource, source: "corpus", note: None, text: Some(text), stamp: 0 };
+            let indexed = IndexedResource {
+                resource: &resource,
+                source: "corpus",
+                note: None,
+                text: Some(text),
+                stamp: 0,
+            };
             updater.put(&indexed)?;
         }
         updater.commit()?;

@@ -28,7 +28,8 @@ impl Measures {
                 ranks.iter().take(depth).filter(|found| **found).count() as f64 / wanted.min(depth as f64)
             };
             let gain = |rank: usize| 1.0 / (rank as f64 + 2.0).log2();
-            let gained: f64 = ranks.iter().enumerate().filter(|(_, found)| **found).map(|(rank, _)| gain(rank)).sum();
+            let gained: f64 =
+                ranks.iter().enumerate().filter(|(_, found)| **found).map(|(rank, _)| gain(rank)).sum();
             let ideal: f64 = (0..question.answers.len().min(DEPTH)).map(gain).sum();
             sum.questions += 1;
             sum.recall_at_1 += recall(1);

@@ -39,7 +39,8 @@ pub(crate) struct QuestionSet {
 
 /// The questions of perlfaq. Each section is a document, without the question.
 pub(crate) fn perlfaq(root: &Path) -> Result<QuestionSet> {
-    let folder = find(&root.join("usr/share/perl"), "perlfaq1.pod").context("perl-doc has no perlfaq1.pod")?;
+    let folder =
+        find(&root.join("usr/share/perl"), "perlfaq1.pod").context("perl-doc has no perlfaq1.pod")?;
     let mut documents = Vec::new();
     let mut questions = Vec::new();
     for number in 1..=9 {
@@ -94,7 +95,9 @@ pub(crate) fn python(root: &Path) -> Result<[QuestionSet; 2]> {
         }
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         if anchor.strip_prefix("index-").is_some_and(is_number) {
-            let is_phrase = words.iter().all(|word| word.chars().all(|letter| letter.is_alphabetic() || " -'".contains(letter)));
+            let is_phrase = words
+                .iter()
+                .all(|word| word.chars().all(|letter| letter.is_alphabetic() || " -'".contains(letter)));
             let text = words.join(" ");
             // An entry of a module is a symbol.
             let is_module = words.iter().any(|word| word == "module");
@@ -150,7 +153,9 @@ fn index_entries(html: &str) -> Vec<IndexEntry> {
                 if let Some(last) = stack.last_mut().filter(|_| !is_number) {
                     *last = words;
                 }
-                if let Some((page, anchor)) = link.take().as_deref().and_then(|link| link.split_once(".html#")) {
+                if let Some((page, anchor)) =
+                    link.take().as_deref().and_then(|link| link.split_once(".html#"))
+                {
                     let words = stack.iter().filter(|words| !words.is_empty()).cloned().collect();
                     entries.push(IndexEntry { words, page: page.to_owned(), anchor: anchor.to_owned() });
                 }
@@ -214,7 +219,8 @@ pub(crate) fn code(root: &Path, count: usize) -> Result<QuestionSet> {
             let end = lines[at..].iter().find(|line| !line.trim_start().starts_with(['/', '#']));
             let is_function = end.is_some_and(|line| line.contains("fn "));
             let sentence = comment.split(['.', ';']).next().unwrap_or_default().replace(['`', '[', ']'], "");
-            if is_first && is_function && sentence.split_whitespace().count() >= 5 && !name.contains("tests") {
+            if is_first && is_function && sentence.split_whitespace().count() >= 5 && !name.contains("tests")
+            {
                 questions.entry(sentence).or_insert_with(BTreeSet::new).insert(name.clone());
             }
         }
@@ -235,7 +241,11 @@ pub(crate) fn code(root: &Path, count: usize) -> Result<QuestionSet> {
 /// The folder below `root` with a file of this name.
 fn find(root: &Path, name: &str) -> Option<PathBuf> {
     let paths = files_below(root).ok()?;
-    paths.into_iter().find(|path| path.file_name().is_some_and(|found| found == name))?.parent().map(Path::to_owned)
+    paths
+        .into_iter()
+        .find(|path| path.file_name().is_some_and(|found| found == name))?
+        .parent()
+        .map(Path::to_owned)
 }
 
 /// All files below a folder, sorted.
@@ -243,7 +253,8 @@ pub(crate) fn files_below(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
-        let entries = std::fs::read_dir(&folder).with_context(|| format!("could not read `{}`", folder.display()))?;
+        let entries =
+            std::fs::read_dir(&folder).with_context(|| format!("could not read `{}`", folder.display()))?;
         for entry in entries {
             let entry = entry?;
             match entry.file_type()?.is_dir() {

@@ -50,7 +50,6 @@ struct Candidate {
 }
 
 struct RankedSection {
-    document: u32,
     text: String,
     place: HitSection,
     language: Language,
@@ -249,7 +248,7 @@ impl Search<'_> {
         let heading = parts.next().unwrap_or_default().to_owned();
         let language = Language::ALL.get(mark as usize).copied().unwrap_or(Language::English);
         let text = self.text(&stored, self.index.fields.text);
-        Ok(RankedSection { document, text, place: HitSection { heading, first_line, last_line }, language })
+        Ok(RankedSection { text, place: HitSection { heading, first_line, last_line }, language })
     }
 
     /// The sections of a resource that match, best first.
