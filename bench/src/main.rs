@@ -22,6 +22,7 @@ mod minimal;
 mod process;
 mod program;
 mod report;
+mod search;
 mod servers;
 mod shelf;
 mod start;
@@ -63,6 +64,7 @@ use crate::tree::Trees;
   cargo run --profile dist -p bench -- live                everything about live resources
   cargo run --profile dist -p bench -- git                 a large git repository, beside `git`
   cargo run --profile dist -p bench -- documents           the text of real documents, beside `pdftotext`
+  cargo run --profile dist -p bench -- search              quality and cost of search, beside plain BM25
   cargo run --profile dist -p bench -- hostile --scale 0.1 attacks on a server, a tenth of each
 
 The server is built by `cargo build --profile dist -p libris-cli` before it is measured. Name another one in
@@ -111,6 +113,7 @@ enum What {
     Git,
     Documents(documents::Options),
     Live(live::Options),
+    Search(search::Options),
     Hostile(hostile::Options),
     #[command(flatten)]
     Serve(Serve),
@@ -134,6 +137,8 @@ enum Serve {
     RmcpStdio { folder: PathBuf },
     #[command(hide = true)]
     EmbeddedHttp { folder: PathBuf, sender: Sender },
+    #[command(hide = true)]
+    SearchPart { part: search::LargePart, folder: PathBuf, documents: usize },
 }
 
 fn main() -> ExitCode {
@@ -158,6 +163,7 @@ fn run(arguments: &Arguments) -> Result<()> {
             let attacks = named(&arguments.only)?;
             runtime()?.block_on(hostile::run(options, &attacks, &binary, &mut report))
         }
+        Some(What::Search(options)) => search::run(options, &mut report),
         Some(What::Git) => git::run(arguments.quick, &binary, &mut report),
         Some(What::Documents(options)) => documents::run(options, &binary, &mut report),
         what => measure(what.as_ref(), arguments, &binary, &mut report),
@@ -225,6 +231,7 @@ fn serve(which: &Serve) -> Result<()> {
             runtime()?.block_on(minimal::over_http(folder, *era, *fresh))
         }
         Serve::RmcpStdio { folder } => runtime()?.block_on(minimal::over_stdio(folder)),
+        Serve::SearchPart { part, folder, documents } => search::part(*part, folder, *documents),
         Serve::EmbeddedHttp { folder, sender } => runtime()?.block_on(embedded::over_http(folder, *sender)),
     }
 }

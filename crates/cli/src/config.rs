@@ -1,5 +1,6 @@
 //! The configuration file.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,8 +47,10 @@ pub(crate) struct Config {
     /// Documents as text.
     #[cfg(feature = "text-documents")]
     pub(crate) documents: DocumentsConfig,
-    /// The folder for data that can be computed again, such as the text of documents. Default: none.
+    /// The folder for data that can be computed again: the text of documents and the search index. Default: none.
     pub(crate) cache_folder: Option<PathBuf>,
+    /// The search index of a server; `None` if the file has no such table.
+    pub(crate) search: Option<SearchTable>,
     /// The sources, each kind under a key of its own.
     pub(crate) sources: Sections,
 }
@@ -64,6 +67,7 @@ const OWN_KEYS: &[&str] = &[
     #[cfg(feature = "text-documents")]
     "documents",
     "cache_folder",
+    "search",
 ];
 
 impl<'de> Deserialize<'de> for Config {
@@ -95,6 +99,7 @@ impl<'de> Visitor<'de> for ConfigVisitor {
                 #[cfg(feature = "text-documents")]
                 "documents" => config.documents = map.next_value()?,
                 "cache_folder" => config.cache_folder = Some(map.next_value()?),
+                "search" => config.search = Some(map.next_value()?),
                 source => config.sources.deserialize(source, &mut map)?,
             }
         }
@@ -158,6 +163,32 @@ impl Default for ServerConfig {
             source_timeout,
             strict,
         }
+    }
+}
+
+/// The search index.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SearchTable {
+    /// Whether the server builds an index.
+    pub(crate) enabled: bool,
+    /// Notes by path or URI, such as `"adr/" = "why things are as they are"`. They are searched, and returned with hits.
+    pub(crate) notes: BTreeMap<String, String>,
+}
+
+impl Default for SearchTable {
+    fn default() -> Self {
+        Self { enabled: true, notes: BTreeMap::new() }
+    }
+}
+
+#[cfg(feature = "search")]
+impl SearchTable {
+    /// The notes for the index.
+    pub(crate) fn notes(&self) -> Vec<libris::PathNote> {
+        let note =
+            |(path, note): (&String, &String)| libris::PathNote { path: path.clone(), note: note.clone() };
+        self.notes.iter().map(note).collect()
     }
 }
 

@@ -14,6 +14,8 @@ mod log;
 mod recognise;
 mod reload;
 mod rule_config;
+#[cfg(feature = "search")]
+mod search;
 mod serve;
 mod sources;
 mod summary;
@@ -55,6 +57,8 @@ enum Command {
     Check(check::CheckOptions),
     Key(key::KeyOptions),
     Explain(explain::ExplainOptions),
+    #[cfg(feature = "search")]
+    Search(search::SearchOptions),
     #[cfg(feature = "postgres")]
     Triggers(triggers::TriggersOptions),
 }
@@ -94,6 +98,8 @@ fn main() -> ExitCode {
             Command::Check(options) => check::run(options).await,
             Command::Key(options) => key::run(options).map(|()| ExitCode::SUCCESS),
             Command::Explain(options) => explain::run(options).map(|()| ExitCode::SUCCESS),
+            #[cfg(feature = "search")]
+            Command::Search(options) => search::run(options).await,
             #[cfg(feature = "postgres")]
             Command::Triggers(options) => triggers::run(options).await.map(|()| ExitCode::SUCCESS),
         }

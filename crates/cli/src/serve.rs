@@ -78,6 +78,10 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     let catalog_config =
         catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
     let catalog = Arc::new(Catalog::with_config(served, catalog_config));
+    #[cfg(feature = "search")]
+    if config.search.as_ref().is_some_and(|search| search.enabled) {
+        catalog.start_search(crate::search::settings(&config, &options.sources))?;
+    }
     let callers = options.auth.open(&config, options.sources.file().as_deref())?;
     let name = config.server.name.clone();
     let serve = Serve::from(catalog.clone()).until(libris::interrupted()).config(libris::Config {

@@ -13,6 +13,7 @@ mod freshness;
 mod identity;
 mod proof;
 mod resource;
+mod search;
 mod single_flight;
 mod source;
 pub mod suggest;
@@ -28,6 +29,7 @@ pub use freshness::{CacheScope, Freshness};
 pub use identity::{Authentication, Identity};
 pub use proof::Proof;
 pub use resource::{Annotations, Audience, DIRECTORY, Icon, Meta, Resource, Template, Theme};
+pub use search::{HitSection, IndexingProgress, SearchAnswer, SearchHit, SearchQuery, SnippetLine};
 pub use single_flight::{Flight, Flights};
 pub use source::{
     Completion, CompletionRequest, ContentMemory, Context, Package, Page, Progress, Source, Templates,

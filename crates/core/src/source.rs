@@ -11,8 +11,8 @@ use futures_core::stream::BoxStream;
 
 use crate::uri_template::Specificity;
 use crate::{
-    Change, Client, Contents, Error, Freshness, Identity, Lease, Proof, Resource, Result, Template, Uri,
-    UriTemplate,
+    Change, Client, Contents, Error, Freshness, Identity, Lease, Proof, Resource, Result, SearchAnswer,
+    SearchQuery, Template, Uri, UriTemplate,
 };
 
 /// A source of resources, such as a folder, a database or an API.
@@ -90,6 +90,13 @@ pub trait Source: Send + Sync + 'static {
         _context: &Context,
     ) -> Result<Page> {
         Err(Error::NotDirectory(uri.clone()))
+    }
+
+    /// Searches the source itself; `None`, the default, if it cannot. A source implements this if it searches better
+    /// than an index of its texts, as a database with full-text search does. A catalog fuses the hits by rank with
+    /// those of its index, and removes hidden ones.
+    async fn search(&self, _query: &SearchQuery, _context: &Context) -> Result<Option<SearchAnswer>> {
+        Ok(None)
     }
 
     /// Whether contents at `uri` are expensive and independent of the caller. A catalog then shares one read between
@@ -193,6 +200,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         context: &Context,
     ) -> Result<Page> {
         (**self).children(uri, after, limit, context).await
+    }
+
+    async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {
+        (**self).search(query, context).await
     }
 
     fn is_shared(&self, uri: &Uri) -> bool {
@@ -382,6 +393,11 @@ impl Context {
         self.visibility.is_none()
     }
 
+    /// The visibility check of the caller; `None` if nothing is hidden.
+    pub fn visibility(&self) -> Option<&Arc<dyn Visibility>> {
+        self.visibility.as_ref()
+    }
+
     /// Sets the identity of the caller.
     pub fn with_identity(self, identity: Option<Identity>) -> Self {
         Self { identity, ..self }
@@ -467,6 +483,11 @@ pub trait Visibility: Send + Sync {
     /// Whether contents of the resource at `uri` may be shown to the caller. It may see more resources than it may read.
     fn reads(&self, uri: &Uri) -> bool {
         self.sees(uri)
+    }
+
+    /// A number that checks with the same results share, by which results can be cached; `None` if there is none.
+    fn class(&self) -> Option<u64> {
+        None
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+#[cfg(feature = "search")]
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,8 +12,9 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Budget, Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof,
-    Resource, Result, Source, Template, Templates, UnavailableSource, Uri,
+    Budget, Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness,
+    IndexingProgress, Page, Proof, Resource, Result, SearchAnswer, SearchQuery, Source, Template, Templates,
+    UnavailableSource, Uri,
 };
 use tokio::sync::watch;
 
@@ -20,6 +24,8 @@ use crate::health::Health;
 use crate::list_cache::{self, ListCache};
 use crate::lock::lock;
 use crate::query::{self, SourceResponse, gathered, quoted};
+#[cfg(feature = "search")]
+use crate::search::{CatalogIndex, SearchConfig};
 use crate::shared_reads::SharedReads;
 use crate::status::StatusSource;
 use crate::unserved;
@@ -55,6 +61,10 @@ pub struct Catalog {
     shared: Mutex<Arc<SharedReads>>,
     /// The memory for cached lists of all sources.
     list_memory: Arc<Budget>,
+    /// Generation counter: bumped when the sources change.
+    generation: AtomicU64,
+    #[cfg(feature = "search")]
+    index: OnceLock<Arc<CatalogIndex>>,
 }
 
 /// A snapshot of the sources of a catalog.
@@ -85,6 +95,9 @@ impl Catalog {
             joined: Mutex::default(),
             shared: Mutex::default(),
             list_memory: list_cache::budget(),
+            generation: AtomicU64::new(0),
+            #[cfg(feature = "search")]
+            index: OnceLock::new(),
         };
         catalog.replace(sources);
         catalog
@@ -135,7 +148,39 @@ impl Catalog {
         });
     }
 
+    /// Starts indexing the resources for search, in the background; later calls have no effect. Call it within a
+    /// tokio runtime.
+    #[cfg(feature = "search")]
+    pub fn start_search(self: &Arc<Self>, config: SearchConfig) -> Result<()> {
+        if self.index.get().is_none() {
+            let index = CatalogIndex::start(self, config)?;
+            _ = self.index.set(index);
+        }
+        Ok(())
+    }
+
+    /// Waits until the search index has all resources; returns at once if there is no index.
+    #[cfg(feature = "search")]
+    pub async fn search_index_completed(&self) {
+        if let Some(index) = self.index.get() {
+            index.completed().await;
+        }
+    }
+
+    /// How far the search index is built; `None` if it is complete, or if there is none.
+    #[cfg(feature = "search")]
+    pub fn search_progress(&self) -> Option<IndexingProgress> {
+        self.index.get().and_then(|index| index.indexing())
+    }
+
+    /// The search index.
+    #[cfg(feature = "search")]
+    pub(crate) fn index(&self) -> Option<&Arc<CatalogIndex>> {
+        self.index.get()
+    }
+
     fn update(&self, update: impl FnOnce(&[GatedSource]) -> Vec<GatedSource>) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
         self.sources.send_modify(|sources| {
             *sources = update(sources).into();
             let content = sources.iter().filter(|gated| gated.role() == SourceRole::Content);
@@ -162,7 +207,11 @@ impl Catalog {
         &self.health
     }
 
-    fn sources(&self) -> Sources {
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn sources(&self) -> Sources {
         self.sources.borrow().clone()
     }
 
@@ -210,7 +259,7 @@ impl Catalog {
     }
 
     /// The sources that cover `uri`, the most specific first.
-    fn candidates(sources: &Sources, uri: &Uri) -> Vec<GatedSource> {
+    pub(crate) fn candidates(sources: &Sources, uri: &Uri) -> Vec<GatedSource> {
         let mut found: Vec<_> =
             sources.iter().filter_map(|gated| Some((gated.source().covers(uri)?, gated.clone()))).collect();
         // The sort is stable, so equally specific sources stay in the order in which they were added.
@@ -370,6 +419,10 @@ impl Source for Catalog {
             Some(missing) => Err(missing),
             None => Err(self.unserved(&sources, uri, context).await),
         }
+    }
+
+    async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {
+        self.search_sources(query, context).await
     }
 
     fn subject(&self, uri: &Uri) -> Uri {

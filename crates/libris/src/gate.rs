@@ -99,6 +99,24 @@ impl GatedSource {
         Ok(context.clone().with_permit(lease))
     }
 
+    /// Waits for a permit for work in the background: only while at most half of the permits are in use, so that clients
+    /// do not wait for it. A source with a single permit gets it when nobody else has it.
+    #[cfg(feature = "search")]
+    pub(crate) async fn idle_permit(&self, context: &Context) -> Result<Context> {
+        const PAUSE: Duration = Duration::from_millis(20);
+        let half = self.0.source.concurrency().max(1) / 2;
+        let deadline = tokio::time::Instant::now() + PERMIT_TIMEOUT;
+        while tokio::time::Instant::now() < deadline {
+            if self.0.permits.used() <= half
+                && let Some(lease) = self.0.permits.try_take_fairly(context.client(), 1)
+            {
+                return Ok(context.clone().with_permit(lease));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Err(Error::Busy("the source has too many requests in progress"))
+    }
+
     /// Waits for a permit to list, for at most `limit`.
     pub(crate) async fn listing_permit(&self, context: &Context, limit: Duration) -> Result<Context> {
         let lease = Self::take(&self.0.listing_permits, context.client(), limit).await?;

@@ -117,9 +117,22 @@ impl Outage {
     }
 }
 
+/// The state of the search index, for the status and the metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SearchIndexState {
+    /// The resources in the index, and those that were listed so far.
+    pub(crate) indexed: usize,
+    pub(crate) listed: usize,
+    pub(crate) is_complete: bool,
+    /// Why the index is not as configured.
+    pub(crate) remark: Option<String>,
+}
+
 /// The health of all sources of a catalog.
 pub(crate) struct Health {
     sources: Mutex<Arc<[Arc<SourceHealth>]>>,
+    /// The state of the search index; `None` if there is none.
+    search: Mutex<Option<SearchIndexState>>,
     transitions: Transitions,
     last_known: Arc<LastKnownQuota>,
 }
@@ -136,7 +149,12 @@ struct Transitions {
 impl Default for Health {
     fn default() -> Self {
         let transitions = Transitions { all: watch::Sender::new(0), recoveries: watch::Sender::new(0) };
-        Self { sources: Mutex::new(Arc::new([])), transitions, last_known: Arc::default() }
+        Self {
+            sources: Mutex::new(Arc::new([])),
+            search: Mutex::default(),
+            transitions,
+            last_known: Arc::default(),
+        }
     }
 }
 
@@ -173,11 +191,33 @@ impl Health {
         self.transitions.recoveries.subscribe()
     }
 
-    /// The numbers of sources and of unavailable ones, for the metrics.
-    pub(crate) fn counts(&self) -> [(&'static str, usize); 2] {
+    /// The state of the search index; `None` if there is none.
+    pub(crate) fn search(&self) -> Option<SearchIndexState> {
+        lock(&self.search).clone()
+    }
+
+    /// Sets the state of the search index. Watchers of the status learn of it when the index becomes complete or
+    /// incomplete, and when the remark changes.
+    #[cfg(feature = "search")]
+    pub(crate) fn set_search(&self, state: SearchIndexState) {
+        let old = lock(&self.search).replace(state.clone());
+        let is_same =
+            old.is_some_and(|old| (old.is_complete, old.remark) == (state.is_complete, state.remark));
+        if !is_same {
+            self.transitions.all.send_modify(|generation| *generation += 1);
+        }
+    }
+
+    /// The numbers of sources, of unavailable ones, and of resources in the search index, for the metrics.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
         let sources = self.sources();
         let unavailable = sources.iter().filter(|source| source.outage().is_some()).count();
-        [("sources", sources.len()), ("sources_unavailable", unavailable)]
+        let mut counts = vec![("sources", sources.len()), ("sources_unavailable", unavailable)];
+        if let Some(SearchIndexState { indexed, listed, is_complete, .. }) = self.search() {
+            let pending = if is_complete { 0 } else { listed.saturating_sub(indexed).max(1) };
+            counts.extend([("search_resources", indexed), ("search_pending", pending)]);
+        }
+        counts
     }
 }
 

@@ -35,6 +35,7 @@ mod audit;
 mod authenticated;
 mod caller_view;
 pub mod catalog;
+mod catalog_search;
 mod catalog_watch;
 mod cursor;
 mod encode;
@@ -49,6 +50,8 @@ mod read_memory;
 mod response_cache;
 mod rights;
 pub mod rules;
+#[cfg(feature = "search")]
+mod search;
 mod serve;
 mod server;
 mod shared_reads;
@@ -69,12 +72,17 @@ pub use functions::{
 pub use libris_auth as auth;
 pub use libris_core::{
     Annotations, Audience, Authentication, CacheScope, Change, Completion, CompletionRequest, Content,
-    ContentBody, ContentMemory, Contents, Context, Error, Freshness, Icon, Identity, Meta, Package, Page,
-    Progress, Proof, Resource, Result, Source, Template, Templates, Theme, UnavailableSource, Uri,
-    UriTemplate, uri_template,
+    ContentBody, ContentMemory, Contents, Context, Error, Freshness, HitSection, Icon, Identity,
+    IndexingProgress, Meta, Package, Page, Progress, Proof, Resource, Result, SearchAnswer, SearchHit,
+    SearchQuery, SnippetLine, Source, Template, Templates, Theme, UnavailableSource, Uri, UriTemplate,
+    uri_template,
 };
+#[cfg(feature = "search")]
+pub use libris_search::FORMAT as SEARCH_INDEX_FORMAT;
 pub use libris_wire as wire;
 pub use rights::{Authenticate, Decision, Identified, Operation, Policy, Rights, Rules};
+#[cfg(feature = "search")]
+pub use search::{PathNote, SearchConfig};
 pub use serve::{Serve, interrupted, serve};
 pub use server::{Config, PolicyHandle, Server};
 pub use subscriptions::SubscriptionConfig;

@@ -14,7 +14,7 @@ use libris_core::{
 };
 use serde_json::{Value, json};
 
-use crate::health::{Health, SourceHealth, rfc3339};
+use crate::health::{Health, SearchIndexState, SourceHealth, rfc3339};
 
 /// The URI of the status resource.
 pub(crate) const URI: &str = "libris://status";
@@ -97,9 +97,16 @@ impl Source for StatusSource {
         let seen = self.health.transitions();
         let states: Vec<_> = self.health.sources().iter().map(|source| SourceStatus::of(source)).collect();
         let content = match format {
-            StatusFormat::Markdown => Content::text(uri.clone(), "text/markdown", markdown(&states)),
+            StatusFormat::Markdown => {
+                let text = markdown(&states) + &search_line(self.health.search());
+                Content::text(uri.clone(), "text/markdown", text)
+            }
             StatusFormat::Json => {
-                Content::text(uri.clone(), "application/json", format!("{:#}\n", json(&states)))
+                let mut status = json(&states);
+                if let Some(search) = self.health.search() {
+                    status["search"] = search_json(&search);
+                }
+                Content::text(uri.clone(), "application/json", format!("{status:#}\n"))
             }
         };
         let proof = Proof::new(move || seen.has_changed().is_ok_and(|changed| !changed));
@@ -198,6 +205,22 @@ fn markdown(states: &[SourceStatus]) -> String {
         _ = writeln!(text, "| {} | {shown} | {} |", cell(&state.name), cell(&remarks.join("; ")));
     }
     text
+}
+
+/// A sentence about the search index; empty if there is none.
+fn search_line(state: Option<SearchIndexState>) -> String {
+    let Some(SearchIndexState { indexed, listed, is_complete, remark }) = state else { return String::new() };
+    let state = match is_complete {
+        true => format!("the index has {indexed} resources"),
+        false => format!("the index is being built: {indexed} of {listed} resources so far"),
+    };
+    let remark = remark.map(|remark| format!("; {remark}")).unwrap_or_default();
+    format!("\nSearch: {state}{remark}.\n")
+}
+
+fn search_json(state: &SearchIndexState) -> Value {
+    let SearchIndexState { indexed, listed, is_complete, remark } = state;
+    json!({ "complete": is_complete, "indexed": indexed, "listed": listed, "remark": remark })
 }
 
 /// Escapes text for a cell of a Markdown table.

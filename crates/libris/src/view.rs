@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use libris_core::uri_template::{TemplatePrefix, Variables};
 use libris_core::{
-    Completion, CompletionRequest, Contents, Context, Error, Identity, Page, Resource, Result, Source,
-    Templates, Uri, Visibility,
+    Completion, CompletionRequest, Contents, Context, Error, Identity, IndexingProgress, Page, Resource,
+    Result, SearchAnswer, SearchQuery, Source, Templates, Uri, Visibility,
 };
 
 use crate::rights::{CurrentPolicy, Decision, Operation, Rights};
@@ -51,6 +51,11 @@ impl View {
     /// The identity of the caller, if known.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
+    }
+
+    /// Searches for resources that the caller may read, under its current rights.
+    pub async fn search(&self, query: &SearchQuery, context: &Context) -> Result<SearchAnswer> {
+        self.now().search(query, context).await
     }
 
     /// The view under the caller's current rights.
@@ -206,11 +211,36 @@ impl ViewSnapshot<'_> {
         Ok(contents)
     }
 
+    /// Searches for resources that the caller may read. Hidden ones influence neither the hits nor their number, their
+    /// order, the snippets or the corrections.
+    pub async fn search(&self, query: &SearchQuery, context: &Context) -> Result<SearchAnswer> {
+        let rights = &*self.rights;
+        if rights.are_everything() {
+            return Ok(self.source.search(query, context).await?.unwrap_or_default());
+        }
+        let visible = RightsVisibility { source: self.source.clone(), rights: rights.clone() };
+        let context = context.clone().with_visibility(Arc::new(visible));
+        let answer = self.source.search(query, &context).await.map_err(|error| self.redacted(error))?;
+        let mut answer = answer.unwrap_or_default();
+        // A source that is not a catalog may ignore the visibility.
+        let sees = |uri: &str| Uri::parse(uri).is_ok_and(|uri| context.sees(&uri));
+        let all = answer.hits.len();
+        answer.hits.retain(|hit| sees(&hit.uri));
+        answer.total = answer.total.saturating_sub(all - answer.hits.len());
+        for hit in &mut answer.hits {
+            hit.duplicates.retain(|uri| sees(uri));
+        }
+        // The number of resources that are being indexed includes hidden ones.
+        answer.indexing = answer.indexing.map(|_| IndexingProgress::default());
+        Ok(answer)
+    }
+
     /// Completes a template variable, without values that lead to hidden resources.
     pub async fn complete(&self, partial: CompletionRequest<'_>, context: &Context) -> Result<Completion> {
         let rights = &*self.rights;
         if rights.are_everything() {
-            return self.source.complete(partial, context).await;
+            let completion = self.source.complete(partial, context).await?;
+            return Ok(self.or_searched(completion, partial, context).await);
         }
         if !rights.offer(partial.template) {
             return Err(Error::invalid(format!("unknown template `{}`", partial.template)));
@@ -223,7 +253,40 @@ impl ViewSnapshot<'_> {
         let total = total.filter(|_| !more).map(|_| values.len() as u64);
         let more = more || values.len() > partial.limit;
         values.truncate(partial.limit);
-        Ok(Completion { values, total, more })
+        Ok(self.or_searched(Completion { values, total, more }, partial, context).await)
+    }
+
+    /// The completion, or if it has no values, those of resources that a search for the typed text finds: a word in the
+    /// middle of a path, or of a title.
+    async fn or_searched(
+        &self,
+        completion: Completion,
+        partial: CompletionRequest<'_>,
+        context: &Context,
+    ) -> Completion {
+        if !completion.values.is_empty() || partial.typed.trim().is_empty() {
+            return completion;
+        }
+        let query = SearchQuery::new(partial.typed, partial.limit);
+        let Ok(answer) = self.search(&query, context).await else { return completion };
+        let mut values: Vec<String> = Vec::new();
+        for hit in answer.hits {
+            let variables = Uri::parse(&hit.uri).ok().and_then(|uri| partial.template.matches(&uri));
+            let Some(variables) = variables else { continue };
+            let agrees = |(name, value): (&String, &String)| {
+                name == partial.variable
+                    || value.is_empty()
+                    || variables.text(name).is_none_or(|text| text == value)
+            };
+            if partial.known.iter().all(agrees)
+                && let Some(value) = variables.text(partial.variable)
+                && !value.is_empty()
+                && !values.iter().any(|known| known == value)
+            {
+                values.push(value.to_owned());
+            }
+        }
+        Completion { total: Some(values.len() as u64), more: false, values }
     }
 
     /// Whether this value leads to a resource that the caller may read. If a variable in front of it has no value, this
@@ -270,5 +333,9 @@ impl Visibility for RightsVisibility {
 
     fn reads(&self, uri: &Uri) -> bool {
         self.decide(uri) == Decision::Allow
+    }
+
+    fn class(&self) -> Option<u64> {
+        Some(self.rights.class())
     }
 }

@@ -1,0 +1,126 @@
+//! Retrieval quality on public documentation and on this repository, and the cost of a large index.
+
+mod engines;
+mod large;
+mod measures;
+mod questions;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::report::{Aim, Report};
+use crate::table::{Cell, Table};
+pub(crate) use large::{LargePart, part};
+
+use engines::{Engine, Libris, PlainBm25, RipgrepCount};
+use measures::Measures;
+use questions::{Question, QuestionSet};
+
+/// The Debian packages with the documentation.
+const PACKAGES: [&str; 2] = ["perl-doc", "python3.11-doc"];
+
+/// How many questions about this repository are asked.
+const CODE_QUESTIONS: usize = 200;
+
+/// Search: retrieval quality beside plain BM25 and ripgrep, and the cost of 100,000 documents
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Options {
+    /// The folder with the unpacked packages perl-doc and python3.11-doc [default: they are downloaded]
+    #[arg(long, value_name = "FOLDER")]
+    corpus: Option<PathBuf>,
+    /// The number of documents of the large index
+    #[arg(long, default_value_t = 100_000, value_name = "COUNT")]
+    documents: usize,
+    /// Only the retrieval quality
+    #[arg(long)]
+    quality: bool,
+    /// Without ripgrep, which takes most of the time
+    #[arg(long)]
+    no_ripgrep: bool,
+}
+
+/// Measures the retrieval quality and then the large index.
+pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let downloaded;
+    let corpus = match &options.corpus {
+        Some(folder) => folder.as_path(),
+        None => {
+            downloaded = download()?;
+            downloaded.path()
+        }
+    };
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let [phrases, symbols] = questions::python(corpus)?;
+    let sets = [questions::perlfaq(corpus)?, phrases, symbols, questions::code(&repository, CODE_QUESTIONS)?];
+    for set in &sets {
+        quality(set, options, report)?;
+    }
+    if options.quality { Ok(()) } else { large::run(options.documents, report) }
+}
+
+/// Downloads and unpacks the packages.
+fn download() -> Result<tempfile::TempDir> {
+    let folder = tempfile::tempdir()?;
+    let run = |program: &str, arguments: &[&str]| -> Result<()> {
+        let status = Command::new(program).args(arguments).current_dir(folder.path()).status();
+        let status = status.with_context(|| format!("could not run `{program}`"))?;
+        ensure!(
+            status.success(),
+            "`{program}` failed\nhint: name a folder with the unpacked packages with --corpus"
+        );
+        Ok(())
+    };
+    for package in PACKAGES {
+        run("apt-get", &["download", package])?;
+    }
+    run("sh", &["-c", "for package in *.deb; do dpkg -x \"$package\" . || exit 1; done"])?;
+    Ok(folder)
+}
+
+/// The aim for nDCG at 10 of a set of questions.
+fn aim(set: &str) -> Option<Aim> {
+    match set {
+        "perlfaq" => Some(Aim::AtLeast(0.74)),
+        "phrases" => Some(Aim::AtLeast(0.76)),
+        "symbols" => Some(Aim::AtLeast(0.95)),
+        _ => None,
+    }
+}
+
+/// Asks all engines the questions of a set: those that the weights were tuned with, and those that were held out.
+fn quality(set: &QuestionSet, options: &Options, report: &mut Report) -> Result<()> {
+    eprintln!("{}: {} documents, {} questions …", set.name, set.documents.len(), set.questions.len());
+    let mut engines: Vec<Box<dyn Engine>> =
+        vec![Box::new(Libris::new(&set.documents)?), Box::new(PlainBm25::new(&set.documents)?)];
+    if !options.no_ripgrep {
+        engines.push(Box::new(RipgrepCount::new(&set.documents)?));
+    }
+    let columns = ["engine", "questions", "count", "Recall@1", "Recall@5", "Recall@10", "nDCG@10"];
+    let mut table = Table::new(format!("Search: {}", set.name), columns);
+    for engine in &engines {
+        for is_held_out in [false, true] {
+            let asked =
+                set.questions.iter().filter(|question: &&Question| question.is_held_out() == is_held_out);
+            let measured = Measures::of(engine.as_ref(), asked)?;
+            let part = if is_held_out { "held out" } else { "tuned" };
+            table.row([
+                Cell::from(engine.name()),
+                Cell::from(part),
+                Cell::from(measured.questions as f64),
+                Cell::from(measured.recall_at_1),
+                Cell::from(measured.recall_at_5),
+                Cell::from(measured.recall_at_10),
+                Cell::from(measured.ndcg_at_10),
+            ]);
+            let name = format!("search {} {part} {} nDCG@10", set.name, engine.name());
+            match aim(set.name).filter(|_| engine.name() == "Libris") {
+                Some(aim) => report.judge(name, measured.ndcg_at_10, "", aim),
+                None => report.add(name, measured.ndcg_at_10, ""),
+            }
+        }
+    }
+    report.table(table);
+    Ok(())
+}

@@ -1,0 +1,267 @@
+//! `libris search`: finds resources by their text, names and descriptions.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use libris::{
+    Catalog, ContentBody, Context, SearchAnswer, SearchConfig, SearchHit, SearchQuery, Server, SnippetLine,
+    Uri, View, catalog,
+};
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::sources::{OpenedConfig, SourceArguments};
+use crate::terminal::{
+    DETAIL, HEADING, ProgressLine, advice, counted, grouped, note, print, report, shown, styled,
+};
+
+/// The style of matches in snippets.
+const MATCH: Style = AnsiColor::Red.on_default().bold();
+
+/// The style of line numbers.
+const NUMBER: Style = AnsiColor::Green.on_default();
+
+/// Search the resources of sources
+///
+/// Finds resources by their text, names, titles and paths; similar words match if a word is misspelt. In QUERY, "quoted
+/// words" must occur as a phrase, and `-word` excludes resources with this word. The exit code is 1 if nothing was
+/// found.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  libris search 'rotate the keys' ./docs            the best ten hits, with the lines to read
+  libris search '\"exit code\" -windows' ./docs       a phrase, without resources that contain a word
+  libris search parse_uri ./src --limit 3 --json    JSON for scripts
+  libris search backup ./docs --open                read the best hit in the pager")]
+pub(crate) struct SearchOptions {
+    /// The words to search for
+    query: String,
+    #[command(flatten)]
+    sources: SourceArguments,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The maximum number of hits
+    #[arg(long, default_value_t = 10, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+    /// Only resources of this media type, such as `text/markdown` or `image/*`; may be given several times
+    #[arg(long, value_name = "TYPE")]
+    mime: Vec<String>,
+    /// Only resources of this source, such as `files docs`; may be given several times
+    #[arg(long = "source", value_name = "NAME")]
+    names: Vec<String>,
+    /// Only resources whose URI begins with this text
+    #[arg(long, value_name = "URI")]
+    below: Option<String>,
+    /// Read the best hit in the pager, at the line that matches
+    #[arg(long, conflicts_with = "json")]
+    open: bool,
+}
+
+/// Indexes the sources, searches them and prints the hits.
+pub(crate) async fn run(options: SearchOptions) -> Result<ExitCode> {
+    let OpenedConfig { config, sources, errors } = options.sources.open(&[])?;
+    errors.iter().for_each(|error| report(error));
+    if errors.len() == sources.len() {
+        return Err(advice(
+            "none of the sources can be searched",
+            "correct them, and see what `libris check` reports",
+        ));
+    }
+    let opened = sources.iter().map(|opened| opened.source.clone()).collect();
+    let catalog_config =
+        catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
+    let catalog = Arc::new(Catalog::with_config(opened, catalog_config));
+    catalog.start_search(settings(&config, &options.sources))?;
+    wait(&catalog).await;
+    let view = Server::new(catalog, libris::Config::default()).view_for(None);
+    let query = SearchQuery {
+        sources: options.names.clone(),
+        mimes: options.mime.clone(),
+        uri_prefix: options.below.clone(),
+        ..SearchQuery::new(&*options.query, usize::from(options.limit))
+    };
+    let answer = view.search(&query, &Context::default()).await.context("could not search")?;
+    for name in &answer.left_out {
+        note(format_args!("`{}` did not answer in time and is left out", shown(name)));
+    }
+    if options.json {
+        print(&format!("{:#}\n", to_json(&options.query, &answer))).context("could not print")?;
+    } else if let (true, Some(best)) = (options.open, answer.hits.first()) {
+        open(&view, best).await?;
+    } else {
+        print(&to_text(&answer)).context("could not print")?;
+    }
+    Ok(if answer.hits.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// How the sources are indexed: in a folder of their own below the cache folder, or in memory.
+pub(crate) fn settings(config: &Config, sources: &SourceArguments) -> SearchConfig {
+    let file = sources.file();
+    let base = file.as_deref().and_then(Path::parent);
+    let folder = config.cache_folder.as_ref().map(|folder| {
+        let folder = base.map_or_else(|| folder.clone(), |base| base.join(folder));
+        let mut hasher = DefaultHasher::new();
+        sources.absolute().hash(&mut hasher);
+        folder.join(format!("search-{}-{:016x}", libris::SEARCH_INDEX_FORMAT, hasher.finish()))
+    });
+    let notes = config.search.as_ref().map(|search| search.notes()).unwrap_or_default();
+    SearchConfig {
+        folder: folder.map(|folder: PathBuf| std::path::absolute(&folder).unwrap_or(folder)),
+        notes,
+    }
+}
+
+/// Waits until the index is complete, and shows the progress on a terminal.
+async fn wait(catalog: &Catalog) {
+    let mut progress = ProgressLine::new();
+    let mut completed = std::pin::pin!(catalog.search_index_completed());
+    let mut ticks = tokio::time::interval(Duration::from_millis(100));
+    loop {
+        tokio::select! {
+            () = &mut completed => break,
+            _ = ticks.tick() => {
+                if let Some(indexing) = catalog.search_progress() {
+                    let (indexed, listed) = (grouped(indexing.indexed as u64), counted(indexing.listed as u64, "resource"));
+                    progress.update(format_args!("indexing: {indexed} of {listed} …"));
+                }
+            }
+        }
+    }
+    progress.clear();
+}
+
+/// Shows the contents of a hit in the pager, or prints them if standard output is not a terminal.
+async fn open(view: &View, hit: &SearchHit) -> Result<()> {
+    let uri = Uri::parse(&hit.uri)?;
+    let contents = view
+        .now()
+        .read(&uri, &Context::default())
+        .await
+        .with_context(|| format!("could not read `{uri}`"))?;
+    let texts = contents.parts.iter().filter_map(|part| match &part.body {
+        ContentBody::Text(text) => Some(shown(text)),
+        ContentBody::Bytes(_) => None,
+    });
+    let text: String = texts.collect();
+    if text.is_empty() {
+        return Err(advice(format!("`{uri}` has no text"), "read it with an MCP client, or open its file"));
+    }
+    if !std::io::stdout().is_terminal() {
+        return print(&text).context("could not print");
+    }
+    let line = hit.snippet.first().map_or(1, |line| line.number);
+    let pager =
+        std::env::var("PAGER").ok().filter(|pager| !pager.is_empty()).unwrap_or_else(|| "less".to_owned());
+    let mut words = pager.split_whitespace();
+    let program = words.next().unwrap_or("less");
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::piped());
+    if program.ends_with("less") {
+        command.arg(format!("+{line}g"));
+    }
+    let mut pager = command.spawn().map_err(|cause| {
+        advice(format!("could not start `{program}`: {cause}"), "set PAGER to an installed pager")
+    })?;
+    if let Some(mut input) = pager.stdin.take() {
+        // A pager that is closed early does not read everything.
+        _ = input.write_all(text.as_bytes());
+    }
+    pager.wait().context("could not wait for the pager")?;
+    Ok(())
+}
+
+fn to_text(answer: &SearchAnswer) -> String {
+    let mut text = String::new();
+    let mut line = |line: String| {
+        text.push_str(&line);
+        text.push('\n');
+    };
+    if let Some(correction) = &answer.correction {
+        line(styled(DETAIL, format_args!("showing results for: {}", shown(correction))));
+    }
+    for hit in &answer.hits {
+        let title = hit.title.as_deref().filter(|title| *title != hit.name);
+        let title = title.map(|title| format!("  {}", shown(title))).unwrap_or_default();
+        line(format!("{}{title}", styled(HEADING, shown(&hit.uri))));
+        if let Some(section) = &hit.section {
+            let heading = if section.heading.is_empty() {
+                String::new()
+            } else {
+                format!("  {}", shown(&section.heading))
+            };
+            let place = format!("  lines {}-{}{heading}", section.first_line, section.last_line);
+            line(styled(DETAIL, place));
+        }
+        if let Some(remark) = hit.note.as_deref() {
+            line(styled(DETAIL, format_args!("  note: {}", shown(remark))));
+        }
+        for snippet in &hit.snippet {
+            line(format!(
+                "  {} {}",
+                styled(NUMBER, format_args!("{:>5}", snippet.number)),
+                highlighted(snippet)
+            ));
+        }
+        if !hit.duplicates.is_empty() {
+            let count = counted(hit.duplicates.len() as u64, "similar resource");
+            line(styled(DETAIL, format_args!("  and {count}, such as {}", shown(&hit.duplicates[0]))));
+        }
+    }
+    let rest = answer.total.saturating_sub(answer.hits.len());
+    match (answer.hits.is_empty(), rest) {
+        (true, _) => line("nothing found".to_owned()),
+        (false, 0) => {}
+        (false, rest) => line(styled(DETAIL, format_args!("… and {} more", grouped(rest as u64)))),
+    }
+    text
+}
+
+/// A line of a snippet with its matches in colour.
+fn highlighted(line: &SnippetLine) -> String {
+    let mut text = String::new();
+    let mut end = 0;
+    for range in &line.matches {
+        if let (Some(before), Some(found)) = (line.text.get(end..range.start), line.text.get(range.clone())) {
+            text.push_str(&shown(before));
+            text.push_str(&styled(MATCH, shown(found)));
+            end = range.end;
+        }
+    }
+    text + &shown(&line.text[end..])
+}
+
+fn to_json(query: &str, answer: &SearchAnswer) -> Value {
+    let hits = answer.hits.iter().map(|hit| {
+        let snippet = hit.snippet.iter().map(|line| json!({ "line": line.number, "text": line.text }));
+        let section = hit.section.as_ref().map(|section| {
+            json!({ "heading": section.heading, "firstLine": section.first_line, "lastLine": section.last_line })
+        });
+        json!({
+            "uri": hit.uri,
+            "name": hit.name,
+            "title": hit.title,
+            "description": hit.description,
+            "mimeType": hit.mime,
+            "source": hit.source,
+            "note": hit.note,
+            "score": hit.score,
+            "section": section,
+            "snippet": snippet.collect::<Vec<_>>(),
+            "duplicates": hit.duplicates,
+        })
+    });
+    json!({
+        "query": query,
+        "total": answer.total,
+        "correction": answer.correction,
+        "leftOut": answer.left_out,
+        "hits": hits.collect::<Vec<_>>(),
+    })
+}

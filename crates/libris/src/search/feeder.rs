@@ -1,0 +1,384 @@
+//! The feeder: keeps the index equal to the catalog, by list, read and the change stream.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use libris_core::{Change, Context, DIRECTORY, Error, Resource, Source as _, Uri};
+use libris_search::{IndexError, IndexUpdater, IndexedResource, SearchIndex, uri_hash};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{CatalogIndex, stamp, text};
+use crate::Catalog;
+
+/// How many resources the feeder lists at a time.
+const PAGE: usize = 500;
+
+/// The time between commits while many resources are added.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long changes are gathered before they are indexed together.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+
+/// The most changed resources that are gathered. If there are more, the feeder compares all.
+const MAX_CHANGED: usize = 1000;
+
+/// The time between attempts to update an index that another process updates.
+const LOCK_RETRY: Duration = Duration::from_secs(2);
+
+/// The pause before an index is built anew after an error. It doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Why the feeder stopped working on an index.
+enum FeedEnd {
+    /// The catalog is gone, or the server stops.
+    Stopped,
+    /// The index cannot be used any more.
+    Failed(IndexError),
+}
+
+impl From<IndexError> for FeedEnd {
+    fn from(error: IndexError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Feeds the index of a catalog.
+pub(super) struct Feeder {
+    catalog: Weak<Catalog>,
+    shared: Weak<CatalogIndex>,
+    stop: CancellationToken,
+}
+
+impl Feeder {
+    pub(super) fn new(catalog: Weak<Catalog>, shared: Weak<CatalogIndex>, stop: CancellationToken) -> Self {
+        Self { catalog, shared, stop }
+    }
+
+    /// Feeds the index until the catalog is dropped. An index that fails is built anew: in the folder if it was
+    /// damaged, in memory if the folder cannot be written.
+    pub(super) async fn run(self) {
+        let mut in_memory = false;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let started = Instant::now();
+            let Some(folder) = self.shared.upgrade().map(|shared| shared.config.folder.clone()) else {
+                return;
+            };
+            let folder = folder.filter(|_| !in_memory);
+            let fed = tokio::select! {
+                () = self.stop.cancelled() => return,
+                fed = self.feed(folder.as_deref()) => fed,
+            };
+            let Some(shared) = self.shared.upgrade() else { return };
+            shared.set_current(None);
+            shared.progress.set_complete(false);
+            match fed {
+                Err(FeedEnd::Stopped) | Ok(()) => return,
+                Err(FeedEnd::Failed(error)) => {
+                    let cause = std::error::Error::source(&error).map(ToString::to_string);
+                    tracing::warn!(%error, cause, "building the search index anew");
+                    match (&error, &folder) {
+                        (IndexError::Damaged(_), Some(folder)) => {
+                            if let Err(cause) = std::fs::remove_dir_all(folder) {
+                                tracing::warn!(%cause, "could not delete the damaged search index");
+                                in_memory = true;
+                            }
+                        }
+                        (IndexError::Unwritable(_), Some(_)) => in_memory = true,
+                        // A folder that could not be written may be writable again.
+                        _ => in_memory = false,
+                    }
+                    let remark = in_memory.then(|| format!("the index is in memory only: {error}"));
+                    shared.progress.set_remark(remark);
+                }
+            }
+            drop(shared);
+            if started.elapsed() > LONGEST_PAUSE {
+                pause = FIRST_PAUSE;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn catalog(&self) -> Result<Arc<Catalog>, FeedEnd> {
+        self.catalog.upgrade().ok_or(FeedEnd::Stopped)
+    }
+
+    fn shared(&self) -> Result<Arc<CatalogIndex>, FeedEnd> {
+        self.shared.upgrade().ok_or(FeedEnd::Stopped)
+    }
+
+    async fn feed(&self, folder: Option<&Path>) -> Result<(), FeedEnd> {
+        let index = Arc::new(match folder {
+            Some(folder) => SearchIndex::open(folder)?,
+            None => SearchIndex::in_memory()?,
+        });
+        // Reading the index finds damage before a search does.
+        index.stamps()?;
+        let shared = self.shared()?;
+        shared.progress.indexed.store(index.len()?, Ordering::Relaxed);
+        shared.set_current(Some(index.clone()));
+        drop(shared);
+        let mut updater = loop {
+            if let Some(updater) = index.updater()? {
+                break updater;
+            }
+            // Another process updates the same index: use what it commits, until it ends.
+            let shared = self.shared()?;
+            shared.progress.set_remark(Some("another process updates the index".to_owned()));
+            index.reload()?;
+            let count = index.len()?;
+            shared.progress.indexed.store(count, Ordering::Relaxed);
+            shared.progress.listed.store(count, Ordering::Relaxed);
+            shared.progress.set_complete(count > 0);
+            drop(shared);
+            sleep(LOCK_RETRY).await;
+        };
+        self.shared()?.progress.set_remark(None);
+        let mut changes = self.watch().await?;
+        self.synchronise(&index, &mut updater).await?;
+        loop {
+            self.check_current(&index)?;
+            let Some(changed) = gather(&mut changes).await else {
+                // The watch ended: compare all after a pause.
+                sleep(LOCK_RETRY).await;
+                changes = self.watch().await?;
+                self.synchronise(&index, &mut updater).await?;
+                continue;
+            };
+            match changed {
+                Changed::Everything => self.synchronise(&index, &mut updater).await?,
+                Changed::Resources(uris) => self.update(uris, &mut updater).await?,
+            }
+        }
+    }
+
+    /// Whether the index is still the one that is searched: a search that found damage has dropped it.
+    fn check_current(&self, index: &Arc<SearchIndex>) -> Result<(), FeedEnd> {
+        match self.shared()?.current() {
+            Some(current) if Arc::ptr_eq(&current, index) => Ok(()),
+            _ => Err(IndexError::Damaged("a search failed".into()).into()),
+        }
+    }
+
+    async fn watch(&self) -> Result<BoxStream<'static, Change>, FeedEnd> {
+        let opened = self.catalog()?.watch().await;
+        Ok(match opened {
+            Ok(Some(changes)) => changes,
+            Ok(None) => futures_util::stream::pending().boxed(),
+            Err(error) => {
+                tracing::warn!(%error, "the search index cannot watch the sources");
+                futures_util::stream::pending().boxed()
+            }
+        })
+    }
+
+    /// Compares the index with the list of all resources, and updates what differs.
+    async fn synchronise(
+        &self,
+        index: &Arc<SearchIndex>,
+        updater: &mut IndexUpdater<'_>,
+    ) -> Result<(), FeedEnd> {
+        let mut known: HashMap<u64, u64> = index.stamps()?;
+        let shared = self.shared()?;
+        shared.progress.listed.store(0, Ordering::Relaxed);
+        let mut after: Option<Uri> = None;
+        let mut committed = Instant::now();
+        let mut is_whole = true;
+        loop {
+            let page = self.catalog()?.list(after.as_ref(), PAGE, &Context::default()).await;
+            let page = match page {
+                Ok(page) => page,
+                Err(error) => {
+                    tracing::debug!(%error, "the search index could not list the sources; retrying");
+                    is_whole = false;
+                    sleep(LOCK_RETRY).await;
+                    self.check_current(index)?;
+                    // A catalog whose sources all fail reports their recovery as a change.
+                    if matches!(error, Error::Unavailable(_)) {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            is_whole &= page.unavailable.is_empty();
+            shared.progress.listed.fetch_add(page.resources.len(), Ordering::Relaxed);
+            for resource in &page.resources {
+                let old = known.remove(&uri_hash(resource.uri.as_str()));
+                self.put(resource, old, updater).await?;
+                if committed.elapsed() >= COMMIT_INTERVAL {
+                    updater.commit()?;
+                    committed = Instant::now();
+                    shared.progress.publish();
+                    tracing::info!(
+                        indexed = shared.progress.indexed.load(Ordering::Relaxed),
+                        listed = shared.progress.listed.load(Ordering::Relaxed),
+                        "indexing for search"
+                    );
+                    self.check_current(index)?;
+                }
+            }
+            after = page.resources.last().map(|last| last.uri.clone());
+            if !page.more || after.is_none() {
+                break;
+            }
+        }
+        // Resources of a source that did not answer stay in the index.
+        if is_whole && !known.is_empty() {
+            let mut gone = Vec::new();
+            index.for_each_uri(&mut |uri| {
+                if known.contains_key(&uri_hash(uri)) {
+                    gone.push(uri.to_owned());
+                }
+            })?;
+            for uri in gone {
+                updater.remove(&uri);
+            }
+        }
+        updater.commit()?;
+        let count = index.len()?;
+        shared.progress.indexed.store(count, Ordering::Relaxed);
+        tracing::info!(resources = count, "the search index is up to date");
+        shared.progress.set_complete(true);
+        Ok(())
+    }
+
+    /// Indexes a resource, unless the index has this version of it.
+    async fn put(
+        &self,
+        resource: &Resource,
+        old: Option<u64>,
+        updater: &IndexUpdater<'_>,
+    ) -> Result<(), FeedEnd> {
+        // The resources in a directory are found by its name too: it is part of their paths.
+        if resource.mime.as_deref() == Some(DIRECTORY) {
+            return Ok(());
+        }
+        let (catalog, shared) = (self.catalog()?, self.shared()?);
+        let source = catalog.source_name(&resource.uri).unwrap_or_default();
+        let note = shared.note(&resource.uri);
+        let metadata = stamp::of_metadata(resource, &source, note);
+        if old == Some(metadata) && stamp::is_dated(resource) {
+            return Ok(());
+        }
+        let text = match text::text(&catalog, resource).await {
+            Ok(text) => text,
+            Err(error) => {
+                tracing::debug!(uri = resource.uri.as_str(), %error, "a resource is indexed without its text");
+                None
+            }
+        };
+        let stamp = match stamp::is_dated(resource) {
+            true => metadata,
+            false => stamp::of_text(metadata, text.as_deref()),
+        };
+        if old == Some(stamp) {
+            return Ok(());
+        }
+        updater.put(&IndexedResource { resource, source: &source, note, text: text.as_deref(), stamp })?;
+        if old.is_none() {
+            shared.progress.indexed.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Indexes changed resources.
+    async fn update(&self, uris: BTreeSet<Uri>, updater: &mut IndexUpdater<'_>) -> Result<(), FeedEnd> {
+        for uri in uris {
+            let catalog = self.catalog()?;
+            match listed(&catalog, &uri).await {
+                Some(resource) => self.put(&resource, None, updater).await?,
+                None => updater.remove(uri.as_str()),
+            }
+        }
+        updater.commit()?;
+        Ok(())
+    }
+}
+
+/// The metadata of a resource, if it is listed. There is no request for the metadata of one resource, so this lists a
+/// few after the greatest URI in front of it.
+async fn listed(catalog: &Catalog, uri: &Uri) -> Option<Resource> {
+    const NEIGHBOURS: usize = 64;
+    let after = predecessor(uri);
+    let page = catalog.list(after.as_ref(), NEIGHBOURS, &Context::default()).await.ok()?;
+    page.resources.into_iter().find(|resource| resource.uri == *uri)
+}
+
+/// A URI in front of another with hardly any in between: the last character is replaced by one before it and by many
+/// of the greatest, or left out.
+fn predecessor(uri: &Uri) -> Option<Uri> {
+    let text = uri.as_str();
+    let last = text.chars().next_back()?;
+    let start = &text[..text.len() - last.len_utf8()];
+    // The digits of a percent-encoded byte mean another character.
+    let is_encoded = text.as_bytes().iter().rev().take(3).any(|byte| *byte == b'%');
+    let before = ('-'..last).rev().find(|letter| letter.is_ascii_alphanumeric() || "-.".contains(*letter));
+    let close = before.filter(|_| !is_encoded).map(|before| format!("{start}{before}~~~~"));
+    let shorter = text.char_indices().rev().map(|(at, _)| text[..at].to_owned());
+    let candidates = close.into_iter().chain(shorter).filter_map(|text| Uri::parse(&text).ok());
+    candidates.take(8).find(|before| before < uri)
+}
+
+/// What changed.
+enum Changed {
+    Everything,
+    Resources(BTreeSet<Uri>),
+}
+
+/// The changes of the next debounce window; `None` if the stream ended.
+async fn gather(changes: &mut BoxStream<'static, Change>) -> Option<Changed> {
+    let mut uris = BTreeSet::new();
+    let mut is_lost = insert(&mut uris, changes.next().await?);
+    let end = Instant::now() + DEBOUNCE;
+    while let Ok(change) = timeout(end.saturating_duration_since(Instant::now()), changes.next()).await {
+        is_lost |= insert(&mut uris, change?);
+        if uris.len() > MAX_CHANGED {
+            is_lost = true;
+            uris.clear();
+        }
+    }
+    Some(if is_lost { Changed::Everything } else { Changed::Resources(uris) })
+}
+
+/// Records a change; returns whether changes were lost.
+fn insert(uris: &mut BTreeSet<Uri>, change: Change) -> bool {
+    match change {
+        Change::Updated(uri) | Change::Described(uri) | Change::Added(uri) | Change::Removed(uri) => {
+            uris.insert(uri);
+            false
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::predecessor;
+    use libris_core::Uri;
+
+    #[test]
+    fn a_predecessor_is_just_in_front() {
+        let uris = [
+            "file:///docs/a.md",
+            "file:///docs/A",
+            "db://shop/rows/10",
+            "file:///a%20b",
+            "x://a/b/",
+            "x://a/-",
+        ];
+        for text in uris.into_iter().chain(["file:///a/%20", "x://a/\u{e4}"]) {
+            let uri = Uri::parse(text).unwrap();
+            let before = predecessor(&uri).unwrap_or_else(|| panic!("nothing is in front of {uri}"));
+            assert!(before < uri, "{before} is not before {uri}");
+        }
+    }
+}

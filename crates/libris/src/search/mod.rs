@@ -1,0 +1,241 @@
+//! The search index of a catalog: built and updated in the background, searched for a view.
+
+mod feeder;
+mod stamp;
+mod text;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use libris_core::{Context, Error, IndexingProgress, Result, SearchAnswer, SearchQuery, Uri};
+use libris_search::{IndexError, SearchIndex, VisibleResources};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::Catalog;
+use crate::health::{Health, SearchIndexState};
+use feeder::Feeder;
+
+/// How many searches run at the same time; others wait.
+const CONCURRENT_SEARCHES: usize = 2;
+
+/// How a catalog is indexed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SearchConfig {
+    /// The folder of the index; `None` keeps the index in memory. Processes that serve the same sources may share it.
+    pub folder: Option<PathBuf>,
+    /// Notes on resources by the beginning of their URIs or paths. They are searched like descriptions and returned
+    /// with hits.
+    pub notes: Vec<PathNote>,
+}
+
+/// A note on the resources below a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathNote {
+    /// The beginning of a URI, or a path such as `adr/` that occurs in URIs at the start of a segment.
+    pub path: String,
+    /// The note, such as "why things are as they are".
+    pub note: String,
+}
+
+impl PathNote {
+    /// Whether the note is about this resource.
+    fn covers(&self, uri: &Uri) -> bool {
+        let text = uri.as_str();
+        let path = self.path.trim_start_matches('/');
+        text.starts_with(&*self.path) || text.contains(&format!("/{path}"))
+    }
+}
+
+/// The index of a catalog.
+pub(crate) struct CatalogIndex {
+    config: SearchConfig,
+    index: RwLock<Option<Arc<SearchIndex>>>,
+    progress: FeederProgress,
+    stop: CancellationToken,
+    permits: Arc<Semaphore>,
+    /// Distinguishes visibility checks without a class.
+    unclassified: AtomicU64,
+}
+
+/// The progress of the feeder, which it reports to the health of the catalog.
+pub(crate) struct FeederProgress {
+    health: Arc<Health>,
+    listed: AtomicUsize,
+    indexed: AtomicUsize,
+    /// Whether the index has all resources of the last full listing; watched by those who wait for it.
+    completeness: watch::Sender<bool>,
+    /// Why the index is not on disk, or not updated by this process.
+    remark: Mutex<Option<String>>,
+}
+
+impl FeederProgress {
+    fn new(health: Arc<Health>) -> Self {
+        let progress = Self {
+            health,
+            listed: AtomicUsize::new(0),
+            indexed: AtomicUsize::new(0),
+            completeness: watch::Sender::new(false),
+            remark: Mutex::default(),
+        };
+        progress.publish();
+        progress
+    }
+
+    /// Updates the status and the metrics.
+    fn publish(&self) {
+        self.health.set_search(SearchIndexState {
+            indexed: self.indexed.load(Ordering::Relaxed),
+            listed: self.listed.load(Ordering::Relaxed),
+            is_complete: *self.completeness.borrow(),
+            remark: self.remark.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        });
+    }
+
+    fn set_complete(&self, is_complete: bool) {
+        self.completeness.send_if_modified(|current| std::mem::replace(current, is_complete) != is_complete);
+        self.publish();
+    }
+
+    fn set_remark(&self, remark: Option<String>) {
+        let mut current = self.remark.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current != remark {
+            if let Some(remark) = &remark {
+                tracing::warn!(remark, "the search index is not as configured");
+            }
+            *current = remark;
+            drop(current);
+            self.publish();
+        }
+    }
+}
+
+impl CatalogIndex {
+    /// Starts indexing a catalog in the background, on a thread of the lowest priority.
+    pub(crate) fn start(catalog: &Arc<Catalog>, config: SearchConfig) -> Result<Arc<Self>> {
+        let index = Arc::new(Self {
+            config,
+            index: RwLock::default(),
+            progress: FeederProgress::new(catalog.health().clone()),
+            stop: CancellationToken::new(),
+            permits: Arc::new(Semaphore::new(CONCURRENT_SEARCHES)),
+            unclassified: AtomicU64::new(1 << 63),
+        });
+        let runtime = tokio::runtime::Handle::current();
+        let feeder = Feeder::new(Arc::downgrade(catalog), Arc::downgrade(&index), index.stop.clone());
+        let thread = std::thread::Builder::new().name("search-index".to_owned());
+        let spawned = thread.spawn(move || {
+            lower_priority();
+            runtime.block_on(feeder.run());
+        });
+        spawned.map_err(|cause| Error::failed("start the thread of the search index", cause))?;
+        Ok(index)
+    }
+
+    fn current(&self) -> Option<Arc<SearchIndex>> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_current(&self, index: Option<Arc<SearchIndex>>) {
+        *self.index.write().unwrap_or_else(PoisonError::into_inner) = index;
+    }
+
+    /// The note on a resource.
+    fn note(&self, uri: &Uri) -> Option<&str> {
+        let covering = self.config.notes.iter().filter(|note| note.covers(uri));
+        // The longest path is the most specific.
+        covering.max_by_key(|note| note.path.len()).map(|note| &*note.note)
+    }
+
+    /// How far the index is built; `None` if it is complete.
+    pub(crate) fn indexing(&self) -> Option<IndexingProgress> {
+        let progress = &self.progress;
+        (!*progress.completeness.borrow()).then(|| IndexingProgress {
+            indexed: progress.indexed.load(Ordering::Relaxed),
+            listed: progress.listed.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Waits until the index has all resources.
+    pub(crate) async fn completed(&self) {
+        // An error means that the index was dropped.
+        _ = self.progress.completeness.subscribe().wait_for(|is_complete| *is_complete).await;
+    }
+
+    /// Searches the index for what the context may see; `None` if there is no index yet. `generation` is that of the
+    /// sources, which the rights depend on.
+    pub(crate) async fn search(
+        &self,
+        query: &SearchQuery,
+        generation: u64,
+        context: &Context,
+    ) -> Result<Option<SearchAnswer>> {
+        let Some(index) = self.current() else { return Ok(None) };
+        let visibility = context.visibility().cloned();
+        let class = match visibility.as_ref().map(|visibility| visibility.class()) {
+            Some(Some(class)) => class.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ generation,
+            _ => self.unclassified.fetch_add(1, Ordering::Relaxed),
+        };
+        let permit = self.permits.clone().acquire_owned().await;
+        let query = query.clone();
+        let search = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let sees = |uri: &str| {
+                visibility.as_ref().is_none_or(|visible| Uri::parse(uri).is_ok_and(|uri| visible.sees(&uri)))
+            };
+            match visibility {
+                None => index.search(&query, &VisibleResources::All),
+                Some(_) => index.search(&query, &VisibleResources::Class { class, sees: &sees }),
+            }
+        });
+        match search.await {
+            Ok(Ok(answer)) => Ok(Some(SearchAnswer { indexing: self.indexing(), ..answer })),
+            Ok(Err(error)) => {
+                self.report(&error);
+                Ok(None)
+            }
+            // tantivy panics on some damaged files.
+            Err(_) => {
+                self.report(&IndexError::Damaged("a search panicked".into()));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Makes the feeder build the index anew after a search has found damage.
+    fn report(&self, error: &IndexError) {
+        let cause = std::error::Error::source(error).map(ToString::to_string);
+        tracing::warn!(%error, cause, "a search failed; rebuilding the index");
+        self.set_current(None);
+    }
+}
+
+impl Drop for CatalogIndex {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Gives this thread the lowest priority; those that it starts inherit it.
+fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    if let Err(cause) = rustix::process::setpriority_process(None, 19) {
+        tracing::debug!(%cause, "could not lower the priority of the search index");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PathNote;
+    use libris_core::Uri;
+
+    #[test]
+    fn a_note_covers_a_folder_at_any_depth() {
+        let note = |path: &str| PathNote { path: path.to_owned(), note: String::new() };
+        let uri = Uri::parse("file:///docs/adr/0001.md").unwrap();
+        assert!(note("adr/").covers(&uri) && note("/adr/").covers(&uri));
+        assert!(note("file:///docs/").covers(&uri) && note("docs/adr").covers(&uri));
+        assert!(!note("dr/").covers(&uri) && !note("file:///other").covers(&uri));
+    }
+}

@@ -1,0 +1,53 @@
+//! The text of a resource for indexing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use libris_core::{ContentBody, ContentMemory, Context, DIRECTORY, Error, Resource, Result, Uri};
+use libris_search::MAX_TEXT;
+
+use crate::Catalog;
+
+/// The largest resource that is read, in bytes. Larger ones are found by their metadata.
+const MAX_READ: usize = 2 * MAX_TEXT;
+
+/// The text of a resource; `None` if it has none, or too much. This is the only place that decides what text stands
+/// for a resource in the index.
+pub(super) async fn text(catalog: &Catalog, resource: &Resource) -> Result<Option<String>> {
+    if is_binary(resource) || resource.size.is_some_and(|size| size > MAX_READ as u64) {
+        return Ok(None);
+    }
+    let context = Context::default().with_memory(Arc::new(ReadLimit(AtomicUsize::new(0))));
+    let contents = match catalog.read_in_background(&resource.uri, &context).await {
+        Ok(contents) => contents,
+        Err(Error::TooLarge { .. } | Error::Busy(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let is_own = |uri: &Uri| *uri == resource.uri;
+    let texts =
+        contents.parts.into_iter().filter(|part| is_own(&part.uri)).filter_map(|part| match part.body {
+            ContentBody::Text(text) => Some(text),
+            ContentBody::Bytes(_) => None,
+        });
+    Ok(texts.reduce(|all, text| all + "\n" + &text))
+}
+
+/// Whether the media type says that there is no text.
+fn is_binary(resource: &Resource) -> bool {
+    const BINARY: [&str; 4] = ["image/", "audio/", "video/", "font/"];
+    let mime = resource.mime.as_deref().unwrap_or_default();
+    mime == DIRECTORY || mime != "image/svg+xml" && BINARY.iter().any(|prefix| mime.starts_with(prefix))
+}
+
+/// Refuses contents that are too large for the index before they are loaded.
+struct ReadLimit(AtomicUsize);
+
+impl ContentMemory for ReadLimit {
+    fn reserve(&self, bytes: usize) -> bool {
+        self.grow(bytes)
+    }
+
+    fn grow(&self, bytes: usize) -> bool {
+        self.0.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= MAX_READ
+    }
+}

@@ -1,0 +1,288 @@
+//! Search through a view: what the feeder indexes, what a caller may see, and sources that search themselves.
+#![cfg(feature = "search")]
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use libris::uri_template::Specificity;
+use libris::{
+    Catalog, Completion, CompletionRequest, Content, Contents, Context, Error, Identity, Operation, Page,
+    PathNote, Policy, Resource, Result, Rights, Rules, SearchAnswer, SearchConfig, SearchHit, SearchQuery,
+    Server, Source, Uri, UriTemplate, View,
+};
+use libris_sources::files;
+use proptest::prelude::Strategy as _;
+
+fn folder(texts: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in texts {
+        let path = folder.path().join("docs").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+fn files(folder: &tempfile::TempDir) -> Arc<dyn Source> {
+    let config = files::Config { path: folder.path().join("docs"), ..files::Config::default() };
+    Arc::new(files::Files::open(&config).unwrap())
+}
+
+async fn indexed(sources: Vec<Arc<dyn Source>>, config: SearchConfig) -> Arc<Catalog> {
+    let catalog = Arc::new(Catalog::new(sources));
+    catalog.start_search(config).unwrap();
+    tokio::time::timeout(Duration::from_secs(60), catalog.search_index_completed()).await.unwrap();
+    catalog
+}
+
+fn view(catalog: &Arc<Catalog>) -> View {
+    Server::new(catalog.clone(), libris::Config::default()).view_for(None)
+}
+
+async fn search(view: &View, text: &str) -> SearchAnswer {
+    view.search(&SearchQuery::new(text, 10), &Context::default()).await.unwrap()
+}
+
+fn uris(answer: &SearchAnswer) -> Vec<&str> {
+    answer.hits.iter().map(|hit| &*hit.uri).collect()
+}
+
+/// Searches until the answer has this many hits.
+async fn until(view: &View, text: &str, hits: usize) -> SearchAnswer {
+    let found = async {
+        loop {
+            let answer = search(view, text).await;
+            if answer.hits.len() == hits {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), found).await.expect("the change is not found")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_found_by_text_and_by_name_and_changes_are_followed() {
+    let folder = folder(&[("guide.md", "# Keys\n\nRotate them.\n"), ("logo.png", "\u{89}PNG")]);
+    let notes = vec![PathNote { path: "guide".to_owned(), note: "for operators".to_owned() }];
+    let catalog = indexed(vec![files(&folder)], SearchConfig { folder: None, notes }).await;
+    let view = view(&catalog);
+    let answer = search(&view, "rotating keys").await;
+    assert_eq!(uris(&answer), ["file:///docs/guide.md"]);
+    assert_eq!((answer.hits[0].note.as_deref(), answer.indexing), (Some("for operators"), None));
+    assert_eq!(uris(&search(&view, "logo").await), ["file:///docs/logo.png"]);
+    assert_eq!(uris(&search(&view, "operators").await), ["file:///docs/guide.md"]);
+    let path = folder.path().join("docs/new.md");
+    std::fs::write(&path, "about retention").unwrap();
+    assert_eq!(uris(&until(&view, "retention", 1).await), ["file:///docs/new.md"]);
+    std::fs::write(&path, "about something else entirely").unwrap();
+    until(&view, "retention", 0).await;
+    std::fs::remove_file(&path).unwrap();
+    until(&view, "entirely", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_index_on_disk_is_used_again_and_rebuilt_when_damaged() {
+    let folder = folder(&[("a.md", "about retention"), ("b.md", "about backups")]);
+    let cache = tempfile::tempdir().unwrap();
+    let config = SearchConfig { folder: Some(cache.path().join("index")), notes: Vec::new() };
+    for damage in [false, true, false] {
+        if damage {
+            for entry in std::fs::read_dir(cache.path().join("index")).unwrap() {
+                let path = entry.unwrap().path();
+                let data = std::fs::read(&path).unwrap();
+                std::fs::write(&path, &data[..data.len() / 2]).unwrap();
+            }
+        }
+        let catalog = indexed(vec![files(&folder)], config.clone()).await;
+        assert_eq!(
+            uris(&search(&view(&catalog), "retention").await),
+            ["file:///docs/a.md"],
+            "damage: {damage}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_cannot_be_written_leaves_the_index_in_memory() {
+    let folder = folder(&[("a.md", "about retention")]);
+    // Below a file, so that also root cannot create it.
+    let config = SearchConfig { folder: Some(folder.path().join("docs/a.md/index")), notes: Vec::new() };
+    let catalog = indexed(vec![files(&folder)], config).await;
+    catalog.add_status();
+    let status = catalog.read(&Uri::parse("libris://status").unwrap(), &Context::default()).await.unwrap();
+    let libris_core::ContentBody::Text(status) = &status.parts[0].body else { panic!("the status is text") };
+    assert!(status.contains("in memory only"), "{status}");
+    assert_eq!(uris(&search(&view(&catalog), "retention").await), ["file:///docs/a.md"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_catalogs_share_a_folder() {
+    let folder = folder(&[("a.md", "about retention")]);
+    let cache = tempfile::tempdir().unwrap();
+    let config = SearchConfig { folder: Some(cache.path().join("index")), notes: Vec::new() };
+    let first = indexed(vec![files(&folder)], config.clone()).await;
+    let second = indexed(vec![files(&folder)], config).await;
+    assert_eq!(uris(&search(&view(&second), "retention").await), ["file:///docs/a.md"]);
+    // The second updates the index once the first is gone.
+    drop(first);
+    std::fs::write(folder.path().join("docs/new.md"), "about backups").unwrap();
+    assert_eq!(uris(&until(&view(&second), "backups", 1).await), ["file:///docs/new.md"]);
+}
+
+/// Resources in memory, one of which finds the others.
+struct Notes {
+    texts: Vec<(Uri, String)>,
+    /// What its own search returns; `None` never answers.
+    own: Option<Vec<String>>,
+}
+
+impl Notes {
+    fn new(texts: &[(&str, &str)]) -> Self {
+        let parsed = texts.iter().map(|(uri, text)| (Uri::parse(uri).unwrap(), (*text).to_owned()));
+        let mut texts: Vec<_> = parsed.collect();
+        texts.sort();
+        Self { texts, own: Some(Vec::new()) }
+    }
+}
+
+#[async_trait]
+impl Source for Notes {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.texts.iter().any(|(known, _)| known == uri).then_some(Specificity::EXACT)
+    }
+
+    fn name(&self) -> Cow<'_, str> {
+        "notes".into()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, _: &Context) -> Result<Page> {
+        let mut rest = self.texts.iter().filter(|(uri, _)| after.is_none_or(|after| uri > after));
+        let resources =
+            rest.by_ref().take(limit).map(|(uri, _)| Resource::new(uri.clone(), uri.as_str())).collect();
+        Ok(Page { resources, more: rest.next().is_some(), ..Page::default() })
+    }
+
+    async fn read(&self, uri: &Uri, _: &Context) -> Result<Contents> {
+        let found = self.texts.iter().find(|(known, _)| known == uri);
+        let (_, text) = found.ok_or_else(|| Error::NotFound(uri.clone()))?;
+        Ok(Content::text(uri.clone(), "text/plain", text.clone()).into())
+    }
+
+    async fn search(&self, _: &SearchQuery, _: &Context) -> Result<Option<SearchAnswer>> {
+        let Some(own) = &self.own else { return std::future::pending().await };
+        if own.is_empty() {
+            return Ok(None);
+        }
+        let hits =
+            own.iter().map(|uri| SearchHit { uri: uri.clone(), ..SearchHit::default() }).collect::<Vec<_>>();
+        Ok(Some(SearchAnswer { total: hits.len(), hits, ..SearchAnswer::default() }))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_searches_itself_is_fused_and_a_slow_one_is_named() {
+    let texts = [("note:a", "about retention"), ("note:b", "unrelated"), ("note:c", "unrelated")];
+    let own = vec!["note:b".to_owned(), "note:a".to_owned()];
+    let catalog =
+        indexed(vec![Arc::new(Notes { own: Some(own), ..Notes::new(&texts) })], SearchConfig::default())
+            .await;
+    let answer = search(&view(&catalog), "retention").await;
+    assert_eq!((uris(&answer), answer.total), (vec!["note:a", "note:b"], 2));
+    assert_eq!(answer.hits[1].source, "notes");
+
+    let catalog =
+        indexed(vec![Arc::new(Notes { own: None, ..Notes::new(&texts) })], SearchConfig::default()).await;
+    let answer = search(&view(&catalog), "retention").await;
+    assert_eq!((uris(&answer), answer.left_out), (vec!["note:a"], vec!["notes".to_owned()]));
+}
+
+/// Lets callers read some resources only.
+struct Visible(BTreeSet<String>);
+
+impl Rules for Visible {
+    fn allow(&self, _: Operation, uri: &Uri) -> bool {
+        self.0.contains(uri.as_str())
+    }
+}
+
+struct Hiding(Rights);
+
+impl Policy for Hiding {
+    fn rights(&self, _: Option<&Identity>) -> Rights {
+        self.0.clone()
+    }
+}
+
+const WORDS: [&str; 6] = ["retention", "backup", "keys", "rotation", "server", "zebra"];
+
+/// The answer under any rules is that of a server that has the visible resources only, also for the resources that a
+/// source finds itself.
+#[test]
+fn hidden_resources_never_show() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let words = proptest::collection::vec(0..WORDS.len(), 1..6);
+    let documents = proptest::collection::vec((words, proptest::bool::ANY), 1..8);
+    let query = (0..WORDS.len(), proptest::bool::ANY).prop_map(|(word, typo)| {
+        if typo { WORDS[word].replacen('e', "ee", 1) } else { WORDS[word].to_owned() }
+    });
+    let config = proptest::test_runner::Config { cases: 12, ..Default::default() };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let law = |(documents, query): (Vec<(Vec<usize>, bool)>, String)| {
+        let texts: Vec<_> = documents
+            .iter()
+            .enumerate()
+            .map(|(number, (words, is_visible))| {
+                let text = words.iter().map(|word| WORDS[*word]).collect::<Vec<_>>().join(" ");
+                (format!("note:{number}"), text, *is_visible)
+            })
+            .collect();
+        let all: Vec<_> = texts.iter().map(|(uri, text, _)| (&**uri, &**text)).collect();
+        let seen: Vec<_> = texts
+            .iter()
+            .filter(|(_, _, is_visible)| *is_visible)
+            .map(|(uri, text, _)| (&**uri, &**text))
+            .collect();
+        let own: Vec<_> = texts.iter().map(|(uri, _, _)| uri.clone()).rev().collect();
+        let visible: BTreeSet<_> = seen.iter().map(|(uri, _)| (*uri).to_owned()).collect();
+        let own_seen: Vec<_> = own.iter().filter(|uri| visible.contains(*uri)).cloned().collect();
+        let (hiding, only) = runtime.block_on(async {
+            let hiding = indexed(
+                vec![Arc::new(Notes { own: Some(own), ..Notes::new(&all) })],
+                SearchConfig::default(),
+            )
+            .await;
+            let only = indexed(
+                vec![Arc::new(Notes { own: Some(own_seen), ..Notes::new(&seen) })],
+                SearchConfig::default(),
+            )
+            .await;
+            let policy = Arc::new(Hiding(Rights::new(Visible(visible))));
+            let hiding = Server::with_policy(hiding, libris::Config::default(), policy).view_for(None);
+            (search(&hiding, &query).await, search(&view(&only), &query).await)
+        });
+        proptest::prop_assert_eq!(hiding, only);
+        Ok(())
+    };
+    runner.run(&(documents, query), law).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_completion_that_is_no_prefix_is_searched() {
+    let folder = folder(&[("guides/rotation.md", "# Key rotation\n"), ("other.md", "text")]);
+    let catalog = indexed(vec![files(&folder)], SearchConfig::default()).await;
+    let view = view(&catalog);
+    let template = UriTemplate::parse("file:///docs/{+path}{?lines,bytes}").unwrap();
+    let complete = async |typed: &str| {
+        let known = std::collections::BTreeMap::new();
+        let partial =
+            CompletionRequest { template: &template, variable: "path", typed, known: &known, limit: 10 };
+        view.now().complete(partial, &Context::default()).await.unwrap()
+    };
+    let Completion { values, .. } = complete("rotation").await;
+    assert_eq!(values, ["guides/rotation.md"]);
+    assert_eq!(complete("nothing-like-this").await.values, Vec::<String>::new());
+}

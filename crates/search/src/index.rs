@@ -1,0 +1,243 @@
+//! The index in memory or in a folder: opening, updating, and recovering from damage.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tantivy::directory::MmapDirectory;
+use tantivy::directory::error::LockError;
+use tantivy::index::SegmentId;
+use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, UserOperation};
+use tantivy::tokenizer::TextAnalyzer;
+use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyError, Term};
+
+use crate::analyser::{ANALYSER, Analyser};
+use crate::schema::{Fields, IndexedResource};
+use crate::segment::SegmentMap;
+
+/// The memory of the writer for documents that are not in a segment yet: the least that tantivy accepts.
+const WRITER_BYTES: usize = 15_000_000;
+
+/// Why the index cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// The files of the index are damaged or of another version.
+    #[error("the search index is damaged")]
+    Damaged(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The folder cannot be written, or the disk is full.
+    #[error("the search index cannot be written")]
+    Unwritable(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl From<TantivyError> for IndexError {
+    fn from(error: TantivyError) -> Self {
+        match error {
+            TantivyError::IoError(_)
+            | TantivyError::OpenDirectoryError(_)
+            | TantivyError::LockFailure(..)
+            | TantivyError::OpenWriteError(_) => Self::Unwritable(error.into()),
+            error => Self::Damaged(error.into()),
+        }
+    }
+}
+
+/// An index of resources. Searches and one updater work at the same time.
+pub struct SearchIndex {
+    index: Index,
+    reader: IndexReader,
+    pub(crate) fields: Fields,
+    segments: Mutex<HashMap<SegmentId, Arc<SegmentMap>>>,
+}
+
+impl SearchIndex {
+    /// An empty index in memory.
+    pub fn in_memory() -> Result<Self, IndexError> {
+        let (schema, fields) = Fields::schema();
+        Self::with(Index::create_in_ram(schema), fields)
+    }
+
+    /// Opens or creates the index in a folder. An index that does not pass its checks is [`IndexError::Damaged`]; the
+    /// caller deletes the folder and starts anew.
+    pub fn open(folder: &Path) -> Result<Self, IndexError> {
+        std::fs::create_dir_all(folder).map_err(|cause| IndexError::Unwritable(cause.into()))?;
+        let (schema, fields) = Fields::schema();
+        let directory = MmapDirectory::open(folder).map_err(|error| IndexError::Unwritable(error.into()))?;
+        let index = Index::open_or_create(directory, schema)?;
+        // Damage must be an error now and not a panic in a search.
+        let sizes = index.searchable_segments()?.into_iter().all(|segment| segment.meta().max_doc() > 0);
+        if !sizes {
+            return Err(IndexError::Damaged("a segment is empty".into()));
+        }
+        Self::with(index, fields)
+    }
+
+    /// Verifies the checksums of all files. Takes as long as reading them.
+    pub fn verify(&self) -> Result<(), IndexError> {
+        let damaged = self.index.validate_checksum()?;
+        match damaged.is_empty() {
+            true => Ok(()),
+            false => Err(IndexError::Damaged(format!("the checksum of {damaged:?} is wrong").into())),
+        }
+    }
+
+    fn with(index: Index, fields: Fields) -> Result<Self, IndexError> {
+        index.tokenizers().register(ANALYSER, TextAnalyzer::builder(Analyser::default()).build());
+        let reader = index
+            .reader_builder()
+            .reload_policy(ReloadPolicy::Manual)
+            .doc_store_cache_num_blocks(32)
+            .try_into()?;
+        Ok(Self { index, reader, fields, segments: Mutex::default() })
+    }
+
+    /// Starts updating the index; `None` if another process updates the same folder.
+    pub fn updater(&self) -> Result<Option<IndexUpdater<'_>>, IndexError> {
+        let options = IndexWriterOptions::builder()
+            .num_worker_threads(1)
+            .num_merge_threads(1)
+            .memory_budget_per_thread(WRITER_BYTES)
+            .build();
+        let writer = match self.index.writer_with_options(options) {
+            Ok(writer) => writer,
+            Err(TantivyError::LockFailure(LockError::LockBusy, _)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let mut policy = LogMergePolicy::default();
+        policy.set_min_num_segments(6);
+        policy.set_del_docs_ratio_before_merge(0.3);
+        writer.set_merge_policy(Box::new(policy));
+        Ok(Some(IndexUpdater { index: self, writer }))
+    }
+
+    /// Makes what the updater, also of another process, has committed visible to searches.
+    pub fn reload(&self) -> Result<(), IndexError> {
+        self.reader.reload()?;
+        let searcher = self.reader.searcher();
+        let mut maps = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+        maps.retain(|id, _| searcher.segment_readers().iter().any(|segment| segment.segment_id() == *id));
+        Ok(())
+    }
+
+    /// The number of resources in the index.
+    pub fn len(&self) -> Result<usize, IndexError> {
+        let searcher = self.reader.searcher();
+        let mut count = 0;
+        for segment in searcher.segment_readers() {
+            let map = self.map(segment)?;
+            count += map.heads.iter().filter(|head| !segment.is_deleted(**head)).count();
+        }
+        Ok(count)
+    }
+
+    /// Whether there are no resources in the index.
+    pub fn is_empty(&self) -> Result<bool, IndexError> {
+        Ok(self.len()? == 0)
+    }
+
+    /// The stamps of all resources by the [hash](uri_hash) of their URIs.
+    pub fn stamps(&self) -> Result<HashMap<u64, u64>, IndexError> {
+        let searcher = self.reader.searcher();
+        let mut stamps = HashMap::new();
+        for segment in searcher.segment_readers() {
+            let map = self.map(segment)?;
+            let column = segment.fast_fields().u64("stamp")?;
+            let uris = segment.inverted_index(self.fields.uri)?;
+            let mut stream = uris.terms().stream().map_err(TantivyError::from)?;
+            while let Some((uri, info)) = stream.next() {
+                use tantivy::DocSet as _;
+                let record = tantivy::schema::IndexRecordOption::Basic;
+                let mut documents =
+                    uris.read_postings_from_terminfo(info, record).map_err(TantivyError::from)?;
+                while documents.doc() != tantivy::TERMINATED {
+                    let head = map.heads[map.resource_of[documents.doc() as usize] as usize];
+                    if !segment.is_deleted(head)
+                        && let Some(stamp) = column.first(head)
+                    {
+                        stamps.insert(uri_hash(&String::from_utf8_lossy(uri)), stamp);
+                        break;
+                    }
+                    documents.advance();
+                }
+            }
+        }
+        Ok(stamps)
+    }
+
+    /// Calls `each` with the URI of every resource in the index, deleted ones possibly included.
+    pub fn for_each_uri(&self, each: &mut dyn FnMut(&str)) -> Result<(), IndexError> {
+        let searcher = self.reader.searcher();
+        for segment in searcher.segment_readers() {
+            let uris = segment.inverted_index(self.fields.uri)?;
+            let mut stream = uris.terms().stream().map_err(TantivyError::from)?;
+            while let Some((uri, _)) = stream.next() {
+                each(&String::from_utf8_lossy(uri));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn searcher(&self) -> Searcher {
+        self.reader.searcher()
+    }
+
+    pub(crate) fn map(&self, segment: &tantivy::SegmentReader) -> tantivy::Result<Arc<SegmentMap>> {
+        let cached = |maps: &HashMap<SegmentId, Arc<SegmentMap>>| maps.get(&segment.segment_id()).cloned();
+        if let Some(map) = cached(&self.segments.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(map);
+        }
+        let map = Arc::new(SegmentMap::read(segment, &self.fields)?);
+        let mut maps = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+        maps.insert(segment.segment_id(), map.clone());
+        Ok(map)
+    }
+}
+
+/// Adds, replaces and removes resources of an index. Searches see the changes after [`commit`](Self::commit).
+pub struct IndexUpdater<'i> {
+    index: &'i SearchIndex,
+    writer: IndexWriter,
+}
+
+impl IndexUpdater<'_> {
+    /// Adds a resource, or replaces it.
+    pub fn put(&self, indexed: &IndexedResource<'_>) -> Result<(), IndexError> {
+        let fields = &self.index.fields;
+        let uri = Term::from_field_text(fields.uri, indexed.resource.uri.as_str());
+        let mut operations = vec![UserOperation::Delete(uri)];
+        operations.extend(fields.documents(indexed).into_iter().map(UserOperation::Add));
+        self.writer.run(operations)?;
+        Ok(())
+    }
+
+    /// Removes a resource.
+    pub fn remove(&self, uri: &str) {
+        self.writer.delete_term(Term::from_field_text(self.index.fields.uri, uri));
+    }
+
+    /// Writes the changes and makes them visible to searches.
+    pub fn commit(&mut self) -> Result<(), IndexError> {
+        self.writer.commit()?;
+        self.index.reload()
+    }
+
+    /// Removes all resources.
+    pub fn clear(&mut self) -> Result<(), IndexError> {
+        self.writer.delete_all_documents()?;
+        self.commit()
+    }
+
+    /// Waits until merges that are in progress have ended.
+    pub fn finish(self) -> Result<(), IndexError> {
+        self.writer.wait_merging_threads()?;
+        self.index.reload()
+    }
+}
+
+/// A hash of a URI, the same in every process of one version.
+pub fn uri_hash(uri: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    uri.hash(&mut hasher);
+    hasher.finish()
+}

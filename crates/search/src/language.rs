@@ -1,0 +1,163 @@
+//! Languages: detection by stop words, and stemming.
+
+use frostem::{Algorithm, Stemmer};
+
+/// A language whose words are stemmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Language {
+    English,
+    German,
+    French,
+    Spanish,
+    Italian,
+    Portuguese,
+    Dutch,
+    Swedish,
+    Danish,
+    Russian,
+}
+
+/// How many words of a text the detection looks at.
+const MAX_DETECTION_WORDS: usize = 400;
+
+impl Language {
+    /// All languages; the first is that of texts without stop words, such as code.
+    pub(crate) const ALL: [Self; 10] = [
+        Self::English,
+        Self::German,
+        Self::French,
+        Self::Spanish,
+        Self::Italian,
+        Self::Portuguese,
+        Self::Dutch,
+        Self::Swedish,
+        Self::Danish,
+        Self::Russian,
+    ];
+
+    fn algorithm(self) -> Algorithm {
+        match self {
+            Self::English => Algorithm::English,
+            Self::German => Algorithm::German,
+            Self::French => Algorithm::French,
+            Self::Spanish => Algorithm::Spanish,
+            Self::Italian => Algorithm::Italian,
+            Self::Portuguese => Algorithm::Portuguese,
+            Self::Dutch => Algorithm::Dutch,
+            Self::Swedish => Algorithm::Swedish,
+            Self::Danish => Algorithm::Danish,
+            Self::Russian => Algorithm::Russian,
+        }
+    }
+
+    fn stop_words(self) -> &'static [&'static str] {
+        match self {
+            Self::English => ENGLISH,
+            Self::German => &[
+                "der", "die", "das", "und", "ist", "nicht", "ein", "eine", "zu", "den", "mit", "von", "für",
+                "auf", "dem", "sich", "des", "im", "wird", "werden", "wie", "kann", "auch", "oder", "bei",
+                "einen", "einer", "ich", "sind", "aus", "wenn", "nach", "als", "an",
+            ],
+            Self::French => &[
+                "le", "la", "les", "des", "et", "est", "une", "un", "du", "dans", "pour", "que", "qui",
+                "pas", "sur", "avec", "par", "au", "aux", "ce", "cette", "sont", "ou", "il", "vous", "nous",
+                "comment", "être", "plus",
+            ],
+            Self::Spanish => &[
+                "el", "la", "los", "las", "de", "que", "y", "en", "un", "una", "es", "por", "para", "con",
+                "no", "se", "del", "al", "como", "cómo", "lo", "su", "más", "pero", "este", "está", "son",
+            ],
+            Self::Italian => &[
+                "il", "lo", "la", "gli", "le", "di", "che", "è", "e", "un", "una", "per", "con", "non",
+                "del", "della", "dei", "nel", "si", "sono", "come", "da", "al", "alla", "questo", "più",
+            ],
+            Self::Portuguese => &[
+                "o", "os", "as", "de", "que", "e", "do", "da", "em", "um", "uma", "para", "com", "não",
+                "por", "dos", "das", "no", "na", "é", "se", "como", "mais", "ao", "são", "você",
+            ],
+            Self::Dutch => &[
+                "de", "het", "een", "en", "van", "is", "niet", "dat", "die", "in", "op", "te", "zijn",
+                "voor", "met", "aan", "er", "om", "ook", "als", "worden", "wordt", "bij", "naar", "hoe",
+            ],
+            Self::Swedish => &[
+                "och", "att", "det", "som", "en", "på", "är", "av", "för", "med", "till", "den", "inte",
+                "om", "ett", "var", "kan", "eller", "från", "när", "hur", "ska", "också",
+            ],
+            Self::Danish => &[
+                "og", "at", "det", "som", "en", "på", "er", "af", "for", "med", "til", "den", "ikke", "om",
+                "et", "kan", "eller", "fra", "når", "hvordan", "skal", "også", "være", "der",
+            ],
+            Self::Russian => &[
+                "и", "в", "не", "на", "что", "с", "по", "это", "как", "для", "к", "из", "от", "или", "за",
+                "при", "то", "его", "но", "если", "а", "у", "о",
+            ],
+        }
+    }
+
+    /// The language with the most stop words among the first words of a text; `None` if it has hardly any.
+    pub(crate) fn detect(text: &str) -> Option<Self> {
+        let words = text.split(|letter: char| !letter.is_alphabetic()).filter(|word| !word.is_empty());
+        let mut counts = [0_usize; Self::ALL.len()];
+        let mut seen = 0;
+        let mut lower = String::new();
+        for word in words.take(MAX_DETECTION_WORDS) {
+            seen += 1;
+            if word.len() > 12 {
+                continue;
+            }
+            lower.clear();
+            lower.extend(word.chars().flat_map(char::to_lowercase));
+            for (count, language) in counts.iter_mut().zip(Self::ALL) {
+                *count += usize::from(language.stop_words().contains(&&*lower));
+            }
+        }
+        let (best, count) = counts.iter().enumerate().max_by_key(|(at, count)| (**count, usize::MAX - at))?;
+        // Below one stop word in 20, the text is code or a table.
+        (*count > 0 && *count * 20 >= seen).then(|| Self::ALL[best])
+    }
+
+    pub(crate) fn stemmer(self) -> Stemmer {
+        Stemmer::new(self.algorithm())
+    }
+}
+
+/// Whether a lower-case word is too common to identify a resource, in any language.
+pub(crate) fn is_stop_word(word: &str) -> bool {
+    QUESTION_WORDS.contains(&word)
+        || Language::ALL.iter().any(|language| language.stop_words().contains(&word))
+}
+
+const ENGLISH: &[&str] = &[
+    "the", "a", "an", "and", "or", "of", "to", "in", "on", "is", "are", "be", "for", "with", "that", "this",
+    "it", "as", "at", "by", "from", "not", "can", "if", "you", "your", "i", "my", "do", "does", "how",
+    "what", "why", "when", "where", "which", "was", "were", "will", "would", "should", "there", "their",
+    "they", "has", "have", "had", "but", "so", "its", "we", "me",
+];
+
+/// Words of questions that say nothing about the subject.
+const QUESTION_WORDS: &[&str] = &[
+    "who", "whom", "whose", "did", "am", "im", "ive", "could", "than", "then", "too", "any", "some", "into",
+    "about", "isnt", "doesnt", "dont", "cant", "wont", "arent", "didnt", "shouldnt", "whats", "wheres", "t",
+    "s", "get", "use", "using", "work", "way",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::Language;
+
+    #[test]
+    fn the_language_is_that_of_the_stop_words() {
+        let texts = [
+            ("How do I remove a file from the index of the server?", Some(Language::English)),
+            ("Wie kann ich eine Datei aus dem Index des Servers entfernen?", Some(Language::German)),
+            ("Comment supprimer un fichier dans le répertoire des données ?", Some(Language::French)),
+            ("Cómo se elimina un archivo de la lista de los servidores", Some(Language::Spanish)),
+            ("Как удалить файл из индекса, если это не нужно", Some(Language::Russian)),
+            ("let mut x = y.z(); return x;", None),
+            ("", None),
+        ];
+        for (text, expected) in texts {
+            assert_eq!(Language::detect(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Full-text search over resources: sections, an index, ranking and snippets.
+//!
+//! This crate knows resources and texts, but neither where they come from nor who asks: the caller feeds a
+//! [`SearchIndex`] and says for each search which resources are visible.
+
+mod analyser;
+mod definitions;
+mod index;
+mod language;
+mod query;
+mod rank;
+mod schema;
+mod search;
+mod sections;
+mod segment;
+mod simhash;
+mod similar;
+mod snippet;
+mod tokens;
+
+pub use index::{IndexError, IndexUpdater, SearchIndex, uri_hash};
+pub use rank::Weights;
+pub use schema::{FORMAT, IndexedResource, MAX_TEXT};
+pub use search::VisibleResources;
+pub use sections::{TextSection, divide};

@@ -1,0 +1,132 @@
+//! Queries: words with the forms that match them, phrases, excluded words and filters.
+
+use crate::language::{Language, is_stop_word};
+use crate::tokens::{StemCache, TextTokenKind, TextTokens};
+
+/// The longest query in bytes; the rest is ignored.
+const MAX_QUERY: usize = 1024;
+
+/// The most words of a query; the rest is ignored.
+const MAX_WORDS: usize = 32;
+
+/// A word of a query with the terms of the index that match it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct QueryWord {
+    /// The word as typed.
+    pub(crate) surface: String,
+    /// The terms that match: the stems of the word in the languages that it may be of.
+    pub(crate) forms: Vec<String>,
+    pub(crate) kind: TextTokenKind,
+    pub(crate) is_stop: bool,
+    /// The ordinal of the word in the query, which its parts and the whole share.
+    pub(crate) position: u32,
+    /// Whether the forms are similar words, because none matches exactly.
+    pub(crate) is_corrected: bool,
+}
+
+/// A parsed query text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ParsedQuery {
+    pub(crate) words: Vec<QueryWord>,
+    /// The phrases, each as the positions of its words.
+    pub(crate) phrases: Vec<String>,
+    pub(crate) excluded: Vec<QueryWord>,
+}
+
+impl ParsedQuery {
+    pub(crate) fn parse(text: &str) -> Self {
+        let text = &text[..text.floor_char_boundary(MAX_QUERY)];
+        let mut parsed = Self::default();
+        let mut wanted = String::new();
+        let mut excluded = String::new();
+        for (at, piece) in text.split('"').enumerate() {
+            if at % 2 == 1 {
+                if piece.contains(char::is_alphanumeric) {
+                    parsed.phrases.push(piece.trim().to_owned());
+                }
+                wanted.push_str(piece);
+                wanted.push(' ');
+                continue;
+            }
+            for word in piece.split_whitespace() {
+                let (target, word) = match word.strip_prefix('-') {
+                    Some(word) if word.starts_with(char::is_alphanumeric) => (&mut excluded, word),
+                    _ => (&mut wanted, word),
+                };
+                target.push_str(word);
+                target.push(' ');
+            }
+        }
+        parsed.words = words(&wanted);
+        parsed.excluded = words(&excluded);
+        parsed.excluded.retain(|word| word.kind == TextTokenKind::Part);
+        // A query of nothing but stop words is about them.
+        if parsed.words.iter().all(|word| word.is_stop) {
+            parsed.words.iter_mut().for_each(|word| word.is_stop = false);
+        }
+        parsed
+    }
+}
+
+/// The words of a text, each once, with their forms.
+fn words(text: &str) -> Vec<QueryWord> {
+    // "what's" is one word in a question.
+    let text = text.replace(['\'', '’'], "");
+    let languages: Vec<_> = match Language::detect(&text) {
+        Some(Language::English) => vec![Language::English],
+        Some(other) => vec![other, Language::English],
+        // A few words can be of any language.
+        None => Language::ALL.to_vec(),
+    };
+    let mut words: Vec<(usize, usize, QueryWord)> = Vec::new();
+    for language in languages {
+        let mut stems = StemCache::new(language);
+        for token in TextTokens::new(&text, &mut stems) {
+            let is_same = |(from, to, word): &(usize, usize, QueryWord)| {
+                (*from, *to, word.kind) == (token.from, token.to, TextTokenKind::Part)
+                    && token.kind == TextTokenKind::Part
+            };
+            if words.iter().any(|(_, _, word)| word.forms.contains(&token.text)) {
+                continue;
+            }
+            if let Some((_, _, word)) = words.iter_mut().find(|word| is_same(word)) {
+                word.forms.push(token.text);
+            } else if words.len() < MAX_WORDS {
+                let surface = text[token.from..token.to].to_lowercase();
+                let word = QueryWord {
+                    is_stop: is_stop_word(&surface),
+                    surface,
+                    forms: vec![token.text],
+                    kind: token.kind,
+                    position: token.position,
+                    is_corrected: false,
+                };
+                words.push((token.from, token.to, word));
+            }
+        }
+    }
+    words.into_iter().map(|(_, _, word)| word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ParsedQuery;
+
+    #[test]
+    fn phrases_and_exclusions_are_parsed() {
+        let parsed = ParsedQuery::parse("how to \"read a file\" -windows - os.path");
+        assert_eq!(parsed.phrases, ["read a file"]);
+        let surfaces =
+            |words: &[super::QueryWord]| words.iter().map(|word| word.surface.clone()).collect::<Vec<_>>();
+        assert_eq!(surfaces(&parsed.words), ["how", "to", "read", "a", "file", "os", "path", "os.path"]);
+        assert_eq!(surfaces(&parsed.excluded), ["windows"]);
+        assert!(parsed.words[0].is_stop && !parsed.words[2].is_stop);
+    }
+
+    #[test]
+    fn a_word_of_an_unknown_language_has_the_stems_of_all() {
+        let parsed = ParsedQuery::parse("Zeitungen");
+        assert!(parsed.words[0].forms.iter().any(|form| form == "zeitung"), "{parsed:?}");
+        assert!(ParsedQuery::parse("\"").words.is_empty());
+    }
+}

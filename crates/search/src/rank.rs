@@ -1,0 +1,364 @@
+//! Ranking: BM25F over resources and over their sections, term at a time.
+//!
+//! All statistics (document frequencies, average lengths) are those of the resources that the caller may see. So the
+//! answer is the same as if hidden resources did not exist.
+
+use tantivy::postings::{Postings as _, TermInfo};
+use tantivy::schema::{Field, IndexRecordOption};
+use tantivy::{DocSet as _, InvertedIndexReader, SegmentReader, TERMINATED, Term};
+
+use crate::query::QueryWord;
+use crate::schema::Fields;
+use crate::segment::{ResourceSet, SegmentMap};
+use crate::tokens::TextTokenKind;
+
+/// The parameters of the ranking: one set for all contents. `docs/search.md` says how they were chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weights {
+    /// Saturation of the frequency of a term in a resource.
+    pub saturation: f32,
+    /// How much the length of a resource counts, from 0 to 1.
+    pub length: f32,
+    /// Saturation of the frequency of a term in a section.
+    pub section_saturation: f32,
+    /// How much the length of a section counts.
+    pub section_length: f32,
+    /// The weight of a term in the title or the name.
+    pub title: f32,
+    /// In the path.
+    pub path: f32,
+    /// In the description or the note.
+    pub description: f32,
+    /// In a heading.
+    pub heading: f32,
+    /// In the name of a definition.
+    pub definition: f32,
+    /// The weight of a whole identifier beside that of its parts.
+    pub whole: f32,
+    /// The weight of a stop word.
+    pub stop: f32,
+    /// The weight of the best section beside that of the resource.
+    pub section: f32,
+    /// The exponent of the share of the query that a resource matches.
+    pub coordination: f32,
+    /// The weight of query words that stand together.
+    pub proximity: f32,
+    /// The exponent of the inverse document frequency.
+    pub rarity: f32,
+    /// The largest factor by which the priority and the age of a resource change its score: 0.05 is 5 %.
+    pub bias: f32,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self {
+            saturation: 1.2,
+            length: 0.5,
+            section_saturation: 1.2,
+            section_length: 0.5,
+            title: 2.0,
+            path: 1.5,
+            description: 1.0,
+            heading: 2.0,
+            definition: 2.0,
+            whole: 0.5,
+            stop: 0.0,
+            section: 0.5,
+            coordination: 0.0,
+            proximity: 0.5,
+            rarity: 1.0,
+            bias: 0.05,
+        }
+    }
+}
+
+/// A segment with the resources of it that the query is about.
+pub(crate) struct ScopedSegment<'s> {
+    pub(crate) reader: &'s SegmentReader,
+    pub(crate) map: std::sync::Arc<SegmentMap>,
+    /// The visible resources.
+    pub(crate) visible: ResourceSet,
+    /// The visible resources that pass the filters.
+    pub(crate) scope: ResourceSet,
+    /// The number of the first resource, and of the first document, among all segments.
+    pub(crate) resource_base: u32,
+    pub(crate) document_base: u32,
+}
+
+impl ScopedSegment<'_> {
+    /// Whether a visible resource contains a term.
+    pub(crate) fn has_visible(&self, index: &InvertedIndexReader, term: &TermInfo) -> tantivy::Result<bool> {
+        let mut postings = index.read_postings_from_terminfo(term, IndexRecordOption::Basic)?;
+        while postings.doc() != TERMINATED {
+            if self.visible.contains(self.map.resource_of[postings.doc() as usize]) {
+                return Ok(true);
+            }
+            postings.advance();
+        }
+        Ok(false)
+    }
+}
+
+/// Statistics of the visible resources.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Statistics {
+    pub(crate) resources: u64,
+    pub(crate) sections: u64,
+    pub(crate) tokens: u64,
+}
+
+impl Statistics {
+    pub(crate) fn of(segments: &[ScopedSegment<'_>]) -> Self {
+        let mut statistics = Self::default();
+        for segment in segments {
+            for resource in 0..segment.map.heads.len() as u32 {
+                if segment.visible.contains(resource) {
+                    let documents = segment.map.documents(resource);
+                    statistics.resources += 1;
+                    statistics.sections += u64::from(documents.end - documents.start - 1);
+                    statistics.tokens += u64::from(segment.map.lengths[resource as usize]);
+                }
+            }
+        }
+        statistics
+    }
+
+    fn average_resource(&self) -> f32 {
+        (self.tokens as f32 / self.resources.max(1) as f32).max(1.0)
+    }
+
+    fn average_section(&self) -> f32 {
+        (self.tokens as f32 / self.sections.max(1) as f32).max(1.0)
+    }
+}
+
+/// The resources and sections that a word matches.
+#[derive(Default)]
+struct WordMatches {
+    /// The number of visible resources with the word.
+    frequency: u32,
+    /// The weighted frequency in each resource in scope.
+    resources: Vec<(u32, f32)>,
+    /// In each section in scope.
+    sections: Vec<(u32, f32)>,
+}
+
+/// The scores of a query.
+pub(crate) struct Scores {
+    /// The resources that match, with their scores; in no order.
+    pub(crate) resources: Vec<(u32, f32)>,
+    /// The score of each section, by its number among all segments; zero if it does not match.
+    pub(crate) sections: Vec<f32>,
+    /// The inverse document frequency of each word.
+    pub(crate) rarities: Vec<f32>,
+}
+
+/// A field with the weight of its terms.
+struct WeightedField {
+    field: Field,
+    weight: f32,
+    kind: FieldKind,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum FieldKind {
+    /// In the head document only.
+    Head,
+    /// In sections.
+    Section,
+    Body,
+}
+
+/// Term-at-a-time scoring of the words of a query.
+pub(crate) struct Ranking<'s> {
+    pub(crate) segments: &'s [ScopedSegment<'s>],
+    pub(crate) fields: &'s Fields,
+    pub(crate) weights: &'s Weights,
+    pub(crate) statistics: Statistics,
+    resources: usize,
+    documents: usize,
+}
+
+impl<'s> Ranking<'s> {
+    pub(crate) fn new(segments: &'s [ScopedSegment<'s>], fields: &'s Fields, weights: &'s Weights) -> Self {
+        let last = segments.last();
+        let resources = last.map_or(0, |last| last.resource_base as usize + last.map.heads.len());
+        let documents = last.map_or(0, |last| last.document_base as usize + last.map.resource_of.len());
+        let statistics = Statistics::of(segments);
+        Self { segments, fields, weights, statistics, resources, documents }
+    }
+
+    fn fields(&self) -> [WeightedField; 6] {
+        let Weights { title, path, description, heading, definition, .. } = *self.weights;
+        let field = |field, weight, kind| WeightedField { field, weight, kind };
+        [
+            field(self.fields.body, 1.0, FieldKind::Body),
+            field(self.fields.heading, heading, FieldKind::Section),
+            field(self.fields.definition, definition, FieldKind::Section),
+            field(self.fields.title, title, FieldKind::Head),
+            field(self.fields.path, path, FieldKind::Head),
+            field(self.fields.description, description, FieldKind::Head),
+        ]
+    }
+
+    /// The number of visible resources that a term occurs in.
+    pub(crate) fn frequency(&self, forms: &[String]) -> tantivy::Result<u32> {
+        let word = QueryWord {
+            surface: String::new(),
+            forms: forms.to_vec(),
+            kind: TextTokenKind::Part,
+            is_stop: false,
+            position: 0,
+            is_corrected: false,
+        };
+        Ok(self.matches(&word)?.frequency)
+    }
+
+    /// The visible resources in scope that match any of the forms.
+    pub(crate) fn resources_with(&self, word: &QueryWord) -> tantivy::Result<Vec<u32>> {
+        Ok(self.matches(word)?.resources.into_iter().map(|(resource, _)| resource).collect())
+    }
+
+    /// Finds a word in all fields.
+    fn matches(&self, word: &QueryWord) -> tantivy::Result<WordMatches> {
+        let mut found = WordMatches::default();
+        let (average, average_section) =
+            (self.statistics.average_resource(), self.statistics.average_section());
+        let Weights { length, section_length, .. } = *self.weights;
+        for segment in self.segments {
+            let map = &segment.map;
+            let mut resource_weights: Vec<f32> = Vec::new();
+            let mut section_weights: Vec<f32> = Vec::new();
+            let (mut resources, mut sections) = (Vec::new(), Vec::new());
+            for WeightedField { field, weight, kind } in self.fields() {
+                let index = segment.reader.inverted_index(field)?;
+                let mut norms = None;
+                for form in &word.forms {
+                    let term = Term::from_field_text(field, form);
+                    let Some(mut postings) = index.read_postings(&term, IndexRecordOption::WithFreqs)? else {
+                        continue;
+                    };
+                    if norms.is_none() {
+                        norms = Some(segment.reader.get_fieldnorms_reader(field)?);
+                        resource_weights.resize(map.heads.len(), 0.0);
+                        section_weights.resize(map.resource_of.len(), 0.0);
+                    }
+                    let Some(norms) = &norms else { continue };
+                    while postings.doc() != TERMINATED {
+                        let document = postings.doc();
+                        let resource = map.resource_of[document as usize];
+                        if segment.visible.contains(resource) {
+                            let count = postings.term_freq() as f32;
+                            let relative = match kind {
+                                FieldKind::Head => norms.fieldnorm(document) as f32 / 8.0,
+                                _ => map.lengths[resource as usize] as f32 / average,
+                            };
+                            let length = if kind == FieldKind::Head { 0.5 } else { length };
+                            let gain = weight * count / (1.0 - length + length * relative);
+                            let whole = &mut resource_weights[resource as usize];
+                            if *whole == 0.0 {
+                                resources.push(resource);
+                            }
+                            *whole += gain;
+                            if kind != FieldKind::Head {
+                                let relative = match kind {
+                                    FieldKind::Body => norms.fieldnorm(document) as f32 / average_section,
+                                    _ => 1.0,
+                                };
+                                let gain =
+                                    weight * count / (1.0 - section_length + section_length * relative);
+                                let part = &mut section_weights[document as usize];
+                                if *part == 0.0 {
+                                    sections.push(document);
+                                }
+                                *part += gain;
+                            }
+                        }
+                        postings.advance();
+                    }
+                }
+            }
+            found.frequency += resources.len() as u32;
+            let in_scope = |resource: u32| segment.scope.contains(resource);
+            found.resources.extend(
+                resources
+                    .iter()
+                    .filter(|resource| in_scope(**resource))
+                    .map(|resource| (segment.resource_base + resource, resource_weights[*resource as usize])),
+            );
+            let in_scope = |document: u32| in_scope(map.resource_of[document as usize]);
+            found.sections.extend(
+                sections
+                    .iter()
+                    .filter(|section| in_scope(**section))
+                    .map(|section| (segment.document_base + section, section_weights[*section as usize])),
+            );
+        }
+        Ok(found)
+    }
+
+    /// Scores all resources and sections in scope.
+    pub(crate) fn score(&self, words: &[QueryWord]) -> tantivy::Result<Scores> {
+        let weights = self.weights;
+        let mut resources = vec![0.0_f32; self.resources];
+        let mut covered = vec![0.0_f32; self.resources];
+        let mut sections = vec![0.0_f32; self.documents];
+        let mut rarities = Vec::with_capacity(words.len());
+        let mut matched = Vec::new();
+        let mut total = 0.0;
+        for word in words {
+            let found = self.matches(word)?;
+            let rarity = self.rarity(found.frequency).powf(weights.rarity);
+            let factor = match (word.is_stop, word.kind, word.is_corrected) {
+                (true, _, _) => weights.stop,
+                (false, TextTokenKind::Whole, _) => weights.whole,
+                (false, TextTokenKind::Part, true) => 0.5,
+                (false, TextTokenKind::Part, false) => 1.0,
+            };
+            let rarity = rarity * factor;
+            rarities.push(rarity);
+            if word.kind == TextTokenKind::Part {
+                total += rarity;
+            }
+            for (resource, weight) in found.resources {
+                let score = &mut resources[resource as usize];
+                if *score == 0.0 {
+                    matched.push(resource);
+                }
+                *score += rarity * weight * (weights.saturation + 1.0) / (weights.saturation + weight);
+                if word.kind == TextTokenKind::Part {
+                    covered[resource as usize] += rarity;
+                }
+            }
+            for (section, weight) in found.sections {
+                sections[section as usize] += rarity * weight * (weights.section_saturation + 1.0)
+                    / (weights.section_saturation + weight);
+            }
+        }
+        let mut scored = Vec::with_capacity(matched.len());
+        for segment in self.segments {
+            for resource in 0..segment.map.heads.len() as u32 {
+                let number = (segment.resource_base + resource) as usize;
+                if resources[number] == 0.0 {
+                    continue;
+                }
+                let documents = segment.map.documents(resource);
+                let best = documents
+                    .skip(1)
+                    .map(|document| sections[(segment.document_base + document) as usize])
+                    .fold(0.0, f32::max);
+                let coverage = (covered[number] / total.max(f32::MIN_POSITIVE)).min(1.0);
+                let score =
+                    (resources[number] + weights.section * best) * coverage.powf(weights.coordination);
+                scored.push((number as u32, score));
+            }
+        }
+        Ok(Scores { resources: scored, sections, rarities })
+    }
+
+    /// The inverse document frequency.
+    fn rarity(&self, frequency: u32) -> f32 {
+        let (all, frequency) = (self.statistics.resources as f32, frequency as f32);
+        (1.0 + (all - frequency + 0.5) / (frequency + 0.5)).ln().max(0.0)
+    }
+}

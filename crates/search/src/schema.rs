@@ -1,0 +1,244 @@
+//! The fields of the index, and how a resource becomes documents of it.
+//!
+//! A resource is one *head* document with its metadata, followed by a document for each section of its text. They are
+//! added in one batch, so that they stay together and in order in one segment.
+
+use libris_core::{Audience, Resource, Uri};
+use tantivy::TantivyDocument;
+use tantivy::schema::{FAST, Field, IndexRecordOption, STORED, Schema, TextFieldIndexing, TextOptions};
+
+use crate::analyser::{ANALYSER, marked};
+use crate::definitions;
+use crate::language::Language;
+use crate::sections::{self, TextSection};
+use crate::simhash;
+
+/// The version of the index format, which is part of its folder's name. Bump it whenever the fields or the tokens
+/// change.
+pub const FORMAT: u32 = 1;
+
+/// The longest text that is indexed per resource, in bytes. The rest is not searchable.
+pub const MAX_TEXT: usize = 4 << 20;
+
+/// A resource to index.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexedResource<'a> {
+    /// The metadata.
+    pub resource: &'a Resource,
+    /// The name of its source.
+    pub source: &'a str,
+    /// The configured note on its path.
+    pub note: Option<&'a str>,
+    /// Its text; `None` for binary contents, which are found by their metadata.
+    pub text: Option<&'a str>,
+    /// A fingerprint of the indexed version.
+    pub stamp: u64,
+}
+
+/// The fields of the index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fields {
+    /// The URI; in every document of the resource, so that one term deletes all.
+    pub(crate) uri: Field,
+    pub(crate) title: Field,
+    pub(crate) path: Field,
+    pub(crate) description: Field,
+    pub(crate) heading: Field,
+    pub(crate) definition: Field,
+    pub(crate) body: Field,
+    pub(crate) source: Field,
+    pub(crate) mime: Field,
+    pub(crate) audience: Field,
+    /// The number of the section; 0 in a head document.
+    pub(crate) section: Field,
+    pub(crate) stamp: Field,
+    /// Seconds since the epoch.
+    pub(crate) modified: Field,
+    pub(crate) priority: Field,
+    pub(crate) simhash: Field,
+    /// The metadata of a resource as JSON, stored in its head document.
+    pub(crate) metadata: Field,
+    /// The heading and the lines of a section, and its text; stored.
+    pub(crate) place: Field,
+    pub(crate) text: Field,
+}
+
+impl Fields {
+    pub(crate) fn schema() -> (Schema, Self) {
+        let mut schema = Schema::builder();
+        let words = TextFieldIndexing::default()
+            .set_tokenizer(ANALYSER)
+            .set_index_option(IndexRecordOption::WithFreqs)
+            .set_fieldnorms(true);
+        let words = TextOptions::default().set_indexing_options(words);
+        let names = TextOptions::default().set_indexing_options(
+            TextFieldIndexing::default()
+                .set_tokenizer("raw")
+                .set_index_option(IndexRecordOption::Basic)
+                .set_fieldnorms(false),
+        );
+        let fields = Self {
+            uri: schema.add_text_field("uri", names.clone()),
+            title: schema.add_text_field("title", words.clone()),
+            path: schema.add_text_field("path", words.clone()),
+            description: schema.add_text_field("description", words.clone()),
+            heading: schema.add_text_field("heading", words.clone()),
+            definition: schema.add_text_field("definition", words.clone()),
+            body: schema.add_text_field("body", words),
+            source: schema.add_text_field("source", names.clone()),
+            mime: schema.add_text_field("mime", names.clone()),
+            audience: schema.add_text_field("audience", names),
+            section: schema.add_u64_field("section", FAST),
+            stamp: schema.add_u64_field("stamp", FAST),
+            modified: schema.add_i64_field("modified", FAST),
+            priority: schema.add_u64_field("priority", FAST),
+            simhash: schema.add_u64_field("simhash", FAST),
+            metadata: schema.add_text_field("metadata", STORED),
+            place: schema.add_text_field("place", STORED),
+            text: schema.add_text_field("text", STORED),
+        };
+        (schema.build(), fields)
+    }
+
+    /// The documents of a resource, the head first.
+    pub(crate) fn documents(&self, indexed: &IndexedResource<'_>) -> Vec<TantivyDocument> {
+        let text = indexed.text.map(|text| &text[..text.floor_char_boundary(MAX_TEXT)]);
+        let sample = text.or(indexed.resource.description.as_deref()).unwrap_or_default();
+        let language = Language::detect(sample).unwrap_or(Language::English);
+        let mut documents = vec![self.head(indexed, text, language)];
+        let uri = &indexed.resource.uri;
+        if let Some(text) = text {
+            let divided = sections::divide(text, indexed.resource.mime.as_deref(), uri.path());
+            let defined = definitions::of_text(text);
+            let numbered = divided.iter().enumerate();
+            documents.extend(
+                numbered.map(|(at, section)| self.section(uri, at + 1, section, text, &defined, language)),
+            );
+        }
+        documents
+    }
+
+    fn head(&self, indexed: &IndexedResource<'_>, text: Option<&str>, language: Language) -> TantivyDocument {
+        let IndexedResource { resource, source, note, stamp, .. } = *indexed;
+        let mut document = TantivyDocument::new();
+        document.add_text(self.uri, resource.uri.as_str());
+        let title = resource.title.as_deref().filter(|title| *title != resource.name).unwrap_or_default();
+        // Without a title, the first heading of a document is one.
+        document.add_text(self.title, marked(language, [title, &resource.name]));
+        document.add_text(self.path, marked(Language::English, [&*words_of_uri(&resource.uri)]));
+        let description = resource.description.as_deref().unwrap_or_default();
+        document.add_text(self.description, marked(language, [description, note.unwrap_or_default()]));
+        document.add_text(self.source, source);
+        if let Some(mime) = &resource.mime {
+            document.add_text(self.mime, mime);
+        }
+        for audience in &resource.annotations.audience {
+            document.add_text(self.audience, audience_name(*audience));
+        }
+        document.add_u64(self.section, 0);
+        document.add_u64(self.stamp, stamp);
+        if let Some(modified) = resource.annotations.last_modified {
+            document.add_i64(self.modified, modified.as_second());
+        }
+        if let Some(priority) = resource.annotations.priority {
+            document.add_u64(self.priority, (priority.clamp(0.0, 1.0) * 1000.0) as u64);
+        }
+        document.add_u64(self.simhash, text.map_or(0, simhash::of));
+        document.add_text(self.metadata, StoredMetadata::of(indexed).encode());
+        document
+    }
+
+    fn section(
+        &self,
+        uri: &Uri,
+        at: usize,
+        section: &TextSection,
+        text: &str,
+        defined: &[(usize, String)],
+        language: Language,
+    ) -> TantivyDocument {
+        let start = defined.partition_point(|(offset, _)| *offset < section.range.start);
+        let end = defined.partition_point(|(offset, _)| *offset < section.range.end);
+        let text = &text[section.range.clone()];
+        let mut document = TantivyDocument::new();
+        document.add_text(self.uri, uri.as_str());
+        document.add_u64(self.section, at as u64);
+        if !section.heading.is_empty() {
+            document.add_text(self.heading, marked(language, [&*section.heading]));
+        }
+        if start < end {
+            let names = defined[start..end].iter().map(|(_, name)| &**name);
+            document.add_text(self.definition, marked(Language::English, names));
+        }
+        document.add_text(self.body, marked(language, [text]));
+        let TextSection { heading, first_line, last_line, .. } = section;
+        let mark = language as u8;
+        document.add_text(self.place, format!("{first_line} {last_line} {mark} {heading}"));
+        document.add_text(self.text, text);
+        document
+    }
+}
+
+/// The authority and the path of a URI, decoded, without the extension of the file.
+fn words_of_uri(uri: &Uri) -> String {
+    let text = uri.as_str().split_once("://").map_or(uri.as_str(), |(_, rest)| rest);
+    text.replace("%20", " ")
+}
+
+pub(crate) fn audience_name(audience: Audience) -> &'static str {
+    match audience {
+        Audience::User => "user",
+        Audience::Assistant => "assistant",
+    }
+}
+
+/// The metadata that a hit shows, stored in the index.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StoredMetadata {
+    pub(crate) uri: String,
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) description: String,
+    pub(crate) mime: String,
+    pub(crate) source: String,
+    pub(crate) note: String,
+}
+
+/// Separates the parts of stored metadata; parts that contain it lose it.
+const SEPARATOR: char = '\u{1f}';
+
+impl StoredMetadata {
+    fn of(indexed: &IndexedResource<'_>) -> Self {
+        let IndexedResource { resource, source, note, .. } = *indexed;
+        let text = |text: Option<&str>| text.unwrap_or_default().replace(SEPARATOR, " ");
+        Self {
+            uri: text(Some(resource.uri.as_str())),
+            name: text(Some(&resource.name)),
+            title: text(resource.title.as_deref()),
+            description: text(resource.description.as_deref()),
+            mime: text(resource.mime.as_deref()),
+            source: text(Some(source)),
+            note: text(note),
+        }
+    }
+
+    fn encode(&self) -> String {
+        let Self { uri, name, title, description, mime, source, note } = self;
+        let parts: [&str; 7] = [uri, name, title, description, mime, source, note];
+        parts.join(&SEPARATOR.to_string())
+    }
+
+    pub(crate) fn decode(text: &str) -> Option<Self> {
+        let mut parts = text.split(SEPARATOR).map(str::to_owned);
+        let mut next = || parts.next();
+        Some(Self {
+            uri: next()?,
+            name: next()?,
+            title: next()?,
+            description: next()?,
+            mime: next()?,
+            source: next()?,
+            note: next()?,
+        })
+    }
+}

@@ -1,0 +1,412 @@
+//! A search: scope, ranking, proximity, near-duplicates and snippets.
+
+use libris_core::{HitSection, SearchAnswer, SearchHit, SearchQuery};
+use tantivy::schema::{IndexRecordOption, Value as _};
+use tantivy::{DocSet as _, Searcher, SegmentReader, TERMINATED, TantivyDocument};
+
+use crate::index::{IndexError, SearchIndex};
+use crate::language::Language;
+use crate::query::{ParsedQuery, QueryWord};
+use crate::rank::{Ranking, ScopedSegment, Scores, Weights};
+use crate::schema::{Fields, StoredMetadata, audience_name};
+use crate::segment::{ResourceSet, SegmentMap};
+use crate::simhash;
+use crate::snippet::{Matcher, WordHit};
+
+/// How many of the best resources are ranked anew by the texts of their sections.
+const RERANKED: usize = 100;
+
+/// How many sections of each are compared.
+const RERANKED_SECTIONS: usize = 3;
+
+/// How many resources are searched for a phrase.
+const MAX_PHRASE_CANDIDATES: usize = 500;
+
+/// The age in days at which half of the bonus for recent resources is gone.
+const RECENCY_DAYS: f32 = 90.0;
+
+/// Which resources the caller may see.
+pub enum VisibleResources<'v> {
+    /// All.
+    All,
+    /// Those whose URIs pass the test. The results of the test are cached per class.
+    Class {
+        /// The number of the class: the same for the same test.
+        class: u64,
+        /// Whether the resource at this URI is visible.
+        sees: &'v dyn Fn(&str) -> bool,
+    },
+}
+
+/// A resource that is ranked anew.
+struct Candidate {
+    /// Its number among all segments.
+    resource: u32,
+    score: f32,
+    /// The best section.
+    section: Option<RankedSection>,
+    simhash: u64,
+    uri: String,
+}
+
+struct RankedSection {
+    text: String,
+    place: HitSection,
+    language: Language,
+}
+
+impl SearchIndex {
+    /// Searches with the default weights.
+    pub fn search(
+        &self,
+        query: &SearchQuery,
+        visible: &VisibleResources<'_>,
+    ) -> Result<SearchAnswer, IndexError> {
+        self.search_with(query, visible, &Weights::default())
+    }
+
+    /// Searches with the given weights.
+    pub fn search_with(
+        &self,
+        query: &SearchQuery,
+        visible: &VisibleResources<'_>,
+        weights: &Weights,
+    ) -> Result<SearchAnswer, IndexError> {
+        let searcher = self.searcher();
+        let segments = self.scope(&searcher, query, visible)?;
+        let ranking = Ranking::new(&segments, &self.fields, weights);
+        let mut parsed = ParsedQuery::parse(&query.text);
+        let is_corrected = ranking.correct(&mut parsed.words)?;
+        let mut scores = ranking.score(&parsed.words)?;
+        for word in &parsed.excluded {
+            let mut excluded = ranking.resources_with(word)?;
+            excluded.sort_unstable();
+            scores.resources.retain(|(resource, _)| excluded.binary_search(resource).is_err());
+        }
+        let search = Search { index: self, searcher: &searcher, ranking: &ranking, parsed: &parsed };
+        let all = scores.resources.clone();
+        for phrase in &parsed.phrases {
+            search.retain_phrase(&mut scores, phrase)?;
+        }
+        // A phrase that occurs nowhere is better found as words than not at all.
+        if scores.resources.is_empty() {
+            scores.resources = all;
+        }
+        let total = scores.resources.len();
+        let candidates = search.candidates(&scores)?;
+        let hits = search.hits(candidates, query.limit)?;
+        let correction = is_corrected.then(|| correction(&query.text, &parsed.words));
+        Ok(SearchAnswer { hits, total, correction, ..SearchAnswer::default() })
+    }
+
+    /// The segments with their visible resources and those that pass the filters.
+    fn scope<'s>(
+        &self,
+        searcher: &'s Searcher,
+        query: &SearchQuery,
+        visible: &VisibleResources<'_>,
+    ) -> Result<Vec<ScopedSegment<'s>>, IndexError> {
+        let mut scoped = Vec::new();
+        let (mut resource_base, mut document_base) = (0, 0);
+        for reader in searcher.segment_readers() {
+            let map = self.map(reader)?;
+            let mut seen = map.alive(reader);
+            if let VisibleResources::Class { class, sees } = visible {
+                seen.intersect(&*map.visible(reader, &self.fields, *class, *sees)?);
+            }
+            let mut scope = seen.clone();
+            if query.is_filtered() {
+                Filter { query, reader, map: &map, fields: &self.fields }.apply(&mut scope)?;
+            }
+            let (resources, documents) = (map.heads.len() as u32, map.resource_of.len() as u32);
+            scoped.push(ScopedSegment { reader, map, visible: seen, scope, resource_base, document_base });
+            resource_base += resources;
+            document_base += documents;
+        }
+        Ok(scoped)
+    }
+}
+
+/// The query with corrected words.
+fn correction(text: &str, words: &[QueryWord]) -> String {
+    let mut corrected = text.to_lowercase();
+    for word in words.iter().filter(|word| word.is_corrected) {
+        if let Some(form) = word.forms.first() {
+            corrected = corrected.replace(&word.surface, form);
+        }
+    }
+    corrected
+}
+
+/// The filters of a query, applied to a segment.
+struct Filter<'f> {
+    query: &'f SearchQuery,
+    reader: &'f SegmentReader,
+    map: &'f SegmentMap,
+    fields: &'f Fields,
+}
+
+impl Filter<'_> {
+    fn apply(&self, scope: &mut ResourceSet) -> tantivy::Result<()> {
+        let SearchQuery { sources, mimes, audience, modified_since, uri_prefix, .. } = self.query;
+        if !sources.is_empty() {
+            scope.intersect(&self.with_terms(self.fields.source, sources)?);
+        }
+        if !mimes.is_empty() {
+            scope.intersect(&self.with_terms(self.fields.mime, mimes)?);
+        }
+        if let Some(audience) = audience {
+            let mut audiences =
+                self.with_terms(self.fields.audience, &[audience_name(*audience).to_owned()])?;
+            let given = self.with_terms(self.fields.audience, &["*".to_owned()])?;
+            for resource in 0..self.map.heads.len() as u32 {
+                if !given.contains(resource) {
+                    audiences.insert(resource);
+                }
+            }
+            scope.intersect(&audiences);
+        }
+        if let Some(prefix) = uri_prefix {
+            let mut below = ResourceSet::empty(self.map.heads.len());
+            self.map.insert_matching(self.reader, self.fields, Some(prefix), &|_| true, &mut below)?;
+            scope.intersect(&below);
+        }
+        if let Some(since) = modified_since {
+            let modified = self.reader.fast_fields().i64("modified")?;
+            for (resource, head) in self.map.heads.iter().enumerate() {
+                if modified.first(*head).is_none_or(|modified| modified < *since) {
+                    scope.remove(resource as u32);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The resources with one of these terms in a field of their heads; a term may end with `*`.
+    fn with_terms(&self, field: tantivy::schema::Field, terms: &[String]) -> tantivy::Result<ResourceSet> {
+        let mut set = ResourceSet::empty(self.map.heads.len());
+        let index = self.reader.inverted_index(field)?;
+        for term in terms {
+            let prefix = term.strip_suffix('*');
+            let mut stream = index.terms().range().ge(prefix.unwrap_or(term)).into_stream()?;
+            while let Some((found, info)) = stream.next() {
+                let matches = match prefix {
+                    Some(prefix) => found.starts_with(prefix.as_bytes()),
+                    None => found == term.as_bytes(),
+                };
+                if !matches {
+                    break;
+                }
+                let mut heads = index.read_postings_from_terminfo(info, IndexRecordOption::Basic)?;
+                while heads.doc() != TERMINATED {
+                    set.insert(self.map.resource_of[heads.doc() as usize]);
+                    heads.advance();
+                }
+            }
+        }
+        Ok(set)
+    }
+}
+
+/// A search after the first ranking.
+struct Search<'s> {
+    index: &'s SearchIndex,
+    searcher: &'s Searcher,
+    ranking: &'s Ranking<'s>,
+    parsed: &'s ParsedQuery,
+}
+
+impl Search<'_> {
+    /// The segment of a resource, and its ordinal there.
+    fn locate(&self, resource: u32) -> (usize, u32) {
+        let segments = self.ranking.segments;
+        let at = segments.partition_point(|segment| segment.resource_base <= resource) - 1;
+        (at, resource - segments[at].resource_base)
+    }
+
+    fn stored(&self, segment: usize, document: u32) -> tantivy::Result<TantivyDocument> {
+        self.searcher.doc(tantivy::DocAddress::new(segment as u32, document))
+    }
+
+    fn text(&self, stored: &TantivyDocument, field: tantivy::schema::Field) -> String {
+        stored.get_first(field).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+    }
+
+    fn metadata(&self, resource: u32) -> tantivy::Result<Option<StoredMetadata>> {
+        let (segment, ordinal) = self.locate(resource);
+        let head = self.ranking.segments[segment].map.heads[ordinal as usize];
+        let stored = self.stored(segment, head)?;
+        Ok(StoredMetadata::decode(&self.text(&stored, self.index.fields.metadata)))
+    }
+
+    fn section(&self, segment: usize, document: u32) -> tantivy::Result<RankedSection> {
+        let stored = self.stored(segment, document)?;
+        let place = self.text(&stored, self.index.fields.place);
+        let mut parts = place.splitn(4, ' ');
+        let mut number = || parts.next().and_then(|part| part.parse().ok()).unwrap_or_default();
+        let (first_line, last_line, mark): (u32, u32, u32) = (number(), number(), number());
+        let heading = parts.next().unwrap_or_default().to_owned();
+        let language = Language::ALL.get(mark as usize).copied().unwrap_or(Language::English);
+        let text = self.text(&stored, self.index.fields.text);
+        Ok(RankedSection { text, place: HitSection { heading, first_line, last_line }, language })
+    }
+
+    /// The sections of a resource that match, best first.
+    fn best_sections(&self, scores: &Scores, resource: u32, count: usize) -> (usize, Vec<(u32, f32)>) {
+        let (at, ordinal) = self.locate(resource);
+        let segment = &self.ranking.segments[at];
+        let documents = segment.map.documents(ordinal).skip(1);
+        let mut sections: Vec<_> = documents
+            .map(|document| (document, scores.sections[(segment.document_base + document) as usize]))
+            .filter(|(_, score)| *score > 0.0)
+            .collect();
+        sections.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+        sections.truncate(count);
+        (at, sections)
+    }
+
+    /// Keeps the resources with a section that contains the phrase, among those with the best scores.
+    fn retain_phrase(&self, scores: &mut Scores, phrase: &str) -> tantivy::Result<()> {
+        let wanted = plain(phrase);
+        let mut best = std::mem::take(&mut scores.resources);
+        self.sort(&mut best)?;
+        best.truncate(MAX_PHRASE_CANDIDATES);
+        for (resource, score) in best {
+            let (segment, sections) = self.best_sections(scores, resource, usize::MAX);
+            let mut contains = self.metadata(resource)?.is_some_and(|data| {
+                plain(&format!("{} {} {}", data.title, data.name, data.description)).contains(&wanted)
+            });
+            for (document, _) in sections {
+                if contains {
+                    break;
+                }
+                let found = self.section(segment, document)?;
+                contains = plain(&found.text).contains(&wanted);
+            }
+            if contains {
+                scores.resources.push((resource, score));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sorts by score. Equal scores are in the order of the URIs, so that the order does not depend on how the index is
+    /// divided into segments.
+    fn sort(&self, scored: &mut [(u32, f32)]) -> tantivy::Result<()> {
+        scored.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let mut start = 0;
+        while start < scored.len().min(MAX_PHRASE_CANDIDATES) {
+            let same = scored[start..].iter().take_while(|(_, score)| *score == scored[start].1).count();
+            if same > 1 {
+                let group = &mut scored[start..start + same];
+                let mut keyed = Vec::with_capacity(group.len());
+                for (resource, score) in group.iter() {
+                    keyed.push((self.metadata(*resource)?.map(|data| data.uri), *resource, *score));
+                }
+                keyed.sort_by(|one, other| one.0.cmp(&other.0));
+                for (slot, (_, resource, score)) in group.iter_mut().zip(keyed) {
+                    *slot = (resource, score);
+                }
+            }
+            start += same;
+        }
+        Ok(())
+    }
+
+    /// The best resources, ranked anew by how close the words stand in their sections.
+    fn candidates(&self, scores: &Scores) -> tantivy::Result<Vec<Candidate>> {
+        let mut best = scores.resources.clone();
+        self.sort(&mut best)?;
+        best.truncate(RERANKED);
+        let weights = self.ranking.weights;
+        let mut matcher = Matcher::new(&self.parsed.words, &scores.rarities);
+        let mut candidates = Vec::with_capacity(best.len());
+        for (resource, score) in best {
+            let (at, sections) = self.best_sections(scores, resource, RERANKED_SECTIONS);
+            let mut chosen: Option<(f32, f32, RankedSection)> = None;
+            for (document, section_score) in sections {
+                let section = self.section(at, document)?;
+                let hits: Vec<WordHit> = matcher.hits(&section.text, section.language);
+                let closeness = matcher.proximity(&hits);
+                let value = section_score + weights.proximity * closeness;
+                if chosen.as_ref().is_none_or(|(best, _, _)| value > *best) {
+                    chosen = Some((value, closeness, section));
+                }
+            }
+            let closeness = chosen.as_ref().map_or(0.0, |(_, closeness, _)| *closeness);
+            let (_, ordinal) = self.locate(resource);
+            let segment = &self.ranking.segments[at];
+            let head = segment.map.heads[ordinal as usize];
+            let fast = segment.reader.fast_fields();
+            let bias = weights.bias * self.bias(segment, head)?;
+            candidates.push(Candidate {
+                resource,
+                score: (score + weights.proximity * closeness) * (1.0 + bias),
+                section: chosen.map(|(_, _, section)| section),
+                simhash: fast.u64("simhash")?.first(head).unwrap_or_default(),
+                uri: self.metadata(resource)?.map(|data| data.uri).unwrap_or_default(),
+            });
+        }
+        candidates
+            .sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| one.uri.cmp(&other.uri)));
+        Ok(candidates)
+    }
+
+    /// From -1 to 1: half of it the priority, half of it how recently the resource was modified.
+    fn bias(&self, segment: &ScopedSegment<'_>, head: u32) -> tantivy::Result<f32> {
+        let fast = segment.reader.fast_fields();
+        let priority =
+            fast.u64("priority")?.first(head).map_or(0.0, |priority| priority as f32 / 500.0 - 1.0);
+        let modified = fast.i64("modified")?.first(head);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let recency = modified.map_or(0.0, |modified| {
+            let days = (now.as_secs() as f32 - modified as f32).max(0.0) / 86_400.0;
+            RECENCY_DAYS / (RECENCY_DAYS + days)
+        });
+        Ok((priority + recency) / 2.0)
+    }
+
+    /// The hits, with near-duplicates folded into the best of them.
+    fn hits(&self, candidates: Vec<Candidate>, limit: usize) -> tantivy::Result<Vec<SearchHit>> {
+        let mut hits: Vec<(u64, SearchHit)> = Vec::new();
+        let mut matcher = Matcher::new(&self.parsed.words, &[]);
+        for candidate in candidates {
+            if let Some((_, hit)) =
+                hits.iter_mut().find(|(hash, _)| simhash::is_duplicate(*hash, candidate.simhash))
+            {
+                hit.duplicates.push(candidate.uri);
+                continue;
+            }
+            if hits.len() >= limit {
+                continue;
+            }
+            let Some(data) = self.metadata(candidate.resource)? else { continue };
+            let some = |text: String| (!text.is_empty()).then_some(text);
+            let snippet = candidate
+                .section
+                .as_ref()
+                .map(|section| matcher.snippet(&section.text, section.language, section.place.first_line));
+            let hit = SearchHit {
+                uri: data.uri,
+                name: data.name,
+                title: some(data.title),
+                description: some(data.description),
+                mime: some(data.mime),
+                source: data.source,
+                note: some(data.note),
+                score: candidate.score,
+                section: candidate.section.map(|section| section.place),
+                snippet: snippet.unwrap_or_default(),
+                duplicates: Vec::new(),
+            };
+            hits.push((candidate.simhash, hit));
+        }
+        Ok(hits.into_iter().map(|(_, hit)| hit).collect())
+    }
+}
+
+/// A text in lower case with single spaces, for the comparison of phrases.
+fn plain(text: &str) -> String {
+    let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
+    words.join(" ")
+}

@@ -1,0 +1,149 @@
+//! What the ranking needs to know of an immutable segment of the index, computed once and cached.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tantivy::columnar::Column;
+use tantivy::schema::IndexRecordOption;
+use tantivy::{DocSet as _, SegmentReader, TERMINATED};
+
+use crate::schema::Fields;
+
+/// How many sets of visible resources are cached per segment.
+const MAX_CACHED_SETS: usize = 32;
+
+/// A set of resources of a segment, by ordinal.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ResourceSet(Vec<u64>);
+
+impl ResourceSet {
+    pub(crate) fn empty(count: usize) -> Self {
+        Self(vec![0; count.div_ceil(64)])
+    }
+
+    pub(crate) fn insert(&mut self, at: u32) {
+        self.0[at as usize / 64] |= 1 << (at % 64);
+    }
+
+    pub(crate) fn remove(&mut self, at: u32) {
+        self.0[at as usize / 64] &= !(1 << (at % 64));
+    }
+
+    pub(crate) fn contains(&self, at: u32) -> bool {
+        self.0[at as usize / 64] >> (at % 64) & 1 == 1
+    }
+
+    pub(crate) fn intersect(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(one, other)| *one &= other);
+    }
+}
+
+/// The resources of a segment. Their documents are consecutive, so a resource is a range of documents.
+pub(crate) struct SegmentMap {
+    /// The ordinal of the resource of each document.
+    pub(crate) resource_of: Vec<u32>,
+    /// The head document of each resource.
+    pub(crate) heads: Vec<u32>,
+    /// The number of body tokens of each resource.
+    pub(crate) lengths: Vec<u32>,
+    /// The resources that a rights class may see, by its number.
+    visible: Mutex<Vec<(u64, Arc<ResourceSet>)>>,
+}
+
+impl SegmentMap {
+    pub(crate) fn read(segment: &SegmentReader, fields: &Fields) -> tantivy::Result<Self> {
+        let sections: Column<u64> = segment.fast_fields().u64("section")?;
+        let norms = segment.get_fieldnorms_reader(fields.body)?;
+        let mut resource_of = Vec::with_capacity(segment.max_doc() as usize);
+        let (mut heads, mut lengths) = (Vec::new(), Vec::new());
+        for document in 0..segment.max_doc() {
+            if sections.first(document) == Some(0) || heads.is_empty() {
+                heads.push(document);
+                lengths.push(0);
+            }
+            resource_of.push(heads.len() as u32 - 1);
+            if let Some(length) = lengths.last_mut() {
+                *length += norms.fieldnorm(document);
+            }
+        }
+        Ok(Self { resource_of, heads, lengths, visible: Mutex::default() })
+    }
+
+    /// The documents of a resource, the head first.
+    pub(crate) fn documents(&self, resource: u32) -> std::ops::Range<u32> {
+        let start = self.heads[resource as usize];
+        let end = self.heads.get(resource as usize + 1).copied();
+        start..end.unwrap_or(self.resource_of.len() as u32)
+    }
+
+    /// The resources that are not deleted.
+    pub(crate) fn alive(&self, segment: &SegmentReader) -> ResourceSet {
+        let mut alive = ResourceSet::empty(self.heads.len());
+        for (at, head) in self.heads.iter().enumerate() {
+            if !segment.is_deleted(*head) {
+                alive.insert(at as u32);
+            }
+        }
+        alive
+    }
+
+    /// The resources that a rights class may see, deleted ones included.
+    pub(crate) fn visible(
+        &self,
+        segment: &SegmentReader,
+        fields: &Fields,
+        class: u64,
+        sees: &dyn Fn(&str) -> bool,
+    ) -> tantivy::Result<Arc<ResourceSet>> {
+        let cached = |sets: &Vec<(u64, Arc<ResourceSet>)>| {
+            sets.iter().find(|(known, _)| *known == class).map(|(_, set)| set.clone())
+        };
+        if let Some(set) = cached(&self.visible.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(set);
+        }
+        let mut set = ResourceSet::empty(self.heads.len());
+        self.insert_matching(segment, fields, None, sees, &mut set)?;
+        let set = Arc::new(set);
+        let mut sets = self.visible.lock().unwrap_or_else(PoisonError::into_inner);
+        if sets.len() >= MAX_CACHED_SETS {
+            sets.remove(0);
+        }
+        sets.push((class, set.clone()));
+        Ok(set)
+    }
+
+    /// Adds the resources whose URIs begin with `prefix` and pass the test.
+    pub(crate) fn insert_matching(
+        &self,
+        segment: &SegmentReader,
+        fields: &Fields,
+        prefix: Option<&str>,
+        test: &dyn Fn(&str) -> bool,
+        set: &mut ResourceSet,
+    ) -> tantivy::Result<()> {
+        let index = segment.inverted_index(fields.uri)?;
+        let mut uris = match prefix {
+            Some(prefix) => index.terms().range().ge(prefix).into_stream()?,
+            None => index.terms().stream()?,
+        };
+        while let Some((uri, info)) = uris.next() {
+            let Ok(uri) = std::str::from_utf8(uri) else { continue };
+            if prefix.is_some_and(|prefix| !uri.starts_with(prefix)) {
+                break;
+            }
+            if !test(uri) {
+                continue;
+            }
+            let mut documents = index.read_postings_from_terminfo(info, IndexRecordOption::Basic)?;
+            // An updated resource may have an old and a new version in one segment.
+            while documents.doc() != TERMINATED {
+                let resource = self.resource_of[documents.doc() as usize];
+                set.insert(resource);
+                let next = self.documents(resource).end;
+                if documents.seek(next) == TERMINATED {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

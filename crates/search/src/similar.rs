@@ -1,0 +1,148 @@
+//! Similar terms, for words that no visible resource contains: misspelt ones, and the beginnings of words.
+
+use std::collections::BTreeSet;
+
+use tantivy::Term;
+use tantivy::query::FuzzyTermQuery;
+
+use crate::query::QueryWord;
+use crate::rank::Ranking;
+use crate::tokens::TextTokenKind;
+
+/// How many similar terms are considered per word, field and segment. Those of hidden resources do not count.
+const MAX_CONSIDERED: usize = 200;
+
+/// How many similar terms replace a word.
+const MAX_FORMS: usize = 8;
+
+impl Ranking<'_> {
+    /// Replaces the forms of words without matches by similar terms that visible resources contain. Returns whether a
+    /// word was corrected, and not only completed.
+    pub(crate) fn correct(&self, words: &mut [QueryWord]) -> tantivy::Result<bool> {
+        let mut is_corrected = false;
+        let last = words.iter().rposition(|word| word.kind == TextTokenKind::Part);
+        for at in 0..words.len() {
+            let word = &words[at];
+            if word.kind != TextTokenKind::Part || word.is_stop || self.frequency(&word.forms)? > 0 {
+                continue;
+            }
+            let completed = if Some(at) == last { self.completed(&word.surface)? } else { Vec::new() };
+            let (forms, corrected) = match completed.is_empty() {
+                false => (completed, false),
+                true => (self.misspelt(&word.surface)?, true),
+            };
+            if !forms.is_empty() {
+                is_corrected |= corrected;
+                words[at] = QueryWord { forms, is_corrected: true, ..word.clone() };
+            }
+        }
+        Ok(is_corrected)
+    }
+
+    /// Terms that begin with a word.
+    fn completed(&self, word: &str) -> tantivy::Result<Vec<String>> {
+        if word.chars().count() < 2 {
+            return Ok(Vec::new());
+        }
+        let mut terms = BTreeSet::new();
+        for field in [
+            self.fields.title,
+            self.fields.path,
+            self.fields.definition,
+            self.fields.heading,
+            self.fields.body,
+        ] {
+            for segment in self.segments {
+                let index = segment.reader.inverted_index(field)?;
+                let mut stream = index.terms().range().ge(word).into_stream()?;
+                let mut count = 0;
+                while let Some((term, info)) = stream.next() {
+                    if !term.starts_with(word.as_bytes()) || count >= MAX_CONSIDERED {
+                        break;
+                    }
+                    if segment.has_visible(&index, info)? {
+                        count += 1;
+                        terms.insert(String::from_utf8_lossy(term).into_owned());
+                    }
+                }
+            }
+        }
+        self.best(terms.into_iter().map(|term| (0, term)).collect())
+    }
+
+    /// Terms within an edit distance of 1 or, for long words, 2.
+    fn misspelt(&self, word: &str) -> tantivy::Result<Vec<String>> {
+        let length = word.chars().count();
+        if length < 4 || length > 40 {
+            return Ok(Vec::new());
+        }
+        let distance = if length < 8 { 1 } else { 2 };
+        let mut terms = BTreeSet::new();
+        for field in [
+            self.fields.title,
+            self.fields.path,
+            self.fields.definition,
+            self.fields.heading,
+            self.fields.body,
+        ] {
+            let automaton =
+                FuzzyTermQuery::new(Term::from_field_text(field, word), distance, true).automaton()?;
+            for segment in self.segments {
+                let index = segment.reader.inverted_index(field)?;
+                let mut stream = index.terms().search(&automaton).into_stream()?;
+                let mut count = 0;
+                while let Some((term, info)) = stream.next() {
+                    if count >= MAX_CONSIDERED {
+                        break;
+                    }
+                    if segment.has_visible(&index, info)? && !term.contains(&b'.') {
+                        count += 1;
+                        terms.insert(String::from_utf8_lossy(term).into_owned());
+                    }
+                }
+            }
+        }
+        let ranked = terms.into_iter().map(|term| (edits(word, &term), term)).collect();
+        self.best(ranked)
+    }
+
+    /// The terms with the fewest edits, and among these the most frequent. Terms that only hidden resources contain are
+    /// left out.
+    fn best(&self, terms: Vec<(usize, String)>) -> tantivy::Result<Vec<String>> {
+        let fewest = {
+            let mut visible = Vec::new();
+            for (edits, term) in terms {
+                let frequency = self.frequency(std::slice::from_ref(&term))?;
+                if frequency > 0 {
+                    visible.push((edits, std::cmp::Reverse(frequency), term));
+                }
+            }
+            visible.sort();
+            visible
+        };
+        let least = fewest.first().map(|(edits, _, _)| *edits);
+        let same = fewest.into_iter().take_while(|(edits, _, _)| Some(*edits) == least);
+        Ok(same.map(|(_, _, term)| term).take(MAX_FORMS).collect())
+    }
+}
+
+/// The Levenshtein distance of two words; a transposition counts as one edit.
+fn edits(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<_>, Vec<_>) = (one.chars().collect(), other.chars().collect());
+    let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];
+    for (at, row) in rows.iter_mut().enumerate() {
+        row[0] = at;
+    }
+    rows[0] = (0..=other.len()).collect();
+    for i in 1..=one.len() {
+        for j in 1..=other.len() {
+            let cost = usize::from(one[i - 1] != other[j - 1]);
+            let mut least = (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + cost);
+            if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            rows[i][j] = least;
+        }
+    }
+    rows[one.len()][other.len()]
+}
