@@ -32,7 +32,7 @@ fn is_answered_with(endpoint: &Arc<Endpoint>, origin: &mut Origin, host: &str, f
 fn each_connection_may_name_each_host_that_is_served() {
     let config = Config { hosts: vec!["library.example".into()], ..Config::default() };
     let endpoint = Endpoint::new(Arc::new(Empty), config);
-    let mut connections = [(); 3].map(|()| Origin::new(Peer::default(), None));
+    let mut connections = [(); 3].map(|()| Origin::new(Peer::default()));
     let served = ["127.0.0.1:8080", "localhost", "library.example", "[::1]:80"];
     for round in 0..8 {
         for (number, origin) in connections.iter_mut().enumerate() {
@@ -50,7 +50,7 @@ fn each_connection_may_name_each_host_that_is_served() {
 #[test]
 fn a_long_host_is_not_remembered() {
     let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
-    let mut origin = Origin::new(Peer::default(), None);
+    let mut origin = Origin::new(Peer::default());
     for host in ["localhost:80", &format!("localhost:{}80", "0".repeat(8_000))] {
         assert!(is_answered(&endpoint, &mut origin, host));
         assert!(origin.host.capacity() <= super::MAX_CACHED_HOST, "{}", origin.host.capacity());
@@ -60,7 +60,7 @@ fn a_long_host_is_not_remembered() {
 #[test]
 fn an_unfinished_head_does_not_go_to_hyper() {
     let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
-    let mut origin = Origin::new(Peer::default(), None);
+    let mut origin = Origin::new(Peer::default());
     let fields = "a: b\r\n".repeat(90);
     for (fields, incomplete) in [
         (format!("a: {}", "b".repeat(15_000)), true),
@@ -78,12 +78,7 @@ fn an_unfinished_head_does_not_go_to_hyper() {
 fn a_header_field_that_could_mean_something_is_not_ignored() {
     let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
     let with = |field: &str| {
-        is_answered_with(
-            &endpoint,
-            &mut Origin::new(Peer::default(), None),
-            "localhost",
-            &format!("{field}\r\n"),
-        )
+        is_answered_with(&endpoint, &mut Origin::new(Peer::default()), "localhost", &format!("{field}\r\n"))
     };
     assert!(with("User-Agent: test"));
     assert!(with("accept-language: *"));
@@ -131,7 +126,7 @@ impl Asking<'_> {
 /// The result of parsing these bytes on a new connection, and the size of the request in them.
 fn parsed(bytes: &[u8]) -> (&'static str, Option<usize>) {
     let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
-    match endpoint.parse_input(&mut Origin::new(Peer::default(), None), bytes) {
+    match endpoint.parse_input(&mut Origin::new(Peer::default()), bytes) {
         Parsed::Cached(size, _) => ("cached", Some(size)),
         Parsed::Handled(size, _) => ("handled", Some(size)),
         Parsed::ThroughHyper(size) => ("through hyper", Some(size)),
@@ -146,7 +141,7 @@ fn every_request_goes_through_hyper_if_the_lane_is_switched_off() {
     let endpoint = Endpoint::new(Arc::new(Empty), config);
     let bytes = Asking::usual().bytes();
     let input = [&bytes[..], b"POST"].concat();
-    let mut origin = Origin::new(Peer::default(), None);
+    let mut origin = Origin::new(Peer::default());
     let whole = endpoint.parse_input(&mut origin, &input);
     assert!(matches!(whole, Parsed::ThroughHyper(size) if size == bytes.len()));
     let part = endpoint.parse_input(&mut origin, &bytes[..bytes.len() - 1]);
