@@ -20,6 +20,7 @@ from mcp.shared.auth import OAuthClientMetadata
 GUIDE = "file:///docs/guide.md"
 SECRET = "file:///docs/secret.md"
 MODES = {"legacy": LEGACY, "auto": MODERN}
+HAS_RULES = subprocess.run([BIN, "explain", "--help"], capture_output=True).returncode == 0
 
 
 class MemoryStorage:
@@ -170,6 +171,35 @@ def test_a_client_asks_for_a_scope_that_it_was_not_granted(tmp_path, mode):
         assert issuer.asked == [(["docs:read"], url)] * 2
 
     with running_issuer() as issuer, serve(tmp_path, issuer) as url:
+        anyio.run(visit, url, issuer)
+
+
+RULES = """
+[[rule]]
+uri = "file:///docs/secret.md"
+operation = "read"
+require = "docs:secret"
+
+[[rule]]
+user = "*"
+action = "allow"
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.skipif(not HAS_RULES, reason="this build of libris has no rules")
+def test_a_client_asks_for_the_scope_that_a_rule_requires(tmp_path, mode):
+    async def visit(url, issuer):
+        async with connected(url, mode, MemoryStorage()) as client:
+            assert await text_of(client, GUIDE) == "# Guide\n"
+            assert issuer.asked == [(["docs:read"], url)]
+            assert await text_of(client, SECRET) == "# Secret\n"
+            # The client keeps what it had.
+            assert issuer.asked[1:] == [(["docs:read", "docs:secret"], url)]
+            assert await text_of(client, GUIDE) == "# Guide\n"
+        assert len(issuer.asked) == 2
+
+    with running_issuer() as issuer, serve(tmp_path, issuer, RULES) as url:
         anyio.run(visit, url, issuer)
 
 
