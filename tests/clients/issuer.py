@@ -109,7 +109,7 @@ def running_issuer():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        issuer = Issuer(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        issuer = Issuer(f"http://127.0.0.1:{listener.getsockname()[1]}/")
         registration = ClientRegistrationOptions(enabled=True, valid_scopes=SCOPES)
         routes = create_auth_routes(issuer, AnyHttpUrl(issuer.url), client_registration_options=registration)
         app = Starlette(routes=[*routes, Route("/jwks", issuer.jwks)])

@@ -20,6 +20,7 @@ from mcp.shared.auth import OAuthClientMetadata
 GUIDE = "file:///docs/guide.md"
 SECRET = "file:///docs/secret.md"
 MODES = {"legacy": LEGACY, "auto": MODERN}
+HAS_RULES = subprocess.run([BIN, "explain", "--help"], capture_output=True).returncode == 0
 
 
 class MemoryStorage:
@@ -63,7 +64,7 @@ scopes = ["docs:read"]
 
 [[auth.issuer]]
 issuer = "{issuer.url}"
-jwks = "{issuer.url}/jwks"
+jwks = "{issuer.url}jwks"
 
 [[files]]
 path = "{folder}"
@@ -153,23 +154,55 @@ def test_a_client_asks_for_a_scope_that_it_was_not_granted(tmp_path, mode):
         issuer.withheld = {"docs:read"}
         storage = MemoryStorage()
 
-        async def grant(request):
-            # The user has second thoughts before the client asks again.
-            if len(issuer.asked) == 1:
-                issuer.withheld = set()
-
         original = issuer.authorize
 
         async def authorize(client, params):
-            await grant(params)
+            # The user agrees when the client asks again.
+            if len(issuer.asked) == 1:
+                issuer.withheld = set()
             return await original(client, params)
 
         issuer.authorize = authorize
+        if mode == "legacy":
+            # This client answers one challenge for each request, and `initialize` had that for the missing token.
+            with pytest.raises((MCPError, ExceptionGroup)):
+                async with connected(url, mode, storage):
+                    pass
+            assert storage.tokens.scope == ""
         async with connected(url, mode, storage) as client:
             assert await text_of(client, GUIDE) == "# Guide\n"
         assert issuer.asked == [(["docs:read"], url)] * 2
 
     with running_issuer() as issuer, serve(tmp_path, issuer) as url:
+        anyio.run(visit, url, issuer)
+
+
+RULES = """
+[[rule]]
+uri = "file:///docs/secret.md"
+operation = "read"
+require = "docs:secret"
+
+[[rule]]
+user = "*"
+action = "allow"
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.skipif(not HAS_RULES, reason="this build of libris has no rules")
+def test_a_client_asks_for_the_scope_that_a_rule_requires(tmp_path, mode):
+    async def visit(url, issuer):
+        async with connected(url, mode, MemoryStorage()) as client:
+            assert await text_of(client, GUIDE) == "# Guide\n"
+            assert issuer.asked == [(["docs:read"], url)]
+            assert await text_of(client, SECRET) == "# Secret\n"
+            # The client keeps what it had.
+            assert issuer.asked[1:] == [(["docs:read", "docs:secret"], url)]
+            assert await text_of(client, GUIDE) == "# Guide\n"
+        assert len(issuer.asked) == 2
+
+    with running_issuer() as issuer, serve(tmp_path, issuer, RULES) as url:
         anyio.run(visit, url, issuer)
 
 

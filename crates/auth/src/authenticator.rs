@@ -74,13 +74,17 @@ impl Authenticator {
         }
         let generation = self.generation.load(Ordering::Acquire);
         if let Some(authorization) = caller.authorization {
-            let token = match bearer::token(authorization) {
+            let credentials = match bearer::credentials(authorization) {
+                Ok(credentials) => credentials,
+                Err(invalid) => return Some(Err(self.refused(invalid))),
+            };
+            if let Some(identity) = self.remembered.find(credentials, generation) {
+                return Some(Ok(Some(identity)));
+            }
+            let token = match bearer::token(credentials) {
                 Ok(token) => token,
                 Err(invalid) => return Some(Err(self.refused(invalid))),
             };
-            if let Some(identity) = self.remembered.find(token.as_bytes(), generation) {
-                return Some(Ok(Some(identity)));
-            }
             return match &self.keys {
                 Some(keys) if token.starts_with(PREFIX) => {
                     let identity = keys.identify(token).ok_or_else(|| self.refused(InvalidToken::ApiKey));
@@ -117,7 +121,8 @@ impl Authenticator {
         if let Some(identified) = self.identify(caller) {
             return identified;
         }
-        let token = bearer::token(caller.authorization.unwrap_or_default());
+        let credentials = bearer::credentials(caller.authorization.unwrap_or_default());
+        let token = credentials.and_then(bearer::token);
         let token = token.map_err(|invalid| self.refused(invalid))?;
         // Read before the keys: if they change meanwhile, the token is verified again.
         let mut generation = self.generation.load(Ordering::Acquire);

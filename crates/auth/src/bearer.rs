@@ -54,8 +54,8 @@ impl From<jsonwebtoken::errors::Error> for InvalidToken {
     }
 }
 
-/// The token in the value of an `Authorization` header.
-pub(crate) fn token(authorization: &[u8]) -> Result<&str, InvalidToken> {
+/// The credentials in the value of an `Authorization` header, whose characters are not checked.
+pub(crate) fn credentials(authorization: &[u8]) -> Result<&[u8], InvalidToken> {
     const SCHEME: &[u8] = b"bearer ";
     let scheme = authorization.get(..SCHEME.len()).ok_or(InvalidToken::Scheme)?;
     if !scheme.eq_ignore_ascii_case(SCHEME) {
@@ -65,6 +65,11 @@ pub(crate) fn token(authorization: &[u8]) -> Result<&str, InvalidToken> {
     if token.len() > MAX_TOKEN {
         return Err(InvalidToken::TooLong);
     }
+    Ok(token)
+}
+
+/// The credentials as a token.
+pub(crate) fn token(token: &[u8]) -> Result<&str, InvalidToken> {
     // The characters of `b64token` in RFC 6750.
     let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);
     if token.is_empty() || !token.iter().all(is_token) {
@@ -75,7 +80,11 @@ pub(crate) fn token(authorization: &[u8]) -> Result<&str, InvalidToken> {
 
 #[cfg(test)]
 mod tests {
-    use super::{InvalidToken, MAX_TOKEN, token};
+    use super::{InvalidToken, MAX_TOKEN};
+
+    fn token(authorization: &[u8]) -> Result<&str, InvalidToken> {
+        super::token(super::credentials(authorization)?)
+    }
 
     #[test]
     fn a_bearer_token_is_found_whatever_the_case_of_the_scheme() {

@@ -27,7 +27,7 @@ const LICENCES: [&str; 11] = [
 const LICENCE_EXCEPTIONS: [(&str, &str); 1] = [("uluru", "MPL-2.0")];
 
 /// The crates that are compiled in several versions, with the dependencies that prevent a single one.
-const DUPLICATES: [(&str, &str); 17] = [
+const DUPLICATES: &[(&str, &str)] = &[
     ("base64", "sqlx 0.8"),
     ("block-buffer", "digest"),
     ("const-oid", "digest"),
@@ -45,6 +45,7 @@ const DUPLICATES: [(&str, &str); 17] = [
     ("rand_core", "sqlx 0.8"),
     ("sha2", "sqlx 0.8"),
     ("syn", "procedural macros of gix and tracing"),
+    ("synstructure", "asn1-rs, the parser of client certificates; yoke has the newer one"),
 ];
 
 fn cargo(arguments: &[&str]) -> String {
