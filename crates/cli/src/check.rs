@@ -101,7 +101,9 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
     let ok = failed == 0 && conflict.is_none();
     if options.json {
         let mut object = json(&reports, conflict.as_ref());
-        object["rules"] = json!({ "count": rules.rules().len(), "warnings": rule_warnings });
+        if !rules.rules().is_empty() {
+            object["rules"] = json!({ "count": rules.rules().len(), "warnings": rule_warnings });
+        }
         let text = format!("{object:#}\n");
         print(&text).context("could not print")?;
         return Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE });

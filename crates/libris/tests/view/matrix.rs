@@ -17,7 +17,7 @@ use crate::shelf::{Predicate, ROOT, Seen, Shelf, Stock, Universe};
 use crate::worlds::{Connection, Sent, Transport, World};
 
 /// How many sets of rules are checked.
-const CASES: u64 = 6;
+const CASES: u64 = 2;
 
 const PAGE: usize = 23;
 
@@ -72,6 +72,8 @@ struct Asking<'a> {
     rules: &'a [PlainRule],
     connection: Connection,
     session: Option<String>,
+    /// How many resources it has asked for.
+    asked: usize,
 }
 
 const ACCEPT: (&str, &str) = ("accept", "application/json, text/event-stream");
@@ -140,35 +142,34 @@ impl Asking<'_> {
         assert_eq!(pages, expected, "{:?} {:?} {:?}", self.way, self.who, self.rules);
     }
 
-    /// Reads a resource, a part of it and another spelling of its URI.
+    /// Reads a resource, a part of it, or another spelling of its URI.
     async fn read(&mut self, uri: &str, absent: &str) {
         let path = &uri[ROOT.len()..];
         let spelled = format!("{ROOT}{}", path.replacen(['f', 'g', 'p'], "%2E", 1));
         let letter = path.find(['f', 'g', 'p']).map_or(0, |at| path.as_bytes()[at]);
         let spelled = spelled.replacen("%2E", &format!("%{letter:02X}"), 1);
-        for name in [uri.to_owned(), format!("{uri}?lines=1-2"), spelled] {
-            let (status, body) = self.ask("resources/read", json!({ "uri": name })).await;
-            let verdict = self.verdict(Operation::Read, uri);
-            let context = format!("{:?} {:?} {name} {:?}: {body}", self.way, self.who, self.rules);
-            let is_part_of_directory = name.ends_with("/?lines=1-2");
-            match verdict {
-                _ if is_part_of_directory => assert!(verdict != Verdict::Allow || body.contains("error")),
-                Verdict::Allow => assert!(body.contains("\"result\""), "{context}"),
-                Verdict::Require => {
-                    assert!(
-                        body.contains("\"insufficient_scope\"") && body.contains("\"drafts\""),
-                        "{context}"
-                    );
-                    assert_eq!(status, if self.way == Way::Stdio { 200 } else { 403 }, "{context}");
-                }
-                Verdict::Deny => {
-                    let (absent_status, nothing) = self.ask("resources/read", json!({ "uri": absent })).await;
-                    assert_eq!(
-                        (status, body.replace(&name, "URI")),
-                        (absent_status, nothing.replace(absent, "URI")),
-                        "{context}"
-                    );
-                }
+        // One of its names, so that each caller asks for a few hundred things.
+        let names = [uri.to_owned(), format!("{uri}?lines=1-2"), spelled];
+        self.asked += 1;
+        let name = names[self.asked % names.len()].clone();
+        let (status, body) = self.ask("resources/read", json!({ "uri": name })).await;
+        let verdict = self.verdict(Operation::Read, uri);
+        let context = format!("{:?} {:?} {name} {:?}: {body}", self.way, self.who, self.rules);
+        let is_part_of_directory = name.ends_with("/?lines=1-2");
+        match verdict {
+            _ if is_part_of_directory => assert!(verdict != Verdict::Allow || body.contains("error")),
+            Verdict::Allow => assert!(body.contains("\"result\""), "{context}"),
+            Verdict::Require => {
+                assert!(body.contains("\"insufficient_scope\"") && body.contains("\"drafts\""), "{context}");
+                assert_eq!(status, if self.way == Way::Stdio { 200 } else { 403 }, "{context}");
+            }
+            Verdict::Deny => {
+                let (absent_status, nothing) = self.ask("resources/read", json!({ "uri": absent })).await;
+                assert_eq!(
+                    (status, body.replace(&name, "URI")),
+                    (absent_status, nothing.replace(absent, "URI")),
+                    "{context}"
+                );
             }
         }
     }
@@ -247,7 +248,8 @@ async fn check(seed: u64) {
                 Way::Stdio => Connection::stdio(&world),
                 _ => Connection::http(Transport::Http1, address).await,
             };
-            let mut asking = Asking { way, who: *who, person, rules: &rules, connection, session: None };
+            let mut asking =
+                Asking { way, who: *who, person, rules: &rules, connection, session: None, asked: 0 };
             if way != Way::Modern {
                 let client = json!({ "name": "test", "version": "1" });
                 let params =
