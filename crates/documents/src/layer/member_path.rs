@@ -1,6 +1,7 @@
 //! URIs of archive members: the URI of the archive, and the path below it.
 
 use libris_core::Uri;
+use memchr::memchr_iter;
 
 use crate::ArchiveFormat;
 
@@ -38,28 +39,23 @@ impl MemberPath {
     }
 }
 
-/// Whether a URI may be below an archive. Cheap, for all URIs.
+/// Whether a URI is below an archive, by the names in it. Every read asks this, so it is cheap for other URIs.
 pub(super) fn may_be_member(uri: &Uri) -> bool {
-    split(uri.as_str()).is_some()
+    let bytes = uri.as_str().as_bytes();
+    // The last letters of all extensions.
+    let ends_name = |slash: usize| slash > 0 && matches!(bytes[slash - 1] | 0x20, b'p' | b'r' | b'z');
+    memchr_iter(b'/', bytes).any(ends_name) && split(uri.as_str()).is_some()
 }
 
 /// Splits at the first segment that has the name of an archive and is followed by a slash.
 fn split(text: &str) -> Option<(&str, &str, ArchiveFormat)> {
     let path = &text[..text.find(['?', '#']).unwrap_or(text.len())];
-    let bytes = path.as_bytes();
-    let mut from = 0;
-    while let Some(slash) = bytes[from..].iter().position(|byte| *byte == b'/').map(|at| from + at) {
-        from = slash + 1;
-        // The last letters of all extensions.
-        if !matches!(bytes[..slash].last(), Some(b'p' | b'P' | b'r' | b'R' | b'z' | b'Z')) {
-            continue;
-        }
-        let segment = &path[path[..slash].rfind('/').map_or(0, |before| before + 1)..slash];
-        if let Some(format) = ArchiveFormat::by_name(segment) {
-            return Some((&path[..slash], &path[from..], format));
-        }
-    }
-    None
+    let mut start = 0;
+    memchr_iter(b'/', path.as_bytes()).find_map(|slash| {
+        let segment = &path[start..slash];
+        start = slash + 1;
+        ArchiveFormat::by_name(segment).map(|format| (&path[..slash], &path[slash + 1..], format))
+    })
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use crate::cache::Digest;
 use crate::extract::ExtractOptions;
 use crate::{DocumentReader, Format};
 use member_path::{MemberPath, may_be_member};
-use query::{document_uri, has_form};
+use query::{document_uri, has_form, has_query};
 
 /// The most documents whose digest is known while their proof holds.
 const MAX_KNOWN: usize = 4_096;
@@ -75,7 +75,10 @@ impl Documents {
 
     /// The URI of the source that a URI of this layer depends on: the document, or the archive that contains it.
     fn inner_uri<'a>(&self, uri: &'a Uri) -> Cow<'a, Uri> {
-        let own = has_form(uri) || self.plain == PlainRead::Text && uri.query().is_some();
+        if !has_query(uri) && !may_be_member(uri) {
+            return Cow::Borrowed(uri);
+        }
+        let own = has_form(uri) || self.plain == PlainRead::Text;
         let document = if own { document_uri(uri) } else { Cow::Borrowed(uri) };
         match MemberPath::of(&document) {
             Some(member) => Cow::Owned(member.archive),

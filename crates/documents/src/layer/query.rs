@@ -30,11 +30,15 @@ pub(super) struct DocumentQuery {
     pub(super) content: Option<HtmlContent>,
 }
 
+/// Whether a URI has parameters. Every read asks this, so it is cheap.
+pub(super) fn has_query(uri: &Uri) -> bool {
+    memchr::memchr(b'?', uri.as_str().as_bytes()).is_some()
+}
+
 /// Whether a URI has the parameter `as`.
 pub(super) fn has_form(uri: &Uri) -> bool {
     // Most URIs have no query.
-    let text = uri.as_str();
-    text.contains('?')
+    has_query(uri)
         && uri
             .query()
             .is_some_and(|query| query.split('&').any(|pair| pair.starts_with("as=") && pair.len() > 3))

@@ -85,6 +85,10 @@ impl Documents {
                 None => self.already_text(uri, document, query, found),
             };
         };
+        let (size, limit) = (found.data.len() as u64, self.reader.config().max_document);
+        if size > limit {
+            return Err(Error::TooLarge { uri: document.clone(), size, limit, hint: None });
+        }
         let content = query.content.unwrap_or_default();
         let options = ExtractOptions { format, content, decoded: found.decoded };
         let text = self.reader.text(&found.data, options, context.client()).await;
