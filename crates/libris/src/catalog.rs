@@ -12,9 +12,8 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Budget, Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness,
-    IndexingProgress, Page, Proof, Resource, Result, SearchAnswer, SearchQuery, Source, Template, Templates,
-    UnavailableSource, Uri,
+    Budget, Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof,
+    Resource, Result, SearchAnswer, SearchQuery, Source, Template, Templates, UnavailableSource, Uri,
 };
 use tokio::sync::watch;
 
@@ -169,7 +168,7 @@ impl Catalog {
 
     /// How far the search index is built; `None` if it is complete, or if there is none.
     #[cfg(feature = "search")]
-    pub fn search_progress(&self) -> Option<IndexingProgress> {
+    pub fn search_progress(&self) -> Option<libris_core::IndexingProgress> {
         self.index.get().and_then(|index| index.indexing())
     }
 
@@ -207,6 +206,8 @@ impl Catalog {
         &self.health
     }
 
+    /// The generation of the sources.
+    #[cfg(feature = "search")]
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }

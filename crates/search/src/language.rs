@@ -102,7 +102,8 @@ impl Language {
         let mut lower = String::new();
         for word in words.take(MAX_DETECTION_WORDS) {
             seen += 1;
-            if word.len() > 12 {
+            // Single letters are names of variables more often than words.
+            if word.len() > 12 || word.len() == 1 {
                 continue;
             }
             lower.clear();

@@ -78,24 +78,35 @@ pub(crate) struct TextTokens<'a> {
     /// The words of the current chain, such as `os`, `path` of `os.path`.
     chain: Vec<String>,
     chain_from: usize,
+    /// The end of its last word.
+    chain_to: usize,
 }
 
 impl<'a> TextTokens<'a> {
     pub(crate) fn new(text: &'a str, stems: &'a mut StemCache) -> Self {
-        Self { text, at: 0, position: 0, stems, pending: VecDeque::new(), chain: Vec::new(), chain_from: 0 }
+        Self {
+            text,
+            at: 0,
+            position: 0,
+            stems,
+            pending: VecDeque::new(),
+            chain: Vec::new(),
+            chain_from: 0,
+            chain_to: 0,
+        }
     }
 
     /// Reads the next word and queues its tokens; `false` at the end of the text.
     fn read_word(&mut self) -> bool {
         let rest = &self.text[self.at..];
         let Some(start) = rest.find(is_word_letter) else {
-            self.end_chain(self.text.len());
+            self.end_chain();
             self.at = self.text.len();
             return false;
         };
         let from = self.at + start;
         if !self.chain.is_empty() && !is_joint(&self.text[self.at..from]) {
-            self.end_chain(self.at);
+            self.end_chain();
         }
         let word = &self.text[from..];
         let length = word.find(|letter: char| !is_word_letter(letter)).unwrap_or(word.len());
@@ -110,6 +121,7 @@ impl<'a> TextTokens<'a> {
         if self.chain.is_empty() {
             self.chain_from = from;
         }
+        self.chain_to = to;
         let whole = folded(word.chars().filter(|letter| *letter != '_'));
         if !whole.is_empty() {
             self.chain.push(whole);
@@ -145,12 +157,12 @@ impl<'a> TextTokens<'a> {
     }
 
     /// Queues the tokens of a chain that ends here, such as `os.path.join` and `path.join`.
-    fn end_chain(&mut self, to: usize) {
+    fn end_chain(&mut self) {
         let chain = std::mem::take(&mut self.chain);
         if chain.len() < 2 || chain.len() > 8 {
             return;
         }
-        let from = self.chain_from;
+        let (from, to) = (self.chain_from, self.chain_to);
         self.push(chain.join("."), TextTokenKind::Whole, from, to);
         if chain.len() > 2 {
             let is_version =

@@ -65,7 +65,7 @@ fn misspelt_and_incomplete_words_are_found() {
     let answer = search(&index, "databsae");
     assert_eq!((names(&answer), answer.correction.as_deref()), (vec!["a.md"], Some("databas")));
     let answer = search(&index, "replic");
-    assert_eq!((names(&answer), answer.correction), (vec!["a.md"], None));
+    assert_eq!((names(&answer), answer.correction.as_deref()), (vec!["a.md"], None));
     assert_eq!(search(&index, "zzzzzz").hits, []);
     assert_eq!(search(&index, "").hits, []);
 }
@@ -156,7 +156,7 @@ fn authors_can_lift_their_resources_only_within_bounds() {
     let honest =
         "The retention of backups is thirty days. ".to_owned() + &"Other words follow here. ".repeat(20);
     let stuffed = "retention ".repeat(2000);
-    let forged = "# retention\n".repeat(2000);
+    let forged: String = (0..2000).map(|number| format!("# retention {number}\n")).collect();
     let filler: Vec<_> = (0..30)
         .map(|number| (format!("{number}.md"), format!("filler text {number} about nothing")))
         .collect();
