@@ -185,7 +185,7 @@ impl KeyFile {
     }
 
     /// Identifies the state of the file: it changes when the file is replaced.
-    fn stamp(&self) -> FileStamp {
+    fn stamp(&self) -> KeyFileStamp {
         let metadata = fs::metadata(&self.0).ok()?;
         #[cfg(unix)]
         let inode = std::os::unix::fs::MetadataExt::ino(&metadata);
@@ -196,7 +196,7 @@ impl KeyFile {
 }
 
 /// The modification time, size and inode of a file; `None` if there is none.
-type FileStamp = Option<(SystemTime, u64, u64)>;
+type KeyFileStamp = Option<(SystemTime, u64, u64)>;
 
 /// Opens a file for writing that only its owner can read.
 fn private(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
@@ -209,7 +209,7 @@ fn private(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
 pub(crate) struct KeyStore {
     file: KeyFile,
     keys: RwLock<Arc<HashMap<Arc<str>, ApiKey>>>,
-    stamp: Mutex<FileStamp>,
+    stamp: Mutex<KeyFileStamp>,
 }
 
 impl KeyStore {

@@ -65,7 +65,7 @@ fn append(path: &Path) -> io::Result<File> {
 pub(crate) struct AuditWriter(Arc<Shared>);
 
 struct Shared {
-    lines: Sender<Message>,
+    lines: Sender<AuditMessage>,
     waiting: Arc<AtomicUsize>,
     dropped: AtomicUsize,
     /// Lines dropped since the last line that was queued.
@@ -73,7 +73,7 @@ struct Shared {
     reopen: Arc<AtomicBool>,
 }
 
-enum Message {
+enum AuditMessage {
     Line(String),
     /// Answered when all lines before it are written.
     Flush(Sender<()>),
@@ -118,13 +118,13 @@ impl AuditWriter {
     /// Opens the file again, after it was renamed to rotate it.
     pub(crate) fn reopen(&self) {
         self.0.reopen.store(true, Ordering::Release);
-        let _ = self.0.lines.send(Message::Reopen);
+        let _ = self.0.lines.send(AuditMessage::Reopen);
     }
 
     /// Waits until the lines so far are written, for a short time at most.
     pub(crate) fn flush(&self) {
         let (written, receiver) = channel();
-        if self.0.lines.send(Message::Flush(written)).is_ok() {
+        if self.0.lines.send(AuditMessage::Flush(written)).is_ok() {
             let _ = receiver.recv_timeout(FLUSH_TIMEOUT);
         }
     }
@@ -144,7 +144,7 @@ impl AuditWriter {
             shared.waiting.fetch_add(note.len(), Ordering::AcqRel);
             line.insert_str(0, &note);
         }
-        let _ = shared.lines.send(Message::Line(line));
+        let _ = shared.lines.send(AuditMessage::Line(line));
     }
 }
 
@@ -178,13 +178,13 @@ struct LogThread {
 }
 
 impl LogThread {
-    fn run(mut self, queue: &Receiver<Message>) {
+    fn run(mut self, queue: &Receiver<AuditMessage>) {
         while let Ok(message) = queue.recv() {
             if self.reopen.swap(false, Ordering::AcqRel) {
                 self.open_again();
             }
             match message {
-                Message::Line(line) => {
+                AuditMessage::Line(line) => {
                     let written = self.output.write_all(line.as_bytes());
                     self.waiting.fetch_sub(line.len(), Ordering::AcqRel);
                     match written {
@@ -196,11 +196,11 @@ impl LogThread {
                         Err(_) => {}
                     }
                 }
-                Message::Flush(written) => {
+                AuditMessage::Flush(written) => {
                     let _ = self.output.flush();
                     let _ = written.send(());
                 }
-                Message::Reopen => {}
+                AuditMessage::Reopen => {}
             }
         }
     }

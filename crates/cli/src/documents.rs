@@ -162,13 +162,13 @@ mod tests {
     use super::{DocumentReading, DocumentsConfig};
 
     #[derive(serde::Deserialize)]
-    struct File {
+    struct DocumentsFile {
         documents: DocumentsConfig,
     }
 
     #[test]
     fn a_word_or_a_table() {
-        let read = |text: &str| toml::from_str::<File>(text).map(|file| file.documents.keys);
+        let read = |text: &str| toml::from_str::<DocumentsFile>(text).map(|file| file.documents.keys);
         assert_eq!(read("documents = \"text\"").unwrap().read, DocumentReading::Text);
         let keys = read("[documents]\nread = \"off\"\nmemory = \"1GiB\"").unwrap();
         assert_eq!((keys.read, keys.memory), (DocumentReading::Off, 1 << 30));

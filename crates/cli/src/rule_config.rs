@@ -193,10 +193,10 @@ mod tests {
 
     fn parsed(text: &str) -> Result<String, String> {
         #[derive(serde::Deserialize)]
-        struct File {
+        struct RuleFile {
             rule: Vec<RuleConfig>,
         }
-        let file: File = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        let file: RuleFile = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         let rules = rules::<toml::de::Error>(file.rule).map_err(|error| error.message().to_owned())?;
         Ok(rules.iter().map(describe).collect::<Vec<_>>().join("\n"))
     }

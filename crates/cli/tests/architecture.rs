@@ -125,8 +125,16 @@ fn dependencies_are_found_wherever_they_stand() {
 }
 
 /// Names that several types may have: `Config` is the configuration of its module, and the others have one implementation
-/// for each platform.
-const SHARED_NAMES: [&str; 5] = ["Config", "EventSource", "GenerationTracker", "OutputStream", "WakeHandle"];
+/// for each platform, or one with and one without a feature.
+const SHARED_NAMES: [&str; 7] = [
+    "Config",
+    "EventSource",
+    "GenerationTracker",
+    "OutputStream",
+    "SecuredConnection",
+    "TlsServer",
+    "WakeHandle",
+];
 
 /// The names of the types that Rust code defines: structs, enums and traits anywhere, aliases outside of impl blocks.
 fn types(code: &str) -> impl Iterator<Item = &str> {

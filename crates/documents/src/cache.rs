@@ -8,7 +8,7 @@ use libris_core::Client;
 use crate::archive::Member;
 use crate::child::ChildWork;
 use crate::extract::ExtractFailure;
-use crate::{ExtractedText, Limits};
+use crate::{ExtractedText, ExtractionLimits};
 
 /// The SHA-256 digest of a document.
 pub(crate) type Digest = [u8; 32];
@@ -41,7 +41,7 @@ pub(crate) enum ExceededLimit {
 
 impl ExceededLimit {
     /// What happened, for callers.
-    pub(crate) fn describe(&self, limits: &Limits) -> String {
+    pub(crate) fn describe(&self, limits: &ExtractionLimits) -> String {
         match self {
             Self::Memory => format!("it needs more than {} MiB of memory", limits.memory >> 20),
             Self::Cpu => format!("it needs more than {} seconds of processor time", limits.cpu.as_secs()),

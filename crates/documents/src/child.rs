@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::archive::{self, Member};
 use crate::extract::{self, ExtractFailure, ExtractOptions};
-use crate::{ArchiveFormat, ExtractedText, Limits};
+use crate::{ArchiveFormat, ExtractedText, ExtractionLimits};
 
 /// What a child process is asked to do.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ChildRequest {
     /// The limits.
-    pub limits: Limits,
+    pub limits: ExtractionLimits,
     /// The size of the document in bytes, which follows the request.
     pub size: u64,
     /// The work.
@@ -82,7 +82,7 @@ pub fn run(input: impl Read, mut output: impl Write) -> io::Result<()> {
 
 /// Limits the memory and the processor time of this process, and forbids it to write files or to leave core dumps. A
 /// limit that the system refuses is not an error: the parent process limits the time too.
-fn set_limits(limits: &Limits) {
+fn set_limits(limits: &ExtractionLimits) {
     #[cfg(unix)]
     {
         use rustix::process::{Resource, Rlimit, setrlimit};

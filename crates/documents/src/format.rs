@@ -114,11 +114,11 @@ impl Format {
     /// The format of a document: by its content where that is certain, otherwise by its name, then by its media type.
     pub fn of(path: &str, mime: Option<&str>, data: &[u8]) -> Option<Self> {
         let named = Self::by_name(path).or_else(|| mime.and_then(Self::by_mime));
-        match Signature::of(data) {
-            Some(Signature::Certain(format)) => Some(format),
+        match LeadingBytes::of(data) {
+            Some(LeadingBytes::Certain(format)) => Some(format),
             // The name says which kind of package; without one, the child process looks into it.
-            Some(Signature::Zip) => named.filter(|named| named.is_zip()).or_else(|| zip_format(data)),
-            Some(Signature::Ole) => named.filter(|named| *named == Self::Xls),
+            Some(LeadingBytes::Zip) => named.filter(|named| named.is_zip()).or_else(|| zip_format(data)),
+            Some(LeadingBytes::Ole) => named.filter(|named| *named == Self::Xls),
             None => named.filter(|named| named.is_text()),
         }
     }
@@ -141,14 +141,14 @@ impl Format {
 }
 
 /// What the first bytes of a document say.
-enum Signature {
+enum LeadingBytes {
     Certain(Format),
     Zip,
     /// Microsoft's compound file, the format of office files before 2007.
     Ole,
 }
 
-impl Signature {
+impl LeadingBytes {
     fn of(data: &[u8]) -> Option<Self> {
         let head = &data[..data.len().min(1024)];
         match data {

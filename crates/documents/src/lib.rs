@@ -19,5 +19,5 @@ mod reader;
 pub use extracted::{DocumentSection, ExtractedText, SectionUnit};
 pub use format::{ArchiveFormat, Format};
 pub use layer::{Documents, PlainRead};
-pub use limits::Limits;
+pub use limits::ExtractionLimits;
 pub use reader::{DocumentReader, ExtractionError, ReaderConfig};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The limits of one extraction in a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Limits {
+pub struct ExtractionLimits {
     /// The most memory of the process, in bytes. On Linux only.
     pub memory: u64,
     /// The most processor time. On Unix only.
@@ -19,7 +19,7 @@ pub struct Limits {
     pub expanded: u64,
 }
 
-impl Default for Limits {
+impl Default for ExtractionLimits {
     fn default() -> Self {
         Self {
             memory: 512 << 20,

@@ -14,7 +14,7 @@ use crate::cache::{CachedResult, Digest, ExceededLimit, ResultCache, ResultKey};
 use crate::child::{ChildRequest, ChildResponse, ChildWork};
 use crate::disk_cache::DiskCache;
 use crate::extract::{ExtractFailure, ExtractOptions};
-use crate::{ArchiveFormat, ExtractedText, Limits};
+use crate::{ArchiveFormat, ExtractedText, ExtractionLimits};
 
 mod process;
 
@@ -31,7 +31,7 @@ pub struct ReaderConfig {
     /// Its arguments.
     pub arguments: Vec<OsString>,
     /// The limits of one extraction.
-    pub limits: Limits,
+    pub limits: ExtractionLimits,
     /// The largest document, in bytes.
     pub max_document: u64,
     /// The most extractions at once.
@@ -54,7 +54,7 @@ impl ReaderConfig {
         Self {
             program: program.into(),
             arguments: arguments.into_iter().map(Into::into).collect(),
-            limits: Limits::default(),
+            limits: ExtractionLimits::default(),
             max_document: 64 << 20,
             concurrency: processors.clamp(2, 8),
             cache_bytes: 16 << 20,

@@ -3,7 +3,7 @@
 mod samples;
 
 use libris_documents::extract::{ExtractFailure, ExtractOptions, HtmlContent, extract};
-use libris_documents::{ExtractedText, Format, Limits};
+use libris_documents::{ExtractedText, ExtractionLimits, Format};
 use samples::{docx, epub, numbered_pdf, odt, package, pdf, pptx, xlsx};
 
 fn options(format: Format) -> ExtractOptions {
@@ -11,7 +11,7 @@ fn options(format: Format) -> ExtractOptions {
 }
 
 fn extracted(format: Format, data: &[u8]) -> ExtractedText {
-    extract(data, options(format), &Limits::default()).unwrap()
+    extract(data, options(format), &ExtractionLimits::default()).unwrap()
 }
 
 /// The sections of a document, joined by a line.
@@ -107,7 +107,7 @@ fn open_document_texts() {
         ("META-INF/manifest.xml", "<m><file-entry><encryption-data/></file-entry></m>"),
         ("content.xml", "x"),
     ]);
-    let error = extract(&encrypted, options(Format::Odt), &Limits::default()).unwrap_err();
+    let error = extract(&encrypted, options(Format::Odt), &ExtractionLimits::default()).unwrap_err();
     assert_eq!(error, ExtractFailure::Encrypted);
 }
 
@@ -139,7 +139,7 @@ fn html_without_its_navigation_or_with_it() {
     assert!(text.contains("| k | v |") && text.contains("x"), "{text}");
     assert!(!text.contains("Home") && !text.contains("Imprint") && !text.contains("alert"), "{text}");
     let all = ExtractOptions { content: HtmlContent::All, ..options(Format::Html) };
-    let all = extract(page.as_bytes(), all, &Limits::default()).unwrap().sections[0].text.clone();
+    let all = extract(page.as_bytes(), all, &ExtractionLimits::default()).unwrap().sections[0].text.clone();
     assert!(all.contains("Home") && all.contains("Imprint") && !all.contains("alert"), "{all}");
 }
 
@@ -150,7 +150,10 @@ fn a_declared_charset_counts_unless_the_source_decoded_the_page() {
     assert_eq!(text(Format::Html, &data), "А");
     let decoded = ExtractOptions { decoded: true, ..options(Format::Html) };
     let page = "<meta charset=iso-8859-5><body><p>é</p>";
-    assert_eq!(extract(page.as_bytes(), decoded, &Limits::default()).unwrap().sections[0].text, "é");
+    assert_eq!(
+        extract(page.as_bytes(), decoded, &ExtractionLimits::default()).unwrap().sections[0].text,
+        "é"
+    );
 }
 
 #[test]
@@ -201,20 +204,20 @@ fn truncated_and_damaged_documents_are_errors_or_partial_texts_and_no_panics() {
     ];
     for (format, data) in samples {
         for end in (0..data.len()).step_by(data.len() / 23 + 1) {
-            let _ = extract(&data[..end], options(format), &Limits::default());
+            let _ = extract(&data[..end], options(format), &ExtractionLimits::default());
         }
         for at in (0..data.len()).step_by(data.len() / 23 + 1) {
             let mut broken = data.clone();
             broken[at] ^= 0x55;
-            let _ = extract(&broken, options(format), &Limits::default());
+            let _ = extract(&broken, options(format), &ExtractionLimits::default());
         }
-        assert!(extract(b"", options(format), &Limits::default()).is_err(), "{format:?}");
+        assert!(extract(b"", options(format), &ExtractionLimits::default()).is_err(), "{format:?}");
     }
 }
 
 #[test]
 fn a_bomb_is_refused_when_it_exceeds_the_limit() {
-    let limits = Limits { expanded: 1 << 20, ..Limits::default() };
+    let limits = ExtractionLimits { expanded: 1 << 20, ..ExtractionLimits::default() };
     let bomb = docx(&format!("<w:p><w:r><w:t>{}</w:t></w:r></w:p>", " ".repeat(4 << 20)));
     assert!(bomb.len() < 100_000);
     let error = extract(&bomb, options(Format::Docx), &limits).unwrap_err();

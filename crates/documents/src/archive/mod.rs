@@ -9,8 +9,8 @@ mod zip;
 
 use serde::{Deserialize, Serialize};
 
-use crate::extract::{ExtractFailure, Result};
-use crate::{ArchiveFormat, Limits};
+use crate::extract::{ExtractFailure, ExtractResult};
+use crate::{ArchiveFormat, ExtractionLimits};
 
 /// The most members of an archive that are listed.
 pub const MAX_MEMBERS: usize = 100_000;
@@ -25,7 +25,7 @@ pub struct Member {
 }
 
 /// The files in an archive, sorted by path. Of several with the same path, the last counts.
-pub fn members(data: &[u8], format: ArchiveFormat, limits: &Limits) -> Result<Vec<Member>> {
+pub fn members(data: &[u8], format: ArchiveFormat, limits: &ExtractionLimits) -> ExtractResult<Vec<Member>> {
     #[cfg(feature = "archive")]
     {
         let mut members = match format {
@@ -45,7 +45,12 @@ pub fn members(data: &[u8], format: ArchiveFormat, limits: &Limits) -> Result<Ve
 }
 
 /// The contents of a file in an archive, by the path that [`members`] gives.
-pub fn member(data: &[u8], format: ArchiveFormat, path: &str, limits: &Limits) -> Result<Vec<u8>> {
+pub fn member(
+    data: &[u8],
+    format: ArchiveFormat,
+    path: &str,
+    limits: &ExtractionLimits,
+) -> ExtractResult<Vec<u8>> {
     #[cfg(feature = "archive")]
     {
         let found = match format {

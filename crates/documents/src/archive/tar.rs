@@ -6,11 +6,11 @@ use flate2::read::MultiGzDecoder;
 use tar::{Archive, EntryType};
 
 use super::{MAX_MEMBERS, Member, safe_path};
-use crate::Limits;
-use crate::extract::{ExtractFailure, Result};
+use crate::ExtractionLimits;
+use crate::extract::{ExtractFailure, ExtractResult};
 
 /// The decompressed archive.
-pub(super) fn decompressed(data: &[u8], limits: &Limits) -> Result<Vec<u8>> {
+pub(super) fn decompressed(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<Vec<u8>> {
     let mut out = Vec::new();
     let mut input = MultiGzDecoder::new(data).take(limits.expanded + 1);
     input.read_to_end(&mut out).map_err(ExtractFailure::damaged)?;
@@ -20,7 +20,7 @@ pub(super) fn decompressed(data: &[u8], limits: &Limits) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-pub(super) fn members(data: &[u8], limits: &Limits) -> Result<Vec<Member>> {
+pub(super) fn members(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<Vec<Member>> {
     let mut members = Vec::new();
     each_file(data, |path, entry| {
         members.push(Member { path, size: entry.size() });
@@ -35,7 +35,7 @@ pub(super) fn members(data: &[u8], limits: &Limits) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-pub(super) fn member(data: &[u8], wanted: &str, limits: &Limits) -> Result<Option<Vec<u8>>> {
+pub(super) fn member(data: &[u8], wanted: &str, limits: &ExtractionLimits) -> ExtractResult<Option<Vec<u8>>> {
     let mut found = None;
     each_file(data, |path, entry| {
         if path == wanted {
@@ -53,8 +53,8 @@ pub(super) fn member(data: &[u8], wanted: &str, limits: &Limits) -> Result<Optio
 
 fn each_file(
     data: &[u8],
-    mut visit: impl FnMut(String, &mut tar::Entry<'_, &[u8]>) -> Result<()>,
-) -> Result<()> {
+    mut visit: impl FnMut(String, &mut tar::Entry<'_, &[u8]>) -> ExtractResult<()>,
+) -> ExtractResult<()> {
     let mut archive = Archive::new(data);
     for entry in archive.entries().map_err(ExtractFailure::damaged)? {
         let mut entry = entry.map_err(ExtractFailure::damaged)?;

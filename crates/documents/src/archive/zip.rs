@@ -3,22 +3,25 @@
 use std::collections::HashMap;
 
 use super::{MAX_MEMBERS, Member, safe_path};
-use crate::Limits;
-use crate::extract::package::{Package, failure};
-use crate::extract::{ExtractFailure, Result};
+use crate::ExtractionLimits;
+use crate::extract::package::{ZipPackage, failure};
+use crate::extract::{ExtractFailure, ExtractResult};
 
-pub(super) fn members(data: &[u8], limits: &Limits) -> Result<Vec<Member>> {
-    Ok(files(&mut Package::open(data, limits.expanded)?)?.into_values().map(|(_, member)| member).collect())
+pub(super) fn members(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<Vec<Member>> {
+    Ok(files(&mut ZipPackage::open(data, limits.expanded)?)?
+        .into_values()
+        .map(|(_, member)| member)
+        .collect())
 }
 
-pub(super) fn member(data: &[u8], path: &str, limits: &Limits) -> Result<Option<Vec<u8>>> {
-    let mut package = Package::open(data, limits.output)?;
+pub(super) fn member(data: &[u8], path: &str, limits: &ExtractionLimits) -> ExtractResult<Option<Vec<u8>>> {
+    let mut package = ZipPackage::open(data, limits.output)?;
     let index = files(&mut package)?.get(path).map(|(index, _)| *index);
     index.map(|index| package.read_index(index)).transpose()
 }
 
 /// The files with their indexes, by path.
-fn files(package: &mut Package<'_>) -> Result<HashMap<String, (usize, Member)>> {
+fn files(package: &mut ZipPackage<'_>) -> ExtractResult<HashMap<String, (usize, Member)>> {
     let archive = package.archive();
     if archive.len() > MAX_MEMBERS {
         return Err(ExtractFailure::damaged(format!("it has more than {MAX_MEMBERS} members")));

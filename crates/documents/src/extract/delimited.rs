@@ -1,10 +1,10 @@
 //! Comma-separated and tab-separated values as a table.
 
 use super::markdown::{cell, push_row};
-use super::{ExtractOptions, Result, text};
+use super::{ExtractOptions, ExtractResult, text};
 use crate::{DocumentSection, ExtractedText, Format};
 
-pub(super) fn extract(data: &[u8], options: ExtractOptions) -> Result<ExtractedText> {
+pub(super) fn extract(data: &[u8], options: ExtractOptions) -> ExtractResult<ExtractedText> {
     let decoded = text::decode(data, None);
     let delimiter = match options.format {
         Format::Tsv => '\t',

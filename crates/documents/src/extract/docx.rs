@@ -7,13 +7,13 @@ use std::collections::HashMap;
 
 use super::docx_styles::{Numbering, heading_levels, relationships};
 use super::markdown::{count, heading, link, push_block, push_item, table};
-use super::package::Package;
+use super::package::ZipPackage;
 use super::xml::{self, Element};
-use super::{ExtractFailure, Result};
-use crate::{DocumentSection, ExtractedText, Format, Limits};
+use super::{ExtractFailure, ExtractResult};
+use crate::{DocumentSection, ExtractedText, ExtractionLimits, Format};
 
-pub(super) fn extract(data: &[u8], limits: &Limits) -> Result<ExtractedText> {
-    let mut package = Package::open(data, limits.expanded)?;
+pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<ExtractedText> {
+    let mut package = ZipPackage::open(data, limits.expanded)?;
     if package.has("EncryptedPackage") {
         return Err(ExtractFailure::Encrypted);
     }
@@ -62,7 +62,7 @@ pub(super) fn extract(data: &[u8], limits: &Limits) -> Result<ExtractedText> {
 }
 
 /// The name of the part with the text.
-fn main_part(package: &mut Package<'_>) -> Result<String> {
+fn main_part(package: &mut ZipPackage<'_>) -> ExtractResult<String> {
     let usual = "word/document.xml";
     if package.has(usual) {
         return Ok(usual.to_owned());
@@ -72,7 +72,7 @@ fn main_part(package: &mut Package<'_>) -> Result<String> {
 }
 
 /// The title in the metadata of an Office Open XML document.
-pub(super) fn core_title(package: &mut Package<'_>) -> Result<Option<String>> {
+pub(super) fn core_title(package: &mut ZipPackage<'_>) -> ExtractResult<Option<String>> {
     let Some(data) = package.read("docProps/core.xml")? else { return Ok(None) };
     let title = xml::parse(&data)?.child("title").map(|title| title.text().trim().to_owned());
     Ok(title.filter(|title| !title.is_empty()))

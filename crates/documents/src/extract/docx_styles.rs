@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use super::Result;
-use super::package::{Package, folder, resolve};
+use super::package::{ZipPackage, folder, resolve};
 use super::xml::{self, Element};
 
 /// The heading levels of paragraph styles, by style id.
-pub(super) fn heading_levels(package: &mut Package<'_>) -> Result<HashMap<String, usize>> {
+pub(super) fn heading_levels(package: &mut ZipPackage<'_>) -> ExtractResult<HashMap<String, usize>> {
     let Some(data) = package.read("word/styles.xml")? else { return Ok(HashMap::new()) };
     let styles = xml::parse(&data)?;
     let level = |style: &Element| {
@@ -36,7 +36,7 @@ pub(super) struct Numbering {
 }
 
 impl Numbering {
-    pub(super) fn read(package: &mut Package<'_>) -> Result<Self> {
+    pub(super) fn read(package: &mut ZipPackage<'_>) -> ExtractResult<Self> {
         let Some(data) = package.read("word/numbering.xml")? else { return Ok(Self::default()) };
         let root = xml::parse(&data)?;
         let mut numbering = Self::default();
@@ -75,7 +75,10 @@ impl Numbering {
 }
 
 /// The targets of the relationships of a part, by id. Targets within the package are names of parts.
-pub(super) fn relationships(package: &mut Package<'_>, part: &str) -> Result<HashMap<String, String>> {
+pub(super) fn relationships(
+    package: &mut ZipPackage<'_>,
+    part: &str,
+) -> ExtractResult<HashMap<String, String>> {
     let (folder, name) = (folder(part), part.rsplit('/').next().unwrap_or(part));
     let Some(data) = package.read(&resolve(folder, &format!("_rels/{name}.rels")))? else {
         return Ok(HashMap::new());

@@ -1,13 +1,13 @@
 //! EPUB books, chapter by chapter. By hand: the spine of a book is a short list in one XML part.
 
 use super::markdown::count;
-use super::package::{Package, folder, resolve};
+use super::package::{ZipPackage, folder, resolve};
 use super::xml;
-use super::{ExtractFailure, Result, html, text};
-use crate::{DocumentSection, ExtractedText, Format, Limits};
+use super::{ExtractFailure, ExtractResult, html, text};
+use crate::{DocumentSection, ExtractedText, ExtractionLimits, Format};
 
-pub(super) fn extract(data: &[u8], limits: &Limits) -> Result<ExtractedText> {
-    let mut package = Package::open(data, limits.expanded)?;
+pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<ExtractedText> {
+    let mut package = ZipPackage::open(data, limits.expanded)?;
     const CONTAINER: &str = "META-INF/container.xml";
     // Some books are packed with the folder that contains their parts.
     let root = package
@@ -63,7 +63,7 @@ pub(super) fn extract(data: &[u8], limits: &Limits) -> Result<ExtractedText> {
 }
 
 /// The parts that are encrypted. Obfuscated fonts are encrypted too, and are no text.
-fn encrypted_parts(package: &mut Package<'_>) -> Result<Vec<String>> {
+fn encrypted_parts(package: &mut ZipPackage<'_>) -> ExtractResult<Vec<String>> {
     let Some(data) = package.read("META-INF/encryption.xml")? else { return Ok(Vec::new()) };
     let root = xml::parse(&data)?;
     let references = root.descendants("CipherReference");

@@ -3,14 +3,14 @@
 use htmd::HtmlToMarkdown;
 use htmd::options::Options;
 
-use super::{ExtractOptions, HtmlContent, Result, main_content, text};
+use super::{ExtractOptions, ExtractResult, HtmlContent, main_content, text};
 use crate::{DocumentSection, ExtractedText, Format};
 
 /// Elements that are not text.
 const SKIPPED: [&str; 9] =
     ["script", "style", "noscript", "template", "head", "iframe", "svg", "object", "canvas"];
 
-pub(super) fn extract(data: &[u8], options: ExtractOptions) -> Result<ExtractedText> {
+pub(super) fn extract(data: &[u8], options: ExtractOptions) -> ExtractResult<ExtractedText> {
     let declared = if options.decoded { None } else { charset(data) };
     let html = text::decode(data, declared.as_deref());
     let converter = converter();

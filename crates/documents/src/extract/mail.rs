@@ -6,13 +6,13 @@ use mail_parser::mailbox::mbox::MessageIterator;
 use mail_parser::{Address, Message, MessageParser, MimeHeaders as _, PartType};
 
 use super::markdown::{heading, push_block};
-use super::{ExtractFailure, Result};
+use super::{ExtractFailure, ExtractResult};
 use crate::{DocumentSection, ExtractedText, Format};
 
 /// How many attachments of a document are named.
 const MAX_NAMED: usize = 20;
 
-pub(super) fn extract(data: &[u8], format: Format) -> Result<ExtractedText> {
+pub(super) fn extract(data: &[u8], format: Format) -> ExtractResult<ExtractedText> {
     let mut attachments = Vec::new();
     let mut title = None;
     let mut sections = Vec::new();

@@ -41,7 +41,7 @@ mod xml;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ExtractedText, Format, Limits};
+use crate::{ExtractedText, ExtractionLimits, Format};
 
 /// What to extract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
@@ -95,14 +95,18 @@ impl ExtractFailure {
 }
 
 /// The result of an extraction.
-pub type Result<T, E = ExtractFailure> = std::result::Result<T, E>;
+pub type ExtractResult<T, E = ExtractFailure> = std::result::Result<T, E>;
 
 /// Extracts the text of a document.
 #[cfg_attr(
     not(any(feature = "html", feature = "office")),
     allow(unused_variables, reason = "only packages expand")
 )]
-pub fn extract(data: &[u8], options: ExtractOptions, limits: &Limits) -> Result<ExtractedText> {
+pub fn extract(
+    data: &[u8],
+    options: ExtractOptions,
+    limits: &ExtractionLimits,
+) -> ExtractResult<ExtractedText> {
     let mut text = match options.format {
         #[cfg(feature = "pdf")]
         Format::Pdf => pdf::extract(data),

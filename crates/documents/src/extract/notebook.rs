@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::markdown::{count, push_block};
-use super::{ExtractFailure, Result, text};
+use super::{ExtractFailure, ExtractResult, text};
 use crate::{DocumentSection, ExtractedText, Format};
 
-pub(super) fn extract(data: &[u8]) -> Result<ExtractedText> {
+pub(super) fn extract(data: &[u8]) -> ExtractResult<ExtractedText> {
     let notebook: Value = serde_json::from_str(&text::decode(data, None)).map_err(ExtractFailure::damaged)?;
     let language = notebook["metadata"]["kernelspec"]["language"]
         .as_str()

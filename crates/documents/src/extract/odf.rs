@@ -1,16 +1,20 @@
 //! OpenDocument texts and presentations.
 
 use super::markdown::{count, heading, link, push_block, push_item, table};
-use super::package::Package;
+use super::package::ZipPackage;
 use super::xml::{self, Element, XmlNode};
-use super::{ExtractFailure, Result};
-use crate::{DocumentSection, ExtractedText, Format, Limits};
+use super::{ExtractFailure, ExtractResult};
+use crate::{DocumentSection, ExtractedText, ExtractionLimits, Format};
 
 /// The most repetitions of a row or cell that are written out: programs fill the rest of a table with empty ones.
 const MAX_REPETITIONS: usize = 64;
 
-pub(super) fn extract(data: &[u8], format: Format, limits: &Limits) -> Result<ExtractedText> {
-    let mut package = Package::open(data, limits.expanded)?;
+pub(super) fn extract(
+    data: &[u8],
+    format: Format,
+    limits: &ExtractionLimits,
+) -> ExtractResult<ExtractedText> {
+    let mut package = ZipPackage::open(data, limits.expanded)?;
     if let Some(manifest) = package.read("META-INF/manifest.xml")?
         && !xml::parse(&manifest)?.descendants("encryption-data").is_empty()
     {

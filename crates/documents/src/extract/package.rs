@@ -5,21 +5,21 @@ use std::io::{Cursor, Read as _};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use super::{ExtractFailure, Result};
+use super::{ExtractFailure, ExtractResult};
 
 /// The most members of an archive.
 pub(crate) const MAX_MEMBERS: usize = 100_000;
 
 /// A zip archive whose members may have a limited size in total.
-pub(crate) struct Package<'a> {
+pub(crate) struct ZipPackage<'a> {
     archive: ZipArchive<Cursor<&'a [u8]>>,
     /// The bytes that may still be decompressed.
     left: u64,
     limit: u64,
 }
 
-impl<'a> Package<'a> {
-    pub(crate) fn open(data: &'a [u8], limit: u64) -> Result<Self> {
+impl<'a> ZipPackage<'a> {
+    pub(crate) fn open(data: &'a [u8], limit: u64) -> ExtractResult<Self> {
         let archive = ZipArchive::new(Cursor::new(data)).map_err(failure)?;
         if archive.len() > MAX_MEMBERS {
             return Err(ExtractFailure::damaged(format!("it has more than {MAX_MEMBERS} members")));
@@ -37,7 +37,7 @@ impl<'a> Package<'a> {
     }
 
     /// The decompressed data of a member; `None` if there is none of this name.
-    pub(crate) fn read(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn read(&mut self, name: &str) -> ExtractResult<Option<Vec<u8>>> {
         match self.archive.index_for_name(name) {
             Some(index) => self.read_index(index).map(Some),
             None => Ok(None),
@@ -45,7 +45,7 @@ impl<'a> Package<'a> {
     }
 
     /// The decompressed data of the member at an index.
-    pub(crate) fn read_index(&mut self, index: usize) -> Result<Vec<u8>> {
+    pub(crate) fn read_index(&mut self, index: usize) -> ExtractResult<Vec<u8>> {
         let member = self.archive.by_index(index).map_err(failure)?;
         let mut data = Vec::new();
         // The declared size is not trusted.
@@ -56,7 +56,7 @@ impl<'a> Package<'a> {
     }
 
     /// The decompressed data of a member that every document of its format has.
-    pub(crate) fn require(&mut self, name: &str) -> Result<Vec<u8>> {
+    pub(crate) fn require(&mut self, name: &str) -> ExtractResult<Vec<u8>> {
         self.read(name)?.ok_or_else(|| ExtractFailure::damaged(format!("it has no part `{name}`")))
     }
 }

@@ -7,10 +7,10 @@ use unpdf::render::{BlockRenderer, RenderOptions};
 use unpdf::{Error, ErrorMode, Page, PageSelection, PageStreamOptions, ParseEvent, ParseOptions, PdfParser};
 
 use super::markdown::count;
-use super::{ExtractFailure, Result};
+use super::{ExtractFailure, ExtractResult};
 use crate::{DocumentSection, ExtractedText, Format};
 
-pub(super) fn extract(data: &[u8]) -> Result<ExtractedText> {
+pub(super) fn extract(data: &[u8]) -> ExtractResult<ExtractedText> {
     let options = ParseOptions::new().with_error_mode(ErrorMode::Lenient).with_resources(false).sequential();
     let parser = PdfParser::from_bytes_with_options(data, options).map_err(failure)?;
     // One thread: the server runs several child processes. Not `..PageStreamOptions::default()`, which starts a thread

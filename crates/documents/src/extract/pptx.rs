@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use super::docx::core_title;
 use super::docx_styles::relationships;
 use super::markdown::{count, heading, link, push_block, push_item, table};
-use super::package::Package;
+use super::package::ZipPackage;
 use super::xml::{self, Element};
-use super::{ExtractFailure, Result};
-use crate::{DocumentSection, ExtractedText, Format, Limits};
+use super::{ExtractFailure, ExtractResult};
+use crate::{DocumentSection, ExtractedText, ExtractionLimits, Format};
 
-pub(super) fn extract(data: &[u8], limits: &Limits) -> Result<ExtractedText> {
+pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<ExtractedText> {
     const MAIN: &str = "ppt/presentation.xml";
-    let mut package = Package::open(data, limits.expanded)?;
+    let mut package = ZipPackage::open(data, limits.expanded)?;
     let presentation = xml::parse(&package.require(MAIN)?)?;
     let targets = relationships(&mut package, MAIN)?;
     let list = presentation.child("sldIdLst");

@@ -3,7 +3,7 @@
 use encoding_rs::{Encoding, WINDOWS_1252};
 
 use super::markdown::{count, heading, link, push_block, table};
-use super::{ExtractFailure, Result};
+use super::{ExtractFailure, ExtractResult};
 use crate::{DocumentSection, ExtractedText, Format};
 
 /// The deepest nesting of groups.
@@ -37,7 +37,7 @@ const SKIPPED: [&str; 24] = [
     "bkmkstart",
 ];
 
-pub(super) fn extract(data: &[u8]) -> Result<ExtractedText> {
+pub(super) fn extract(data: &[u8]) -> ExtractResult<ExtractedText> {
     if !data.starts_with(b"{\\rtf") {
         return Err(ExtractFailure::damaged("it does not begin with `{\\rtf`"));
     }
@@ -82,7 +82,7 @@ struct RtfWalk {
 }
 
 impl RtfWalk {
-    fn run(&mut self, data: &[u8]) -> Result<()> {
+    fn run(&mut self, data: &[u8]) -> ExtractResult<()> {
         self.state.fallback = 1;
         let mut at = 0;
         while let Some(&byte) = data.get(at) {

@@ -5,14 +5,18 @@ use std::io::Cursor;
 use calamine::{Data, ExcelDateTime, Range, Reader, SheetType, Sheets};
 
 use super::markdown::{cell, count, push_row};
-use super::package::Package;
-use super::{ExtractFailure, Result};
-use crate::{DocumentSection, ExtractedText, Format, Limits};
+use super::package::ZipPackage;
+use super::{ExtractFailure, ExtractResult};
+use crate::{DocumentSection, ExtractedText, ExtractionLimits, Format};
 
 /// The most cells of a sheet, including empty ones between others: a cell at the end of a sheet would make billions.
 const MAX_CELLS: usize = 16 << 20;
 
-pub(super) fn extract(data: &[u8], format: Format, limits: &Limits) -> Result<ExtractedText> {
+pub(super) fn extract(
+    data: &[u8],
+    format: Format,
+    limits: &ExtractionLimits,
+) -> ExtractResult<ExtractedText> {
     if format.is_zip() {
         check_size(data, limits)?;
     }
@@ -42,8 +46,8 @@ pub(super) fn extract(data: &[u8], format: Format, limits: &Limits) -> Result<Ex
 }
 
 /// Decompresses all parts once, since the library has no limit of its own.
-fn check_size(data: &[u8], limits: &Limits) -> Result<()> {
-    let mut package = Package::open(data, limits.expanded)?;
+fn check_size(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<()> {
+    let mut package = ZipPackage::open(data, limits.expanded)?;
     let xml = |name: &str| name.ends_with(".xml") || name.ends_with(".bin") || name.ends_with(".rels");
     for index in 0..package.archive().len() {
         let name = package.archive().name_for_index(index);
@@ -60,7 +64,7 @@ fn failure(cause: &dyn std::error::Error) -> ExtractFailure {
 }
 
 /// A sheet as a table from its first column and row on, so that rows and columns keep their places.
-fn rows(range: &Range<Data>) -> Result<DocumentSection> {
+fn rows(range: &Range<Data>) -> ExtractResult<DocumentSection> {
     let (Some((top, left)), Some((bottom, right))) = (range.start(), range.end()) else {
         return Ok(DocumentSection { table_head: Some(2), ..DocumentSection::default() });
     };

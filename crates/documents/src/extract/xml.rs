@@ -3,7 +3,7 @@
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-use super::{ExtractFailure, Result};
+use super::{ExtractFailure, ExtractResult};
 
 /// The deepest nesting of elements, so that recursion over a tree is bounded.
 const MAX_DEPTH: usize = 256;
@@ -78,7 +78,7 @@ impl Element {
 }
 
 /// Parses a document and returns its root element.
-pub(super) fn parse(data: &[u8]) -> Result<Element> {
+pub(super) fn parse(data: &[u8]) -> ExtractResult<Element> {
     let text = super::text::decode(data, None);
     let mut reader = Reader::from_str(&text);
     let config = reader.config_mut();

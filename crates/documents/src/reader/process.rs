@@ -9,7 +9,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::ReaderConfig;
-use crate::Limits;
+use crate::ExtractionLimits;
 use crate::cache::ExceededLimit;
 use crate::child::ChildRequest;
 
@@ -60,7 +60,7 @@ impl ChildProcess {
     }
 
     /// Sends the document and waits for the end of the process.
-    pub(super) async fn finish(mut self, limits: &Limits) -> io::Result<ChildEnd> {
+    pub(super) async fn finish(mut self, limits: &ExtractionLimits) -> io::Result<ChildEnd> {
         let pipes = (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take());
         let (Some(input), Some(output), Some(errors)) = pipes else {
             return Err(io::ErrorKind::BrokenPipe.into());

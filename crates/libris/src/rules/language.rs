@@ -2,39 +2,39 @@
 
 use std::collections::HashSet;
 
-use super::pattern::{Token, UriPattern};
+use super::pattern::{PatternToken, UriPattern};
 
 /// How many sets of states a search examines. Beyond, the answer is unknown.
 const MAX_EXAMINED: usize = 2_000;
 
 /// The states of a pattern's automaton after some input: two for each token, and the accepting one behind the last.
 ///
-/// The first state of a token is before it. The second is within the segments of [`Token::Segments`], and behind the slash
-/// of [`Token::Below`].
+/// The first state of a token is before it. The second is within the segments of [`PatternToken::Segments`], and behind the slash
+/// of [`PatternToken::Below`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct States(Vec<u32>);
 
 impl States {
     /// The states before any input.
-    pub(super) fn start(tokens: &[Token]) -> Self {
+    pub(super) fn start(tokens: &[PatternToken]) -> Self {
         let mut states = Self(Vec::with_capacity(4));
         states.enter(tokens, 0);
         states
     }
 
     /// The states after one more byte.
-    pub(super) fn after(&self, tokens: &[Token], byte: u8) -> Self {
+    pub(super) fn after(&self, tokens: &[PatternToken], byte: u8) -> Self {
         let mut next = Self(Vec::with_capacity(self.0.len() + 1));
         for &state in &self.0 {
             let at = state as usize / 2;
             let is_second = state % 2 == 1;
             match tokens.get(at) {
-                Some(Token::Byte(expected)) if *expected == byte => next.enter(tokens, at + 1),
-                Some(Token::Star) if byte != b'/' => next.enter(tokens, at),
-                Some(Token::Segments) if byte == b'/' => next.enter(tokens, at),
-                Some(Token::Segments) => next.add(2 * at + 1),
-                Some(Token::Below) if is_second || byte == b'/' => next.add(2 * at + 1),
-                Some(Token::Anything) => next.add(2 * at + 1),
+                Some(PatternToken::Byte(expected)) if *expected == byte => next.enter(tokens, at + 1),
+                Some(PatternToken::Star) if byte != b'/' => next.enter(tokens, at),
+                Some(PatternToken::Segments) if byte == b'/' => next.enter(tokens, at),
+                Some(PatternToken::Segments) => next.add(2 * at + 1),
+                Some(PatternToken::Below) if is_second || byte == b'/' => next.add(2 * at + 1),
+                Some(PatternToken::Anything) => next.add(2 * at + 1),
                 _ => {}
             }
         }
@@ -43,9 +43,9 @@ impl States {
     }
 
     /// Enters the state before a token, and those that follow it without input.
-    fn enter(&mut self, tokens: &[Token], at: usize) {
+    fn enter(&mut self, tokens: &[PatternToken], at: usize) {
         self.add(2 * at);
-        if let Some(Token::Star | Token::Segments) = tokens.get(at) {
+        if let Some(PatternToken::Star | PatternToken::Segments) = tokens.get(at) {
             self.enter(tokens, at + 1);
         }
     }
@@ -58,9 +58,12 @@ impl States {
     }
 
     /// Whether the input so far matches.
-    pub(super) fn accept(&self, tokens: &[Token]) -> bool {
+    pub(super) fn accept(&self, tokens: &[PatternToken]) -> bool {
         self.0.iter().any(|state| {
-            matches!(tokens.get(*state as usize / 2), None | Some(Token::Below | Token::Anything))
+            matches!(
+                tokens.get(*state as usize / 2),
+                None | Some(PatternToken::Below | PatternToken::Anything)
+            )
         })
     }
 
@@ -70,10 +73,10 @@ impl States {
     }
 
     /// Whether every input that begins with the input so far matches.
-    fn accept_all(&self, tokens: &[Token]) -> bool {
+    fn accept_all(&self, tokens: &[PatternToken]) -> bool {
         self.0.iter().any(|state| match tokens.get(*state as usize / 2) {
-            Some(Token::Below) => state % 2 == 1,
-            Some(Token::Anything) => true,
+            Some(PatternToken::Below) => state % 2 == 1,
+            Some(PatternToken::Anything) => true,
             _ => false,
         })
     }
@@ -90,7 +93,7 @@ struct Run<'p> {
 
 /// Tokens that are compared by identity: a search never changes them.
 #[derive(Clone, Copy, Debug)]
-struct TokenList<'p>(&'p [Token]);
+struct TokenList<'p>(&'p [PatternToken]);
 
 impl PartialEq for TokenList<'_> {
     fn eq(&self, other: &Self) -> bool {
@@ -140,7 +143,7 @@ impl<'p> Run<'p> {
     fn bytes(&self, into: &mut HashSet<u8>) {
         into.extend(self.literal.first());
         into.extend(self.states.0.iter().filter_map(|state| match self.tokens.0.get(*state as usize / 2) {
-            Some(Token::Byte(byte)) => Some(*byte),
+            Some(PatternToken::Byte(byte)) => Some(*byte),
             _ => None,
         }));
     }

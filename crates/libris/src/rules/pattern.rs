@@ -17,12 +17,12 @@ pub struct UriPattern {
     /// The bytes before the first wildcard.
     literal: Box<[u8]>,
     /// What follows them.
-    rest: Box<[Token]>,
+    rest: Box<[PatternToken]>,
 }
 
 /// One element of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Token {
+pub(super) enum PatternToken {
     /// This byte.
     Byte(u8),
     /// `*`: any bytes but slashes.
@@ -38,7 +38,7 @@ pub(super) enum Token {
 impl UriPattern {
     /// The pattern that matches every URI.
     pub fn everything() -> Self {
-        Self { text: "**".into(), literal: Box::default(), rest: [Token::Anything].into() }
+        Self { text: "**".into(), literal: Box::default(), rest: [PatternToken::Anything].into() }
     }
 
     /// Parses a pattern.
@@ -64,9 +64,10 @@ impl UriPattern {
                  `*` for a part of one"
             ))
         })?;
-        let wild = tokens.iter().position(|token| !matches!(token, Token::Byte(_))).unwrap_or(tokens.len());
+        let wild =
+            tokens.iter().position(|token| !matches!(token, PatternToken::Byte(_))).unwrap_or(tokens.len());
         let literal = tokens[..wild].iter().map(|token| match token {
-            Token::Byte(byte) => *byte,
+            PatternToken::Byte(byte) => *byte,
             _ => 0,
         });
         Ok(Self { text: text.into(), literal: literal.collect(), rest: tokens[wild..].into() })
@@ -84,7 +85,7 @@ impl UriPattern {
 
     /// Whether the pattern matches every URI.
     pub(super) fn is_everything(&self) -> bool {
-        *self.rest == [Token::Anything]
+        *self.rest == [PatternToken::Anything]
     }
 
     /// The bytes before the first wildcard.
@@ -93,7 +94,7 @@ impl UriPattern {
     }
 
     /// What follows the [`literal`](Self::literal).
-    pub(super) fn rest(&self) -> &[Token] {
+    pub(super) fn rest(&self) -> &[PatternToken] {
         &self.rest
     }
 
@@ -102,8 +103,8 @@ impl UriPattern {
         let Some(rest) = uri.strip_prefix(&*self.literal) else { return false };
         match &*self.rest {
             [] => rest.is_empty(),
-            [Token::Below] => rest.first().is_none_or(|byte| *byte == b'/'),
-            [Token::Anything] => true,
+            [PatternToken::Below] => rest.first().is_none_or(|byte| *byte == b'/'),
+            [PatternToken::Anything] => true,
             tokens => {
                 let mut states = super::language::States::start(tokens);
                 for byte in rest {
@@ -131,28 +132,28 @@ impl fmt::Display for UriPattern {
 }
 
 /// The tokens of a pattern; `None` if it has a `**` within a segment.
-fn tokens(text: &str) -> Option<Vec<Token>> {
+fn tokens(text: &str) -> Option<Vec<PatternToken>> {
     let mut segments: Vec<_> = without_slash(text).split('/').collect();
     segments.dedup_by(|next, before| *next == "**" && *before == "**");
     let mut tokens = Vec::with_capacity(text.len());
     let last = segments.len() - 1;
     for (at, segment) in segments.into_iter().enumerate() {
         if segment == "**" && at == last {
-            tokens.push(Token::Below);
+            tokens.push(PatternToken::Below);
             continue;
         }
         // `Segments` includes the slash behind the segments.
-        if at > 0 && tokens.last() != Some(&Token::Segments) {
-            tokens.push(Token::Byte(b'/'));
+        if at > 0 && tokens.last() != Some(&PatternToken::Segments) {
+            tokens.push(PatternToken::Byte(b'/'));
         }
         if segment == "**" {
-            tokens.push(Token::Segments);
+            tokens.push(PatternToken::Segments);
         } else if segment.contains("**") {
             return None;
         } else {
             for (at, piece) in segment.split('*').enumerate() {
-                tokens.extend((at > 0).then_some(Token::Star));
-                tokens.extend(decoded(piece.as_bytes()).iter().copied().map(Token::Byte));
+                tokens.extend((at > 0).then_some(PatternToken::Star));
+                tokens.extend(decoded(piece.as_bytes()).iter().copied().map(PatternToken::Byte));
             }
         }
     }

@@ -22,14 +22,14 @@ pub(super) struct Registry {
     changed: HashSet<Uri>,
     /// The listeners that receive `list_changed`.
     list_followers: HashSet<u64>,
-    classes: RightsClasses,
+    classes: ListenersByClass,
     budget: SubscriptionBudget,
 }
 
 /// The rights classes of the listeners: a view of each class and the number of its listeners.
-type RightsClasses = HashMap<u64, (Arc<View>, usize)>;
+type ListenersByClass = HashMap<u64, (Arc<View>, usize)>;
 
-fn leave_class(classes: &mut RightsClasses, class: u64) {
+fn leave_class(classes: &mut ListenersByClass, class: u64) {
     if let Some((_, count)) = classes.get_mut(&class) {
         *count -= 1;
         if *count == 0 {
@@ -64,7 +64,7 @@ impl RegisteredListener {
 
     /// Enters the current rights class of the listener. If it changed, queues `list_changed` and updates of resources that
     /// became visible, and returns the subjects of the subscriptions.
-    fn update_class(&mut self, classes: &mut RightsClasses, follows_list: bool) -> Vec<Uri> {
+    fn update_class(&mut self, classes: &mut ListenersByClass, follows_list: bool) -> Vec<Uri> {
         let class = self.view.now().rights().class();
         classes.entry(class).or_insert_with(|| (self.view.clone(), 0)).1 += 1;
         if std::mem::replace(&mut self.class, class) == class {

@@ -293,7 +293,7 @@ fn is_within(path: &[u8], within: &[&[u8]]) -> bool {
 }
 
 /// The name and kind of an entry of a directory.
-type NamedEntry = (Vec<u8>, EntryKind);
+type WorkTreeEntry = (Vec<u8>, EntryKind);
 
 /// A walk over the files that are neither tracked nor ignored.
 struct UntrackedWalk<'w> {
@@ -397,7 +397,7 @@ impl<'w> UntrackedWalk<'w> {
     }
 
     /// The files, symbolic links and directories in a directory, sorted by name, with their memory.
-    fn entries(&self, dir: &Dir) -> Result<(Vec<NamedEntry>, HeldMemory<'w>)> {
+    fn entries(&self, dir: &Dir) -> Result<(Vec<WorkTreeEntry>, HeldMemory<'w>)> {
         self.state.repository.deadline().check()?;
         let (mut entries, mut held) = (Vec::new(), self.state.repository.hold(0)?);
         for entry in dir.entries().map_err(worktree::failed)? {
@@ -411,7 +411,7 @@ impl<'w> UntrackedWalk<'w> {
             };
             let Some(name) = worktree::os_bytes(&entry.file_name()) else { continue };
             if name != b".git" {
-                held.grow((size_of::<NamedEntry>() + name.len()) as u64)?;
+                held.grow((size_of::<WorkTreeEntry>() + name.len()) as u64)?;
                 entries.push((name, kind));
             }
             if entries.len() % 1024 == 0 {

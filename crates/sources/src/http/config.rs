@@ -150,13 +150,13 @@ pub enum TextOrSecret {
     /// The value itself.
     Plain(String),
     /// The value of an environment variable.
-    Secret(Secret),
+    Secret(EnvironmentSecret),
 }
 
 /// The value of an environment variable.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Secret {
+pub struct EnvironmentSecret {
     /// The name of the environment variable.
     pub env: String,
     /// A prefix of the value, such as `"Bearer "`.

@@ -10,7 +10,7 @@ use libris_core::uri_template::{VariableValue, Variables};
 use libris_core::{Uri, UriTemplate};
 use url::Url;
 
-use super::config::{Config, Method, Secret, TextOrSecret};
+use super::config::{Config, EnvironmentSecret, Method, TextOrSecret};
 use super::fault::HttpFault;
 use super::guard::AddressGuard;
 use crate::{suggest, wrong_uri};
@@ -361,7 +361,7 @@ fn has_dot_segments(text: &str) -> bool {
 fn text(text: &TextOrSecret) -> Result<(String, bool), String> {
     match text {
         TextOrSecret::Plain(text) => Ok((text.clone(), false)),
-        TextOrSecret::Secret(Secret { env, prefix }) => match std::env::var(env) {
+        TextOrSecret::Secret(EnvironmentSecret { env, prefix }) => match std::env::var(env) {
             Ok(value) if !value.is_empty() => Ok((format!("{prefix}{value}"), true)),
             _ => Err(format!("`{env}` is not set in the environment; hint: set it before you start Libris")),
         },

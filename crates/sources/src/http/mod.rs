@@ -38,8 +38,8 @@ use libris_core::{
 use serde_json::Value;
 
 pub use config::{
-    Caching, Choice, ChoiceList, Choices, Config, EndpointConfig, Link, ListConfig, Method, RequestLimits,
-    Secret, TextOrSecret,
+    Caching, Choice, ChoiceList, Choices, Config, EndpointConfig, EnvironmentSecret, Link, ListConfig,
+    Method, RequestLimits, TextOrSecret,
 };
 pub use guard::Network;
 

@@ -54,11 +54,11 @@ pub enum TlsError {
 pub struct TlsServer {
     files: TlsFiles,
     config: RwLock<Arc<ServerConfig>>,
-    stamps: Mutex<Vec<FileStamp>>,
+    stamps: Mutex<Vec<CertificateStamp>>,
 }
 
 /// The modification time and size of a file; `None` if there is none.
-type FileStamp = Option<(SystemTime, u64)>;
+type CertificateStamp = Option<(SystemTime, u64)>;
 
 /// A connection after the handshake.
 pub(super) struct SecuredConnection {
@@ -114,7 +114,7 @@ impl TlsServer {
 }
 
 impl TlsFiles {
-    fn stamps(&self) -> Vec<FileStamp> {
+    fn stamps(&self) -> Vec<CertificateStamp> {
         let stamp = |path: &PathBuf| {
             let metadata = std::fs::metadata(path).ok()?;
             Some((metadata.modified().ok()?, metadata.len()))
