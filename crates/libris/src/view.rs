@@ -218,7 +218,8 @@ impl ViewSnapshot<'_> {
         if rights.are_everything() {
             return Ok(self.source.search(query, context).await?.unwrap_or_default());
         }
-        let visible = RightsVisibility { source: self.source.clone(), rights: rights.clone() };
+        let visible =
+            SearchVisibility(RightsVisibility { source: self.source.clone(), rights: rights.clone() });
         let context = context.clone().with_visibility(Arc::new(visible));
         let answer = self.source.search(query, &context).await.map_err(|error| self.redacted(error))?;
         let mut answer = answer.unwrap_or_default();
@@ -321,21 +322,35 @@ struct RightsVisibility {
 }
 
 impl RightsVisibility {
-    fn decide(&self, uri: &Uri) -> Decision {
-        self.rights.decide(Operation::Read, uri, || self.source.aliases(uri))
+    fn decide(&self, operation: Operation, uri: &Uri) -> Decision {
+        self.rights.decide(operation, uri, || self.source.aliases(uri))
     }
 }
 
 impl Visibility for RightsVisibility {
     fn sees(&self, uri: &Uri) -> bool {
-        self.decide(uri) != Decision::Deny
+        self.decide(Operation::Read, uri) != Decision::Deny
     }
 
     fn reads(&self, uri: &Uri) -> bool {
-        self.decide(uri) == Decision::Allow
+        self.decide(Operation::Read, uri) == Decision::Allow
     }
 
     fn class(&self) -> Option<u64> {
         Some(self.rights.class())
+    }
+}
+
+/// The visibility check of a search. A hit shows contents, so the caller must be allowed to read the resource too.
+struct SearchVisibility(RightsVisibility);
+
+impl Visibility for SearchVisibility {
+    fn sees(&self, uri: &Uri) -> bool {
+        let needed = [Operation::Search, Operation::Read];
+        needed.into_iter().all(|operation| self.0.decide(operation, uri) == Decision::Allow)
+    }
+
+    fn class(&self) -> Option<u64> {
+        self.0.class()
     }
 }

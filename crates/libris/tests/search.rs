@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use libris::rules::{Effect, Operations, Rule, RuleSet, RulesPolicy, UriPattern, Who};
 use libris::uri_template::Specificity;
 use libris::{
     Catalog, Completion, CompletionRequest, Content, Contents, Context, Error, Identity, Operation, Page,
@@ -268,6 +269,27 @@ fn hidden_resources_never_show() {
         Ok(())
     };
     runner.run(&(documents, query), law).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hit_needs_the_rights_to_search_and_to_read() {
+    let texts = [("note:a", "retention"), ("note:b", "retention"), ("note:c", "retention of c")];
+    let catalog = indexed(vec![Arc::new(Notes::new(&texts))], SearchConfig::default()).await;
+    let rule = |uri: &str, operations: Operations, effect| Rule {
+        who: Who::default(),
+        uris: vec![UriPattern::parse(uri).unwrap()],
+        operations,
+        effect,
+    };
+    let rules = RuleSet::new(vec![
+        rule("note:b", Operations::ALL, Effect::Require([Box::from("secret")].into())),
+        rule("note:c", [Operation::Search].into_iter().collect(), Effect::Deny),
+        rule("**", Operations::ALL, Effect::Allow),
+    ]);
+    let policy = Arc::new(RulesPolicy::new(&rules, Arc::new(Hiding(Rights::everything()))));
+    let view = Server::with_policy(catalog, libris::Config::default(), policy).view_for(None);
+    let answer = search(&view, "retention").await;
+    assert_eq!((uris(&answer), answer.total), (vec!["note:a"], 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,7 +17,7 @@ use futures_core::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
     Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Package, Page, Proof,
-    Result, Source, Templates, Uri,
+    Result, SearchAnswer, SearchQuery, Source, Templates, Uri,
 };
 use quick_cache::sync::Cache;
 
@@ -182,6 +182,20 @@ impl Source for Documents {
 
     fn subject(&self, uri: &Uri) -> Uri {
         self.source.subject(&self.inner_uri(uri))
+    }
+
+    fn aliases(&self, uri: &Uri) -> Vec<Uri> {
+        let inner = self.inner_uri(uri);
+        let mut aliases = self.source.aliases(&inner);
+        // Text and members show what is in the document or archive.
+        if *inner != *uri {
+            aliases.push(inner.into_owned());
+        }
+        aliases
+    }
+
+    async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {
+        self.source.search(query, context).await
     }
 
     fn follow(&self, subject: &Uri, client: Client) {
