@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::io::{self, Read};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -48,7 +49,7 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// The maximum number of open `subscriptions/listen` streams.
 const MAX_LISTEN_STREAMS: usize = 64;
 
-/// The time limit of requests in flight during a graceful shutdown.
+/// The time limit of requests in flight when the server is stopped.
 const SHUTDOWN_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Serves one client until `input` ends or `stop` is cancelled, then ends open streams, answers the requests in
@@ -85,7 +86,9 @@ where
         closing: stop.child_token(),
     });
     let _ending = Ending(connection.clone());
-    let writer = detached("stdio-writer", move || write_queued(&output, queued))?;
+    let written = Arc::new(AtomicU64::new(0));
+    let count = written.clone();
+    let writer = detached("stdio-writer", move || write_queued(&output, queued, &count))?;
     let runtime = Handle::current();
     let reading = connection.clone();
     let reader = detached("stdio-reader", move || reading.run(&runtime, input))?;
@@ -102,10 +105,32 @@ where
         drop(queue);
         writer.await.map_err(io::Error::other)?
     };
-    let written = tokio::time::timeout(SHUTDOWN_TIME_LIMIT, ended).await;
-    let outcome = read.and(written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())));
+    let answered = tokio::select! {
+        answered = ended => answered,
+        () = stopped(&stop) => Err(io::ErrorKind::TimedOut.into()),
+        () = stalled(&written, connection.protocol.limits.time + SHUTDOWN_TIME_LIMIT) => {
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    };
+    let outcome = read.and(answered);
     // A client disconnects by closing both ends.
     outcome.or_else(|cause| if cause.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(cause) })
+}
+
+/// Waits until requests have had their time since the server was stopped.
+async fn stopped(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(SHUTDOWN_TIME_LIMIT).await;
+}
+
+/// Waits until no message was written for `time`. A client that has closed its end of the input still gets the responses to
+/// all its requests, as long as it reads them.
+async fn stalled(written: &AtomicU64, time: Duration) {
+    let mut before = None;
+    while before != Some(written.load(Ordering::Relaxed)) {
+        before = Some(written.load(Ordering::Relaxed));
+        tokio::time::sleep(time).await;
+    }
 }
 
 /// Runs `work` on a detached thread. The receiver yields its result, or an error if it panics.
@@ -123,6 +148,7 @@ fn detached<T: Send + 'static>(
 fn write_queued<W: OutputStream>(
     output: &Mutex<Output<W>>,
     mut queued: mpsc::Receiver<Outgoing>,
+    written: &AtomicU64,
 ) -> io::Result<()> {
     while let Some(Outgoing { framed, lease }) = queued.blocking_recv() {
         let mut output = lock(output);
@@ -130,6 +156,7 @@ fn write_queued<W: OutputStream>(
         if queued.is_empty() {
             output.flush()?;
         }
+        written.fetch_add(1, Ordering::Relaxed);
         drop(lease);
     }
     Ok(())

@@ -8,6 +8,7 @@ mod support;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use libris_wire::{Limits, stdio};
 use serde_json::{Value, json};
@@ -75,6 +76,27 @@ async fn drive(limits: Limits, test: impl FnOnce(&mut Client, &Toy) + Send + 'st
         client.server
     });
     server.await.unwrap().await.unwrap().unwrap();
+}
+
+/// The clock is paused: it advances only when the test says so, since the test runs on a blocking thread.
+#[tokio::test(start_paused = true)]
+async fn requests_before_the_end_of_the_input_are_answered() {
+    drive(Limits::default(), |client, toy| {
+        client.send(&modern(1, "resources/read", json!({ "uri": "toy:wait" })));
+        let listen = json!({ "notifications": { "resourcesListChanged": true } });
+        client.send(&modern(2, "subscriptions/listen", listen));
+        client.receive();
+        // Dropped, which ends the input.
+        client.input = std::io::pipe().unwrap().1;
+        // The stream ends as soon as the server has seen the end.
+        assert_eq!(client.receive()["id"], 2);
+        // Longer than a server that is stopped waits.
+        let later = tokio::time::advance(Duration::from_secs(20));
+        tokio::runtime::Handle::current().block_on(later);
+        toy.go.notify_one();
+        assert_eq!(client.receive()["id"], 1);
+    })
+    .await;
 }
 
 fn code(answer: &Value) -> (i64, Value) {
