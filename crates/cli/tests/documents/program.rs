@@ -71,7 +71,7 @@ async fn the_memory_of_the_server_stays_flat() {
     let docs = dir.path().join("docs");
     fs::create_dir(&docs).unwrap();
     fs::write(docs.join("warm.docx"), letter("x")).unwrap();
-    fs::write(docs.join("long.pdf"), numbered_pdf(1_000)).unwrap();
+    fs::write(docs.join("long.pdf"), numbered_pdf(200)).unwrap();
     let spaces = " ".repeat(16 << 20);
     fs::write(docs.join("bomb.docx"), docx(&format!("<w:p><w:r><w:t>{spaces}</w:t></w:r></w:p>"))).unwrap();
     let program = Program::folder(&docs);
@@ -79,7 +79,7 @@ async fn the_memory_of_the_server_stays_flat() {
     client.read("file:///docs/warm.docx?as=text").await.unwrap();
     let id = program.child.id();
     let before = resident(id);
-    for page in 1..=20 {
+    for page in 1..=19 {
         let uri = format!("file:///docs/long.pdf?as=text&pages={}-{}", page * 10, page * 10 + 9);
         let text = client.read(&uri).await.unwrap()[0]["text"].as_str().unwrap().to_owned();
         assert!(text.contains(&format!("Page number {} of", page * 10)), "{text}");
