@@ -29,7 +29,7 @@ fn folder(texts: &[(&str, &str)]) -> tempfile::TempDir {
 
 fn files(folder: &tempfile::TempDir) -> Arc<dyn Source> {
     let config = files::Config { path: folder.path().join("docs"), ..files::Config::default() };
-    Arc::new(files::Files::open(&config).unwrap())
+    Arc::new(files::Files::open(config).unwrap())
 }
 
 async fn indexed(sources: Vec<Arc<dyn Source>>, config: SearchConfig) -> Arc<Catalog> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Result;
+use super::ExtractResult;
 use super::package::{ZipPackage, folder, resolve};
 use super::xml::{self, Element};
 
