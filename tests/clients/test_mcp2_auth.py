@@ -20,7 +20,6 @@ from mcp.shared.auth import OAuthClientMetadata
 GUIDE = "file:///docs/guide.md"
 SECRET = "file:///docs/secret.md"
 MODES = {"legacy": LEGACY, "auto": MODERN}
-HAS_RULES = subprocess.run([BIN, "explain", "--help"], capture_output=True).returncode == 0
 
 
 class MemoryStorage:
@@ -190,7 +189,6 @@ action = "allow"
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.skipif(not HAS_RULES, reason="this build of libris has no rules")
 def test_a_client_asks_for_the_scope_that_a_rule_requires(tmp_path, mode):
     async def visit(url, issuer):
         async with connected(url, mode, MemoryStorage()) as client:

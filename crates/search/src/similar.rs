@@ -21,8 +21,7 @@ impl Ranking<'_> {
     pub(crate) fn correct(&self, words: &mut [QueryWord]) -> tantivy::Result<bool> {
         let mut is_corrected = false;
         let last = words.iter().rposition(|word| word.kind == TextTokenKind::Part);
-        for at in 0..words.len() {
-            let word = &words[at];
+        for (at, word) in words.iter_mut().enumerate() {
             if word.kind != TextTokenKind::Part || word.is_stop || self.frequency(&word.forms)? > 0 {
                 continue;
             }
@@ -33,7 +32,7 @@ impl Ranking<'_> {
             };
             if !forms.is_empty() {
                 is_corrected |= corrected;
-                words[at] = QueryWord { forms, is_corrected: true, ..word.clone() };
+                (word.forms, word.is_corrected) = (forms, true);
             }
         }
         Ok(is_corrected)
@@ -73,7 +72,7 @@ impl Ranking<'_> {
     /// Terms within an edit distance of 1 or, for long words, 2.
     fn misspelt(&self, word: &str) -> tantivy::Result<Vec<String>> {
         let length = word.chars().count();
-        if length < 4 || length > 40 {
+        if !(4..=40).contains(&length) {
             return Ok(Vec::new());
         }
         let distance = if length < 8 { 1 } else { 2 };

@@ -48,10 +48,10 @@ enum Application {
 
 impl Application {
     fn of(rule: &Rule, identity: Option<&Identity>) -> Self {
-        let has = |scope: &Box<str>| identity.is_some_and(|identity| identity.scopes().contains(scope));
+        let has = |scope: &str| identity.is_some_and(|identity| identity.scopes().contains(scope));
         match &rule.effect {
             _ if !rule.who.includes(identity) => Self::No,
-            Effect::Require(scopes) if scopes.iter().all(has) => Self::Satisfied,
+            Effect::Require(scopes) if scopes.iter().all(|scope| has(scope)) => Self::Satisfied,
             _ => Self::Yes,
         }
     }

@@ -35,7 +35,6 @@ pub(crate) const PATHS: [Path; 3] = [Path::Express, Path::Hyper, Path::Http2];
 /// A running server.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
-    pub(crate) server: Arc<Server>,
     pub(crate) source: FunctionSourceHandle,
     _stop: DropGuard,
     _maintained: tokio_util::task::AbortOnDropHandle<()>,
@@ -101,7 +100,7 @@ impl Served {
         let endpoint = Endpoint::new(server.clone(), http::Config { express, ..http::Config::default() });
         tokio::spawn(http::serve(listener, endpoint, stop.clone()));
         let _maintained = maintain(&server, authenticator);
-        Self { address, server, source, _stop: stop.drop_guard(), _maintained }
+        Self { address, source, _stop: stop.drop_guard(), _maintained }
     }
 
     /// Sends a request on a new connection.

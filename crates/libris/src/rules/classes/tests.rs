@@ -178,7 +178,7 @@ proptest! {
             Some(whole) => uri.as_str() == whole,
             None => uri.as_str().starts_with(prefix),
         };
-        let expected = universe().iter().filter(begins).any(|uri| visible(uri));
+        let expected = universe().iter().filter(begins).any(visible);
         prop_assert_eq!(class.may_allow_below(prefix), expected);
     }
 }
