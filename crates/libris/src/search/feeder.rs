@@ -95,8 +95,6 @@ impl Feeder {
                         // A folder that could not be written may be writable again.
                         _ => in_memory = false,
                     }
-                    let remark = in_memory.then(|| format!("the index is in memory only: {error}"));
-                    shared.progress.set_remark(remark);
                 }
             }
             drop(shared);
@@ -142,7 +140,13 @@ impl Feeder {
             drop(shared);
             sleep(LOCK_RETRY).await;
         };
-        self.shared()?.progress.set_remark(None);
+        let shared = self.shared()?;
+        let is_configured = folder.is_some() || shared.config.folder.is_none();
+        // The log has the cause, which may contain a path.
+        let remark =
+            (!is_configured).then(|| "the index is in memory only: its folder cannot be used".to_owned());
+        shared.progress.set_remark(remark);
+        drop(shared);
         let mut changes = self.watch().await?;
         self.synchronise(&index, &mut updater).await?;
         loop {
