@@ -36,13 +36,14 @@ fn check_says_what_would_be_served() {
     let folder = folder(&[("docs/a.md", "---\ntitle: First\n---\n"), ("docs/b/c.txt", "text")]);
     assert_snapshot!(libris(folder.path(), &["check", "docs"]), @"
     exit: 0
-    docs: 4 resources, 25 B, 2 templates
+    docs: 4 resources, 25 B, 3 templates
       file:///docs/  inode/directory
       file:///docs/a.md  text/markdown  First
       file:///docs/b/  inode/directory
       file:///docs/b/c.txt  text/plain  b/c.txt
       template file:///docs/{+path}{?lines,bytes}
       template file:///docs/{+folder}{?after,format,contents}
+      template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
     ok
     ");
 }
@@ -53,11 +54,12 @@ fn check_goes_on_after_an_error_and_reports_every_source() {
     let sources = ["check", "nowhere", "sqlite:broken.db", "docs"];
     assert_snapshot!(libris(folder.path(), &sources), @"
     exit: 1
-    docs: 2 resources, 0 B, 2 templates
+    docs: 2 resources, 0 B, 3 templates
       file:///docs/  inode/directory
       file:///docs/a.md  text/markdown
       template file:///docs/{+path}{?lines,bytes}
       template file:///docs/{+folder}{?after,format,contents}
+      template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
     error: could not serve `nowhere`
       because: the folder `nowhere` cannot be opened: No such file or directory (os error 2)
     error: could not list `sqlite:broken.db`
@@ -112,15 +114,15 @@ fn files_are_served_as_what_they_are() {
     let arguments = ["check", "team.toml", "shop.db", "project", "--show", "0"];
     assert_snapshot!(libris(folder.path(), &arguments), @"
     exit: 0
-    docs: 2 resources, 0 B, 2 templates
+    docs: 2 resources, 0 B, 3 templates
       … and 2 more resources
-      … and 2 more templates
+      … and 3 more templates
     sqlite:shop.db: 2 resources, 0 B, 3 templates
       … and 2 more resources
       … and 3 more templates
-    project: 2 resources, 0 B, 2 templates
+    project: 2 resources, 0 B, 3 templates
       … and 2 more resources
-      … and 2 more templates
+      … and 3 more templates
       hint: `project` is a git repository: `git:project` serves its branches, history and diffs
     ok
     ");
@@ -263,7 +265,7 @@ fn check_shows_a_repository() {
     }
     assert_snapshot!(libris(folder.path(), &["check", "git:project"]), @"
     exit: 0
-    git:project: 9 resources, 34 B, 10 templates
+    git:project: 9 resources, 34 B, 11 templates
       git://project/diff/staged  text/x-diff  Staged changes of project
       git://project/diff/worktree  text/x-diff  Unstaged changes of project
       git://project/log/HEAD  text/markdown  Log of project
@@ -283,6 +285,7 @@ fn check_shows_a_repository() {
       template git://project/status{?format}
       template git://project/tree/{ref}/{+folder}{?after,format,contents}
       template git://project/tree/{ref}/{+path}{?lines,bytes}
+      … and 1 more template
     ok
     ");
 }
@@ -304,11 +307,12 @@ fn names_do_not_command_the_terminal() {
     let folder = folder(&[("docs/a\u{1b}[31m.md", "---\ntitle: \u{1b}[2J\n---\n")]);
     assert_snapshot!(libris(folder.path(), &["check", "docs"]), @r"
     exit: 0
-    docs: 2 resources, 20 B, 2 templates
+    docs: 2 resources, 20 B, 3 templates
       file:///docs/  inode/directory
       file:///docs/a%1B%5B31m.md  text/markdown  \u{1b}[2J
       template file:///docs/{+path}{?lines,bytes}
       template file:///docs/{+folder}{?after,format,contents}
+      template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
     ok
     ");
 }
@@ -364,12 +368,12 @@ fn two_folders_of_one_name_are_refused() {
     let folder = folder(&[("a/docs/x.md", ""), ("b/docs/y.md", "")]);
     assert_snapshot!(libris(folder.path(), &["check", "a/docs", "b/docs", "--show", "0"]), @"
     exit: 1
-    a/docs: 2 resources, 0 B, 2 templates
+    a/docs: 2 resources, 0 B, 3 templates
       … and 2 more resources
-      … and 2 more templates
-    b/docs: 2 resources, 0 B, 2 templates
+      … and 3 more templates
+    b/docs: 2 resources, 0 B, 3 templates
       … and 2 more resources
-      … and 2 more templates
+      … and 3 more templates
     error: `a/docs` and `b/docs` would both have the URI `file:///docs/`
     hint: set a different `mount` for one of them in a configuration file
     ");

@@ -36,7 +36,8 @@ pub(super) struct ReceivedBody {
 
 enum Decoder {
     Plain(BoundedBuffer),
-    Gzip(MultiGzDecoder<BoundedBuffer>),
+    // Boxed: its state is many times as large as a buffer.
+    Gzip(Box<MultiGzDecoder<BoundedBuffer>>),
 }
 
 /// Why a response could not be received.
@@ -58,7 +59,7 @@ impl ReceivedBody {
 
     /// Compressed data of up to `limit` bytes after decompression, for this client.
     pub(super) fn gzip(limit: u64, client: Client) -> Self {
-        let decoder = Decoder::Gzip(MultiGzDecoder::new(BoundedBuffer::new(limit)));
+        let decoder = Decoder::Gzip(Box::new(MultiGzDecoder::new(BoundedBuffer::new(limit))));
         Self { decoder, limit, length: None, client, memory: None, empty: true }
     }
 
