@@ -101,14 +101,14 @@ impl Format {
         let dot = path.len() - path.bytes().rev().take(6).position(|byte| byte == b'.')?;
         let extension = &path[dot..];
         let is = |known: &&str| known.eq_ignore_ascii_case(extension);
-        FORMATS.iter().find(|(_, extensions, _)| extensions.iter().any(|known| is(&known))).map(|row| row.0)
+        FORMATS.iter().find(|(_, extensions, _)| extensions.iter().any(is)).map(|row| row.0)
     }
 
     /// The format of a media type, without its parameters.
     pub fn by_mime(mime: &str) -> Option<Self> {
         let mime = mime.split(';').next().unwrap_or_default().trim();
         let is = |known: &&str| known.eq_ignore_ascii_case(mime);
-        FORMATS.iter().find(|(_, _, mimes)| mimes.iter().any(|known| is(&known))).map(|row| row.0)
+        FORMATS.iter().find(|(_, _, mimes)| mimes.iter().any(is)).map(|row| row.0)
     }
 
     /// The format of a document: by its content where that is certain, otherwise by its name, then by its media type.

@@ -29,7 +29,7 @@ pub(crate) fn pdf_of(objects: &[String]) -> Vec<u8> {
     let start = out.len();
     let _ = write!(out, "xref\n0 {}\n0000000000 65535 f \n", objects.len() + 1);
     for offset in offsets {
-        let _ = write!(out, "{offset:010} 00000 n \n");
+        let _ = writeln!(out, "{offset:010} 00000 n ");
     }
     let _ =
         write!(out, "trailer\n<< /Size {} /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n", objects.len() + 1);
