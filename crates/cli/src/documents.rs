@@ -29,7 +29,7 @@ pub(crate) enum DocumentReading {
 }
 
 /// Documents as text: one of the words `original`, `text` and `off`, or a table.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DocumentsConfig {
     keys: DocumentKeys,
 }
@@ -71,12 +71,6 @@ impl Default for DocumentKeys {
             concurrent: concurrency,
             cache_bytes: cache_bytes as u64,
         }
-    }
-}
-
-impl Default for DocumentsConfig {
-    fn default() -> Self {
-        Self { keys: DocumentKeys::default() }
     }
 }
 
