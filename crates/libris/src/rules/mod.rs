@@ -2,7 +2,7 @@
 //! access is denied.
 //!
 //! Rules name resources by URI patterns ([`UriPattern`]). The rules that apply to a caller are its rights class
-//! ([`classes`]): callers to whom the same rules apply share cached responses. [`RulesPolicy`] grants the rights.
+//! (`classes`): callers to whom the same rules apply share cached responses. [`RulesPolicy`] grants the rights.
 //!
 //! A pattern is compared with the URI without its query, fragment and trailing slash, and with percent-escapes decoded:
 //! all spellings of a URI, and all parts of a resource, have the same rights. Sources report further names of a resource
