@@ -56,7 +56,6 @@ enum PatternKind {
 
 impl IgnorePatterns {
     /// The number of bytes that a pattern takes beside its text.
-    #[cfg(any(test, feature = "files"))]
     pub(crate) const PATTERN_SIZE: usize = size_of::<IgnorePattern>() + size_of::<u32>();
 
     /// Parses an ignore file of less than 4 GiB; `None` if it has more than `most` patterns.

@@ -1,6 +1,5 @@
 //! Patterns of a configuration, written as in a `.gitignore` file, and with alternatives such as `*.{md,txt}`.
 
-#[cfg(feature = "files")]
 use std::{borrow::Cow, path::Path};
 
 use libris_core::{Error, Result};
@@ -145,7 +144,6 @@ fn bracket_end(pattern: &[u8], open: usize) -> Option<usize> {
 }
 
 /// A path of this system with slashes between names.
-#[cfg(feature = "files")]
 pub(crate) fn with_slashes(path: &Path) -> Cow<'_, [u8]> {
     let path = path.as_os_str().as_encoded_bytes();
     if cfg!(windows) {
