@@ -61,7 +61,10 @@ mod root_path;
 #[cfg(any(all(feature = "command", unix), feature = "http", feature = "inline"))]
 mod segment;
 #[cfg(any(feature = "files", feature = "git"))]
-#[cfg_attr(not(feature = "files"), allow(dead_code, unused_imports, reason = "git only watches trees"))]
+#[cfg_attr(
+    not(feature = "files"),
+    allow(dead_code, unreachable_pub, unused_imports, reason = "git only watches trees")
+)]
 mod tree;
 #[cfg(any(feature = "files", feature = "git"))]
 mod wildmatch;
