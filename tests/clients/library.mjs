@@ -16,6 +16,7 @@ const NOT_FOUND = { [LEGACY]: -32002, [MODERN]: -32602 };
 const ROOT = 'file:///library/';
 const TEMPLATE = `${ROOT}{+path}{?lines,bytes}`;
 const FOLDERS = `${ROOT}{+folder}{?after,format,contents}`;
+const TEXTS = `${ROOT}{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}`;
 const INTRO = Array.from({ length: 9 }, (_, n) => `line ${n + 1}\n`);
 const PICTURE = Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), Uint8Array.from({ length: 256 }, (_, n) => n)]);
 const ODD = ['with space.md', 'books 📚.md', '100%.md', '#1.md', 'why?.md'];
@@ -160,7 +161,7 @@ export function visits(client, { revision, connect }) {
 
       test('lists templates', async () => {
         const templates = (await visitor.templates()).map(template => template.uriTemplate);
-        assert.deepEqual(templates, [FOLDERS, TEMPLATE, `${STATUS}{?as}`]);
+        assert.deepEqual(templates, [FOLDERS, TEXTS, TEMPLATE, `${STATUS}{?as}`]);
       });
 
       test('completes a path', async context => {

@@ -21,6 +21,7 @@ NOT_FOUND = {LEGACY: -32002, MODERN: -32602}
 ROOT = "file:///library/"
 TEMPLATE = ROOT + "{+path}{?lines,bytes}"
 FOLDERS = ROOT + "{+folder}{?after,format,contents}"
+TEXTS = ROOT + "{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}"
 INTRO = [f"line {n}\n" for n in range(1, 10)]
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 ODD = ["with space.md", "books 📚.md", "100%.md", "#1.md", "why?.md"]
@@ -195,7 +196,7 @@ class Visits:
 
     async def test_lists_templates(self, client):
         templates = [wire(template)["uriTemplate"] for template in await client.templates()]
-        assert templates == [FOLDERS, TEMPLATE, STATUS + "{?as}"]
+        assert templates == [FOLDERS, TEXTS, TEMPLATE, STATUS + "{?as}"]
 
     async def test_completes_a_path(self, client):
         assert await client.complete(TEMPLATE, "path", "gui") == ["guide/"]
