@@ -66,7 +66,11 @@ fn a_lack_of_file_descriptors_is_not_a_clean_tree() {
             expected.push(contents(&first, resource).await.unwrap());
         }
         let all = listed(&first).await.unwrap();
-        assert!(expected[0].contains("deep/er/new.txt") && !expected[0].contains("secret"), "{}", expected[0]);
+        assert!(
+            expected[0].contains("deep/er/new.txt") && !expected[0].contains("secret"),
+            "{}",
+            expected[0]
+        );
         for free in 0..20 {
             // Opened anew, so that nothing is cached.
             let source = sandbox.open();

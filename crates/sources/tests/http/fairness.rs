@@ -130,5 +130,8 @@ async fn walks_of_large_lists_share_memory() {
     assert_eq!(seen.load(Ordering::SeqCst), 2, "more walks hold their pages than fit");
     release.store(1, Ordering::SeqCst);
     let listed = walks.join_all().await;
-    assert!(listed.iter().all(|page| page.as_ref().is_ok_and(|page| page.resources.len() == 2)), "{listed:?}");
+    assert!(
+        listed.iter().all(|page| page.as_ref().is_ok_and(|page| page.resources.len() == 2)),
+        "{listed:?}"
+    );
 }
