@@ -125,7 +125,7 @@ fn json(text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String
         }
     }
     let edited = root.to_string();
-    Ok(if text.trim().is_empty() { edited.trim_start().to_owned() + "\n" } else { edited })
+    Ok(if text.trim().is_empty() { edited.trim().to_owned() + "\n" } else { edited })
 }
 
 fn input(value: &Value) -> CstInputValue {
