@@ -223,5 +223,5 @@ fn rules_hold_for_the_texts_and_members_of_documents() {
         assert_eq!(hidden.to_string().replace("secret", "absent"), absent.to_string());
     }
     let folder = program.read("file:///docs/").to_string();
-    assert!(folder.contains("open.html") && !folder.contains("secret"), "{folder}");
+    assert!(folder.contains("open.html") && !folder.contains("secret."), "{folder}");
 }
