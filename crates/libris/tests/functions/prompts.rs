@@ -103,10 +103,6 @@ impl Rules for WithoutFirst {
 struct Restricted(Rights);
 
 impl libris::Policy for Restricted {
-    fn identify(&self, _: &libris::wire::Caller<'_>) -> libris::Identified {
-        libris::Identified::Caller(None)
-    }
-
     fn rights(&self, _: Option<&libris::Identity>) -> Rights {
         self.0.clone()
     }
