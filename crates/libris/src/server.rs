@@ -32,7 +32,9 @@ pub struct Config {
     pub description: Option<String>,
     /// Instructions for models that use the server.
     pub instructions: Option<String>,
-    /// The number of resources or templates per page.
+    /// Whether clients are offered the prompt `use-resources`, which tells a model what the server has. Default: yes.
+    pub built_in_prompt: bool,
+    /// The number of resources, templates, skills or prompts per page.
     pub page: usize,
     /// The size of the response cache in bytes; 0 disables it.
     pub cache_bytes: u64,
@@ -48,6 +50,7 @@ impl Default for Config {
             version: "0.0.0".into(),
             description: None,
             instructions: None,
+            built_in_prompt: true,
             page: 100,
             cache_bytes: 36 << 20,
             subscriptions: SubscriptionConfig::default(),

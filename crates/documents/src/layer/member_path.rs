@@ -37,6 +37,17 @@ impl MemberPath {
     pub(super) fn is_folder(&self) -> bool {
         self.path.is_empty() || self.path.ends_with('/')
     }
+
+    /// The same path as that of a folder; `None` if it is that of an archive, which is a folder only with the slash.
+    pub(super) fn as_folder(&self) -> Option<Self> {
+        let Self { archive, format, path } = self;
+        let path = match self.is_folder() {
+            true => path.clone(),
+            false if ArchiveFormat::by_name(path).is_some() => return None,
+            false => format!("{path}/"),
+        };
+        Some(Self { archive: archive.clone(), format: *format, path })
+    }
 }
 
 /// Whether a URI may be one of this layer: it has a query, or a folder whose name ends like that of an archive. Every read
