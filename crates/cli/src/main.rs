@@ -2,6 +2,8 @@
 
 mod audit_log;
 mod auth;
+#[cfg(feature = "search")]
+mod bundle;
 mod check;
 mod config;
 #[cfg(feature = "text-documents")]
@@ -20,6 +22,7 @@ mod serve;
 mod sources;
 mod summary;
 mod terminal;
+mod tools_config;
 #[cfg(feature = "postgres")]
 mod triggers;
 mod unopened;
@@ -59,6 +62,8 @@ enum Command {
     Explain(explain::ExplainOptions),
     #[cfg(feature = "search")]
     Search(search::SearchOptions),
+    #[cfg(feature = "search")]
+    Bundle(bundle::BundleOptions),
     #[cfg(feature = "postgres")]
     Triggers(triggers::TriggersOptions),
 }
@@ -100,6 +105,8 @@ fn main() -> ExitCode {
             Command::Explain(options) => explain::run(options).map(|()| ExitCode::SUCCESS),
             #[cfg(feature = "search")]
             Command::Search(options) => search::run(options).await,
+            #[cfg(feature = "search")]
+            Command::Bundle(options) => bundle::run(options).await,
             #[cfg(feature = "postgres")]
             Command::Triggers(options) => triggers::run(options).await.map(|()| ExitCode::SUCCESS),
         }

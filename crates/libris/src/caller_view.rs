@@ -38,8 +38,8 @@ fn undeclared_list(revision: Revision, method: &str) -> Option<&'static str> {
 
 /// The view of one caller, with the caches and subscriptions of its server.
 pub(crate) struct CallerView {
-    inner: Arc<ServerInner>,
-    view: Arc<View>,
+    pub(crate) inner: Arc<ServerInner>,
+    pub(crate) view: Arc<View>,
     /// The client that the identity is.
     client: Option<Client>,
 }
@@ -73,9 +73,16 @@ impl CallerView {
         let (operation, right, uri) = match request {
             CacheableRequest::List(_) => (Operation::List.name(), None, None),
             CacheableRequest::Templates(_) => ("templates", None, None),
-            CacheableRequest::Read(uri) => (Operation::Read.name(), Some(Operation::Read), Some(uri)),
+            CacheableRequest::Read(uri) => {
+                (Operation::Read.name(), Some(Operation::Read), Some(uri.to_owned()))
+            }
+            CacheableRequest::Tools(_) => return,
+            CacheableRequest::Tool { name, arguments } => {
+                Self::audited_tool(name, arguments, &self.inner.config.tools)
+            }
         };
-        let audited = Audited { view: &self.view, client, operation, right, uri, took: since.elapsed() };
+        let (uri, took) = (uri.as_deref(), since.elapsed());
+        let audited = Audited { view: &self.view, client, operation, right, uri, took };
         self.inner.audit(&audited, Ok(reply.members.size()));
     }
 
@@ -85,7 +92,7 @@ impl CallerView {
     }
 
     /// The context that sources receive for a call.
-    fn context(&self, call: &Call) -> Context {
+    pub(crate) fn context(&self, call: &Call) -> Context {
         let identity = self.view.identity().cloned();
         let context = Context::default().with_identity(identity).with_client(call.client);
         match call.wants_progress() {
@@ -94,9 +101,14 @@ impl CallerView {
         }
     }
 
+    /// The context for reads, whose contents count against the memory for responses.
+    pub(crate) fn reading_context(&self, call: &Call) -> Context {
+        self.context(call).with_memory(Arc::new(CallReporter(call.clone())))
+    }
+
     /// Makes the cache scope of a response private if the policy distinguishes callers. This happens after the cache
     /// lookup, because the policy may be replaced while a response is cached.
-    fn scoped(&self, reply: Reply) -> Reply {
+    pub(crate) fn scoped(&self, reply: Reply) -> Reply {
         match self.inner.access.is_open() {
             true => reply,
             false => Reply {
@@ -142,7 +154,12 @@ impl libris_wire::ServiceView for CallerView {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { live: true, ..Capabilities::default() }
+        let tools = self.has_tools().then(|| serde_json::json!({}));
+        Capabilities { live: true, tools, ..Capabilities::default() }
+    }
+
+    async fn instructions(&self, call: &Call) -> Option<String> {
+        self.generated_instructions(call).await
     }
 
     fn cached(&self, revision: Revision, request: CacheableRequest<'_>, since: Instant) -> Option<Reply> {
@@ -171,10 +188,18 @@ impl libris_wire::ServiceView for CallerView {
     }
 
     fn answers(&self, revision: Revision, method: &str) -> bool {
-        undeclared_list(revision, method).is_some()
+        match method {
+            "tools/list" | "tools/call" if self.has_tools() => true,
+            method => undeclared_list(revision, method).is_some(),
+        }
     }
 
-    async fn call(&self, call: &Call, method: &str, _: &str) -> Answer {
+    async fn call(&self, call: &Call, method: &str, params: &str) -> Answer {
+        match method {
+            "tools/list" if self.has_tools() => return self.tool_list(call, params).await,
+            "tools/call" if self.has_tools() => return self.call_tool(call, params).await,
+            _ => {}
+        }
         let name = undeclared_list(call.revision, method)
             .ok_or_else(|| Failure::invalid(format!("unknown method `{method}`")))?;
         let members = PageWriter::new(name, &[(); 0], |_, ()| {}).finish();
@@ -256,7 +281,7 @@ impl CallerView {
     async fn contents(&self, call: &Call, uri: &str) -> Answer {
         let (facts, view) = (call.revision.facts(), self.view.now());
         let parsed = Uri::parse(uri).map_err(to_failure)?;
-        let context = self.context(call).with_memory(Arc::new(CallReporter(call.clone())));
+        let context = self.reading_context(call);
         let contents = loop {
             match view.read(&parsed, &context).await {
                 Ok(contents) => break contents,

@@ -12,6 +12,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 pub(crate) enum ListKind {
     Resources = b'r' as isize,
     Templates = b't' as isize,
+    /// The entries of a folder, which a tool lists.
+    Entries = b'e' as isize,
 }
 
 /// Encodes the cursor of the page after `last`.
