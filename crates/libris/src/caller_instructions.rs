@@ -16,7 +16,7 @@ use crate::view::ViewSnapshot;
 const LISTING_TIME: Duration = Duration::from_secs(3);
 
 /// How long instructions without a proof are used.
-const MAX_AGE: Duration = Duration::from_secs(60);
+const MAX_AGE: Duration = Duration::from_secs(10);
 
 /// How many roots are described, and how many resources of each are considered.
 const MAX_GROUPS: usize = 20;

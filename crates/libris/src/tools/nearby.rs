@@ -60,12 +60,17 @@ impl ToolCall<'_> {
             return Ok(Some(hint));
         }
         let words = last_segment(path).replace(|letter: char| !letter.is_alphanumeric(), " ");
-        let answer = self.view.search(&SearchQuery::new(words, 3), self.context).await?;
-        if answer.hits.is_empty() {
+        // Without starting an index for it.
+        let query = SearchQuery::new(words, 3);
+        let mut hits = self.view.search(&query, self.context).await?.hits;
+        if hits.is_empty() {
+            hits = self.named_hits(&query).await?;
+        }
+        if hits.is_empty() {
             return Ok(None);
         }
         let mut hint = "Did you mean:\n".to_owned();
-        answer.hits.iter().for_each(|hit| _ = writeln!(hint, "- {}", hit.uri));
+        hits.iter().for_each(|hit| _ = writeln!(hint, "- {}", hit.uri));
         Ok(Some(hint))
     }
 

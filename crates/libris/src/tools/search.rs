@@ -89,7 +89,7 @@ impl ToolCall<'_> {
     }
 
     /// Resources whose names, titles or URIs contain words of the query, the most words first.
-    async fn named_hits(&self, query: &SearchQuery) -> Result<Vec<SearchHit>, ToolError> {
+    pub(super) async fn named_hits(&self, query: &SearchQuery) -> Result<Vec<SearchHit>, ToolError> {
         let words = words(&query.text);
         let prefix = query.uri_prefix.as_deref().unwrap_or_default();
         let listing = ViewListing { view: self.view, context: self.context };
