@@ -311,18 +311,18 @@ impl Service for Server {
         let identified = match self.inner.access.identify(caller) {
             Identified::Caller(identity) => Ok(identity),
             Identified::Refused(refusal) => Err(refusal),
-            Identified::Deferred => self.inner.access.policy().authenticate(caller).await,
+            Identified::Deferred => self.inner.access.policy().authentication().authenticate(caller).await,
         };
         let identity = identified.inspect_err(|_| self.audit_refusal(caller, began))?;
         Ok(self.view(identity))
     }
 
     fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
-        self.inner.access.policy().scope_challenge(scopes)
+        self.inner.access.policy().authentication().scope_challenge(scopes)
     }
 
     fn public_document(&self, path: &str) -> Option<String> {
-        self.inner.access.policy().public_document(path)
+        self.inner.access.policy().authentication().public_document(path)
     }
 
     fn counts(&self) -> Vec<(&'static str, usize)> {

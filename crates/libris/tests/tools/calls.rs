@@ -237,7 +237,7 @@ async fn tools_can_be_off() {
 
 fn rules(rules: &[(&str, Effect)]) -> Arc<dyn Policy> {
     struct Anybody;
-    #[async_trait::async_trait]
+
     impl Policy for Anybody {
         fn rights(&self, _: Option<&libris::Identity>) -> Rights {
             Rights::everything()

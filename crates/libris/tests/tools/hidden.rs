@@ -14,7 +14,6 @@ use crate::host::{Host, MODERN, files, folder};
 /// Everybody may call.
 struct Anybody;
 
-#[async_trait::async_trait]
 impl Policy for Anybody {
     fn rights(&self, _: Option<&libris::Identity>) -> Rights {
         Rights::everything()
