@@ -2,6 +2,8 @@
 
 mod audit_log;
 mod auth;
+#[cfg(feature = "search")]
+mod bundle;
 mod check;
 mod config;
 #[cfg(feature = "text-documents")]
@@ -21,6 +23,7 @@ mod serve;
 mod sources;
 mod summary;
 mod terminal;
+mod tools_config;
 #[cfg(feature = "postgres")]
 mod triggers;
 mod unopened;
@@ -61,6 +64,8 @@ enum Command {
     Install(install::InstallOptions),
     #[cfg(feature = "search")]
     Search(search::SearchOptions),
+    #[cfg(feature = "search")]
+    Bundle(bundle::BundleOptions),
     #[cfg(feature = "postgres")]
     Triggers(triggers::TriggersOptions),
 }
@@ -103,6 +108,8 @@ fn main() -> ExitCode {
             Command::Install(options) => install::run(&options).map(|()| ExitCode::SUCCESS),
             #[cfg(feature = "search")]
             Command::Search(options) => search::run(options).await,
+            #[cfg(feature = "search")]
+            Command::Bundle(options) => bundle::run(options).await,
             #[cfg(feature = "postgres")]
             Command::Triggers(options) => triggers::run(options).await.map(|()| ExitCode::SUCCESS),
         }

@@ -79,8 +79,11 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
     let catalog = Arc::new(Catalog::with_config(served, catalog_config));
     #[cfg(feature = "search")]
-    if config.search.as_ref().is_some_and(|search| search.enabled) {
-        catalog.start_search(crate::search::settings(&config, &options.sources))?;
+    match config.search.as_ref().map(|search| search.enabled) {
+        Some(true) => catalog.start_search(crate::search::settings(&config, &options.sources))?,
+        Some(false) => {}
+        // Reading everything costs time and requests, so it waits for a model that searches.
+        None => catalog.search_on_demand(crate::search::settings(&config, &options.sources)),
     }
     let callers = options.auth.open(&config, options.sources.file().as_deref())?;
     let name = config.server.name.clone();
@@ -91,6 +94,8 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         description: config.server.description,
         instructions: config.server.instructions,
         built_in_prompt: config.server.use_resources_prompt,
+        notes: config.search.as_ref().map(|search| search.notes()).unwrap_or_default(),
+        tools: config.tools.config(),
         page: config.server.page_size,
         cache_bytes: config.server.cache_bytes,
         subscriptions: config.limits.subscriptions(SubscriptionConfig {

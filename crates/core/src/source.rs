@@ -464,6 +464,17 @@ impl Context {
         self.visibility.as_ref().is_none_or(|visibility| visibility.reads(uri))
     }
 
+    /// Whether a resource may be listed to the caller. A source checks this, and [`sees`](Self::sees), before it names
+    /// resources of other sources.
+    pub fn lists(&self, uri: &Uri) -> bool {
+        self.visibility.as_ref().is_none_or(|visibility| visibility.lists(uri))
+    }
+
+    /// Whether the caller may see any resource whose URI begins with `prefix`.
+    pub fn sees_below(&self, prefix: &str) -> bool {
+        self.visibility.as_ref().is_none_or(|visibility| visibility.sees_below(prefix))
+    }
+
     /// Whether nothing is hidden from the caller, so that [`sees`](Self::sees) and [`reads`](Self::reads) are true for every resource.
     pub fn sees_everything(&self) -> bool {
         self.visibility.is_none()
@@ -559,6 +570,16 @@ pub trait Visibility: Send + Sync {
     /// Whether contents of the resource at `uri` may be shown to the caller. It may see more resources than it may read.
     fn reads(&self, uri: &Uri) -> bool {
         self.sees(uri)
+    }
+
+    /// Whether the resource at `uri` may be listed to the caller.
+    fn lists(&self, uri: &Uri) -> bool {
+        self.sees(uri)
+    }
+
+    /// Whether any resource whose URI begins with `prefix` may be named to the caller.
+    fn sees_below(&self, _prefix: &str) -> bool {
+        true
     }
 
     /// A number that checks with the same results share, by which results can be cached; `None` if there is none.

@@ -21,8 +21,10 @@ use tokio::sync::watch;
 use crate::catalog_watch::CatalogWatch;
 use crate::gate::{GatedSource, SourceRole};
 use crate::health::Health;
+use crate::library_index::LibraryIndex;
 use crate::list_cache::{self, ListCache};
 use crate::lock::lock;
+use crate::path_note::PathNote;
 use crate::query::{self, SourceResponse, gathered, quoted};
 #[cfg(feature = "search")]
 use crate::search::{CatalogIndex, SearchConfig};
@@ -68,6 +70,9 @@ pub struct Catalog {
     generation: AtomicU64,
     #[cfg(feature = "search")]
     index: OnceLock<Arc<CatalogIndex>>,
+    /// How to index the resources at the first search, until it arrives.
+    #[cfg(feature = "search")]
+    on_demand: Mutex<Option<SearchConfig>>,
 }
 
 /// A snapshot of the sources of a catalog.
@@ -101,6 +106,8 @@ impl Catalog {
             generation: AtomicU64::new(0),
             #[cfg(feature = "search")]
             index: OnceLock::new(),
+            #[cfg(feature = "search")]
+            on_demand: Mutex::default(),
         };
         catalog.replace(sources);
         catalog
@@ -122,7 +129,7 @@ impl Catalog {
                 let gated = staying.iter().find(|gated| gated.is(&source)).cloned();
                 new.push(gated.unwrap_or_else(|| self.gated(source, &[&staying, &new])));
             }
-            new.extend(old.iter().filter(|gated| gated.role() == SourceRole::Status).cloned());
+            new.extend(old.iter().filter(|gated| gated.role() != SourceRole::Content).cloned());
             new
         });
         // The cache may hold contents of a removed source.
@@ -151,6 +158,20 @@ impl Catalog {
         });
     }
 
+    /// Adds the resource `libris://index`, which lists the most important resources, if the catalog does not have it yet.
+    /// [`Serve`](crate::Serve) calls this.
+    pub fn add_index(self: &Arc<Self>, notes: Vec<PathNote>) {
+        self.update(|old| {
+            let is_index = |gated: &GatedSource| gated.role() == SourceRole::Index;
+            let index = (!old.iter().any(is_index)).then(|| {
+                let index = Arc::new(LibraryIndex::new(Arc::downgrade(self), notes));
+                let health = self.health.source(index.name().into_owned());
+                GatedSource::new(index, health, SourceRole::Index, self.list_cache())
+            });
+            old.iter().cloned().chain(index).collect()
+        });
+    }
+
     /// Starts indexing the resources for search, in the background; later calls have no effect. Call it within a
     /// tokio runtime.
     #[cfg(feature = "search")]
@@ -160,6 +181,27 @@ impl Catalog {
             _ = self.index.set(index);
         }
         Ok(())
+    }
+
+    /// Starts indexing the resources, as [`start_search`](Self::start_search) does, when a client of a
+    /// [`Server`](crate::Server) calls a tool that searches.
+    #[cfg(feature = "search")]
+    pub fn search_on_demand(&self, config: SearchConfig) {
+        *lock(&self.on_demand) = Some(config);
+    }
+
+    /// Starts the index if it is built on demand, and waits a little for an index that was started recently.
+    #[cfg(feature = "search")]
+    pub(crate) async fn start_search_on_demand(self: &Arc<Self>) {
+        let config = lock(&self.on_demand).take();
+        if let Some(config) = config
+            && let Err(error) = self.start_search(config)
+        {
+            tracing::error!(%error, "could not start the search index");
+        }
+        if let Some(index) = self.index.get() {
+            index.settled().await;
+        }
     }
 
     /// Waits until the search index has all resources; returns at once if there is no index.

@@ -33,20 +33,27 @@ struct Guide;
 mod audit;
 #[cfg(feature = "auth")]
 mod authenticated;
+mod bundle;
+mod caller_instructions;
+mod caller_tools;
 mod caller_view;
 pub mod catalog;
 mod catalog_search;
 mod catalog_watch;
 mod cursor;
 mod directory;
+mod document_text;
 mod encode;
 mod functions;
 mod gate;
 mod health;
 mod last_known;
+mod library_index;
 mod list_cache;
 mod lock;
+mod outline;
 mod params;
+mod path_note;
 mod prompts;
 mod query;
 mod read_memory;
@@ -61,12 +68,14 @@ mod shared_reads;
 mod skills;
 mod status;
 mod subscriptions;
+mod tools;
 mod unserved;
 mod view;
 
 pub use audit::{AuditDecision, AuditLog, AuditRecord};
 #[cfg(feature = "auth")]
 pub use authenticated::AuthenticatedCallers;
+pub use bundle::{Bundle, BundleFormat, BundlePassage, BundleRequest, count_tokens};
 pub use catalog::Catalog;
 pub use functions::{
     FromVariable, FunctionSource, FunctionSourceHandle, Handler, Instance, IntoCompletion, IntoContents,
@@ -85,12 +94,14 @@ pub use libris_core::{
 #[cfg(feature = "search")]
 pub use libris_search::FORMAT as SEARCH_INDEX_FORMAT;
 pub use libris_wire as wire;
+pub use path_note::PathNote;
 pub use rights::{Authenticate, Decision, Identified, Operation, Policy, Rights, Rules};
 #[cfg(feature = "search")]
-pub use search::{PathNote, SearchConfig};
+pub use search::SearchConfig;
 pub use serve::{Serve, interrupted, serve};
 pub use server::{Config, PolicyHandle, Server};
 pub use subscriptions::SubscriptionConfig;
+pub use tools::ToolsConfig;
 pub use view::{View, ViewSnapshot};
 
 #[cfg(feature = "macros")]
