@@ -135,7 +135,9 @@ pub(crate) struct ServerConfig {
     pub(crate) description: Option<String>,
     /// Instructions for the model. Default: a short text that names the templates.
     pub(crate) instructions: Option<String>,
-    /// Resources or templates per page of a list. From 1 to 10,000.
+    /// Whether clients are offered the prompt `use-resources`, which tells a model what the server has.
+    pub(crate) use_resources_prompt: bool,
+    /// Resources, templates, skills or prompts per page of a list. From 1 to 10,000.
     #[serde(deserialize_with = "page_size")]
     pub(crate) page_size: usize,
     /// The size of the response cache in bytes; 0 disables it. At most 1 TiB.
@@ -151,13 +153,14 @@ pub(crate) struct ServerConfig {
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        let libris::Config { page, cache_bytes, .. } = libris::Config::default();
+        let libris::Config { page, cache_bytes, built_in_prompt, .. } = libris::Config::default();
         let catalog::Config { source_timeout, strict } = catalog::Config::default();
         Self {
             name: "libris".to_owned(),
             title: None,
             description: None,
             instructions: None,
+            use_resources_prompt: built_in_prompt,
             page_size: page,
             cache_bytes,
             source_timeout,

@@ -8,6 +8,7 @@ mod config;
 mod documents;
 mod explain;
 mod hosts;
+mod install;
 mod key;
 mod limits_config;
 mod log;
@@ -57,6 +58,7 @@ enum Command {
     Check(check::CheckOptions),
     Key(key::KeyOptions),
     Explain(explain::ExplainOptions),
+    Install(install::InstallOptions),
     #[cfg(feature = "search")]
     Search(search::SearchOptions),
     #[cfg(feature = "postgres")]
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
             Command::Check(options) => check::run(options).await,
             Command::Key(options) => key::run(options).map(|()| ExitCode::SUCCESS),
             Command::Explain(options) => explain::run(options).map(|()| ExitCode::SUCCESS),
+            Command::Install(options) => install::run(&options).map(|()| ExitCode::SUCCESS),
             #[cfg(feature = "search")]
             Command::Search(options) => search::run(options).await,
             #[cfg(feature = "postgres")]

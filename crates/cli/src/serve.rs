@@ -90,6 +90,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         title: config.server.title,
         description: config.server.description,
         instructions: config.server.instructions,
+        built_in_prompt: config.server.use_resources_prompt,
         page: config.server.page_size,
         cache_bytes: config.server.cache_bytes,
         subscriptions: config.limits.subscriptions(SubscriptionConfig {

@@ -11,8 +11,8 @@ use futures_core::stream::BoxStream;
 
 use crate::uri_template::Specificity;
 use crate::{
-    Change, Client, Contents, Error, Freshness, Identity, Lease, Proof, Resource, Result, SearchAnswer,
-    SearchQuery, Template, Uri, UriTemplate,
+    Change, Client, Contents, Error, Freshness, Identity, Lease, PromptCompletion, PromptMessage, Prompts,
+    Proof, Resource, Result, SearchAnswer, SearchQuery, Skill, SkillPage, Template, Uri, UriTemplate,
 };
 
 /// A source of resources, such as a folder, a database or an API.
@@ -90,6 +90,49 @@ pub trait Source: Send + Sync + 'static {
         _context: &Context,
     ) -> Result<Page> {
         Err(Error::NotDirectory(uri.clone()))
+    }
+
+    /// Whether [`children`](Source::children) lists the directories of this source, so that clients are told that they can
+    /// ask for them.
+    fn has_directories(&self) -> bool {
+        false
+    }
+
+    /// Lists one page of the skills that the source publishes: at most `limit`, in URI order after `after`. Those that
+    /// exist and are not listed are found by [`skill`](Source::skill) only. Their files are resources of the source,
+    /// and reading one gives the bytes that its digest covers.
+    async fn skills(&self, _after: Option<&Uri>, _limit: usize, _context: &Context) -> Result<SkillPage> {
+        Ok(SkillPage::default())
+    }
+
+    /// The skill whose `SKILL.md` is at `uri`, and how it may be cached; [`Error::NotFound`] if there is none.
+    async fn skill(&self, uri: &Uri, _context: &Context) -> Result<(Skill, Freshness)> {
+        Err(Error::NotFound(uri.clone()))
+    }
+
+    /// Lists the prompts of the source.
+    async fn prompts(&self, _context: &Context) -> Result<Prompts> {
+        Ok(Prompts::default())
+    }
+
+    /// The messages of the prompt with this name; `None`, the default, if the source has no such prompt. Every required
+    /// argument has a value, and there are no others than those of the prompt.
+    async fn prompt(
+        &self,
+        _name: &str,
+        _arguments: &BTreeMap<String, String>,
+        _context: &Context,
+    ) -> Result<Option<Vec<PromptMessage>>> {
+        Ok(None)
+    }
+
+    /// Completes an argument of a prompt; `None`, the default, if the source has no values for it.
+    async fn complete_prompt(
+        &self,
+        _partial: PromptCompletion<'_>,
+        _context: &Context,
+    ) -> Result<Option<Completion>> {
+        Ok(None)
     }
 
     /// Searches the source itself; `None`, the default, if it cannot. A source implements this if it searches better
@@ -200,6 +243,39 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         context: &Context,
     ) -> Result<Page> {
         (**self).children(uri, after, limit, context).await
+    }
+
+    fn has_directories(&self) -> bool {
+        (**self).has_directories()
+    }
+
+    async fn skills(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<SkillPage> {
+        (**self).skills(after, limit, context).await
+    }
+
+    async fn skill(&self, uri: &Uri, context: &Context) -> Result<(Skill, Freshness)> {
+        (**self).skill(uri, context).await
+    }
+
+    async fn prompts(&self, context: &Context) -> Result<Prompts> {
+        (**self).prompts(context).await
+    }
+
+    async fn prompt(
+        &self,
+        name: &str,
+        arguments: &BTreeMap<String, String>,
+        context: &Context,
+    ) -> Result<Option<Vec<PromptMessage>>> {
+        (**self).prompt(name, arguments, context).await
+    }
+
+    async fn complete_prompt(
+        &self,
+        partial: PromptCompletion<'_>,
+        context: &Context,
+    ) -> Result<Option<Completion>> {
+        (**self).complete_prompt(partial, context).await
     }
 
     async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {

@@ -1,7 +1,7 @@
 //! The catalog: all sources combined into one source.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 #[cfg(feature = "search")]
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,9 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Budget, Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof,
-    Resource, Result, SearchAnswer, SearchQuery, Source, Template, Templates, UnavailableSource, Uri,
+    Budget, Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page,
+    PromptCompletion, PromptMessage, Prompts, Proof, Resource, Result, SearchAnswer, SearchQuery, Skill,
+    SkillPage, Source, Template, Templates, UnavailableSource, Uri,
 };
 use tokio::sync::watch;
 
@@ -28,6 +29,9 @@ use crate::search::{CatalogIndex, SearchConfig};
 use crate::shared_reads::SharedReads;
 use crate::status::StatusSource;
 use crate::unserved;
+
+/// The most prompts of all sources together.
+const MAX_PROMPTS: usize = 10_000;
 
 /// How a catalog handles sources that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -403,23 +407,121 @@ impl Source for Catalog {
         context: &Context,
     ) -> Result<Page> {
         let sources = self.sources();
-        let mut missing = None;
+        let (mut missing, mut pages) = (None, Vec::new());
         for gated in Self::candidates(&sources, uri) {
             let children = async {
                 let context = gated.listing_permit(context, self.config.source_timeout).await?;
                 gated.source().children(uri, after, limit, &context).await
             };
             match gated.answer(self.config, &sources, children).await {
+                Ok(page) => pages.push(page),
                 Err(error) if error.is_not_found() => {
                     missing.get_or_insert(error);
                 }
+                // Another source has a directory of this name.
+                Err(Error::NotDirectory(_)) if !pages.is_empty() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match (pages.len(), missing) {
+            (1, _) => Ok(pages.remove(0)),
+            (0, Some(missing)) => Err(missing),
+            (0, None) => Err(self.unserved(&sources, uri, context).await),
+            // Several sources have parts of the directory.
+            _ => Ok(merge(pages, limit)),
+        }
+    }
+
+    fn has_directories(&self) -> bool {
+        self.sources().iter().any(|gated| gated.source().has_directories())
+    }
+
+    async fn skills(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<SkillPage> {
+        let (sources, proof) = self.proven();
+        let queries = sources.iter().map(|gated| gated.skills(after, limit, context, self.config));
+        let answers = query::all(queries.collect()).await?;
+        let (mut fresh, mut unavailable, mut pages) = (Vec::new(), Vec::new(), Vec::new());
+        for (gated, page) in gathered(&sources, answers)? {
+            // A source without skills must not shorten the TTL of the others.
+            if !page.skills.is_empty() {
+                fresh.extend(gated.counted(page.freshness));
+            }
+            unavailable.extend(page.unavailable);
+            pages.push((page.skills, page.more));
+        }
+        let (skills, more) = merge_sorted(pages, limit, |skill: &Skill| &skill.uri);
+        Ok(SkillPage { skills, more, freshness: joined_freshness(fresh, proof), unavailable })
+    }
+
+    async fn skill(&self, uri: &Uri, context: &Context) -> Result<(Skill, Freshness)> {
+        let sources = self.sources();
+        for gated in Self::candidates(&sources, uri) {
+            let skill = async {
+                let context = gated.permit(context).await?;
+                gated.source().skill(uri, &context).await
+            };
+            match gated.answer(self.config, &sources, skill).await {
+                Err(error) if error.is_not_found() => {}
                 answered => return answered,
             }
         }
-        match missing {
-            Some(missing) => Err(missing),
-            None => Err(self.unserved(&sources, uri, context).await),
+        Err(Error::NotFound(uri.clone()))
+    }
+
+    async fn prompts(&self, context: &Context) -> Result<Prompts> {
+        let (sources, proof) = self.proven();
+        let queries = sources.iter().map(|gated| gated.prompts(context, self.config));
+        let answers = query::all(queries.collect()).await?;
+        let (mut fresh, mut unavailable, mut by_name) = (Vec::new(), Vec::new(), BTreeMap::new());
+        for (gated, given) in gathered(&sources, answers)? {
+            if !given.prompts.is_empty() {
+                fresh.extend(gated.counted(given.freshness));
+            }
+            unavailable.extend(given.unavailable);
+            for prompt in given.prompts {
+                // If two sources have the same name, that of the source that was added first.
+                by_name.entry(prompt.name.clone()).or_insert(prompt);
+            }
         }
+        let prompts = by_name.into_values().take(MAX_PROMPTS).collect();
+        Ok(Prompts { prompts, freshness: joined_freshness(fresh, proof), unavailable })
+    }
+
+    async fn prompt(
+        &self,
+        name: &str,
+        arguments: &BTreeMap<String, String>,
+        context: &Context,
+    ) -> Result<Option<Vec<PromptMessage>>> {
+        let sources = self.sources();
+        for gated in sources.iter() {
+            let messages = async {
+                let context = gated.permit(context).await?;
+                gated.source().prompt(name, arguments, &context).await
+            };
+            if let Some(messages) = gated.answer(self.config, &sources, messages).await? {
+                return Ok(Some(messages));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn complete_prompt(
+        &self,
+        partial: PromptCompletion<'_>,
+        context: &Context,
+    ) -> Result<Option<Completion>> {
+        let sources = self.sources();
+        for gated in sources.iter() {
+            let completion = async {
+                let context = gated.permit(context).await?;
+                gated.source().complete_prompt(partial, &context).await
+            };
+            if let Some(completion) = gated.answer(self.config, &sources, completion).await? {
+                return Ok(Some(completion));
+            }
+        }
+        Ok(None)
     }
 
     async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {
@@ -469,34 +571,35 @@ fn joined_freshness(parts: Vec<Freshness>, proof: Proof) -> Freshness {
 
 /// Merges the pages of several sources after the same URI into one page (keyset pagination).
 fn merge(pages: Vec<Page>, limit: usize) -> Page {
-    // A page with `more` does not say what its source has after the last resource, so the merged page must end there.
-    // It is full by then, because such a page has `limit` resources.
-    let more = pages.iter().any(|page| page.more);
-    let mut resources: Vec<Resource> =
-        Vec::with_capacity(pages.iter().map(|page| page.resources.len()).sum());
-    let end = pages
-        .iter()
-        .filter(|page| page.more)
-        .filter_map(|page| page.resources.last())
-        .map(|last| last.uri.clone())
-        .min();
-    let mut cut = more;
-    for page in pages {
-        for resource in page.resources {
-            if end.as_ref().is_some_and(|end| resource.uri > *end) {
+    let pages = pages.into_iter().map(|page| (page.resources, page.more)).collect();
+    let (resources, more) = merge_sorted(pages, limit, |resource: &Resource| &resource.uri);
+    Page { resources, more, ..Page::default() }
+}
+
+/// Merges lists in the order of their URIs, each with whether there may be more after it.
+fn merge_sorted<T>(pages: Vec<(Vec<T>, bool)>, limit: usize, uri: impl Fn(&T) -> &Uri) -> (Vec<T>, bool) {
+    // A page with `more` does not say what its source has after the last item, so the merged page must end there.
+    // It is full by then, because such a page has `limit` items.
+    let mut cut = pages.iter().any(|(_, more)| *more);
+    let mut merged: Vec<T> = Vec::with_capacity(pages.iter().map(|(items, _)| items.len()).sum());
+    let incomplete = pages.iter().filter(|(_, more)| *more);
+    let end = incomplete.filter_map(|(items, _)| items.last()).map(|last| uri(last).clone()).min();
+    for (items, _) in pages {
+        for item in items {
+            if end.as_ref().is_some_and(|end| *uri(&item) > *end) {
                 cut = true;
                 break;
             }
-            resources.push(resource);
+            merged.push(item);
         }
     }
-    resources.sort_by(|one, other| one.uri.cmp(&other.uri));
-    resources.dedup_by(|one, other| one.uri == other.uri);
-    if resources.len() > limit {
-        resources.truncate(limit);
+    merged.sort_by(|one, other| uri(one).cmp(uri(other)));
+    merged.dedup_by(|one, other| uri(one) == uri(other));
+    if merged.len() > limit {
+        merged.truncate(limit);
         cut = true;
     }
-    Page { resources, more: cut, ..Page::default() }
+    (merged, cut)
 }
 
 #[cfg(test)]

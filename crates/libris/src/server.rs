@@ -32,7 +32,9 @@ pub struct Config {
     pub description: Option<String>,
     /// Instructions for models that use the server.
     pub instructions: Option<String>,
-    /// The number of resources or templates per page.
+    /// Whether clients are offered the prompt `use-resources`, which tells a model what the server has. Default: yes.
+    pub built_in_prompt: bool,
+    /// The number of resources, templates, skills or prompts per page.
     pub page: usize,
     /// The size of the response cache in bytes; 0 disables it.
     pub cache_bytes: u64,
@@ -48,6 +50,7 @@ impl Default for Config {
             version: "0.0.0".into(),
             description: None,
             instructions: None,
+            built_in_prompt: true,
             page: 100,
             cache_bytes: 36 << 20,
             subscriptions: SubscriptionConfig::default(),
@@ -289,18 +292,18 @@ impl Service for Server {
         let identified = match self.inner.access.identify(caller) {
             Identified::Caller(identity) => Ok(identity),
             Identified::Refused(refusal) => Err(refusal),
-            Identified::Deferred => self.inner.access.policy().authenticate(caller).await,
+            Identified::Deferred => self.inner.access.policy().authentication().authenticate(caller).await,
         };
         let identity = identified.inspect_err(|_| self.audit_refusal(caller, began))?;
         Ok(self.view(identity))
     }
 
     fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
-        self.inner.access.policy().scope_challenge(scopes)
+        self.inner.access.policy().authentication().scope_challenge(scopes)
     }
 
     fn public_document(&self, path: &str) -> Option<String> {
-        self.inner.access.policy().public_document(path)
+        self.inner.access.policy().authentication().public_document(path)
     }
 
     fn counts(&self) -> Vec<(&'static str, usize)> {

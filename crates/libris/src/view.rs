@@ -1,5 +1,8 @@
 //! A view: the catalog under the rights of one caller. A hidden resource looks exactly like a missing one.
 
+mod prompts;
+mod skills;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -144,6 +147,25 @@ impl ViewSnapshot<'_> {
             return Err(Error::NotFound(uri.clone()));
         }
         self.refilled(after, ListRequest { below: Some(uri), limit, context }).await
+    }
+
+    /// One page of the children of a directory, whose URI may be written with or without the slash at its end.
+    pub async fn directory(
+        &self,
+        uri: &Uri,
+        after: Option<&Uri>,
+        limit: usize,
+        context: &Context,
+    ) -> Result<Page> {
+        let missing = match self.children(uri, after, limit, context).await {
+            Err(error) if error.is_not_found() => error,
+            answered => return answered,
+        };
+        let Some(other) = other_spelling(uri) else { return Err(missing) };
+        match self.children(&other, after, limit, context).await {
+            Err(error) if error.is_not_found() => Err(missing),
+            answered => answered,
+        }
     }
 
     /// A page of visible resources, refilled from the following pages until it is full.
@@ -308,6 +330,17 @@ impl ViewSnapshot<'_> {
             (Ok(TemplatePrefix::Open(prefix)), _) => self.rights.may_allow_below(&prefix),
             (Err(_), _) => false,
         }
+    }
+}
+
+/// The URI with a slash at its end, or without the one that it has; `None` if it has a query or a fragment.
+fn other_spelling(uri: &Uri) -> Option<Uri> {
+    if uri.query().is_some() || uri.fragment().is_some() {
+        return None;
+    }
+    match uri.as_str().strip_suffix('/') {
+        Some(without) => Uri::parse(without).ok(),
+        None => Uri::parse(&format!("{uri}/")).ok(),
     }
 }
 

@@ -277,6 +277,10 @@ impl Protocol {
             listener.follow_list().await.map_err(|failure| failure.object(revision))?;
             granted["resourcesListChanged"] = true.into();
         }
+        if filter.prompts && call.view.capabilities().prompts.is_some() {
+            listener.follow_prompts().await.map_err(|failure| failure.object(revision))?;
+            granted["promptsListChanged"] = true.into();
+        }
         let uris = distinct(&filter.resources).await;
         listener.reserve(&uris).await.map_err(|failure| failure.object(revision))?;
         let mut resources = Vec::new();
@@ -425,6 +429,7 @@ pub(crate) fn authentication_ended(view: &dyn ServiceView) -> impl Future<Output
 pub(crate) fn notification(content: &Notification, meta: &str) -> Framed {
     let (method, members) = match content {
         Notification::ListChanged => ("resources/list_changed", meta.to_owned()),
+        Notification::PromptsChanged => ("prompts/list_changed", meta.to_owned()),
         Notification::Updated(uri) => {
             let comma = if meta.is_empty() { "" } else { "," };
             let uri = Value::from(&**uri);
@@ -453,9 +458,13 @@ async fn distinct(uris: &[String]) -> Vec<&str> {
     distinct
 }
 
-/// Subscribes the listener of a session to changes of the list.
+/// Subscribes the listener of a session to changes of the lists.
 pub(crate) async fn follow(listener: &dyn Listener) {
-    if let Err(failure) = listener.follow_list().await {
+    let followed = match listener.follow_list().await {
+        Ok(()) => listener.follow_prompts().await,
+        failed => failed,
+    };
+    if let Err(failure) = followed {
         tracing::warn!(?failure, "the client will not be notified of changes of the list");
     }
 }

@@ -209,6 +209,8 @@ pub(crate) enum McpRequest {
 pub(crate) struct ListenFilter {
     #[serde(default, rename = "resourcesListChanged")]
     pub(crate) list: bool,
+    #[serde(default, rename = "promptsListChanged")]
+    pub(crate) prompts: bool,
     /// Truncated to one more than a client may name.
     #[serde(default, rename = "resourceSubscriptions", deserialize_with = "first_named")]
     pub(crate) resources: Vec<String>,

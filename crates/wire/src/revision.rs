@@ -44,7 +44,7 @@ pub struct Facts {
     pub not_found: i32,
     /// `resultType` in every result, `ttlMs` and `cacheScope` in cacheable ones, and the server's name in `_meta`.
     pub hints: bool,
-    /// The `extensions` capability.
+    /// The `extensions` capability. It was added between two revisions; hosts of the former know it, too.
     pub extensions: bool,
 }
 
@@ -68,15 +68,9 @@ impl Revision {
         };
         const SECOND: Facts = Facts { date: "2025-03-26", completions: true, batches: true, ..FIRST };
         const THIRD: Facts = Facts { date: "2025-06-18", titles: true, batches: false, ..SECOND };
-        const FOURTH: Facts = Facts { date: "2025-11-25", icons: true, ..THIRD };
-        const FIFTH: Facts = Facts {
-            date: "2026-07-28",
-            era: Era::Modern,
-            not_found: -32602,
-            hints: true,
-            extensions: true,
-            ..FOURTH
-        };
+        const FOURTH: Facts = Facts { date: "2025-11-25", icons: true, extensions: true, ..THIRD };
+        const FIFTH: Facts =
+            Facts { date: "2026-07-28", era: Era::Modern, not_found: -32602, hints: true, ..FOURTH };
         match self {
             Self::V2024_11_05 => &FIRST,
             Self::V2025_03_26 => &SECOND,

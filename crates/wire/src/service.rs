@@ -198,6 +198,11 @@ pub trait Listener: Send + Sync + 'static {
     /// changes since then are pending too.
     async fn follow_list(&self) -> Result<(), Failure>;
 
+    /// Subscribes to changes of the list of prompts. Once this returns, no change is missed. The default reports none.
+    async fn follow_prompts(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Records that the client is receiving the current list.
     fn listed(&self);
 
@@ -225,11 +230,13 @@ pub trait Listener: Send + Sync + 'static {
     fn requeue(&self, notification: Notification);
 }
 
-/// A notification about resources.
+/// A notification about resources or prompts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Notification {
     /// The list of resources has changed.
     ListChanged,
+    /// The list of prompts has changed.
+    PromptsChanged,
     /// The resource with this URI, as given in the subscription, has changed.
     Updated(Arc<str>),
 }

@@ -14,6 +14,8 @@ mod missing;
 mod query;
 mod read;
 mod read_folder;
+#[cfg(feature = "skills")]
+mod skills;
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -31,12 +33,16 @@ use libris_core::{
     Budget, Change, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof, Result,
     Source, Template, Templates, Uri, UriTemplate,
 };
+#[cfg(feature = "skills")]
+use libris_core::{Skill, SkillPage};
 use tokio::sync::Semaphore;
 
 pub use crate::tree::ChangeDetection;
 pub use config::{Config, MetadataRule};
 
 use crate::folder_listing;
+#[cfg(feature = "skills")]
+use crate::skill_tree::SkillTree;
 use crate::tree::{
     CancelOnDrop, Cancellation, OpenFolder, Root, Tree, TreeOptions, is_cancelled, is_missing, name, watch,
 };
@@ -79,6 +85,9 @@ struct FilesInner {
     folder_template: UriTemplate,
     tree: Arc<Tree>,
     describe: ResourceDescriber,
+    /// The skills in the folder, if they are published.
+    #[cfg(feature = "skills")]
+    skills: Option<SkillTree>,
     /// Whether a prefetch is running.
     prefetching: AtomicBool,
     /// Limits the threads that work on requests.
@@ -146,6 +155,8 @@ impl Files {
             only,
             tree: Arc::new(Tree::open(&options, root)?),
             describe: ResourceDescriber::new(&config.rules)?,
+            #[cfg(feature = "skills")]
+            skills: config.skills.then(|| skills::find_in(&config, &prefix)),
             prefetching: AtomicBool::new(false),
             threads: Arc::new(Semaphore::new(MAX_THREADS)),
             long_searches: Budget::new(MAX_LONG_SEARCHES),
@@ -388,6 +399,25 @@ impl Source for Files {
         self.blocking(move |inner| inner.children(&uri, after.as_ref(), limit)).await
     }
 
+    fn has_directories(&self) -> bool {
+        self.inner.only.is_none()
+    }
+
+    #[cfg(feature = "skills")]
+    async fn skills(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<SkillPage> {
+        let after = after.cloned();
+        match self.inner.skills.is_some() {
+            true => self.blocking(move |inner| inner.skill_page(after.as_ref(), limit)).await,
+            false => Ok(SkillPage::default()),
+        }
+    }
+
+    #[cfg(feature = "skills")]
+    async fn skill(&self, uri: &Uri, _context: &Context) -> Result<(Skill, Freshness)> {
+        let uri = uri.clone();
+        self.blocking(move |inner| inner.skill(&uri)).await
+    }
+
     fn subject(&self, uri: &Uri) -> Uri {
         let text = uri.as_str();
         let path = text[..text.find(['?', '#']).unwrap_or(text.len())].trim_end_matches('/');
@@ -437,6 +467,14 @@ impl FilesInner {
     /// The freshness of a response with this proof.
     fn freshness(&self, proof: impl Into<Option<Proof>>) -> Freshness {
         Freshness::proven(proof).with_ttl(self.config.ttl).with_scope(self.config.scope)
+    }
+
+    /// Whether texts are served byte for byte, so that the digests of skills hold.
+    fn is_exact(&self) -> bool {
+        #[cfg(feature = "skills")]
+        return self.skills.is_some();
+        #[cfg(not(feature = "skills"))]
+        return false;
     }
 
     fn open_root(&self) -> Result<Arc<OpenFolder>> {

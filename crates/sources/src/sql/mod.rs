@@ -252,6 +252,10 @@ impl Source for Sql {
         Ok(Page { freshness: self.inner.freshness(None), ..page })
     }
 
+    fn has_directories(&self) -> bool {
+        true
+    }
+
     fn subject(&self, uri: &Uri) -> Uri {
         self.inner.subject(uri)
     }
