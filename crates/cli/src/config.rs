@@ -182,11 +182,14 @@ pub(crate) struct SearchTable {
     pub(crate) enabled: bool,
     /// Notes by path or URI, such as `"adr/" = "why things are as they are"`. They are searched, and returned with hits.
     pub(crate) notes: BTreeMap<String, String>,
+    /// The largest index in memory, in bytes, at most 1 TiB. Resources that do not fit are found by name only.
+    #[serde(deserialize_with = "memory_bytes")]
+    pub(crate) memory_bytes: usize,
 }
 
 impl Default for SearchTable {
     fn default() -> Self {
-        Self { enabled: true, notes: BTreeMap::new() }
+        Self { enabled: true, notes: BTreeMap::new(), memory_bytes: 256 << 20 }
     }
 }
 
@@ -210,10 +213,10 @@ pub(crate) struct LiveConfig {
     #[serde(deserialize_with = "subscriptions")]
     pub(crate) subscriptions: usize,
     /// How many bytes of memory the subscriptions of all clients may use.
-    #[serde(deserialize_with = "subscription_bytes")]
+    #[serde(deserialize_with = "memory_bytes")]
     pub(crate) subscription_bytes: usize,
     /// How many bytes of memory the subscriptions of one client may use.
-    #[serde(deserialize_with = "subscription_bytes")]
+    #[serde(deserialize_with = "memory_bytes")]
     pub(crate) client_subscription_bytes: usize,
 }
 
@@ -301,7 +304,7 @@ fn subscriptions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D:
     settings::within(deserializer, 1..=1_000_000)
 }
 
-fn subscription_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+fn memory_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     let bytes = settings::bytes_within(deserializer, 1..=1 << 40)?;
     usize::try_from(bytes).map_err(serde::de::Error::custom)
 }

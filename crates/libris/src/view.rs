@@ -253,6 +253,9 @@ impl ViewSnapshot<'_> {
         for hit in &mut answer.hits {
             hit.duplicates.retain(|uri| sees(uri));
         }
+        if !answer.left_out.is_empty() && !self.allows(Operation::Read, &status::uri()) {
+            answer.left_out = vec!["a source".to_owned()];
+        }
         // The number of resources that are being indexed includes hidden ones.
         answer.indexing = answer.indexing.map(|_| IndexingProgress::default());
         Ok(answer)

@@ -4,12 +4,13 @@ mod feeder;
 mod stamp;
 mod text;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use libris_core::{Context, Error, IndexingProgress, Result, SearchAnswer, SearchQuery, Uri};
-use libris_search::{IndexError, SearchIndex, VisibleResources};
+use libris_search::{IndexError, SearchIndex, VisibleResources, uri_hash};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Duration, Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -25,14 +26,26 @@ const CONCURRENT_SEARCHES: usize = 2;
 /// How long after the start of the index a search waits for it. Small libraries are indexed by then.
 const SETTLING_TIME: Duration = Duration::from_secs(5);
 
+/// The default of [`SearchConfig::memory`].
+const DEFAULT_MEMORY: usize = 256 << 20;
+
 /// How a catalog is indexed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchConfig {
     /// The folder of the index; `None` keeps the index in memory. Processes that serve the same sources may share it.
     pub folder: Option<PathBuf>,
     /// Notes on resources by the beginning of their URIs or paths. They are searched like descriptions and returned
     /// with hits.
     pub notes: Vec<PathNote>,
+    /// The largest index in memory, in bytes; twice as much may be used for moments, while parts are merged. Resources
+    /// that do not fit are found by name only, and the status says how many. The default is 256 MiB.
+    pub memory: usize,
+}
+
+impl Default for SearchConfig {
+    fn default() -> Self {
+        Self { folder: None, notes: Vec::new(), memory: DEFAULT_MEMORY }
+    }
 }
 
 /// The index of a catalog.
@@ -55,8 +68,13 @@ pub(crate) struct FeederProgress {
     indexed: AtomicUsize,
     /// Whether the index has all resources of the last full listing; watched by those who wait for it.
     completeness: watch::Sender<bool>,
+    /// Whether the index on disk had all resources when it was opened. Then it is searched alone while it is compared
+    /// with the sources.
+    is_warm: AtomicBool,
     /// Why the index is not on disk, or not updated by this process.
     remark: Mutex<Option<String>>,
+    /// The hashes of the URIs of resources that did not fit into the memory of the index.
+    left_out: Mutex<HashSet<u64>>,
 }
 
 impl FeederProgress {
@@ -66,7 +84,9 @@ impl FeederProgress {
             listed: AtomicUsize::new(0),
             indexed: AtomicUsize::new(0),
             completeness: watch::Sender::new(false),
+            is_warm: AtomicBool::new(false),
             remark: Mutex::default(),
+            left_out: Mutex::default(),
         };
         progress.publish();
         progress
@@ -74,12 +94,39 @@ impl FeederProgress {
 
     /// Updates the status and the metrics.
     fn publish(&self) {
+        let mut remarks = Vec::from_iter(self.remark.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        match self.left_out().len() {
+            0 => {}
+            count => remarks.push(format!(
+                "the memory for it is full, so {count} more are found by name only; set `cache_folder`, or \
+                 `search.memory_bytes` to more"
+            )),
+        }
         self.health.set_search(SearchIndexState {
             indexed: self.indexed.load(Ordering::Relaxed),
             listed: self.listed.load(Ordering::Relaxed),
             is_complete: *self.completeness.borrow(),
-            remark: self.remark.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            remark: (!remarks.is_empty()).then(|| remarks.join("; ")),
         });
+    }
+
+    fn left_out(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records whether a resource did not fit into the memory of the index.
+    fn set_left_out(&self, uri: &Uri, is_left_out: bool) {
+        let hash = uri_hash(uri.as_str());
+        let mut left_out = self.left_out();
+        if is_left_out {
+            left_out.insert(hash);
+        } else {
+            left_out.remove(&hash);
+        }
+    }
+
+    fn forget_left_out(&self) {
+        self.left_out().clear();
     }
 
     fn set_complete(&self, is_complete: bool) {
@@ -145,6 +192,13 @@ impl CatalogIndex {
             indexed: progress.indexed.load(Ordering::Relaxed),
             listed: progress.listed.load(Ordering::Relaxed),
         })
+    }
+
+    /// Whether resources are missing in the index, because it is being built or its memory is full.
+    pub(crate) fn is_partial(&self) -> bool {
+        let progress = &self.progress;
+        let has_all = *progress.completeness.borrow() || progress.is_warm.load(Ordering::Relaxed);
+        !has_all || !progress.left_out().is_empty()
     }
 
     /// Waits until the index has all resources.
