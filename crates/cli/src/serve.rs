@@ -60,6 +60,8 @@ fn examples() -> String {
         ("libris serve ./docs --http 127.0.0.1:0", "over HTTP on a free port"),
         ("libris serve --config libris.toml", "the sources of a configuration file"),
         ("libris serve ./docs --keys keys.toml", "for callers with an API key"),
+        #[cfg(all(feature = "mcp", unix))]
+        ("libris serve ./docs -- npx -y notes-server", "a folder and another MCP server"),
     ];
     let more: String = more.map(|(command, what)| sources::example(command, what)).concat();
     format!("Examples:\n{}{}", sources::examples(), more.trim_end())
@@ -200,6 +202,11 @@ fn own_command(sources: &SourceArguments) -> Vec<String> {
     let mut command = vec![program, "serve".to_owned()];
     command.extend(sources.absolute());
     command.push("--stdio".to_owned());
+    let started = sources.command();
+    if !started.is_empty() {
+        command.push("--".to_owned());
+        command.extend(started);
+    }
     command
 }
 

@@ -36,6 +36,12 @@ pub trait Source: Send + Sync + 'static {
         self.covers(uri).is_some_and(|specificity| specificity != Specificity::EXACT)
     }
 
+    /// Whether the URIs of this source must not be those of another source, because somebody else chooses them, as with
+    /// another MCP server. A catalog serves neither resource then, instead of one that is not the requested one.
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+
     /// The name of the source in the status, the log and the metrics, such as `files docs` or `sqlite shop`. It must
     /// not contain a path or a secret.
     fn name(&self) -> Cow<'_, str> {
@@ -191,6 +197,9 @@ pub trait Source: Send + Sync + 'static {
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(None)
     }
+
+    /// Ends connections to services behind the source, before a program exits. Nothing is requested from it any more.
+    async fn close(&self) {}
 }
 
 #[async_trait]
@@ -201,6 +210,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn may_appear(&self, uri: &Uri) -> bool {
         (**self).may_appear(uri)
+    }
+
+    fn is_exclusive(&self) -> bool {
+        (**self).is_exclusive()
     }
 
     fn name(&self) -> Cow<'_, str> {
@@ -312,6 +325,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         (**self).watch().await
+    }
+
+    async fn close(&self) {
+        (**self).close().await;
     }
 }
 

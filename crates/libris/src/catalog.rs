@@ -1,7 +1,8 @@
 //! The catalog: all sources combined into one source.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 #[cfg(feature = "search")]
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +27,7 @@ use crate::list_cache::{self, ListCache};
 use crate::lock::lock;
 use crate::path_note::PathNote;
 use crate::query::{self, SourceResponse, gathered, quoted};
+use crate::routing::{self, CollisionLog};
 #[cfg(feature = "search")]
 use crate::search::{CatalogIndex, SearchConfig};
 use crate::shared_reads::SharedReads;
@@ -64,6 +66,7 @@ pub struct Catalog {
     /// The combined templates of all sources, cached while their proof holds.
     joined: Mutex<Option<Arc<MergedTemplates>>>,
     shared: Mutex<Arc<SharedReads>>,
+    collisions: CollisionLog,
     /// The memory for cached lists of all sources.
     list_memory: Arc<Budget>,
     /// Generation counter: bumped when the sources change.
@@ -102,6 +105,7 @@ impl Catalog {
             health: Arc::default(),
             joined: Mutex::default(),
             shared: Mutex::default(),
+            collisions: CollisionLog::default(),
             list_memory: list_cache::budget(),
             generation: AtomicU64::new(0),
             #[cfg(feature = "search")]
@@ -279,16 +283,26 @@ impl Catalog {
         let (sources, proof) = self.proven();
         let (mut all, mut owners) = (Vec::new(), HashMap::new());
         let (mut fresh, mut missing) = (Vec::new(), Vec::new());
+        let mut claimed_twice: HashSet<Box<str>> = HashSet::new();
         let queries = sources.iter().map(|gated| gated.templates(context, self.config));
         let answers = query::all(queries.collect()).await?;
         for (gated, Templates { templates, freshness, unavailable }) in gathered(&sources, answers)? {
             fresh.extend(gated.counted(freshness));
             missing.extend(unavailable);
             for template in templates {
-                owners.entry(template.uri.as_str().into()).or_insert_with(|| gated.clone());
+                match owners.entry(Box::<str>::from(template.uri.as_str())) {
+                    Entry::Vacant(entry) => _ = entry.insert(gated.clone()),
+                    // Neither is served, as with resources.
+                    Entry::Occupied(entry) if routing::is_claimed_twice(entry.get(), gated) => {
+                        claimed_twice.insert(Box::<str>::from(template.uri.as_str()));
+                    }
+                    Entry::Occupied(_) => {}
+                }
                 all.push(template);
             }
         }
+        all.retain(|template| !claimed_twice.contains(template.uri.as_str()));
+        claimed_twice.iter().for_each(|text| _ = owners.remove(&**text));
         // The sort is stable, so the template of the source that was added first stays.
         all.sort_by(|one, other| one.uri.as_str().cmp(other.uri.as_str()));
         all.dedup_by(|one, other| one.uri == other.uri);
@@ -305,13 +319,25 @@ impl Catalog {
         Ok(joined)
     }
 
-    /// The sources that cover `uri`, the most specific first.
+    /// One page of the resources of all sources, with those that two sources claim.
+    async fn merged_page(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
+        let (sources, proof) = self.proven();
+        let queries = sources.iter().map(|gated| gated.list(after, limit, context, self.config));
+        let answers = query::all(queries.collect()).await?;
+        let mut fresh = Vec::with_capacity(sources.len());
+        let mut unavailable = Vec::new();
+        let mut pages = Vec::with_capacity(sources.len());
+        for (gated, mut page) in gathered(&sources, answers)? {
+            fresh.extend(gated.counted(std::mem::take(&mut page.freshness)));
+            unavailable.append(&mut page.unavailable);
+            pages.push(page);
+        }
+        Ok(Page { freshness: joined_freshness(fresh, proof), unavailable, ..merge(pages, limit) })
+    }
+
+    /// The sources that cover `uri`, the most specific first; none if two of them claim it.
     pub(crate) fn candidates(sources: &Sources, uri: &Uri) -> Vec<GatedSource> {
-        let mut found: Vec<_> =
-            sources.iter().filter_map(|gated| Some((gated.source().covers(uri)?, gated.clone()))).collect();
-        // The sort is stable, so equally specific sources stay in the order in which they were added.
-        found.sort_by_key(|(specificity, _)| std::cmp::Reverse(*specificity));
-        found.into_iter().map(|(_, source)| source).collect()
+        routing::route(sources, uri).unwrap_or_default()
     }
 
     /// The error for a URI that no source covers. Callers with all rights get a hint with what the sources serve.
@@ -353,25 +379,23 @@ impl Source for Catalog {
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
-        let (sources, proof) = self.proven();
-        let queries = sources.iter().map(|gated| gated.list(after, limit, context, self.config));
-        let answers = query::all(queries.collect()).await?;
-        let mut fresh = Vec::with_capacity(sources.len());
-        let mut unavailable = Vec::new();
-        let mut pages = Vec::with_capacity(sources.len());
-        for (gated, mut page) in gathered(&sources, answers)? {
-            fresh.extend(gated.counted(std::mem::take(&mut page.freshness)));
-            unavailable.append(&mut page.unavailable);
-            pages.push(page);
+        let mut page = self.merged_page(after, limit, context).await?;
+        loop {
+            let last = page.resources.last().map(|last| last.uri.clone());
+            self.collisions.without_collisions(&self.sources(), &mut page.resources);
+            if !page.resources.is_empty() || !page.more || last.is_none() {
+                return Ok(page);
+            }
+            // Two sources claim all of the page. An empty page would end the walk of a client.
+            page = self.merged_page(last.as_ref(), limit, context).await?;
         }
-        Ok(Page { freshness: joined_freshness(fresh, proof), unavailable, ..merge(pages, limit) })
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let (sources, proof) = self.proven();
         let mut proof = Some(proof);
         let mut missing = None;
-        for gated in Self::candidates(&sources, uri) {
+        for gated in routing::route(&sources, uri).map_err(|collision| collision.error(uri))? {
             let source = gated.source();
             let read = async {
                 match source.is_shared(uri) {
@@ -450,7 +474,7 @@ impl Source for Catalog {
     ) -> Result<Page> {
         let sources = self.sources();
         let (mut missing, mut pages) = (None, Vec::new());
-        for gated in Self::candidates(&sources, uri) {
+        for gated in routing::route(&sources, uri).map_err(|collision| collision.error(uri))? {
             let children = async {
                 let context = gated.listing_permit(context, self.config.source_timeout).await?;
                 gated.source().children(uri, after, limit, &context).await
@@ -591,7 +615,7 @@ impl Source for Catalog {
 
     fn unfollow(&self, subject: &Uri) {
         // The source that followed it may no longer be the most specific one.
-        for gated in Self::candidates(&self.sources(), subject) {
+        for gated in self.sources().iter().filter(|gated| gated.source().covers(subject).is_some()) {
             gated.source().unfollow(subject);
         }
     }

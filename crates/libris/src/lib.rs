@@ -30,6 +30,11 @@
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
 
+/// Another manual page with an example.
+#[cfg(all(doctest, feature = "remote", unix))]
+#[doc = include_str!("../../../docs/client.md")]
+struct ClientGuide;
+
 mod audit;
 #[cfg(feature = "auth")]
 mod authenticated;
@@ -59,6 +64,7 @@ mod query;
 mod read_memory;
 mod response_cache;
 mod rights;
+mod routing;
 pub mod rules;
 #[cfg(feature = "search")]
 mod search;
@@ -85,12 +91,16 @@ pub use functions::{
 pub use libris_auth as auth;
 pub use libris_core::{
     Annotations, Audience, Authentication, CacheScope, Change, Completion, CompletionRequest, Content,
-    ContentBody, ContentMemory, Contents, Context, Error, Freshness, HitSection, Icon, Identity,
+    ContentBody, ContentMemory, Contents, Context, DIRECTORY, Error, Freshness, HitSection, Icon, Identity,
     IndexingProgress, Meta, Package, Page, Progress, Prompt, PromptArgument, PromptCompletion, PromptContent,
     PromptMessage, PromptRole, Prompts, Proof, Resource, Result, SearchAnswer, SearchHit, SearchQuery,
     Sha256Digest, Skill, SkillFile, SkillPage, SkillResources, SnippetLine, Source, Template, Templates,
     Theme, UnavailableSource, Uri, UriTemplate, uri_template,
 };
+#[cfg(all(feature = "remote", unix))]
+pub use libris_remote as remote;
+#[cfg(all(feature = "remote", unix))]
+pub use libris_remote::{ParsedContent, Remote, ResourceClient};
 #[cfg(feature = "search")]
 pub use libris_search::FORMAT as SEARCH_INDEX_FORMAT;
 pub use libris_wire as wire;
