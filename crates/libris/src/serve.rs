@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use libris_core::{Context, Error, Package, Result, Source, Template};
-use libris_wire::http::{self, Endpoint};
+use libris_wire::http::{self, Endpoint, Route};
 use libris_wire::{Limits, stdio};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +41,8 @@ pub struct Serve {
     policy: Arc<dyn Policy>,
     policy_handle: PolicyHandle,
     audit: Option<Arc<dyn AuditLog>>,
+    /// HTTP routes beside `/mcp`.
+    routes: Vec<Arc<dyn Route>>,
     allow_remote: bool,
     /// The package of the first source that has one.
     package: Option<Package>,
@@ -66,6 +68,7 @@ impl From<Arc<Catalog>> for Serve {
             policy,
             policy_handle: PolicyHandle::default(),
             audit: None,
+            routes: Vec::new(),
             allow_remote: false,
             package,
             name,
@@ -135,6 +138,12 @@ impl Serve {
     /// Replaces the whole configuration of the HTTP endpoint.
     pub fn http_config(self, http: http::Config) -> Self {
         Self { http, ..self }
+    }
+
+    /// Adds a route beside `/mcp` for HTTP, such as a web page. The first route that covers a path answers.
+    pub fn route(mut self, route: Arc<dyn Route>) -> Self {
+        self.routes.push(route);
+        self
     }
 
     /// Allows this host name in HTTP requests, in addition to `localhost` and IP addresses.
@@ -249,7 +258,8 @@ impl Serve {
     }
 
     async fn endpoint(&self) -> Result<Arc<Endpoint>> {
-        Ok(Endpoint::new(Arc::new(self.server().await?), self.http.clone()))
+        let server = Arc::new(self.server().await?);
+        Ok(Endpoint::with_routes(server, self.http.clone(), self.routes.clone()))
     }
 
     async fn server(&self) -> Result<Server> {
