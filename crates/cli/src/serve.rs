@@ -228,11 +228,13 @@ impl ServeOptions {
     }
 
     /// Whether the sources are indexed even if the configuration does not say so: people search where they browse.
-    #[cfg(feature = "search")]
+    #[cfg(all(feature = "picker", feature = "search"))]
     fn wants_search(&self) -> bool {
-        #[cfg(feature = "picker")]
-        return self.browsing.is_some();
-        #[cfg(not(feature = "picker"))]
+        self.browsing.is_some()
+    }
+
+    #[cfg(all(not(feature = "picker"), feature = "search"))]
+    fn wants_search(&self) -> bool {
         false
     }
 
@@ -250,10 +252,14 @@ impl ServeOptions {
 }
 
 impl ServeOptions {
+    /// Whether an option for the picker is given, which only HTTP has.
+    #[cfg(feature = "picker")]
     fn wants_picker(&self) -> bool {
-        #[cfg(feature = "picker")]
-        return self.picker || self.no_picker;
-        #[cfg(not(feature = "picker"))]
+        self.picker || self.no_picker
+    }
+
+    #[cfg(not(feature = "picker"))]
+    fn wants_picker(&self) -> bool {
         false
     }
 }

@@ -35,7 +35,7 @@ const tree = new Tree({ library, selection, open });
 const search = new Search({ library, selection, open, closed: () => showSide(tree) });
 const detail = new Detail({ element: document.getElementById('detail'), library, mcp, selection, open, back: () => pane('browse') });
 const composer = new Composer({ library, selection, open });
-const tray = new Tray({ selection, library, open, close: () => toggleTray(false), composer: composer.element, link: () => location.origin + location.pathname + hash({ sel: selection.all.map(({ uri }) => uri) }) });
+const tray = new Tray({ selection, library, open, close: () => toggleTray(false), composer: composer.element, link: () => location.origin + location.pathname + hash({ sel: selection.all.filter(({ local }) => !local).map(({ uri }) => uri) }) });
 tray.prompt = () => composer.text;
 
 side.append(search.element, tree.element);
@@ -62,7 +62,6 @@ basket.addEventListener('click', () => toggleTray(trayElement.hidden || (panes.d
 
 function drawBasket() {
   fill(basket, icon('basket'), h('span', { class: 'wide' }, 'Selection'), h('span', { class: `badge ${selection.size === 0 ? 'zero' : ''}` }, String(selection.size)));
-  basket.setAttribute('aria-label', `Selection: ${selection.size}`);
 }
 
 // The address: what is open, and what a link restores.
@@ -104,7 +103,7 @@ function open({ node, resource, template, lines, quiet }) {
 
 /** Adds what the list knows of a resource that was found in another way. */
 async function complete(resource, asked) {
-  const node = await library.reveal(resource.uri).catch(() => null);
+  const node = await library.locate(resource.uri).catch(() => null);
   if (!node) return;
   selection.learn(node.uri, node.resource);
   if (asked !== wanted || node.folder || detail.uri !== resource.uri) return;
@@ -112,8 +111,7 @@ async function complete(resource, asked) {
 }
 
 async function openUri(uri, quiet) {
-  const known = library.nodes.get(uri) ?? library.nodes.get(folderKey(uri));
-  const node = known ?? (await library.reveal(uri).catch(() => null));
+  const node = await library.reveal(uri).catch(() => null);
   if (node) {
     open({ node, quiet });
     tree.show(node);
@@ -130,8 +128,9 @@ async function restore() {
     toggleTray(true);
     pane('tray');
     for (const uri of chosen.slice(0, 50)) {
-      library.reveal(uri).then((node) => node && selection.learn(uri, node.resource), () => {});
+      library.locate(uri).then((node) => node && selection.learn(uri, node.resource), () => {});
     }
+    detail.welcome();
   }
   if (parts.get('q')) {
     query.value = parts.get('q');
@@ -155,7 +154,7 @@ addEventListener('hashchange', restore);
 function follow() {
   const uris = new Set();
   if (detail.uri) uris.add(detail.uri);
-  for (const { uri } of selection.all.slice(0, 200)) uris.add(uri);
+  for (const { uri, local } of selection.all.slice(0, 200)) if (!local) uris.add(uri);
   mcp.follow([...uris]);
 }
 

@@ -44,8 +44,29 @@ export class Composer {
       h('label', { for: 'message' }, 'Message'),
       h('div', { class: 'composer-box' }, this.#area, this.#menu),
       this.#suggestions);
+    this.#acceptFiles();
     this.suggestLater = debounced(450, () => this.#suggest());
     selection.addEventListener('changed', () => this.#redraw());
+  }
+
+  /** Files that are dropped here are selected beside the resources; they stay in the browser. */
+  #acceptFiles() {
+    const mark = (on) => this.element.classList.toggle('dropping', on);
+    this.element.addEventListener('dragover', (event) => {
+      if (!event.dataTransfer.types.includes('Files')) return;
+      event.preventDefault();
+      mark(true);
+    });
+    this.element.addEventListener('dragleave', () => mark(false));
+    this.element.addEventListener('drop', (event) => {
+      mark(false);
+      const files = [...event.dataTransfer.files];
+      if (files.length === 0) return;
+      event.preventDefault();
+      this.#selection.add(files.map((file) => ({
+        uri: `local:${encodeURIComponent(file.name)}`, label: file.name, name: file.name, mimeType: file.type || undefined, size: file.size, local: file,
+      })));
+    });
   }
 
   get text() {

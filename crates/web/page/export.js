@@ -29,12 +29,26 @@ export async function exported(format, resources, library, prompt, learn) {
 /** The content of a resource; documents as their text. */
 async function readOne(library, resource) {
   try {
+    if (resource.local) return await readFile(resource);
     const uri = resource._meta?.['dev.libris/text'] ?? resource.uri;
     const { contents } = await library.read(uri);
     const texts = contents.filter((content) => typeof content.text === 'string').map((content) => content.text);
     return { contents, text: texts.length > 0 ? texts.join('\n\n') : undefined };
   } catch (cause) {
     return { contents: [], error: cause.message };
+  }
+}
+
+/** The content of a file of this machine, as text if it is text. */
+async function readFile({ uri, mimeType, local }) {
+  const bytes = new Uint8Array(await local.arrayBuffer());
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    return { contents: [{ uri, mimeType, text }], text };
+  } catch {
+    let binary = '';
+    for (let at = 0; at < bytes.length; at += 8192) binary += String.fromCharCode(...bytes.subarray(at, at + 8192));
+    return { contents: [{ uri, mimeType, blob: btoa(binary) }] };
   }
 }
 

@@ -32,6 +32,11 @@ export class TreeNode {
   }
 }
 
+/** Whether a resource has changed, as far as the list tells. */
+function hasChanged(before, now) {
+  return before.annotations?.lastModified !== now.annotations?.lastModified || before.size !== now.size;
+}
+
 export class Library extends EventTarget {
   root = new TreeNode({ uri: '', folder: true }, null);
   nodes = new Map();
@@ -216,6 +221,7 @@ export class Library extends EventTarget {
     const key = folder ? folderKey(resource.uri) : resource.uri;
     const known = this.nodes.get(key);
     if (known) {
+      if (hasChanged(known.resource, resource)) known.flash = performance.now();
       known.update(resource);
       return known;
     }
@@ -256,7 +262,12 @@ export class Library extends EventTarget {
         cursor = page.nextCursor;
       } while (cursor);
       for (const key of before) if (!seen.has(key)) this.#remove(this.nodes.get(key));
-      for (const key of seen) if (!before.has(key)) this.nodes.get(key).flash = performance.now();
+      for (const key of seen) {
+        if (before.has(key)) continue;
+        const node = this.nodes.get(key);
+        node.flash = performance.now();
+        node.parent.children.sort((one, other) => (one.uri < other.uri ? -1 : 1));
+      }
       this.#flat = Promise.resolve();
       this.#changed();
       return;
@@ -292,9 +303,7 @@ export class Library extends EventTarget {
       const key = folder ? folderKey(resource.uri) : resource.uri;
       let child = before.get(key);
       if (child) {
-        const { annotations: old = {}, size } = child.resource;
-        const { annotations: now = {} } = resource;
-        if (old.lastModified !== now.lastModified || size !== resource.size) child.flash = performance.now();
+        if (hasChanged(child.resource, resource)) child.flash = performance.now();
         child.update({ ...child.resource, ...resource });
         before.delete(key);
       } else {
@@ -322,10 +331,18 @@ export class Library extends EventTarget {
     for (const child of node.children ?? []) this.#forget(child);
   }
 
-  /** The node of a resource, whose folders are loaded where that is possible; `null` if it is not in the list. */
+  /** The node of a resource, whose folders are opened; `null` if it is not in the list. */
   async reveal(uri) {
-    const known = () => this.nodes.get(uri) ?? this.nodes.get(folderKey(uri));
-    if (known()) return this.#open(known());
+    const node = await this.locate(uri);
+    for (let at = node?.parent; at; at = at.parent) at.expanded = true;
+    this.#changed();
+    return node;
+  }
+
+  /** The node of a resource, whose folders are loaded where that is possible; `null` if it is not in the list. */
+  async locate(uri) {
+    const known = () => this.nodes.get(uri) ?? this.nodes.get(folderKey(uri)) ?? null;
+    if (known()) return known();
     const path = [];
     for (let at = parentOf(uri); at !== null; at = parentOf(at)) path.unshift(at);
     for (const folder of path) {
@@ -333,13 +350,7 @@ export class Library extends EventTarget {
       if (!node) continue;
       for (let tries = 0; tries < 25 && node.cursor !== null && !known(); tries += 1) await this.load(node);
     }
-    return known() ? this.#open(known()) : null;
-  }
-
-  #open(node) {
-    for (let at = node.parent; at; at = at.parent) at.expanded = true;
-    this.#changed();
-    return node;
+    return known();
   }
 
   /** The resources below a folder, and whether these are all. */

@@ -65,7 +65,7 @@ export class Detail {
     return h('header', { class: 'detail-head' },
       h('div', { class: 'crumbs' }, iconButton('back', 'Back to the list', () => this.back(), 'phone'),
         h('nav', { 'aria-label': 'Folders' }, h('ol', {}, path.length > 0 ? path.map(step) : h('li', {}, h('span', { class: 'crumb' }, resource.uri.split(':', 1)[0]))))),
-      h('div', { class: 'title-line' }, h('h1', {}, h('bdi', {}, title)), h('div', { class: 'title-tools' }, extra)));
+      h('div', { class: 'title-line' }, h('h2', {}, h('bdi', {}, title)), h('div', { class: 'title-tools' }, extra)));
   }
 
   welcome() {
@@ -74,7 +74,7 @@ export class Detail {
     const { server, instructions } = this.#library;
     const keys = [['↑ ↓', 'move'], ['→ ←', 'open and close a folder'], ['Enter', 'preview'], ['Space', 'select'], ['Shift + ↑ ↓', 'select a range'], ['/', 'search'], ['Esc', 'leave the search']];
     fill(this.element, h('div', { class: 'welcome' },
-      h('h1', {}, clean(server.title ?? server.name ?? 'Libris', 100)),
+      h('h2', {}, clean(server.title ?? server.name ?? 'Libris', 100)),
       h('p', { class: 'lead' }, clean(server.description ?? 'Choose a resource to see it here, tick what you need, and take it along.', 400)),
       h('dl', { class: 'keys' }, keys.map(([key, what]) => h('div', {}, h('dt', {}, h('kbd', {}, key)), h('dd', {}, what)))),
       instructions ? h('details', {}, h('summary', {}, 'What models are told'), h('pre', { class: 'instructions' }, instructions.slice(0, 4000))) : null));
@@ -178,7 +178,7 @@ export class Detail {
     const { annotations = {} } = resource;
     const kind = kindOf(resource);
     this.pick = h('button', { class: 'pick-button', type: 'button', onclick: () => this.#selection.toggle(this.#shown) });
-    const facts = [KIND_NAMES[kind], resource.mimeType, bytes(resource.size), tokensOf(resource) ? `≈ ${count(tokensOf(resource))} tokens` : '',
+    const facts = [resource.mimeType ?? KIND_NAMES[kind], bytes(resource.size), tokensOf(resource) ? `≈ ${count(tokensOf(resource))} tokens` : '',
       date(annotations.lastModified), annotations.audience ? `for ${annotations.audience.join(' and ')}` : '',
       annotations.priority !== undefined ? `priority ${annotations.priority}` : ''];
     const tab = (view, text) => h('button', {
@@ -274,7 +274,17 @@ export class Detail {
     this.part = null;
     const asked = { uri, source };
     if (uri === resource.uri && typeof resource.size === 'number') asked.size = resource.size;
-    const preview = await this.#mcp.post('/picker/preview', asked, { signal });
+    let preview = await this.#mcp.post('/picker/preview', asked, { signal });
+    if (preview.kind === 'hex' && !source) {
+      // A resource that is not in a list has no media type until it is read.
+      const [group] = (preview.mimeType ?? '').split('/');
+      if (['image', 'audio', 'video'].includes(group)) return this.#media(panel, resource, group, signal);
+      if (!uri.includes('?')) {
+        const asText = await this.#mcp.post('/picker/preview', { uri: `${uri}?as=text` }, { signal }).catch(() => null);
+        if (signal.aborted) return undefined;
+        preview = asText ?? preview;
+      }
+    }
     const theme = document.documentElement.dataset.theme ?? '';
     const frame = h('iframe', {
       class: 'frame', title: `${source ? 'Source' : 'Preview'} of ${nameOf(resource)}`,
@@ -291,7 +301,7 @@ export class Detail {
       this.#load();
     } }, 'Next part') : null;
     fill(panel, frame, notes.length > 0 || more ? h('p', { class: 'frame-note' }, notes.join(' · '), more) : null);
-    this.kind = preview.kind;
+    return undefined;
   }
 
   async #details(panel, resource, signal) {
@@ -323,7 +333,7 @@ export class Detail {
     } }, Object.keys(samples).map((name) => h('option', { value: name }, name)));
     code.textContent = samples[chosen];
     fill(panel, h('div', { class: 'details-body' }, list,
-      h('div', { class: 'code-head' }, h('h2', {}, 'Read it from code'), language, iconButton('copy', 'Copy the code', async () => {
+      h('div', { class: 'code-head' }, h('h3', {}, 'Read it from code'), language, iconButton('copy', 'Copy the code', async () => {
         await copyText({ text: samples[chosen] });
         announce('Copied');
       }, 'framed')), code));

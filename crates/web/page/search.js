@@ -95,6 +95,7 @@ export class Search {
         mime: this.type.value || undefined,
         signal: running.signal,
       });
+      if (this.age.value || this.audience.value) await this.#learn(found.results);
       if (running.signal.aborted) return;
       this.#show(query, found);
     } catch (cause) {
@@ -107,6 +108,14 @@ export class Search {
     } finally {
       if (this.#running === running) this.element.removeAttribute('aria-busy');
     }
+  }
+
+  /** Adds the annotations of hits, which the search does not return. */
+  async #learn(hits) {
+    await Promise.all(hits.map(async (hit) => {
+      const node = hit.annotations ? null : await this.#library.locate(hit.uri).catch(() => null);
+      if (node) hit.annotations = node.resource.annotations;
+    }));
   }
 
   #matches(hit) {
@@ -175,8 +184,7 @@ export class Search {
     const snippet = clean((hit.snippet ?? '').replace(/\s+/g, ' '), 260);
     fill(
       element,
-      h('span', { class: 'tick', 'data-act': 'tick', title: 'Select' }, icon('check')),
-      icon(kind, `kind ${kind}`),
+      h('span', { class: 'mark' }, icon(kind, `kind ${kind}`), h('span', { class: 'tick', 'data-act': 'tick', title: 'Select' }, icon('check'))),
       h('span', { class: 'hit-text' },
         h('span', { class: 'hidden' }, `${KIND_NAMES[kind]}: `),
         h('bdi', { class: 'name' }, words(title)),

@@ -118,8 +118,9 @@ export class Tray {
       const shown = resources.slice(0, 200);
       fill(this.#list, shown.map((resource) => h('li', {},
         icon(kindOf(resource), `kind ${kindOf(resource)}`),
-        h('button', { class: 'picked-name', type: 'button', title: resource.uri, onclick: () => this.#open({ resource }) },
-          h('bdi', {}, nameOf(resource))),
+        resource.local ? h('span', { class: 'picked-name', title: 'A file of this machine' }, h('bdi', {}, nameOf(resource)))
+          : h('button', { class: 'picked-name', type: 'button', title: resource.uri, onclick: () => this.#open({ resource }) },
+            h('bdi', {}, nameOf(resource))),
         h('span', { class: 'picked-size' }, tokensOf(resource) ? `≈ ${count(tokensOf(resource))}` : bytes(resource.size)),
         iconButton('close', `Remove ${nameOf(resource)}`, () => this.#selection.remove(resource.uri)))),
       resources.length > shown.length ? h('li', { class: 'none' }, `and ${count(resources.length - shown.length)} more`) : null);

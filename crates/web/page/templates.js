@@ -75,7 +75,7 @@ export class TemplateForm {
     }, names.map((name) => this.#field(name)), h('div', { class: 'row-end' }, this.#result, this.#submit));
     this.element = h('div', { class: 'template' },
       h('p', { class: 'kicker' }, icon('template', 'kind'), 'Template'),
-      h('h1', {}, clean(template.title ?? template.name, 200)),
+      h('h2', {}, clean(template.title ?? template.name, 200)),
       template.description ? h('p', { class: 'lead' }, clean(template.description, 1000)) : null,
       h('p', { class: 'uri' }, this.#pretty(template.uriTemplate)),
       form);
@@ -101,8 +101,8 @@ export class TemplateForm {
   }
 
   #update() {
-    this.#result.textContent = this.uri;
     const missing = [...this.#fields].filter(([name, { input }]) => input.value === '' && !isOptional(this.#template.uriTemplate, name));
+    this.#result.textContent = missing.length > 0 ? '' : this.uri;
     this.#submit.disabled = missing.length > 0;
   }
 

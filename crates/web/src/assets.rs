@@ -31,7 +31,7 @@ struct EncodedAsset {
 
 macro_rules! assets {
     ($($path:literal: $file:literal,)*) => {
-        static ASSETS: &[Asset] = &[$(Asset {
+        static ASSETS: [Asset; [$($path),*].len()] = [$(Asset {
             path: $path,
             kind: kind($file),
             content: include_str!(concat!("../page/", $file)),
@@ -90,7 +90,9 @@ impl Asset {
             .iter()
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(','))
-            .any(|coding| coding.trim().eq_ignore_ascii_case("gzip") || coding.trim().starts_with("gzip;q=1"));
+            .any(|coding| {
+                coding.trim().eq_ignore_ascii_case("gzip") || coding.trim().starts_with("gzip;q=1")
+            });
         let body = match (is_unchanged, takes_gzip) {
             (true, _) => Bytes::new(),
             (false, true) => encoded.gzip.clone(),
@@ -145,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_file_names_no_other_host() {
-        for asset in ASSETS {
+        for asset in &ASSETS {
             let hosts: Vec<_> = asset
                 .content
                 .match_indices("://")
@@ -176,7 +178,7 @@ mod tests {
 
     #[test]
     fn every_module_and_style_is_served() {
-        for asset in ASSETS {
+        for asset in &ASSETS {
             for quoted in asset.content.split(['\'', '"']) {
                 let path = match quoted.strip_prefix("./") {
                     Some(module) => format!("/picker/{module}"),

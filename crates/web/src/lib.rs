@@ -52,6 +52,10 @@ impl Route for Picker {
             }
         };
         policy::protect(response.headers_mut());
+        // The files of the page have no such header: the frame of a preview has no origin, and loads its style.
+        response
+            .headers_mut()
+            .insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
         response
     }
 }

@@ -21,7 +21,6 @@ pub(crate) fn protect(headers: &mut HeaderMap) {
         headers.insert(name, HeaderValue::from_static(value));
     }
     headers.insert("cross-origin-opener-policy", HeaderValue::from_static("same-origin"));
-    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
     headers.insert(
         "permissions-policy",
         HeaderValue::from_static("camera=(), geolocation=(), microphone=(), payment=(), usb=()"),

@@ -29,7 +29,8 @@ impl Route for Page {
     }
 
     fn public(&self, method: &Method, path: &str, _: &HeaderMap) -> Option<Response<Body>> {
-        (method == Method::GET && path == "/page/public").then(|| Response::new(Body::from("hello".to_owned())))
+        (method == Method::GET && path == "/page/public")
+            .then(|| Response::new(Body::from("hello".to_owned())))
     }
 
     async fn answer(&self, call: &Call, request: Request<Bytes>) -> Response<Body> {

@@ -239,12 +239,16 @@ fn piece_at(rest: &str, language: &SourceLanguage, at_line_start: bool) -> Optio
     }
     let length = rest.find(|letter: char| !(letter.is_alphanumeric() || letter == '_')).unwrap_or(rest.len());
     let word = &rest[..length];
-    let piece = match () {
-        () if language.has_keyword(word) => Piece::Keyword,
-        () if language.keywords.is_empty() => Piece::Plain,
-        () if rest[length..].starts_with('(') => Piece::Function,
-        () if first.is_uppercase() && word.contains(char::is_lowercase) => Piece::Type,
-        () => Piece::Plain,
+    let piece = if language.has_keyword(word) {
+        Piece::Keyword
+    } else if language.keywords.is_empty() {
+        Piece::Plain
+    } else if rest[length..].starts_with('(') {
+        Piece::Function
+    } else if first.is_uppercase() && word.contains(char::is_lowercase) {
+        Piece::Type
+    } else {
+        Piece::Plain
     };
     Some((piece, length))
 }
@@ -312,7 +316,10 @@ mod tests {
         assert_eq!(shown("x = '''a\nb''' # c", "py"), ["s '''a\nb'''", "c # c"]);
         assert_eq!(shown("[a]\nkey = \"v\" # c\n", "toml"), ["t [a]", "k key", "s \"v\"", "c # c"]);
         assert_eq!(shown("a: b\n  - c: true", "yaml"), ["k a", "k c", "k true"]);
-        assert_eq!(shown("<a href=\"x\">b</a><!-- c -->", "html"), ["k <a", "s \"x\"", "k </a", "c <!-- c -->"]);
+        assert_eq!(
+            shown("<a href=\"x\">b</a><!-- c -->", "html"),
+            ["k <a", "s \"x\"", "k </a", "c <!-- c -->"]
+        );
         assert_eq!(shown("@@ 1\n+a\n-b\n c\n", "diff"), ["h @@ 1\n", "add +a\n", "del -b\n"]);
     }
 

@@ -48,9 +48,10 @@ fn records(out: &mut String, items: &[JsonNode]) -> Option<bool> {
     for item in items {
         let JsonNode::Object(members) = item else { return None };
         let is_alike = members.len() == names.len()
-            && members.iter().zip(&names).all(|((name, value), known)| {
-                name == known && matches!(value, JsonNode::Scalar(..))
-            });
+            && members
+                .iter()
+                .zip(&names)
+                .all(|((name, value), known)| name == known && matches!(value, JsonNode::Scalar(..)));
         if !is_alike {
             return None;
         }

@@ -30,11 +30,8 @@ impl PreviewKind {
     }
 }
 
-/// The kind of a content by its media type, and by the extension of its URI where the type says little.
-pub(super) fn of(mime: Option<&str>, uri: &str, is_text: bool) -> PreviewKind {
-    if !is_text {
-        return PreviewKind::Hex;
-    }
+/// The kind of a text by its media type, and by the extension of its URI where the type says little.
+pub(super) fn of(mime: Option<&str>, uri: &str) -> PreviewKind {
     let mime = mime.unwrap_or_default();
     let mime = mime.split(';').next().unwrap_or_default().trim();
     let extension = extension(uri);
@@ -97,9 +94,8 @@ mod tests {
             (Some("application/json"), "file:///a.ipynb", PreviewKind::Notebook),
             (None, "file:///a.b/c", PreviewKind::Source),
         ] {
-            assert_eq!(of(mime, uri, true), kind, "{mime:?} {uri}");
+            assert_eq!(of(mime, uri), kind, "{mime:?} {uri}");
         }
-        assert_eq!(of(Some("text/markdown"), "a:b", false), PreviewKind::Hex);
     }
 
     #[test]

@@ -135,8 +135,16 @@ static LANGUAGES: &[SourceLanguage] = &[
         any_case: true,
         ..HASH
     },
-    SourceLanguage { names: &["makefile", "mk", "make", "cmake"], keywords: "define endef endif else ifdef ifeq ifndef include override export", ..HASH },
-    SourceLanguage { names: &["nix", "r", "jl", "tf", "hcl", "pl", "pm", "perl", "awk", "tcl", "ps1", "ex", "exs", "graphql", "gql"],
+    SourceLanguage {
+        names: &["makefile", "mk", "make", "cmake"],
+        keywords: "define endef endif else ifdef ifeq ifndef include override export",
+        ..HASH
+    },
+    SourceLanguage {
+        names: &[
+            "nix", "r", "jl", "tf", "hcl", "pl", "pm", "perl", "awk", "tcl", "ps1", "ex", "exs", "graphql",
+            "gql",
+        ],
         keywords: "and begin case cond def default defmodule defp do else elseif elsif end enum false fn for foreach \
                    function if import in inherit input interface let local module my nil none not null or our output \
                    package provider query mutation rec repeat require resource return sub then true type unless use \
@@ -179,13 +187,49 @@ static LANGUAGES: &[SourceLanguage] = &[
         keywords: "and from important media import keyframes supports to not only layer container font-face root",
         ..C_LIKE
     },
-    SourceLanguage { names: &["json", "jsonc", "json5", "jsonl", "ndjson", "geojson", "ipynb"], keywords: "true false null", ..C_LIKE },
-    SourceLanguage { names: &["proto", "thrift"], keywords: "enum extend false import message oneof option optional package repeated required returns rpc service stream syntax true map", ..C_LIKE },
-    SourceLanguage { names: &["zig", "v", "odin"], keywords: "and break comptime const continue defer else enum errdefer error export false fn for if inline null or orelse pub return struct switch test true try undefined union unreachable var while", ..C_LIKE },
-    SourceLanguage { names: &["clj", "cljs", "edn", "lisp", "el", "scm", "rkt"], line_comments: &[";"], quotes: &["\""], keywords: "cond def define defn defun do fn if let loop nil ns quote recur require true false", ..PLAIN },
-    SourceLanguage { names: &["toml", "ini", "cfg", "conf", "properties", "service", "editorconfig", "gitconfig", "lock"], grammar: Grammar::Settings, line_comments: &["#", ";"], quotes: &["\"\"\"", "\"", "'"], keywords: "true false", ..HASH },
-    SourceLanguage { names: &["yaml", "yml"], grammar: Grammar::Settings, keywords: "true false null yes no on off", ..HASH },
-    SourceLanguage { names: &["html", "htm", "xml", "svg", "xhtml", "vue", "svelte", "rss", "atom", "xsd", "plist"], grammar: Grammar::Markup, block_comment: Some(("<!--", "-->")), quotes: &["\"", "'"], ..PLAIN },
+    SourceLanguage {
+        names: &["json", "jsonc", "json5", "jsonl", "ndjson", "geojson", "ipynb"],
+        keywords: "true false null",
+        ..C_LIKE
+    },
+    SourceLanguage {
+        names: &["proto", "thrift"],
+        keywords: "enum extend false import message oneof option optional package repeated required returns rpc service stream syntax true map",
+        ..C_LIKE
+    },
+    SourceLanguage {
+        names: &["zig", "v", "odin"],
+        keywords: "and break comptime const continue defer else enum errdefer error export false fn for if inline null or orelse pub return struct switch test true try undefined union unreachable var while",
+        ..C_LIKE
+    },
+    SourceLanguage {
+        names: &["clj", "cljs", "edn", "lisp", "el", "scm", "rkt"],
+        line_comments: &[";"],
+        quotes: &["\""],
+        keywords: "cond def define defn defun do fn if let loop nil ns quote recur require true false",
+        ..PLAIN
+    },
+    SourceLanguage {
+        names: &["toml", "ini", "cfg", "conf", "properties", "service", "editorconfig", "gitconfig", "lock"],
+        grammar: Grammar::Settings,
+        line_comments: &["#", ";"],
+        quotes: &["\"\"\"", "\"", "'"],
+        keywords: "true false",
+        ..HASH
+    },
+    SourceLanguage {
+        names: &["yaml", "yml"],
+        grammar: Grammar::Settings,
+        keywords: "true false null yes no on off",
+        ..HASH
+    },
+    SourceLanguage {
+        names: &["html", "htm", "xml", "svg", "xhtml", "vue", "svelte", "rss", "atom", "xsd", "plist"],
+        grammar: Grammar::Markup,
+        block_comment: Some(("<!--", "-->")),
+        quotes: &["\"", "'"],
+        ..PLAIN
+    },
     SourceLanguage { names: &["diff", "patch"], grammar: Grammar::Diff, ..PLAIN },
 ];
 
@@ -206,7 +250,7 @@ pub(super) fn of(mime: Option<&str>, uri: &str, text: &str) -> &'static SourceLa
     let patch = if uri.contains("/diff/") || text.starts_with("diff --git ") { "diff" } else { "" };
     let java = if mime.is_some_and(|mime| mime.contains("javascript")) { "js" } else { "" };
     let names = [patch, &*kind::extension(uri), java, subtype, file, interpreter];
-    names.into_iter().map(named).find(|language| !std::ptr::eq(*language, &PLAIN) && language.names != PLAIN.names).unwrap_or(&PLAIN)
+    names.into_iter().map(named).find(|language| language.names != PLAIN.names).unwrap_or(&PLAIN)
 }
 
 impl SourceLanguage {

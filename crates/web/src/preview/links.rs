@@ -52,7 +52,9 @@ impl LinkBase {
                 out.push_str("\">");
             }
             Some(LinkTarget::Web(url)) => {
-                out.push_str("<a class=\"web\" target=\"_blank\" rel=\"noopener noreferrer nofollow\" href=\"");
+                out.push_str(
+                    "<a class=\"web\" target=\"_blank\" rel=\"noopener noreferrer nofollow\" href=\"",
+                );
                 html::push_attribute(out, &url);
                 out.push_str("\">");
             }

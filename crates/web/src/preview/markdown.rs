@@ -14,9 +14,48 @@ use crate::html;
 
 /// The elements of HTML that are kept, without their attributes.
 const ELEMENTS: [&str; 42] = [
-    "abbr", "b", "blockquote", "br", "caption", "center", "cite", "code", "dd", "del", "details", "dfn", "div",
-    "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "ins", "kbd", "li", "mark", "ol", "p", "pre",
-    "q", "s", "small", "span", "strong", "sub", "summary", "sup", "table", "ul", "var",
+    "abbr",
+    "b",
+    "blockquote",
+    "br",
+    "caption",
+    "center",
+    "cite",
+    "code",
+    "dd",
+    "del",
+    "details",
+    "dfn",
+    "div",
+    "dl",
+    "dt",
+    "em",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "hr",
+    "i",
+    "ins",
+    "kbd",
+    "li",
+    "mark",
+    "ol",
+    "p",
+    "pre",
+    "q",
+    "s",
+    "small",
+    "span",
+    "strong",
+    "sub",
+    "summary",
+    "sup",
+    "table",
+    "ul",
+    "var",
 ];
 
 /// The parts of tables, which are kept too.
@@ -246,8 +285,11 @@ fn plain_elements(raw: &str) -> String {
             continue;
         }
         let name_at = if rest.starts_with("</") { 2 } else { 1 };
-        let name: String =
-            rest[name_at..].chars().take_while(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+        let name: String = rest[name_at..]
+            .chars()
+            .take_while(char::is_ascii_alphanumeric)
+            .collect::<String>()
+            .to_lowercase();
         let end = rest.find('>');
         let is_kept = ELEMENTS.contains(&&*name) || TABLE_PARTS.contains(&&*name);
         match end {
@@ -279,17 +321,24 @@ mod tests {
 
     fn rendered(text: &str) -> String {
         let mut out = String::new();
-        let pictures = HashMap::from([("file:///d/a.png".to_owned(), "data:image/png;base64,AA==".to_owned())]);
+        let pictures =
+            HashMap::from([("file:///d/a.png".to_owned(), "data:image/png;base64,AA==".to_owned())]);
         render(&mut out, text, &LinkBase::new("file:///d/x.md"), &pictures);
         out.strip_prefix("<article class=\"prose\">").unwrap().strip_suffix("</article>").unwrap().to_owned()
     }
 
     #[test]
     fn html_is_reduced_to_plain_elements() {
-        let html = rendered("a <b onclick=\"x()\">b</b> <script>alert(1)</script> <img src=x onerror=alert(1)> c");
+        let html =
+            rendered("a <b onclick=\"x()\">b</b> <script>alert(1)</script> <img src=x onerror=alert(1)> c");
         assert_eq!(html, "<p>a <b>b</b> &lt;script&gt;alert(1)&lt;/script&gt;  c</p>\n");
-        let html = rendered("<details open>\n<summary style=\"x\">More</summary>\n\n*in*\n\n</details>\n<!-- <script> -->");
-        assert!(html.starts_with("<details>\n<summary>More</summary>\n<p><em>in</em></p>\n</details>"), "{html}");
+        let html = rendered(
+            "<details open>\n<summary style=\"x\">More</summary>\n\n*in*\n\n</details>\n<!-- <script> -->",
+        );
+        assert!(
+            html.starts_with("<details>\n<summary>More</summary>\n<p><em>in</em></p>\n</details>"),
+            "{html}"
+        );
         assert!(!html.contains("script"), "{html}");
         assert_eq!(rendered("<p align=center\n  onclick=x>\nhi\n</p>\n"), "<p>\nhi\n</p>\n");
         let html = rendered("<iframe src=\"javascript:x\"></iframe>\n\n<svg onload=x>");

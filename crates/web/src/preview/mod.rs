@@ -76,6 +76,8 @@ struct PreviewRequest {
 #[derive(Debug, Serialize)]
 struct Preview {
     kind: &'static str,
+    #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
+    mime: Option<String>,
     html: String,
     /// Whether something was left out.
     cut: bool,
@@ -157,12 +159,12 @@ async fn read(call: &Call, uri: &str) -> Result<ReadResult, Failure> {
         None => view.read(call, uri).await?,
     };
     if !call.reserve_loaded(reply.members.size().saturating_mul(COPIES)) {
-        return Err(Failure::Busy { message: "the memory for contents is used up; try again later".to_owned() });
+        return Err(Failure::Busy {
+            message: "the memory for contents is used up; try again later".to_owned(),
+        });
     }
-    parse(&reply.members).ok_or_else(|| Failure::Internal {
-        message: "the resource could not be read".to_owned(),
-        data: None,
-    })
+    parse(&reply.members)
+        .ok_or_else(|| Failure::Internal { message: "the resource could not be read".to_owned(), data: None })
 }
 
 fn parse(members: &Members) -> Option<ReadResult> {
@@ -180,7 +182,7 @@ async fn pictures(call: &Call, result: &ReadResult) -> HashMap<String, String> {
     let mut pictures = HashMap::new();
     for content in result.contents.iter().take(MAX_CONTENTS) {
         let Some(text) = content.text.as_deref() else { continue };
-        if kind::of(content.mime.as_deref(), &content.uri, true) != PreviewKind::Markdown {
+        if kind::of(content.mime.as_deref(), &content.uri) != PreviewKind::Markdown {
             continue;
         }
         let base = LinkBase::new(&content.uri);
@@ -215,8 +217,14 @@ fn as_picture(content: ReadContent) -> Option<String> {
 /// Renders all contents of a resource.
 fn render(result: ReadResult, pictures: &HashMap<String, String>, source: bool) -> Preview {
     let count = result.contents.len();
-    let mut preview =
-        Preview { kind: "empty", html: String::new(), cut: count > MAX_CONTENTS, next: None, total_bytes: None };
+    let mut preview = Preview {
+        kind: "empty",
+        mime: result.contents.first().and_then(|content| content.mime.clone()),
+        html: String::new(),
+        cut: count > MAX_CONTENTS,
+        next: None,
+        total_bytes: None,
+    };
     for (index, content) in result.contents.into_iter().take(MAX_CONTENTS).enumerate() {
         if count > 1 {
             let title = html::text(&content.uri);
@@ -257,7 +265,7 @@ fn render_content(
         return (PreviewKind::Source, false);
     };
     let (text, is_all) = within(text, MAX_RENDERED);
-    let kind = kind::of(content.mime.as_deref(), &content.uri, true);
+    let kind = kind::of(content.mime.as_deref(), &content.uri);
     let rendered = match kind {
         _ if source => None,
         PreviewKind::Markdown => Some(markdown::render(out, text, &LinkBase::new(&content.uri), pictures)),
@@ -306,7 +314,10 @@ fn describe(failure: Failure) -> (StatusCode, String) {
     match failure {
         Failure::NotFound { hint, .. } => (
             StatusCode::NOT_FOUND,
-            hint.map_or_else(|| "resource not found".to_owned(), |hint| format!("resource not found: {hint}")),
+            hint.map_or_else(
+                || "resource not found".to_owned(),
+                |hint| format!("resource not found: {hint}"),
+            ),
         ),
         Failure::ScopeRequired { message, .. } => (StatusCode::FORBIDDEN, message),
         Failure::Invalid { message } => (StatusCode::BAD_REQUEST, message),

@@ -65,7 +65,9 @@ fn push_output(out: &mut String, output: &Value) -> bool {
         let is_base64 = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '/' | '=');
         let data: String = data.split_ascii_whitespace().collect();
         if data.len() <= MAX_PICTURE && data.chars().all(is_base64) {
-            out.push_str(&format!("<p class=\"out\"><img src=\"data:image/png;base64,{data}\" alt=\"output\"></p>"));
+            out.push_str(&format!(
+                "<p class=\"out\"><img src=\"data:image/png;base64,{data}\" alt=\"output\"></p>"
+            ));
             return false;
         }
     }

@@ -101,8 +101,10 @@ pub(super) fn hex(out: &mut String, bytes: &[u8]) -> bool {
                 out.push(' ');
             }
         }
-        let shown: String =
-            line.iter().map(|byte| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '·' }).collect();
+        let shown: String = line
+            .iter()
+            .map(|byte| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '·' })
+            .collect();
         out.push_str(" <span class=\"s\">");
         html::push_text(out, &shown);
         out.push_str("</span>\n");
