@@ -243,6 +243,9 @@ pub(crate) struct ListenConfig {
     pub(crate) allow_origins: Vec<String>,
     /// Whether common HTTP/1.1 requests take the fast path, which bypasses the HTTP library.
     pub(crate) express: bool,
+    /// Whether the picker is served at `/`. Default: on loopback only.
+    #[cfg(feature = "picker")]
+    pub(crate) picker: Option<bool>,
     /// HTTPS without a proxy.
     pub(crate) tls: Option<TlsConfig>,
     /// The addresses of reverse proxies, such as `"10.0.0.0/8"`, that name the client whose request they forward.
@@ -261,6 +264,8 @@ impl Default for ListenConfig {
             allow_hosts: hosts,
             allow_origins: origins,
             express,
+            #[cfg(feature = "picker")]
+            picker: None,
             tls: None,
             trusted_proxies,
             forwarded_header,

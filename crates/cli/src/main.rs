@@ -2,6 +2,8 @@
 
 mod audit_log;
 mod auth;
+#[cfg(feature = "picker")]
+mod browse;
 #[cfg(feature = "search")]
 mod bundle;
 mod check;
@@ -65,6 +67,8 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::ServeOptions),
+    #[cfg(feature = "picker")]
+    Browse(browse::BrowseOptions),
     Check(check::CheckOptions),
     Key(key::KeyOptions),
     Explain(explain::ExplainOptions),
@@ -115,6 +119,8 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(async {
         match arguments.command {
             Command::Serve(options) => serve::run(options).await.map(|()| ExitCode::SUCCESS),
+            #[cfg(feature = "picker")]
+            Command::Browse(options) => browse::run(options).await.map(|()| ExitCode::SUCCESS),
             Command::Check(options) => check::run(options).await,
             Command::Key(options) => key::run(options).map(|()| ExitCode::SUCCESS),
             Command::Explain(options) => explain::run(options).map(|()| ExitCode::SUCCESS),

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use libris_core::{Error, Package, Result, Source};
-use libris_wire::http::{self, Endpoint};
+use libris_wire::http::{self, Endpoint, Route};
 use libris_wire::{Limits, stdio};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +44,8 @@ pub struct Serve {
     policy: Arc<dyn Policy>,
     policy_handle: PolicyHandle,
     audit: Option<Arc<dyn AuditLog>>,
+    /// HTTP routes beside `/mcp`.
+    routes: Vec<Arc<dyn Route>>,
     allow_remote: bool,
     /// The package of the first source that has one.
     package: Option<Package>,
@@ -69,6 +71,7 @@ impl From<Arc<Catalog>> for Serve {
             policy,
             policy_handle: PolicyHandle::default(),
             audit: None,
+            routes: Vec::new(),
             allow_remote: false,
             package,
             name,
@@ -144,6 +147,12 @@ impl Serve {
     /// Replaces the whole configuration of the HTTP endpoint.
     pub fn http_config(self, http: http::Config) -> Self {
         Self { http, ..self }
+    }
+
+    /// Adds a route beside `/mcp` for HTTP, such as a web page. The first route that covers a path answers.
+    pub fn route(mut self, route: Arc<dyn Route>) -> Self {
+        self.routes.push(route);
+        self
     }
 
     /// Allows this host name in HTTP requests, in addition to `localhost` and IP addresses.
@@ -253,7 +262,7 @@ impl Serve {
     }
 
     fn endpoint(&self) -> Arc<Endpoint> {
-        Endpoint::new(Arc::new(self.server()), self.http.clone())
+        Endpoint::with_routes(Arc::new(self.server()), self.http.clone(), self.routes.clone())
     }
 
     fn server(&self) -> Server {
