@@ -76,7 +76,7 @@ async fn check(hidden: &[bool], by_folder: bool, indexed: bool) {
     let catalog = Arc::new(Catalog::new(vec![files(&folder)]));
     #[cfg(feature = "search")]
     if indexed {
-        catalog.search_on_demand(libris::SearchConfig { folder: None, notes: notes.clone() });
+        catalog.search_on_demand(libris::SearchConfig { notes: notes.clone(), ..Default::default() });
     }
     let _ = indexed;
     catalog.add_index(notes.clone());
