@@ -403,6 +403,8 @@ test('draws and asks little with a hundred thousand resources', async () => {
   const visitor = await visit(browser, origin(server), { before: async page => {
     page.on('request', request => { asked += request.url().endsWith('/mcp') ? 1 : 0; });
     await page.evaluateOnNewDocument(() => {
+      window.longTasks = [];
+      new PerformanceObserver(list => window.longTasks.push(...list.getEntries().map(entry => entry.duration))).observe({ type: 'longtask', buffered: true });
       new MutationObserver((_, observer) => {
         if (document.querySelector('.tree-rows .row .name')) {
           window.firstRows = performance.now();

@@ -257,8 +257,8 @@ async function start() {
   // A flat list is shown while it is loaded.
   if (location.hash.length < 2) detail.welcome();
   await loaded;
-  const [only, ...others] = library.root.children ?? [];
-  if (only && others.length === 0 && only.folder && !only.expanded) {
+  const [only, ...others] = (library.root.children ?? []).filter((node) => node.folder);
+  if (only && others.length === 0 && !only.expanded) {
     only.expanded = true;
     library.load(only);
   }

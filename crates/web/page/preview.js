@@ -1,7 +1,7 @@
 // The pane of what is open: a resource with its preview, source and details, or a folder as a list.
 
 import { announce, fill, h, icon, iconButton } from './dom.js';
-import { KIND_NAMES, bytes, clean, count, date, folderKey, kindOf, lastSegment, moment, nameOf, parentOf, titleOf, tokensOf } from './format.js';
+import { KIND_NAMES, bytes, clean, count, date, folderKey, kindOf, lastSegment, moment, nameOf, parentOf, textUri, titleOf, tokensOf } from './format.js';
 import { copyText, saveFile } from './export.js';
 import { snippets } from './snippets.js';
 import { VirtualRows } from './rows.js';
@@ -103,13 +103,14 @@ export class Detail {
       } }, text, this.#columns.by === by ? h('span', { 'aria-hidden': 'true' }, this.#columns.down ? ' ↓' : ' ↑') : null));
     const box = h('div', { class: 'rows list-rows', role: 'rowgroup', tabindex: '-1' });
     const note = h('p', { class: 'foot', role: 'status' });
-    this.listing = new VirtualRows(box, {
+    const listing = new VirtualRows(box, {
       height: 40,
       draw: (child, index, element) => this.#drawEntry(child, index, element),
       shown: (first, last) => {
-        if (last >= this.listing.items.length - 5 && node.cursor && !node.loading) this.#library.load(node);
+        if (last >= listing.items.length - 5 && node.cursor && !node.loading) this.#library.load(node);
       },
     });
+    this.listing = listing;
     fill(this.element,
       this.#head(resource, node.name),
       resource.description ? h('p', { class: 'lead pad' }, clean(resource.description, 600)) : null,
@@ -269,7 +270,7 @@ export class Detail {
 
   async #document(panel, resource, signal) {
     const source = this.#view === 'source';
-    const text = resource._meta?.['dev.libris/text'];
+    const text = textUri(resource);
     const uri = this.part ?? (source ? resource.uri : text ?? resource.uri);
     this.part = null;
     const asked = { uri, source };
