@@ -3,7 +3,8 @@
 //
 // The suites judge themselves by the lists in `conformance/`: an unlisted failure fails, and so does a
 // listed check that passes. Two gaps in that are closed here: a listed check that was never run, and a
-// list entry whose id stands for several checks of which only some cannot be run.
+// list entry whose id stands for several checks of which only some cannot be run. `skills.py` checks the
+// digests of skills against the files.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -79,6 +80,11 @@ for (const [name, serve] of Object.entries(servers)) {
     for (const suite of suites) {
       const outcome = run(suite, server.url);
       for (const key in total) total[key] += outcome[key];
+    }
+    if (name === 'libris serve') {
+      const checked = spawnSync('python3', [here('skills.py'), server.url, here('../conformance/skills')], { encoding: 'utf8' });
+      console.log(checked.status === 0 ? checked.stdout.trim() : `✗ the digests of skills\n${checked.stdout}${checked.stderr}`);
+      total[checked.status === 0 ? 'passed' : 'failed'] += 1;
     }
   } finally {
     await server.stop();

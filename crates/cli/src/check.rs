@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::rules::RuleSet;
-use libris::{Annotations, Context, Resource, Source, Template};
+use libris::{Annotations, Context, Prompt, Resource, Skill, SkillResources, Source, Template, Uri};
 use serde_json::{Value, json};
 
 use crate::auth::AuthArguments;
@@ -50,6 +50,10 @@ struct SourceListing {
     count: u64,
     size: u64,
     templates: Vec<Template>,
+    /// The first skills, and the number of all.
+    skills: Vec<Skill>,
+    skill_count: u64,
+    prompts: Vec<Prompt>,
     /// The URIs of a source without templates, up to a limit.
     roots: Vec<String>,
 }
@@ -91,6 +95,7 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
         sources.push(source);
     }
     let conflict = check_roots(&sources).err();
+    let prompt_warnings = prompt_warnings(&reports, &sources);
     // Of a source that failed, it is unknown what it would serve.
     let all_served = reports.iter().all(|report| report.outcome.is_ok());
     let rule_warnings = match all_served {
@@ -104,11 +109,16 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
         if !rules.rules().is_empty() {
             object["rules"] = json!({ "count": rules.rules().len(), "warnings": rule_warnings });
         }
+        if !prompt_warnings.is_empty() {
+            object["prompts"] = json!({ "warnings": prompt_warnings });
+        }
         let text = format!("{object:#}\n");
         print(&text).context("could not print")?;
         return Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     print_rules(&rules, &rule_warnings).context("could not print")?;
+    let lines: String = prompt_warnings.iter().map(|text| warning(shown(text)) + "\n").collect();
+    print(&lines).context("could not print")?;
     if let Some(conflict) = &conflict {
         report(conflict);
     } else if failed == 0 {
@@ -130,6 +140,22 @@ fn served(reports: &[SourceReport]) -> Vec<String> {
         templates.map(|template| template.uri.as_str().split('{').next().unwrap_or_default().to_owned());
     let roots = listings.flat_map(|listing| &listing.roots).cloned();
     literals.chain(roots).chain(["libris://status".to_owned()]).collect()
+}
+
+/// What is wrong with the prompts: resources in them that no source has.
+fn prompt_warnings(reports: &[SourceReport], sources: &[ConfiguredSource]) -> Vec<String> {
+    let listings = reports.iter().filter_map(|report| report.outcome.as_ref().ok());
+    let mut warnings = Vec::new();
+    for prompt in listings.flat_map(|listing| &listing.prompts) {
+        let fixed = prompt.resources.iter().filter(|template| template.variables().next().is_none());
+        for uri in fixed.filter_map(|template| Uri::parse(template.as_str()).ok()) {
+            let is_own = uri.scheme() == "libris";
+            if !is_own && !sources.iter().any(|source| source.source.covers(&uri).is_some()) {
+                warnings.push(format!("the prompt `{}` embeds `{uri}`, which no source has", prompt.name));
+            }
+        }
+    }
+    warnings
 }
 
 /// Prints how many rules there are, and their warnings.
@@ -166,9 +192,21 @@ async fn list(label: &str, source: &dyn Source, keep: usize) -> Result<SourceLis
                 }
             }
             if !page.more {
-                return Ok::<_, libris::Error>(());
+                break;
             }
             progress.update(format_args!("{}: {} …", shown(label), counted(listing.count, "resource")));
+        }
+        listing.prompts = source.prompts(&Context::default()).await?.prompts;
+        after = None;
+        loop {
+            let page = source.skills(after.as_ref(), PAGE_SIZE, &Context::default()).await?;
+            after = page.skills.last().map(|last| last.uri.clone());
+            listing.skill_count += page.skills.len() as u64;
+            let rest = keep.saturating_sub(listing.skills.len());
+            listing.skills.extend(page.skills.into_iter().take(rest));
+            if !page.more {
+                return Ok::<_, libris::Error>(());
+            }
         }
     };
     let listed = listed.await;
@@ -189,11 +227,17 @@ impl SourceReport {
         };
         // Tables and commands have no sizes.
         let size = if listing.size > 0 { format!("{}, ", bytes(listing.size)) } else { String::new() };
+        let few = |count: u64, noun: &str| match count {
+            0 => String::new(),
+            count => format!(", {}", counted(count, noun)),
+        };
         let mut lines = vec![format!(
-            "{}: {}, {size}{}",
+            "{}: {}, {size}{}{}{}",
             styled(HEADING, shown(&self.name)),
             counted(listing.count, "resource"),
-            counted(listing.templates.len() as u64, "template")
+            counted(listing.templates.len() as u64, "template"),
+            few(listing.skill_count, "skill"),
+            few(listing.prompts.len() as u64, "prompt"),
         )];
         for resource in &listing.resources {
             let mime = resource.mime.as_deref().unwrap_or("?");
@@ -209,6 +253,21 @@ impl SourceReport {
             lines.push(format!("  {} {}", styled(DETAIL, "template"), shown(template.uri.as_str())));
         }
         lines.extend(more(listing.templates.len().saturating_sub(show) as u64, "template"));
+        for skill in &listing.skills {
+            lines.push(format!("  {} {}", styled(DETAIL, "skill"), shown(skill.uri.as_str())));
+        }
+        lines.extend(more(listing.skill_count - listing.skills.len() as u64, "skill"));
+        for prompt in listing.prompts.iter().take(show) {
+            let names: Vec<_> = prompt.arguments.iter().map(|argument| &*argument.name).collect();
+            let arguments = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+            lines.push(format!(
+                "  {} {}{}",
+                styled(DETAIL, "prompt"),
+                shown(&prompt.name),
+                shown(&arguments)
+            ));
+        }
+        lines.extend(more(listing.prompts.len().saturating_sub(show) as u64, "prompt"));
         for text in self.warnings.iter().take(show) {
             lines.push(format!("  {}", warning(shown(text))));
         }
@@ -251,13 +310,43 @@ impl SourceListing {
                 "annotations": annotations(&template.annotations),
             })
         });
-        json!({
+        let mut object = json!({
             "count": self.count,
             "size": self.size,
             "resources": resources.collect::<Vec<_>>(),
             "templates": templates.collect::<Vec<_>>(),
-        })
+        });
+        if !self.skills.is_empty() {
+            object["skills"] = self.skills.iter().map(skill_json).collect();
+        }
+        if !self.prompts.is_empty() {
+            object["prompts"] = self.prompts.iter().map(prompt_json).collect();
+        }
+        object
     }
+}
+
+fn skill_json(skill: &Skill) -> Value {
+    let files = match &skill.resources {
+        SkillResources::Dynamic => json!("dynamic"),
+        SkillResources::Files(files) => files
+            .iter()
+            .map(|file| json!({ "uri": file.uri, "digest": file.digest.to_string(), "size": file.size }))
+            .collect(),
+    };
+    json!({ "uri": skill.uri, "frontmatter": skill.frontmatter, "resources": files })
+}
+
+fn prompt_json(prompt: &Prompt) -> Value {
+    let argument =
+        |argument: &libris::PromptArgument| json!({ "name": argument.name, "required": argument.required });
+    json!({
+        "name": prompt.name,
+        "title": prompt.title,
+        "description": prompt.description,
+        "arguments": prompt.arguments.iter().map(argument).collect::<Vec<_>>(),
+        "resources": prompt.resources.iter().map(|template| template.as_str()).collect::<Vec<_>>(),
+    })
 }
 
 /// The annotations as in the protocol; `null` if there are none.

@@ -23,6 +23,7 @@ use crate::documents::DocumentsConfig;
 use crate::limits_config::LimitsConfig;
 use crate::rule_config;
 use crate::terminal::advice;
+use crate::tools_config::ToolsTable;
 
 /// The largest configuration file, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
@@ -51,6 +52,8 @@ pub(crate) struct Config {
     pub(crate) cache_folder: Option<PathBuf>,
     /// The search index of a server; `None` if the file has no such table.
     pub(crate) search: Option<SearchTable>,
+    /// The tools for models.
+    pub(crate) tools: ToolsTable,
     /// The sources, each kind under a key of its own.
     pub(crate) sources: Sections,
 }
@@ -68,6 +71,7 @@ const OWN_KEYS: &[&str] = &[
     "documents",
     "cache_folder",
     "search",
+    "tools",
 ];
 
 impl<'de> Deserialize<'de> for Config {
@@ -100,6 +104,7 @@ impl<'de> Visitor<'de> for ConfigVisitor {
                 "documents" => config.documents = map.next_value()?,
                 "cache_folder" => config.cache_folder = Some(map.next_value()?),
                 "search" => config.search = Some(map.next_value()?),
+                "tools" => config.tools = map.next_value()?,
                 source => config.sources.deserialize(source, &mut map)?,
             }
         }
@@ -133,9 +138,11 @@ pub(crate) struct ServerConfig {
     pub(crate) title: Option<String>,
     /// A description of the server.
     pub(crate) description: Option<String>,
-    /// Instructions for the model. Default: a short text that names the templates.
+    /// Instructions for the model. Default: a short text that says what there is.
     pub(crate) instructions: Option<String>,
-    /// Resources or templates per page of a list. From 1 to 10,000.
+    /// Whether clients are offered the prompt `use-resources`, which tells a model what the server has.
+    pub(crate) use_resources_prompt: bool,
+    /// Resources, templates, skills or prompts per page of a list. From 1 to 10,000.
     #[serde(deserialize_with = "page_size")]
     pub(crate) page_size: usize,
     /// The size of the response cache in bytes; 0 disables it. At most 1 TiB.
@@ -151,13 +158,14 @@ pub(crate) struct ServerConfig {
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        let libris::Config { page, cache_bytes, .. } = libris::Config::default();
+        let libris::Config { page, cache_bytes, built_in_prompt, .. } = libris::Config::default();
         let catalog::Config { source_timeout, strict } = catalog::Config::default();
         Self {
             name: "libris".to_owned(),
             title: None,
             description: None,
             instructions: None,
+            use_resources_prompt: built_in_prompt,
             page_size: page,
             cache_bytes,
             source_timeout,
@@ -174,15 +182,17 @@ pub(crate) struct SearchTable {
     pub(crate) enabled: bool,
     /// Notes by path or URI, such as `"adr/" = "why things are as they are"`. They are searched, and returned with hits.
     pub(crate) notes: BTreeMap<String, String>,
+    /// The largest index in memory, in bytes, at most 1 TiB. Resources that do not fit are found by name only.
+    #[serde(deserialize_with = "memory_bytes")]
+    pub(crate) memory_bytes: usize,
 }
 
 impl Default for SearchTable {
     fn default() -> Self {
-        Self { enabled: true, notes: BTreeMap::new() }
+        Self { enabled: true, notes: BTreeMap::new(), memory_bytes: 256 << 20 }
     }
 }
 
-#[cfg(feature = "search")]
 impl SearchTable {
     /// The notes for the index.
     pub(crate) fn notes(&self) -> Vec<libris::PathNote> {
@@ -203,10 +213,10 @@ pub(crate) struct LiveConfig {
     #[serde(deserialize_with = "subscriptions")]
     pub(crate) subscriptions: usize,
     /// How many bytes of memory the subscriptions of all clients may use.
-    #[serde(deserialize_with = "subscription_bytes")]
+    #[serde(deserialize_with = "memory_bytes")]
     pub(crate) subscription_bytes: usize,
     /// How many bytes of memory the subscriptions of one client may use.
-    #[serde(deserialize_with = "subscription_bytes")]
+    #[serde(deserialize_with = "memory_bytes")]
     pub(crate) client_subscription_bytes: usize,
 }
 
@@ -299,7 +309,7 @@ fn subscriptions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D:
     settings::within(deserializer, 1..=1_000_000)
 }
 
-fn subscription_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+fn memory_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     let bytes = settings::bytes_within(deserializer, 1..=1 << 40)?;
     usize::try_from(bytes).map_err(serde::de::Error::custom)
 }

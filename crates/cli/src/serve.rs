@@ -74,6 +74,8 @@ fn examples() -> String {
         ("libris serve ./docs --http 127.0.0.1:0", "over HTTP on a free port"),
         ("libris serve --config libris.toml", "the sources of a configuration file"),
         ("libris serve ./docs --keys keys.toml", "for callers with an API key"),
+        #[cfg(all(feature = "mcp", unix))]
+        ("libris serve ./docs -- npx -y notes-server", "a folder and another MCP server"),
     ];
     let more: String = more.map(|(command, what)| sources::example(command, what)).concat();
     format!("Examples:\n{}{}", sources::examples(), more.trim_end())
@@ -93,8 +95,14 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
     let catalog = Arc::new(Catalog::with_config(served, catalog_config));
     #[cfg(feature = "search")]
-    if options.wants_search() || config.search.as_ref().is_some_and(|search| search.enabled) {
-        catalog.start_search(crate::search::settings(&config, &options.sources))?;
+    match config.search.as_ref().map(|search| search.enabled) {
+        Some(true) => catalog.start_search(crate::search::settings(&config, &options.sources))?,
+        Some(false) => {}
+        None if options.wants_search() => {
+            catalog.start_search(crate::search::settings(&config, &options.sources))?;
+        }
+        // Reading everything costs time and requests, so it waits for a model that searches.
+        None => catalog.search_on_demand(crate::search::settings(&config, &options.sources)),
     }
     let callers = options.auth.open(&config, options.sources.file().as_deref())?;
     let name = config.server.name.clone();
@@ -104,6 +112,9 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         title: config.server.title,
         description: config.server.description,
         instructions: config.server.instructions,
+        built_in_prompt: config.server.use_resources_prompt,
+        notes: config.search.as_ref().map(|search| search.notes()).unwrap_or_default(),
+        tools: config.tools.config(),
         page: config.server.page_size,
         cache_bytes: config.server.cache_bytes,
         subscriptions: config.limits.subscriptions(SubscriptionConfig {
@@ -298,6 +309,11 @@ fn own_command(sources: &SourceArguments) -> Vec<String> {
     let mut command = vec![program, "serve".to_owned()];
     command.extend(sources.absolute());
     command.push("--stdio".to_owned());
+    let started = sources.command();
+    if !started.is_empty() {
+        command.push("--".to_owned());
+        command.extend(started);
+    }
     command
 }
 

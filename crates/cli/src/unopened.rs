@@ -4,7 +4,10 @@ use std::borrow::Cow;
 
 use async_trait::async_trait;
 use libris::uri_template::Specificity;
-use libris::{Contents, Context, Error, Page, Result, Source, Templates, Uri, UriTemplate};
+use libris::{
+    Contents, Context, Error, Freshness, Page, Prompts, Result, Skill, SkillPage, Source, Templates, Uri,
+    UriTemplate,
+};
 
 /// What could not be done: the end of the reason in `libris://status` and in the log.
 const DOING: &str = "open the source; the log of the server has the reason";
@@ -87,6 +90,18 @@ impl Source for UnopenedSource {
         _limit: usize,
         _context: &Context,
     ) -> Result<Page> {
+        Err(self.missing(uri))
+    }
+
+    async fn skills(&self, _after: Option<&Uri>, _limit: usize, _context: &Context) -> Result<SkillPage> {
+        Err(self.error())
+    }
+
+    async fn prompts(&self, _context: &Context) -> Result<Prompts> {
+        Err(self.error())
+    }
+
+    async fn skill(&self, uri: &Uri, _context: &Context) -> Result<(Skill, Freshness)> {
         Err(self.missing(uri))
     }
 }

@@ -11,10 +11,12 @@ pub mod contract;
 mod error;
 mod freshness;
 mod identity;
+mod prompt;
 mod proof;
 mod resource;
 mod search;
 mod single_flight;
+mod skill;
 mod source;
 pub mod suggest;
 mod uri;
@@ -27,10 +29,14 @@ pub use content::{Content, ContentBody, Contents};
 pub use error::{Error, Result};
 pub use freshness::{CacheScope, Freshness};
 pub use identity::{Authentication, Identity};
+pub use prompt::{
+    Prompt, PromptArgument, PromptCompletion, PromptContent, PromptMessage, PromptRole, Prompts,
+};
 pub use proof::Proof;
 pub use resource::{Annotations, Audience, DIRECTORY, Icon, Meta, Resource, Template, Theme};
 pub use search::{HitSection, IndexingProgress, SearchAnswer, SearchHit, SearchQuery, SnippetLine};
 pub use single_flight::{Flight, Flights};
+pub use skill::{Sha256Digest, Skill, SkillFile, SkillPage, SkillResources};
 pub use source::{
     Completion, CompletionRequest, ContentMemory, Context, Package, Page, Progress, Source, Templates,
     UnavailableSource, Visibility,

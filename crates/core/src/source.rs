@@ -11,8 +11,8 @@ use futures_core::stream::BoxStream;
 
 use crate::uri_template::Specificity;
 use crate::{
-    Change, Client, Contents, Error, Freshness, Identity, Lease, Proof, Resource, Result, SearchAnswer,
-    SearchQuery, Template, Uri, UriTemplate,
+    Change, Client, Contents, Error, Freshness, Identity, Lease, PromptCompletion, PromptMessage, Prompts,
+    Proof, Resource, Result, SearchAnswer, SearchQuery, Skill, SkillPage, Template, Uri, UriTemplate,
 };
 
 /// A source of resources, such as a folder, a database or an API.
@@ -34,6 +34,12 @@ pub trait Source: Send + Sync + 'static {
     /// resources too, so that clients cannot distinguish hidden from missing resources.
     fn may_appear(&self, uri: &Uri) -> bool {
         self.covers(uri).is_some_and(|specificity| specificity != Specificity::EXACT)
+    }
+
+    /// Whether the URIs of this source must not be those of another source, because somebody else chooses them, as with
+    /// another MCP server. A catalog serves neither resource then, instead of one that is not the requested one.
+    fn is_exclusive(&self) -> bool {
+        false
     }
 
     /// The name of the source in the status, the log and the metrics, such as `files docs` or `sqlite shop`. It must
@@ -92,6 +98,49 @@ pub trait Source: Send + Sync + 'static {
         Err(Error::NotDirectory(uri.clone()))
     }
 
+    /// Whether [`children`](Source::children) lists the directories of this source, so that clients are told that they can
+    /// ask for them.
+    fn has_directories(&self) -> bool {
+        false
+    }
+
+    /// Lists one page of the skills that the source publishes: at most `limit`, in URI order after `after`. Those that
+    /// exist and are not listed are found by [`skill`](Source::skill) only. Their files are resources of the source,
+    /// and reading one gives the bytes that its digest covers.
+    async fn skills(&self, _after: Option<&Uri>, _limit: usize, _context: &Context) -> Result<SkillPage> {
+        Ok(SkillPage::default())
+    }
+
+    /// The skill whose `SKILL.md` is at `uri`, and how it may be cached; [`Error::NotFound`] if there is none.
+    async fn skill(&self, uri: &Uri, _context: &Context) -> Result<(Skill, Freshness)> {
+        Err(Error::NotFound(uri.clone()))
+    }
+
+    /// Lists the prompts of the source.
+    async fn prompts(&self, _context: &Context) -> Result<Prompts> {
+        Ok(Prompts::default())
+    }
+
+    /// The messages of the prompt with this name; `None`, the default, if the source has no such prompt. Every required
+    /// argument has a value, and there are no others than those of the prompt.
+    async fn prompt(
+        &self,
+        _name: &str,
+        _arguments: &BTreeMap<String, String>,
+        _context: &Context,
+    ) -> Result<Option<Vec<PromptMessage>>> {
+        Ok(None)
+    }
+
+    /// Completes an argument of a prompt; `None`, the default, if the source has no values for it.
+    async fn complete_prompt(
+        &self,
+        _partial: PromptCompletion<'_>,
+        _context: &Context,
+    ) -> Result<Option<Completion>> {
+        Ok(None)
+    }
+
     /// Searches the source itself; `None`, the default, if it cannot. A source implements this if it searches better
     /// than an index of its texts, as a database with full-text search does. A catalog fuses the hits by rank with
     /// those of its index, and removes hidden ones.
@@ -148,6 +197,9 @@ pub trait Source: Send + Sync + 'static {
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(None)
     }
+
+    /// Ends connections to services behind the source, before a program exits. Nothing is requested from it any more.
+    async fn close(&self) {}
 }
 
 #[async_trait]
@@ -158,6 +210,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn may_appear(&self, uri: &Uri) -> bool {
         (**self).may_appear(uri)
+    }
+
+    fn is_exclusive(&self) -> bool {
+        (**self).is_exclusive()
     }
 
     fn name(&self) -> Cow<'_, str> {
@@ -202,6 +258,39 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).children(uri, after, limit, context).await
     }
 
+    fn has_directories(&self) -> bool {
+        (**self).has_directories()
+    }
+
+    async fn skills(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<SkillPage> {
+        (**self).skills(after, limit, context).await
+    }
+
+    async fn skill(&self, uri: &Uri, context: &Context) -> Result<(Skill, Freshness)> {
+        (**self).skill(uri, context).await
+    }
+
+    async fn prompts(&self, context: &Context) -> Result<Prompts> {
+        (**self).prompts(context).await
+    }
+
+    async fn prompt(
+        &self,
+        name: &str,
+        arguments: &BTreeMap<String, String>,
+        context: &Context,
+    ) -> Result<Option<Vec<PromptMessage>>> {
+        (**self).prompt(name, arguments, context).await
+    }
+
+    async fn complete_prompt(
+        &self,
+        partial: PromptCompletion<'_>,
+        context: &Context,
+    ) -> Result<Option<Completion>> {
+        (**self).complete_prompt(partial, context).await
+    }
+
     async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {
         (**self).search(query, context).await
     }
@@ -236,6 +325,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         (**self).watch().await
+    }
+
+    async fn close(&self) {
+        (**self).close().await;
     }
 }
 
@@ -388,6 +481,17 @@ impl Context {
         self.visibility.as_ref().is_none_or(|visibility| visibility.reads(uri))
     }
 
+    /// Whether a resource may be listed to the caller. A source checks this, and [`sees`](Self::sees), before it names
+    /// resources of other sources.
+    pub fn lists(&self, uri: &Uri) -> bool {
+        self.visibility.as_ref().is_none_or(|visibility| visibility.lists(uri))
+    }
+
+    /// Whether the caller may see any resource whose URI begins with `prefix`.
+    pub fn sees_below(&self, prefix: &str) -> bool {
+        self.visibility.as_ref().is_none_or(|visibility| visibility.sees_below(prefix))
+    }
+
     /// Whether nothing is hidden from the caller, so that [`sees`](Self::sees) and [`reads`](Self::reads) are true for every resource.
     pub fn sees_everything(&self) -> bool {
         self.visibility.is_none()
@@ -483,6 +587,16 @@ pub trait Visibility: Send + Sync {
     /// Whether contents of the resource at `uri` may be shown to the caller. It may see more resources than it may read.
     fn reads(&self, uri: &Uri) -> bool {
         self.sees(uri)
+    }
+
+    /// Whether the resource at `uri` may be listed to the caller.
+    fn lists(&self, uri: &Uri) -> bool {
+        self.sees(uri)
+    }
+
+    /// Whether any resource whose URI begins with `prefix` may be named to the caller.
+    fn sees_below(&self, _prefix: &str) -> bool {
+        true
     }
 
     /// A number that checks with the same results share, by which results can be cached; `None` if there is none.

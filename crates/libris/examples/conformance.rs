@@ -1,6 +1,6 @@
-//! The resources that the official conformance suite asks a server to have, from functions alone.
+//! The resources and prompts that the official conformance suite asks a server to have, from functions alone.
 
-use libris::{Json, Result};
+use libris::{Json, PromptMessage, Result, Uri};
 use serde::Serialize;
 
 /// A PNG picture of one pixel.
@@ -45,6 +45,42 @@ impl Suite {
     #[resource("test://template/{id}/data", name = "template", mime = "application/json")]
     async fn data(&self, id: String) -> Json<Data> {
         Json(Data { data: format!("Data for ID: {id}"), id, template_test: true })
+    }
+
+    /// A resource to embed in a prompt.
+    #[resource("test://example-resource", name = "example-resource", mime = "text/plain")]
+    fn example(&self) -> &'static str {
+        "Embedded resource content for testing."
+    }
+
+    /// A prompt without arguments.
+    #[prompt]
+    fn test_simple_prompt(&self) -> &'static str {
+        "This is a simple prompt for testing."
+    }
+
+    /// A prompt with two arguments.
+    #[prompt]
+    async fn test_prompt_with_arguments(&self, arg1: &str, arg2: String) -> String {
+        format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'")
+    }
+
+    /// A prompt with the contents of a resource.
+    #[prompt(name = "test_prompt_with_embedded_resource")]
+    #[expect(non_snake_case, reason = "the suite calls the argument so")]
+    fn embedded(&self, resourceUri: String) -> Result<Vec<PromptMessage>> {
+        let resource = Uri::parse(&resourceUri)?;
+        Ok(vec![
+            PromptMessage::user(resource),
+            PromptMessage::user("Please process the embedded resource above."),
+        ])
+    }
+
+    /// A prompt with an image.
+    #[prompt(name = "test_prompt_with_image", resources = ["test://static-binary"])]
+    fn image(&self) -> Result<Vec<PromptMessage>> {
+        let image = Uri::parse("test://static-binary")?;
+        Ok(vec![PromptMessage::user(image), PromptMessage::user("Please analyze the image above.")])
     }
 
     #[complete("test://template/{id}/data", id)]

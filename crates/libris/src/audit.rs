@@ -29,7 +29,8 @@ pub struct AuditRecord<'a> {
     pub who: Option<&'a Identity>,
     /// The address of the caller, if it has no identity.
     pub address: Option<IpAddr>,
-    /// The operation: that of a rule, or `templates`, `complete` or `authenticate`.
+    /// The operation: that of a rule, or `templates`, `complete`, `directory`, `skills`, `skill`, `prompts`, `prompt` or
+    /// `authenticate`.
     pub operation: &'static str,
     /// The resource or template; `None` for a list.
     pub uri: Option<&'a str>,
@@ -169,6 +170,10 @@ pub(crate) struct AuditedListener {
 impl Listener for AuditedListener {
     async fn follow_list(&self) -> Result<(), Failure> {
         self.listener.follow_list().await
+    }
+
+    async fn follow_prompts(&self) -> Result<(), Failure> {
+        self.listener.follow_prompts().await
     }
 
     fn listed(&self) {

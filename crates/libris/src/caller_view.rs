@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use libris_core::{
-    CacheScope, Completion, CompletionRequest, ContentMemory, Context, Error, Freshness, Identity, Progress,
-    Templates, UnavailableSource, Uri, UriTemplate,
+    CacheScope, Completion, CompletionRequest, ContentMemory, Contents, Context, Error, Freshness, Identity,
+    Progress, Templates, UnavailableSource, Uri, UriTemplate,
 };
 use libris_wire::{
     Answer, CacheableRequest, Call, Capabilities, Client, CompletionParams, Era, Failure, Listener, Members,
@@ -17,9 +17,12 @@ use libris_wire::{
 
 use crate::audit::{self, Audited, AuditedListener};
 use crate::cursor;
+use crate::directory;
 use crate::encode::{self, PageWriter};
+use crate::prompts;
 use crate::rights::{Operation, Rights};
 use crate::server::{ServerInner, to_failure};
+use crate::skills;
 use crate::status;
 use crate::view::{View, ViewSnapshot};
 
@@ -31,15 +34,14 @@ const UNRESERVED_BYTES: usize = 64 << 10;
 fn undeclared_list(revision: Revision, method: &str) -> Option<&'static str> {
     match (method, revision.facts().era) {
         ("tools/list", Era::Legacy) => Some("tools"),
-        ("prompts/list", Era::Legacy) => Some("prompts"),
         _ => None,
     }
 }
 
 /// The view of one caller, with the caches and subscriptions of its server.
 pub(crate) struct CallerView {
-    inner: Arc<ServerInner>,
-    view: Arc<View>,
+    pub(crate) inner: Arc<ServerInner>,
+    pub(crate) view: Arc<View>,
     /// The client that the identity is.
     client: Option<Client>,
 }
@@ -51,8 +53,18 @@ impl CallerView {
         Self { inner, view: Arc::new(view), client }
     }
 
+    /// The view that requests are answered from.
+    pub(crate) fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// The number of items per page.
+    pub(crate) fn page_size(&self) -> usize {
+        self.inner.config.page.max(1)
+    }
+
     /// Records the decision about a request, if there is an audit log.
-    fn audit(
+    pub(crate) fn audit(
         &self,
         call: &Call,
         operation: &'static str,
@@ -73,9 +85,16 @@ impl CallerView {
         let (operation, right, uri) = match request {
             CacheableRequest::List(_) => (Operation::List.name(), None, None),
             CacheableRequest::Templates(_) => ("templates", None, None),
-            CacheableRequest::Read(uri) => (Operation::Read.name(), Some(Operation::Read), Some(uri)),
+            CacheableRequest::Read(uri) => {
+                (Operation::Read.name(), Some(Operation::Read), Some(uri.to_owned()))
+            }
+            CacheableRequest::Tools(_) => return,
+            CacheableRequest::Tool { name, arguments } => {
+                Self::audited_tool(name, arguments, &self.inner.config.tools)
+            }
         };
-        let audited = Audited { view: &self.view, client, operation, right, uri, took: since.elapsed() };
+        let (uri, took) = (uri.as_deref(), since.elapsed());
+        let audited = Audited { view: &self.view, client, operation, right, uri, took };
         self.inner.audit(&audited, Ok(reply.members.size()));
     }
 
@@ -85,7 +104,7 @@ impl CallerView {
     }
 
     /// The context that sources receive for a call.
-    fn context(&self, call: &Call) -> Context {
+    pub(crate) fn context(&self, call: &Call) -> Context {
         let identity = self.view.identity().cloned();
         let context = Context::default().with_identity(identity).with_client(call.client);
         match call.wants_progress() {
@@ -94,9 +113,14 @@ impl CallerView {
         }
     }
 
+    /// The context for reads, whose contents count against the memory for responses.
+    pub(crate) fn reading_context(&self, call: &Call) -> Context {
+        self.context(call).with_memory(Arc::new(CallReporter(call.clone())))
+    }
+
     /// Makes the cache scope of a response private if the policy distinguishes callers. This happens after the cache
     /// lookup, because the policy may be replaced while a response is cached.
-    fn scoped(&self, reply: Reply) -> Reply {
+    pub(crate) fn scoped(&self, reply: Reply) -> Reply {
         match self.inner.access.is_open() {
             true => reply,
             false => Reply {
@@ -142,7 +166,16 @@ impl libris_wire::ServiceView for CallerView {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { live: true, ..Capabilities::default() }
+        // Skills are directories. A server without any has nothing to do with the extension.
+        let skills = (skills::EXTENSION.to_owned(), skills::settings());
+        let extensions = self.inner.source.has_directories().then_some(skills).into_iter().collect();
+        let prompts = Some(prompts::capability());
+        let tools = self.has_tools().then(|| serde_json::json!({}));
+        Capabilities { live: true, tools, prompts, extensions, ..Capabilities::default() }
+    }
+
+    async fn instructions(&self, call: &Call) -> Option<String> {
+        self.generated_instructions(call).await
     }
 
     fn cached(&self, revision: Revision, request: CacheableRequest<'_>, since: Instant) -> Option<Reply> {
@@ -171,10 +204,25 @@ impl libris_wire::ServiceView for CallerView {
     }
 
     fn answers(&self, revision: Revision, method: &str) -> bool {
-        undeclared_list(revision, method).is_some()
+        match method {
+            directory::METHOD | skills::LIST | skills::GET => self.inner.source.has_directories(),
+            prompts::LIST | prompts::GET => true,
+            "tools/list" | "tools/call" if self.has_tools() => true,
+            _ => undeclared_list(revision, method).is_some(),
+        }
     }
 
-    async fn call(&self, call: &Call, method: &str, _: &str) -> Answer {
+    async fn call(&self, call: &Call, method: &str, params: &str) -> Answer {
+        match method {
+            directory::METHOD => return self.read_directory(call, params).await,
+            skills::LIST => return self.list_skills(call, params).await,
+            skills::GET => return self.read_skill(call, params).await,
+            prompts::LIST => return self.list_prompts(call, params).await,
+            prompts::GET => return self.read_prompt(call, params).await,
+            "tools/list" if self.has_tools() => return self.tool_list(call, params).await,
+            "tools/call" if self.has_tools() => return self.call_tool(call, params).await,
+            _ => {}
+        }
         let name = undeclared_list(call.revision, method)
             .ok_or_else(|| Failure::invalid(format!("unknown method `{method}`")))?;
         let members = PageWriter::new(name, &[(); 0], |_, ()| {}).finish();
@@ -256,41 +304,56 @@ impl CallerView {
     async fn contents(&self, call: &Call, uri: &str) -> Answer {
         let (facts, view) = (call.revision.facts(), self.view.now());
         let parsed = Uri::parse(uri).map_err(to_failure)?;
-        let context = self.context(call).with_memory(Arc::new(CallReporter(call.clone())));
-        let contents = loop {
-            match view.read(&parsed, &context).await {
-                Ok(contents) => break contents,
-                // Memory was short and is free again: read again. The source holds nothing meanwhile.
-                Err(Error::Busy(_)) if call.memory_is_free().await => {}
-                // The response has the URI as it was requested, not in its normal form.
-                Err(Error::NotFound(_) | Error::Denied(_)) => return Err(Failure::not_found(uri)),
-                Err(Error::Missing { hint, .. }) => {
-                    return Err(Failure::NotFound { uri: uri.to_owned(), hint: Some(hint) });
-                }
-                Err(error) => return Err(to_failure(error)),
-            }
-        };
-        let size = contents.parts.iter().map(|part| part.body.len()).sum();
-        if size > UNRESERVED_BYTES && !call.reserve_loaded(size) {
-            return Err(to_failure(Error::NO_MEMORY));
-        }
+        let context = self.reading_context(call);
+        let contents = self.load(call, &view, &parsed, uri, &context).await?;
+        self.reserve_loaded(call, contents.parts.iter().map(|part| part.body.len()).sum())?;
         let members = encode::contents(facts, contents.parts);
         let made =
             EncodedResponse { members, freshness: contents.freshness, meta: Bytes::new(), context: &context };
         Ok(self.cache(view.rights(), call, CacheableRequest::Read(uri), made))
     }
 
+    /// Reads a resource, and waits for memory if it is short. `requested` is the URI as the client wrote it.
+    pub(crate) async fn load(
+        &self,
+        call: &Call,
+        view: &ViewSnapshot<'_>,
+        uri: &Uri,
+        requested: &str,
+        context: &Context,
+    ) -> Result<Contents, Failure> {
+        loop {
+            match view.read(uri, context).await {
+                Ok(contents) => return Ok(contents),
+                // Memory was short and is free again: read again. The source holds nothing meanwhile.
+                Err(Error::Busy(_)) if call.memory_is_free().await => {}
+                // The response has the URI as it was requested, not in its normal form.
+                Err(Error::NotFound(_) | Error::Denied(_)) => return Err(Failure::not_found(requested)),
+                Err(Error::Missing { hint, .. }) => {
+                    return Err(Failure::NotFound { uri: requested.to_owned(), hint: Some(hint) });
+                }
+                Err(error) => return Err(to_failure(error)),
+            }
+        }
+    }
+
+    /// Reserves memory for contents of this size that are loaded.
+    pub(crate) fn reserve_loaded(&self, call: &Call, size: usize) -> Result<(), Failure> {
+        match size > UNRESERVED_BYTES && !call.reserve_loaded(size) {
+            true => Err(to_failure(Error::NO_MEMORY)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the server has the prompt `use-resources`.
+    pub(crate) fn has_built_in_prompt(&self) -> bool {
+        self.inner.config.built_in_prompt
+    }
+
     async fn completion(&self, call: &Call, completing: &CompletionParams) -> Answer {
         let text = match &completing.reference {
             Reference::Resource(text) => text,
-            // The server has no prompts. The conformance suite expects an empty completion, not an error.
-            Reference::Prompt(_) => {
-                return Ok(Reply {
-                    members: encode::completion(&Completion::default()),
-                    freshness: None,
-                    meta: Bytes::new(),
-                });
-            }
+            Reference::Prompt(name) => return self.complete_prompt_argument(call, name, completing).await,
         };
         let template = UriTemplate::parse(text).map_err(to_failure)?;
         let completion = if template.variables().next().is_none() {
@@ -329,7 +392,7 @@ struct EncodedResponse<'a> {
 }
 
 /// The `_meta` member that lists unavailable sources, with their names if the caller may read `libris://status`.
-fn missing(view: &ViewSnapshot<'_>, unavailable: &[UnavailableSource]) -> Bytes {
+pub(crate) fn missing(view: &ViewSnapshot<'_>, unavailable: &[UnavailableSource]) -> Bytes {
     match unavailable {
         [] => Bytes::new(),
         sources => encode::unavailable(sources, view.allows(Operation::Read, &status::uri())),
@@ -337,7 +400,7 @@ fn missing(view: &ViewSnapshot<'_>, unavailable: &[UnavailableSource]) -> Bytes 
 }
 
 /// Forwards progress and memory reservations of a source to the call.
-struct CallReporter(Call);
+pub(crate) struct CallReporter(pub(crate) Call);
 
 impl Progress for CallReporter {
     fn report(&self, done: u64, total: Option<u64>) {
@@ -363,6 +426,7 @@ fn visible(error: Error) -> Result<bool, Error> {
     }
 }
 
-fn foreign() -> Failure {
+/// The error for a cursor of another list.
+pub(crate) fn foreign() -> Failure {
     Failure::invalid("unknown cursor; list again without a cursor")
 }

@@ -12,6 +12,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 pub(crate) enum ListKind {
     Resources = b'r' as isize,
     Templates = b't' as isize,
+    Children = b'd' as isize,
+    Skills = b's' as isize,
+    Prompts = b'p' as isize,
+    /// The entries of a folder, which a tool lists.
+    Entries = b'e' as isize,
 }
 
 /// Encodes the cursor of the page after `last`.
@@ -58,10 +63,13 @@ mod tests {
         }
     }
 
+    const ALL: [ListKind; 5] =
+        [ListKind::Resources, ListKind::Templates, ListKind::Children, ListKind::Skills, ListKind::Prompts];
+
     #[test]
     fn cursors_lead_back_exactly() {
         for last in ["", "a", "file:///docs/", "a:%2F%20?x=1#y", "a:\u{e4}\u{1f600}", &"a".repeat(8_000)] {
-            for kind in [ListKind::Resources, ListKind::Templates] {
+            for kind in ALL {
                 let cursor = encode(kind, last);
                 assert!(cursor.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)));
                 assert_eq!(decode(kind, &cursor).as_deref(), Some(last));

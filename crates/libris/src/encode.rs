@@ -41,7 +41,7 @@ impl PageWriter {
 }
 
 /// Serialises a value. Our values cannot fail: map keys are strings and numbers are finite.
-fn write(json: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+pub(crate) fn write(json: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     if let Err(cause) = serde_json::to_writer(&mut *json, value) {
         tracing::error!(%cause, "could not encode a value as JSON; sending `null`");
         json.extend_from_slice(b"null");
@@ -215,7 +215,8 @@ pub(crate) fn contents(facts: &Facts, parts: Vec<Content>) -> Members {
     out.finish()
 }
 
-fn content(out: &mut Writer, facts: &Facts, content: Content) {
+/// Encodes one part of contents.
+pub(crate) fn content(out: &mut Writer, facts: &Facts, content: Content) {
     let json = out.json();
     json.extend_from_slice(b"{\"uri\":");
     escape(json, content.uri.as_str());

@@ -30,66 +30,92 @@
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
 
+/// Another manual page with an example.
+#[cfg(all(doctest, feature = "remote", unix))]
+#[doc = include_str!("../../../docs/client.md")]
+struct ClientGuide;
+
 mod audit;
 #[cfg(feature = "auth")]
 mod authenticated;
+mod bundle;
+mod caller_instructions;
+mod caller_tools;
 mod caller_view;
 pub mod catalog;
 mod catalog_search;
 mod catalog_watch;
 mod cursor;
+mod directory;
+mod document_text;
 mod encode;
 mod functions;
 mod gate;
 mod health;
 mod last_known;
+mod library_index;
 mod list_cache;
 mod lock;
+mod outline;
+mod params;
+mod path_note;
+mod prompts;
 mod query;
 mod read_memory;
 mod response_cache;
 mod rights;
+mod routing;
 pub mod rules;
 #[cfg(feature = "search")]
 mod search;
 mod serve;
 mod server;
 mod shared_reads;
+mod skills;
 mod status;
 mod subscriptions;
+mod tools;
 mod unserved;
 mod view;
 
 pub use audit::{AuditDecision, AuditLog, AuditRecord};
 #[cfg(feature = "auth")]
 pub use authenticated::AuthenticatedCallers;
+pub use bundle::{Bundle, BundleFormat, BundlePassage, BundleRequest, count_tokens};
 pub use catalog::Catalog;
 pub use functions::{
     FromVariable, FunctionSource, FunctionSourceHandle, Handler, Instance, IntoCompletion, IntoContents,
-    IntoInstances, Json, Notifier, Request, ResourceSpec,
+    IntoInstances, IntoPromptMessages, Json, Notifier, Request, ResourceSpec,
 };
 #[cfg(feature = "auth")]
 pub use libris_auth as auth;
 pub use libris_core::{
     Annotations, Audience, Authentication, CacheScope, Change, Completion, CompletionRequest, Content,
-    ContentBody, ContentMemory, Contents, Context, Error, Freshness, HitSection, Icon, Identity,
-    IndexingProgress, Meta, Package, Page, Progress, Proof, Resource, Result, SearchAnswer, SearchHit,
-    SearchQuery, SnippetLine, Source, Template, Templates, Theme, UnavailableSource, Uri, UriTemplate,
-    uri_template,
+    ContentBody, ContentMemory, Contents, Context, DIRECTORY, Error, Freshness, HitSection, Icon, Identity,
+    IndexingProgress, Meta, Package, Page, Progress, Prompt, PromptArgument, PromptCompletion, PromptContent,
+    PromptMessage, PromptRole, Prompts, Proof, Resource, Result, SearchAnswer, SearchHit, SearchQuery,
+    Sha256Digest, Skill, SkillFile, SkillPage, SkillResources, SnippetLine, Source, Template, Templates,
+    Theme, UnavailableSource, Uri, UriTemplate, uri_template,
 };
+#[cfg(all(feature = "remote", unix))]
+pub use libris_remote as remote;
+#[cfg(all(feature = "remote", unix))]
+pub use libris_remote::{ParsedContent, Remote, ResourceClient};
 #[cfg(feature = "search")]
 pub use libris_search::FORMAT as SEARCH_INDEX_FORMAT;
 pub use libris_wire as wire;
+pub use path_note::PathNote;
 pub use rights::{Authenticate, Decision, Identified, Operation, Policy, Rights, Rules};
 #[cfg(feature = "search")]
-pub use search::{PathNote, SearchConfig};
+pub use search::SearchConfig;
 pub use serve::{Serve, interrupted, serve};
 pub use server::{Config, PolicyHandle, Server};
 pub use subscriptions::SubscriptionConfig;
+pub use tools::ToolsConfig;
 pub use view::{View, ViewSnapshot};
 
 #[cfg(feature = "macros")]
-pub use libris_macros::{changes, complete, list, resource, resources};
+pub use libris_macros::{changes, complete, list, prompt, resource, resources};
 
 /// Items for the code that the attribute macros generate; not public API.
 #[doc(hidden)]
@@ -100,7 +126,7 @@ pub mod __private {
     pub use futures_util::stream::BoxStream;
 
     pub use crate::functions::{LIST_TTL, Routes};
-    use libris_core::Package;
+    use libris_core::{Error, Icon, Package, Result};
 
     /// The package of the crate that the macro is used in; the binary's name is that of the program.
     pub const fn package(
@@ -114,6 +140,26 @@ pub mod __private {
             }
             _ => None,
         }
+    }
+
+    /// The value of an argument of a prompt.
+    pub fn argument<T: crate::FromVariable>(arguments: &BTreeMap<String, String>, name: &str) -> Result<T> {
+        let missing = || Error::invalid(format!("the argument `{name}` is missing"));
+        arguments.get(name).ok_or_else(missing).and_then(|text| T::read(name, text))
+    }
+
+    /// The value of an optional argument of a prompt. An empty one counts as missing.
+    pub fn optional_argument<T: crate::FromVariable>(
+        arguments: &BTreeMap<String, String>,
+        name: &str,
+    ) -> Result<Option<T>> {
+        let text = arguments.get(name).filter(|text| !text.is_empty());
+        text.map(|text| T::read(name, text)).transpose()
+    }
+
+    /// An icon with nothing but a location.
+    pub fn icon(src: &str) -> Icon {
+        Icon { src: src.to_owned(), mime: None, sizes: Vec::new(), theme: None }
     }
 
     /// The value of another variable during a completion; `None` if it is missing or does not parse.

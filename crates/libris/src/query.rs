@@ -10,7 +10,9 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use libris_core::{Context, Error, Freshness, Page, Result, Templates, UnavailableSource, Uri};
+use libris_core::{
+    Context, Error, Freshness, Page, Prompts, Result, SkillPage, Templates, UnavailableSource, Uri,
+};
 use tokio::time::{Sleep, sleep};
 
 use crate::catalog::Config;
@@ -92,6 +94,33 @@ impl GatedSource {
                 let known = self.health().last_known().templates();
                 Ok(self.last_known(outage, known.map(Templates::from)))
             }
+        }
+    }
+
+    /// One page of the skills of the source. Those of an unavailable source are not known.
+    pub(crate) async fn skills(
+        &self,
+        after: Option<&Uri>,
+        limit: usize,
+        context: &Context,
+        config: Config,
+    ) -> Result<SourceResponse<SkillPage>> {
+        // Resources can be listed while skills cannot, so that a failure is no outage.
+        let query = SourceQuery { context, config, limit: 1, is_first: false };
+        let skills = |context: Context| async move { self.source().skills(after, limit, &context).await };
+        match self.query(query, skills).await? {
+            Ok(page) => Ok(SourceResponse::Current(page)),
+            Err(outage) => Ok(self.last_known(outage, None)),
+        }
+    }
+
+    /// The prompts of the source. Those of an unavailable source are not known.
+    pub(crate) async fn prompts(&self, context: &Context, config: Config) -> Result<SourceResponse<Prompts>> {
+        let query = SourceQuery { context, config, limit: 1, is_first: false };
+        let prompts = |context: Context| async move { self.source().prompts(&context).await };
+        match self.query(query, prompts).await? {
+            Ok(prompts) => Ok(SourceResponse::Current(prompts)),
+            Err(outage) => Ok(self.last_known(outage, None)),
         }
     }
 
@@ -292,6 +321,18 @@ impl ListResponse for Page {
 }
 
 impl ListResponse for Templates {
+    fn with_unavailable(self, unavailable: UnavailableSource) -> Self {
+        Self { unavailable: vec![unavailable], ..self }
+    }
+}
+
+impl ListResponse for SkillPage {
+    fn with_unavailable(self, unavailable: UnavailableSource) -> Self {
+        Self { unavailable: vec![unavailable], ..self }
+    }
+}
+
+impl ListResponse for Prompts {
     fn with_unavailable(self, unavailable: UnavailableSource) -> Self {
         Self { unavailable: vec![unavailable], ..self }
     }

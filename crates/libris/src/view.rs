@@ -1,5 +1,8 @@
 //! A view: the catalog under the rights of one caller. A hidden resource looks exactly like a missing one.
 
+mod prompts;
+mod skills;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -146,6 +149,25 @@ impl ViewSnapshot<'_> {
         self.refilled(after, ListRequest { below: Some(uri), limit, context }).await
     }
 
+    /// One page of the children of a directory, whose URI may be written with or without the slash at its end.
+    pub async fn directory(
+        &self,
+        uri: &Uri,
+        after: Option<&Uri>,
+        limit: usize,
+        context: &Context,
+    ) -> Result<Page> {
+        let missing = match self.children(uri, after, limit, context).await {
+            Err(error) if error.is_not_found() => error,
+            answered => return answered,
+        };
+        let Some(other) = other_spelling(uri) else { return Err(missing) };
+        match self.children(&other, after, limit, context).await {
+            Err(error) if error.is_not_found() => Err(missing),
+            answered => answered,
+        }
+    }
+
     /// A page of visible resources, refilled from the following pages until it is full.
     async fn refilled(&self, after: Option<&Uri>, request: ListRequest<'_>) -> Result<Page> {
         let is_visible = |resource: &Resource| self.decide(Operation::List, &resource.uri) != Decision::Deny;
@@ -231,6 +253,9 @@ impl ViewSnapshot<'_> {
         for hit in &mut answer.hits {
             hit.duplicates.retain(|uri| sees(uri));
         }
+        if !answer.left_out.is_empty() && !self.allows(Operation::Read, &status::uri()) {
+            answer.left_out = vec!["a source".to_owned()];
+        }
         // The number of resources that are being indexed includes hidden ones.
         answer.indexing = answer.indexing.map(|_| IndexingProgress::default());
         Ok(answer)
@@ -296,7 +321,13 @@ impl ViewSnapshot<'_> {
         let mut variables: Variables =
             partial.known.iter().filter(|(name, _)| *name != partial.variable).collect();
         let without = partial.template.prefix(&variables);
-        variables.insert(partial.variable, value);
+        match partial.template.as_str().contains(&format!("{}*", partial.variable)) {
+            // A list, whose values are completed as one path.
+            true => {
+                variables.insert(partial.variable, value.split('/').map(str::to_owned).collect::<Vec<_>>())
+            }
+            false => variables.insert(partial.variable, value),
+        };
         match (partial.template.prefix(&variables), without) {
             (Ok(TemplatePrefix::Whole(uri)), _) => {
                 Uri::parse(&uri).is_ok_and(|uri| self.decide(Operation::Read, &uri) != Decision::Deny)
@@ -305,6 +336,17 @@ impl ViewSnapshot<'_> {
             (Ok(TemplatePrefix::Open(prefix)), _) => self.rights.may_allow_below(&prefix),
             (Err(_), _) => false,
         }
+    }
+}
+
+/// The URI with a slash at its end, or without the one that it has; `None` if it has a query or a fragment.
+fn other_spelling(uri: &Uri) -> Option<Uri> {
+    if uri.query().is_some() || uri.fragment().is_some() {
+        return None;
+    }
+    match uri.as_str().strip_suffix('/') {
+        Some(without) => Uri::parse(without).ok(),
+        None => Uri::parse(&format!("{uri}/")).ok(),
     }
 }
 
@@ -334,6 +376,14 @@ impl Visibility for RightsVisibility {
 
     fn reads(&self, uri: &Uri) -> bool {
         self.decide(Operation::Read, uri) == Decision::Allow
+    }
+
+    fn lists(&self, uri: &Uri) -> bool {
+        self.decide(Operation::List, uri) != Decision::Deny
+    }
+
+    fn sees_below(&self, prefix: &str) -> bool {
+        self.rights.may_allow_below(prefix)
     }
 
     fn class(&self) -> Option<u64> {

@@ -98,13 +98,7 @@ impl Parse for ResourceAttribute {
             if input.is_empty() {
                 break;
             }
-            let key: Ident = input.parse()?;
-            if seen.contains(&key) {
-                return Err(Error::new(key.span(), format!("`{key}` appears twice; remove one")));
-            }
-            input.parse::<Token![=]>().map_err(|error| {
-                Error::new(error.span(), format!("add a value for `{key}`, as in `{key} = …`"))
-            })?;
+            let key = key(input, &mut seen)?;
             match key.to_string().as_str() {
                 "name" => resource.name = Some(text(input)?),
                 "title" => resource.title = Some(text(input)?),
@@ -114,18 +108,69 @@ impl Parse for ResourceAttribute {
                 "audience" => resource.audience = audience(input)?,
                 "priority" => resource.priority = Some(priority(input)?),
                 "cache" => resource.cache = Some(duration(input)?),
-                unknown => return Err(Error::new(key.span(), unknown_key(unknown))),
+                unknown => return Err(Error::new(key.span(), unknown_key(unknown, &KEYS))),
             }
-            seen.push(key);
         }
         Ok(resource)
     }
 }
 
-fn unknown_key(unknown: &str) -> String {
-    match like(unknown, KEYS) {
+/// A key that did not appear before, and the `=` after it.
+fn key(input: ParseStream<'_>, seen: &mut Vec<Ident>) -> Result<Ident> {
+    let key: Ident = input.parse()?;
+    if seen.contains(&key) {
+        return Err(Error::new(key.span(), format!("`{key}` appears twice; remove one")));
+    }
+    input
+        .parse::<Token![=]>()
+        .map_err(|error| Error::new(error.span(), format!("add a value for `{key}`, as in `{key} = …`")))?;
+    seen.push(key.clone());
+    Ok(key)
+}
+
+/// `#[prompt]` or `#[prompt(title = "…", …)]`
+#[derive(Default)]
+pub(crate) struct PromptAttribute {
+    pub(crate) name: Option<LitStr>,
+    pub(crate) title: Option<LitStr>,
+    pub(crate) description: Option<LitStr>,
+    pub(crate) icon: Option<LitStr>,
+    /// The resources that it embeds.
+    pub(crate) resources: Vec<TemplateLiteral>,
+}
+
+const PROMPT_KEYS: [&str; 5] = ["name", "title", "description", "icon", "resources"];
+
+impl Parse for PromptAttribute {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let (mut prompt, mut seen) = (Self::default(), Vec::new());
+        while !input.is_empty() {
+            let key = key(input, &mut seen)?;
+            match key.to_string().as_str() {
+                "name" => prompt.name = Some(text(input)?),
+                "title" => prompt.title = Some(text(input)?),
+                "description" => prompt.description = Some(text(input)?),
+                "icon" => prompt.icon = Some(text(input)?),
+                "resources" => {
+                    let list;
+                    syn::bracketed!(list in input);
+                    let all = Punctuated::<TemplateLiteral, Token![,]>::parse_terminated(&list)?;
+                    prompt.resources = all.into_iter().collect();
+                }
+                unknown => return Err(Error::new(key.span(), unknown_key(unknown, &PROMPT_KEYS))),
+            }
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Ok(prompt)
+    }
+}
+
+fn unknown_key(unknown: &str, keys: &[&str]) -> String {
+    match like(unknown, keys.iter().copied()) {
         Some(known) => format!("unknown key `{unknown}`; did you mean `{known}`?"),
-        None => format!("unknown key `{unknown}`; the keys are `{}`", KEYS.join("`, `")),
+        None => format!("unknown key `{unknown}`; the keys are `{}`", keys.join("`, `")),
     }
 }
 

@@ -5,7 +5,7 @@ use quote::{ToTokens as _, quote};
 use syn::ext::IdentExt as _;
 use syn::{Attribute, Error, Expr, ExprLit, ImplItem, ImplItemFn, ItemImpl, Lit, Meta, Result};
 
-use crate::attribute::{CompleteAttribute, ResourceAttribute, TemplateLiteral, like};
+use crate::attribute::{CompleteAttribute, PromptAttribute, ResourceAttribute, TemplateLiteral, like};
 use crate::function::Function;
 use crate::generate;
 
@@ -16,6 +16,7 @@ pub(crate) struct Block {
     pub(crate) completions: Vec<(CompleteAttribute, Function)>,
     pub(crate) lists: Vec<(TemplateLiteral, Function)>,
     pub(crate) changes: Option<Function>,
+    pub(crate) prompts: Vec<(PromptAttribute, Option<String>, Function)>,
 }
 
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
@@ -76,7 +77,7 @@ fn read(arguments: TokenStream, implementation: &mut ItemImpl) -> Result<Block> 
         }
     }
     note(block.check());
-    if block.resources.is_empty() {
+    if block.resources.is_empty() && block.prompts.is_empty() {
         let message = "this block has no `#[resource(\"…\")]` function; add one";
         let here = implementation.self_ty.to_token_stream();
         wrong = Some(wrong.unwrap_or_else(|| Error::new_spanned(here, message)));
@@ -90,6 +91,7 @@ enum AttributeKind {
     Complete,
     List,
     Changes,
+    Prompt,
 }
 
 fn kind(attribute: &Attribute) -> Option<AttributeKind> {
@@ -103,6 +105,7 @@ fn kind(attribute: &Attribute) -> Option<AttributeKind> {
         "complete" => Some(AttributeKind::Complete),
         "list" => Some(AttributeKind::List),
         "changes" => Some(AttributeKind::Changes),
+        "prompt" => Some(AttributeKind::Prompt),
         _ => None,
     }
 }
@@ -137,6 +140,14 @@ impl Block {
                 }
                 self.changes = Some(made);
             }
+            AttributeKind::Prompt => {
+                let prompt: PromptAttribute = match &attribute.meta {
+                    Meta::Path(_) => PromptAttribute::default(),
+                    _ => arguments(attribute)?,
+                };
+                let made = Function::of_prompt(function, &prompt)?;
+                self.prompts.push((prompt, description(&function.attrs), made));
+            }
         }
         Ok(())
     }
@@ -168,6 +179,15 @@ impl Block {
             if function.cfg.is_empty() && self.completions[..at].iter().any(same) {
                 let message = "another function already completes this variable";
                 return Err(Error::new(complete.variable.span(), message));
+            }
+        }
+        for (at, (prompt, _, function)) in self.prompts.iter().enumerate() {
+            let name = function.prompt_name(prompt);
+            let same = |(other, _, made): &(PromptAttribute, _, Function)| {
+                made.cfg.is_empty() && made.prompt_name(other) == name
+            };
+            if function.cfg.is_empty() && self.prompts[..at].iter().any(same) {
+                return Err(Error::new(function.name.span(), format!("another prompt is called `{name}`")));
             }
         }
         for (pattern, _) in &self.lists {

@@ -8,7 +8,7 @@ use syn::{
     ReceiverKind, Result, ReturnType, Type,
 };
 
-use crate::attribute::{CompleteAttribute, TemplateLiteral, like};
+use crate::attribute::{CompleteAttribute, PromptAttribute, TemplateLiteral, like};
 
 /// A function with one of the attributes.
 pub(crate) struct Function {
@@ -32,6 +32,12 @@ pub(crate) enum FunctionArgument {
     Known {
         name: String,
         ty: Type,
+    },
+    /// The value of an argument of a prompt.
+    Prompt {
+        name: String,
+        ty: Type,
+        multiplicity: Multiplicity,
     },
     /// The typed text of a completion.
     Typed,
@@ -149,6 +155,43 @@ impl Function {
             }
             None => Self::new(item, Vec::new()),
         }
+    }
+
+    /// Parses a `#[prompt]` function, whose parameters are the arguments of the prompt.
+    pub(crate) fn of_prompt(item: &ImplItemFn, prompt: &PromptAttribute) -> Result<Self> {
+        let mut arguments = Vec::new();
+        for parameter in &parameters(item)? {
+            if let Some(argument) = of_caller(parameter.ty) {
+                arguments.push(argument);
+                continue;
+            }
+            let (multiplicity, ty) = multiplicity(parameter.ty);
+            if multiplicity == Multiplicity::List {
+                let message = "an argument of a prompt has one value: use `String`, or `Option<String>` if it is optional";
+                return Err(Error::new(parameter.ty.span(), message));
+            }
+            let name = parameter.name.unraw().to_string();
+            arguments.push(FunctionArgument::Prompt { name, ty: ty.clone(), multiplicity });
+        }
+        let has = |variable: &str| {
+            let is = |argument: &FunctionArgument| matches!(argument, FunctionArgument::Prompt { name, .. } if name == variable);
+            arguments.iter().any(is)
+        };
+        for resource in &prompt.resources {
+            if let Some(variable) = resource.variables().into_iter().find(|variable| !has(variable)) {
+                let message = format!(
+                    "the template has a variable `{variable}`, but the function `{}` has no parameter of that name",
+                    item.sig.ident
+                );
+                return Err(Error::new(resource.text.span(), message));
+            }
+        }
+        Self::new(item, arguments)
+    }
+
+    /// The name of the prompt of this function.
+    pub(crate) fn prompt_name(&self, prompt: &PromptAttribute) -> String {
+        prompt.name.as_ref().map_or_else(|| self.name.unraw().to_string(), syn::LitStr::value)
     }
 
     fn new(item: &ImplItemFn, arguments: Vec<FunctionArgument>) -> Result<Self> {

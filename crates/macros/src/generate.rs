@@ -1,5 +1,7 @@
 //! Generates the `Source` implementation of a block.
 
+mod prompts;
+
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt as _;
@@ -100,6 +102,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
     let (before, after) = proving(block);
     let whole_list = whole_list(block);
     let watch = watch(block);
+    let prompts = prompts::methods(block);
     let (generics, _, bounds) = implementation.generics.split_for_impl();
     let this = &implementation.self_ty;
     Ok(quote! {
@@ -189,6 +192,8 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
                 fn is_shared(&self, uri: &::libris::Uri) -> bool {
                     routes().cache_ttl(uri).is_some()
                 }
+
+                #prompts
 
                 #watch
             }
@@ -333,6 +338,17 @@ fn call(function: &Function) -> (TokenStream, TokenStream) {
                     let #place = ::libris::__private::known::<#read>(partial.known, #name);
                 });
                 passed(&place, ty, Multiplicity::Optional)
+            }
+            FunctionArgument::Prompt { name, ty, multiplicity } => {
+                let read = owned(ty);
+                let method = match multiplicity {
+                    Multiplicity::Optional => quote_spanned!(ty.span()=> optional_argument),
+                    Multiplicity::One | Multiplicity::List => quote_spanned!(ty.span()=> argument),
+                };
+                before.push(quote_spanned! {ty.span()=>
+                    let #place = ::libris::__private::#method::<#read>(arguments, #name)?;
+                });
+                passed(&place, ty, *multiplicity)
             }
             FunctionArgument::Variable { name, ty, multiplicity } => {
                 let read = owned(ty);

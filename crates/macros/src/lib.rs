@@ -147,6 +147,41 @@ pub fn list(_: TokenStream, item: TokenStream) -> TokenStream {
     misplaced("list", item)
 }
 
+/// Makes a function a prompt, in a block with [`macro@resources`].
+///
+/// ```
+/// use libris::{PromptMessage, Uri};
+///
+/// # struct Notes;
+/// #[libris::resources]
+/// impl Notes {
+///     #[resource("notes://{number}")]
+///     fn note(&self, number: u64) -> String {
+///         format!("note {number}")
+///     }
+///
+///     /// Sums up a note. This comment is the description of the prompt.
+///     #[prompt(title = "Sum up", resources = ["notes://{number}"])]
+///     fn sum_up(&self, number: u64, language: Option<String>) -> libris::Result<Vec<PromptMessage>> {
+///         let language = language.as_deref().unwrap_or("English");
+///         Ok(vec![
+///             PromptMessage::user(format!("Sum up this note in {language}.")),
+///             PromptMessage::user(Uri::parse(&format!("notes://{number}"))?),
+///         ])
+///     }
+/// }
+/// ```
+///
+/// The parameters are the arguments of the prompt, of any type that implements `FromStr`; an `Option` is an optional
+/// argument. A function may also take `&Context` or `Option<Identity>`. The keys are `name` (default: the name of the
+/// function), `title`, `description`, `icon`, and `resources`: the resources that the messages embed, as URIs or
+/// templates whose variables are arguments. A caller that may not read them does not see the prompt, and the arguments
+/// are completed like the variables of the templates. See `IntoPromptMessages` for the return types.
+#[proc_macro_attribute]
+pub fn prompt(_: TokenStream, item: TokenStream) -> TokenStream {
+    misplaced("prompt", item)
+}
+
 /// Returns the `Notifier` that reports changes, in a block with [`macro@resources`].
 ///
 /// ```

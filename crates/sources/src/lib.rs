@@ -13,17 +13,23 @@ pub mod git;
 pub mod http;
 #[cfg(feature = "inline")]
 pub mod inline;
+#[cfg(all(feature = "mcp", unix))]
+pub mod mcp;
 #[cfg(feature = "notion")]
 pub mod notion;
+#[cfg(feature = "prompts")]
+pub mod prompts;
 pub mod registry;
 pub mod regular_file;
 pub mod settings;
+#[cfg(feature = "skills")]
+pub mod skills;
 #[cfg(feature = "database")]
 pub mod sql;
 
 #[cfg(any(all(feature = "command", unix), feature = "http", feature = "inline"))]
 mod descriptive;
-#[cfg(any(feature = "files", feature = "git"))]
+#[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 mod folder_listing;
 #[cfg(any(all(feature = "command", unix), feature = "git", feature = "http", feature = "database"))]
 mod followed;
@@ -33,7 +39,7 @@ mod front_matter;
 mod head_metadata;
 #[cfg(any(feature = "http", feature = "notion"))]
 mod http_client;
-#[cfg(any(feature = "files", feature = "git"))]
+#[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 mod ignore_patterns;
 #[cfg(feature = "media")]
 mod media;
@@ -43,30 +49,38 @@ mod media;
     feature = "git",
     feature = "http",
     feature = "notion",
-    feature = "database"
+    feature = "database",
+    feature = "skills"
 ))]
 mod meta;
 #[cfg(any(feature = "files", feature = "git"))]
 mod part;
-#[cfg(any(feature = "files", feature = "git"))]
+#[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 mod path;
-#[cfg(any(feature = "files", feature = "git"))]
+#[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 mod patterns;
 #[cfg(any(all(feature = "command", unix), feature = "files", feature = "git"))]
 mod range;
-#[cfg(all(target_os = "linux", any(feature = "files", feature = "git")))]
+#[cfg(all(target_os = "linux", any(feature = "files", feature = "git", feature = "skills")))]
 mod remote;
-#[cfg(any(feature = "files", feature = "git"))]
+#[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 mod root_path;
 #[cfg(any(all(feature = "command", unix), feature = "http", feature = "inline"))]
 mod segment;
-#[cfg(any(feature = "files", feature = "git"))]
+#[cfg(feature = "skills")]
+mod skill_tree;
+#[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 #[cfg_attr(
     not(feature = "files"),
-    allow(dead_code, unreachable_pub, unused_imports, reason = "git only watches trees")
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        reason = "git only watches trees, and skills have no proofs of files"
+    )
 )]
 mod tree;
-#[cfg(any(feature = "files", feature = "git"))]
+#[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 mod wildmatch;
 
 #[allow(unused_imports, reason = "used by some sources, which are features")]
@@ -84,5 +98,9 @@ pub use http::Http;
 pub use inline::Inline;
 #[cfg(feature = "notion")]
 pub use notion::Notion;
+#[cfg(feature = "prompts")]
+pub use prompts::ConfiguredPrompts;
+#[cfg(feature = "skills")]
+pub use skills::Skills;
 #[cfg(feature = "database")]
 pub use sql::Sql;

@@ -147,7 +147,7 @@ impl<C: SourceConfig> Section for Option<C> {
 }
 
 /// A section whose entries form one source together.
-#[cfg(any(feature = "inline", all(feature = "command", unix)))]
+#[cfg(any(feature = "inline", feature = "prompts", all(feature = "command", unix)))]
 pub(crate) trait CombinedSection: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// Whether the section has no entries.
     fn has_no_entries(&self) -> bool;
@@ -164,14 +164,14 @@ pub(crate) trait CombinedSection: Clone + Debug + PartialEq + Send + Sync + 'sta
     }
 }
 
-#[cfg(any(feature = "inline", all(feature = "command", unix)))]
+#[cfg(any(feature = "inline", feature = "prompts", all(feature = "command", unix)))]
 #[derive(Debug, PartialEq)]
 struct CombinedDefinition<S> {
     section: S,
     file: ConfigFile,
 }
 
-#[cfg(any(feature = "inline", all(feature = "command", unix)))]
+#[cfg(any(feature = "inline", feature = "prompts", all(feature = "command", unix)))]
 impl<S: CombinedSection> Definition for CombinedDefinition<S> {
     fn label(&self) -> String {
         self.file.path.display().to_string()
@@ -266,6 +266,12 @@ sources! {
     inline: crate::inline::Config,
     #[cfg(all(feature = "command", unix))]
     command: Vec<crate::command::Config>,
+    #[cfg(all(feature = "mcp", unix))]
+    mcp: Vec<crate::mcp::Config>,
     #[cfg(feature = "notion")]
     notion: Option<crate::notion::Config>,
+    #[cfg(feature = "prompts")]
+    prompt: crate::prompts::PromptsConfig,
+    #[cfg(feature = "skills")]
+    skills: Vec<crate::skills::Config>,
 }

@@ -38,13 +38,17 @@ pub struct Facts {
     pub icons: bool,
     /// The `completions` capability.
     pub completions: bool,
+    /// `annotations` of tools.
+    pub tool_annotations: bool,
+    /// `outputSchema` of tools, and `structuredContent` and `resource_link` blocks in their results.
+    pub structured: bool,
     /// Batches: arrays of messages.
     pub batches: bool,
     /// The error code for an unknown resource.
     pub not_found: i32,
     /// `resultType` in every result, `ttlMs` and `cacheScope` in cacheable ones, and the server's name in `_meta`.
     pub hints: bool,
-    /// The `extensions` capability.
+    /// The `extensions` capability. It was added between two revisions; hosts of the former know it, too.
     pub extensions: bool,
 }
 
@@ -61,22 +65,20 @@ impl Revision {
             titles: false,
             icons: false,
             completions: false,
+            tool_annotations: false,
+            structured: false,
             batches: false,
             not_found: -32002,
             hints: false,
             extensions: false,
         };
-        const SECOND: Facts = Facts { date: "2025-03-26", completions: true, batches: true, ..FIRST };
-        const THIRD: Facts = Facts { date: "2025-06-18", titles: true, batches: false, ..SECOND };
-        const FOURTH: Facts = Facts { date: "2025-11-25", icons: true, ..THIRD };
-        const FIFTH: Facts = Facts {
-            date: "2026-07-28",
-            era: Era::Modern,
-            not_found: -32602,
-            hints: true,
-            extensions: true,
-            ..FOURTH
-        };
+        const SECOND: Facts =
+            Facts { date: "2025-03-26", completions: true, tool_annotations: true, batches: true, ..FIRST };
+        const THIRD: Facts =
+            Facts { date: "2025-06-18", titles: true, structured: true, batches: false, ..SECOND };
+        const FOURTH: Facts = Facts { date: "2025-11-25", icons: true, extensions: true, ..THIRD };
+        const FIFTH: Facts =
+            Facts { date: "2026-07-28", era: Era::Modern, not_found: -32602, hints: true, ..FOURTH };
         match self {
             Self::V2024_11_05 => &FIRST,
             Self::V2025_03_26 => &SECOND,

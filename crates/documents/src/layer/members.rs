@@ -85,7 +85,7 @@ impl Documents {
         }))
     }
 
-    /// Lists what is directly in a folder of an archive.
+    /// Lists what is directly in a folder of an archive. The slash at the end of its URI may be omitted.
     pub(super) async fn member_children(
         &self,
         uri: &Uri,
@@ -94,9 +94,28 @@ impl Documents {
         limit: usize,
         context: &Context,
     ) -> Result<Page> {
-        if !member.is_folder() {
-            return Err(Error::NotDirectory(uri.clone()));
-        }
+        let Some(folder) = member.as_folder() else { return Err(Error::NotDirectory(uri.clone())) };
+        let slashed = match uri.as_str().ends_with('/') {
+            true => uri.clone(),
+            false => Uri::parse(&format!("{uri}/"))?,
+        };
+        let page = self.folder_children(&slashed, &folder, after, limit, context).await;
+        page.map_err(|error| match error {
+            // It may be a file.
+            Error::NotFound(_) if !member.is_folder() => Error::NotDirectory(uri.clone()),
+            error => error,
+        })
+    }
+
+    /// Lists what is directly in a folder of an archive, whose URI ends with a slash.
+    async fn folder_children(
+        &self,
+        uri: &Uri,
+        member: &MemberPath,
+        after: Option<&Uri>,
+        limit: usize,
+        context: &Context,
+    ) -> Result<Page> {
         let archive = self.open_archive(uri, member, context).await?;
         let mut resources = self.member_resources(uri, &archive, context).await?;
         resources.retain(|resource| after.is_none_or(|after| resource.uri > *after));

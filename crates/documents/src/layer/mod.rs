@@ -9,6 +9,7 @@ mod read;
 mod select;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -16,16 +17,17 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Package, Page, Proof,
-    Result, SearchAnswer, SearchQuery, Source, Templates, Uri,
+    Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Package, Page,
+    PromptCompletion, PromptMessage, Prompts, Proof, Result, SearchAnswer, SearchQuery, Skill, SkillFile,
+    SkillPage, SkillResources, Source, Templates, Uri,
 };
 use quick_cache::sync::Cache;
 
 use crate::cache::Digest;
 use crate::extract::ExtractOptions;
 use crate::{DocumentReader, Format};
-use member_path::{MemberPath, may_be_member};
-use query::{document_uri, has_form, has_query};
+use member_path::{MemberPath, is_member, may_be_own};
+use query::{document_uri, has_form};
 
 /// The most documents whose digest is known while their proof holds.
 const MAX_KNOWN: usize = 4_096;
@@ -68,14 +70,13 @@ impl Documents {
 
     /// Whether a read of this URI is not that of the source.
     fn is_own(&self, uri: &Uri) -> bool {
-        has_form(uri)
-            || may_be_member(uri)
+        may_be_own(uri) && (has_form(uri) || is_member(uri))
             || self.plain == PlainRead::Text && Format::by_name(uri.path()).is_some()
     }
 
     /// The URI of the source that a URI of this layer depends on: the document, or the archive that contains it.
     fn inner_uri<'a>(&self, uri: &'a Uri) -> Cow<'a, Uri> {
-        if !has_query(uri) && !may_be_member(uri) {
+        if !may_be_own(uri) {
             return Cow::Borrowed(uri);
         }
         let own = has_form(uri) || self.plain == PlainRead::Text;
@@ -83,6 +84,20 @@ impl Documents {
         match MemberPath::of(&document) {
             Some(member) => Cow::Owned(member.archive),
             None => document,
+        }
+    }
+}
+
+impl Documents {
+    /// Removes the digests from a skill with documents, if reading them gives their text and not the bytes that the
+    /// digests cover.
+    fn describe_skill(&self, skill: &mut Skill) {
+        let is_document = |file: &SkillFile| Format::by_name(file.uri.path()).is_some();
+        if self.plain == PlainRead::Text
+            && let SkillResources::Files(files) = &skill.resources
+            && files.iter().any(is_document)
+        {
+            skill.resources = SkillResources::Dynamic;
         }
     }
 }
@@ -105,6 +120,14 @@ impl Source for Documents {
             return self.source.may_appear(uri);
         }
         self.source.may_appear(&document_uri(uri)) || self.source.may_appear(&self.inner_uri(uri))
+    }
+
+    async fn close(&self) {
+        self.source.close().await;
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.source.is_exclusive()
     }
 
     fn name(&self) -> Cow<'_, str> {
@@ -174,6 +197,43 @@ impl Source for Documents {
                 Ok(page)
             }
         }
+    }
+
+    fn has_directories(&self) -> bool {
+        self.source.has_directories()
+    }
+
+    async fn skills(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<SkillPage> {
+        let mut page = self.source.skills(after, limit, context).await?;
+        page.skills.iter_mut().for_each(|skill| self.describe_skill(skill));
+        Ok(page)
+    }
+
+    async fn skill(&self, uri: &Uri, context: &Context) -> Result<(Skill, Freshness)> {
+        let (mut skill, freshness) = self.source.skill(uri, context).await?;
+        self.describe_skill(&mut skill);
+        Ok((skill, freshness))
+    }
+
+    async fn prompts(&self, context: &Context) -> Result<Prompts> {
+        self.source.prompts(context).await
+    }
+
+    async fn prompt(
+        &self,
+        name: &str,
+        arguments: &BTreeMap<String, String>,
+        context: &Context,
+    ) -> Result<Option<Vec<PromptMessage>>> {
+        self.source.prompt(name, arguments, context).await
+    }
+
+    async fn complete_prompt(
+        &self,
+        partial: PromptCompletion<'_>,
+        context: &Context,
+    ) -> Result<Option<Completion>> {
+        self.source.complete_prompt(partial, context).await
     }
 
     fn is_shared(&self, uri: &Uri) -> bool {

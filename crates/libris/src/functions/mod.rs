@@ -16,12 +16,14 @@ use std::time::Duration;
 pub const LIST_TTL: Duration = Duration::from_secs(30);
 
 mod notifier;
+mod prompt_types;
 mod request;
 mod return_types;
 mod routes;
 mod source;
 
 pub use notifier::Notifier;
+pub use prompt_types::IntoPromptMessages;
 pub use request::{FromVariable, Request};
 pub use return_types::{Instance, IntoCompletion, IntoContents, IntoInstances, Json};
 pub use routes::{ResourceSpec, Routes};

@@ -124,7 +124,10 @@ impl<T: IntoContents, E: Into<Box<dyn std::error::Error + Send + Sync>>> IntoCon
 
 /// The error itself if it is a `libris::Error`; else the first in its `source()` chain that may be sent to callers;
 /// else an `Error::Failed`, whose cause is only logged.
-fn public_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>, doing: &'static str) -> Error {
+pub(super) fn public_error(
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    doing: &'static str,
+) -> Error {
     let error = match error.into().downcast::<Error>() {
         Ok(error) => return *error,
         Err(error) => error,

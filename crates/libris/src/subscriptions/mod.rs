@@ -232,6 +232,12 @@ impl Listener for Subscriber {
         Ok(())
     }
 
+    async fn follow_prompts(&self) -> Result<(), Failure> {
+        self.shared.watched().await.map_err(to_failure)?;
+        lock(&self.shared.registry).follow_prompts(self.number);
+        Ok(())
+    }
+
     fn listed(&self) {
         self.listed.store(true, Ordering::SeqCst);
     }
@@ -284,7 +290,7 @@ impl Listener for Subscriber {
             let notification = self.notifications.next().await;
             // The caller may have lost the right since it subscribed or since the change.
             let is_visible = match &notification {
-                Notification::ListChanged => true,
+                Notification::ListChanged | Notification::PromptsChanged => true,
                 Notification::Updated(name) => {
                     Uri::parse(name).is_ok_and(|uri| self.view().now().allows(Operation::Subscribe, &uri))
                 }

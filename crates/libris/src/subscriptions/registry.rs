@@ -10,6 +10,7 @@ use libris_wire::Notification;
 use super::budget::{BudgetOwner, OverBudget, SubscriptionBudget, SubscriptionCost};
 use super::notification_set::NotificationSet;
 use super::{SubscriptionConfig, should_shrink};
+use crate::library_index;
 use crate::rights::Operation;
 use crate::view::View;
 
@@ -22,6 +23,8 @@ pub(super) struct Registry {
     changed: HashSet<Uri>,
     /// The listeners that receive `list_changed`.
     list_followers: HashSet<u64>,
+    /// The listeners that receive `prompts/list_changed`.
+    prompt_followers: HashSet<u64>,
     classes: ListenersByClass,
     budget: SubscriptionBudget,
 }
@@ -56,6 +59,13 @@ struct RegisteredListener {
     reserved: SubscriptionCost,
 }
 
+/// The lists of whose changes a listener is notified.
+#[derive(Clone, Copy)]
+struct FollowedLists {
+    resources: bool,
+    prompts: bool,
+}
+
 impl RegisteredListener {
     /// Whether the rights of the listener allow a subscription to this URI.
     fn may_subscribe(&self, name: &str) -> bool {
@@ -64,13 +74,16 @@ impl RegisteredListener {
 
     /// Enters the current rights class of the listener. If it changed, queues `list_changed` and updates of resources that
     /// became visible, and returns the subjects of the subscriptions.
-    fn update_class(&mut self, classes: &mut ListenersByClass, follows_list: bool) -> Vec<Uri> {
+    fn update_class(&mut self, classes: &mut ListenersByClass, follows: FollowedLists) -> Vec<Uri> {
         let class = self.view.now().rights().class();
         classes.entry(class).or_insert_with(|| (self.view.clone(), 0)).1 += 1;
         if std::mem::replace(&mut self.class, class) == class {
             return Vec::new();
         }
-        self.notify_list(follows_list);
+        self.notify_list(follows.resources);
+        if follows.prompts {
+            self.notifications.put(Notification::PromptsChanged);
+        }
         let hidden = self.subscriptions.keys().filter(|name| !self.may_subscribe(name));
         let hidden: HashSet<_> = hidden.cloned().collect();
         for name in std::mem::replace(&mut self.hidden, hidden) {
@@ -115,6 +128,7 @@ impl Registry {
             subjects: HashMap::new(),
             changed: HashSet::new(),
             list_followers: HashSet::new(),
+            prompt_followers: HashSet::new(),
             classes: HashMap::new(),
             budget: SubscriptionBudget::new(config),
         }
@@ -161,6 +175,7 @@ impl Registry {
             return ControlFlow::Continue(deserted);
         }
         self.list_followers.remove(&listener);
+        self.prompt_followers.remove(&listener);
         if let Some(member) = self.members.remove(&listener) {
             self.budget.release(client, member.reserved);
             leave_class(&mut self.classes, member.class);
@@ -192,6 +207,18 @@ impl Registry {
         let first = self.list_followers.insert(listener);
         let member = self.members.get_mut(&listener);
         first && member.is_some_and(|member| std::mem::take(&mut member.missed_list))
+    }
+
+    /// Sends `prompts/list_changed` to this listener from now on.
+    pub(super) fn follow_prompts(&mut self, listener: u64) {
+        self.prompt_followers.insert(listener);
+    }
+
+    /// Queues `prompts/list_changed` for the listeners that follow the prompts.
+    pub(super) fn notify_prompts(&self) {
+        for member in self.prompt_followers.iter().filter_map(|listener| self.members.get(listener)) {
+            member.notifications.put(Notification::PromptsChanged);
+        }
     }
 
     /// Adds the least that subscriptions of a listener to these URIs cost. Fails if that exceeds its budget.
@@ -347,6 +374,17 @@ impl Registry {
                 member.notify_list(self.list_followers.contains(listener));
             }
         }
+        // The index lists what the list contains. Only those whose list has changed are notified, so that nobody learns
+        // of changes of hidden resources.
+        let index = library_index::uri();
+        for Subscription { listener, name } in self.subjects.get(&index).into_iter().flatten() {
+            if let Some(member) = self.members.get(listener)
+                && classes.is_none_or(|classes| classes.contains(&member.class))
+                && !member.hidden.contains(name)
+            {
+                member.notifications.put(Notification::Updated(name.clone()));
+            }
+        }
     }
 
     /// Queues `list_changed` for listeners whose rights class changed, and updates of resources that became visible.
@@ -355,7 +393,10 @@ impl Registry {
         let mut subjects = HashSet::new();
         self.classes.clear();
         for (listener, member) in &mut self.members {
-            let follows = self.list_followers.contains(listener);
+            let follows = FollowedLists {
+                resources: self.list_followers.contains(listener),
+                prompts: self.prompt_followers.contains(listener),
+            };
             subjects.extend(member.update_class(&mut self.classes, follows));
         }
         subjects
@@ -367,14 +408,20 @@ impl Registry {
         let Some(member) = self.members.get_mut(&listener) else { return Vec::new() };
         leave_class(&mut self.classes, member.class);
         member.view = view;
-        member.update_class(&mut self.classes, self.list_followers.contains(&listener))
+        let follows = FollowedLists {
+            resources: self.list_followers.contains(&listener),
+            prompts: self.prompt_followers.contains(&listener),
+        };
+        member.update_class(&mut self.classes, follows)
     }
 
     /// Returns an undelivered notification to the listener's set, if its subscription still exists.
     pub(super) fn requeue(&self, listener: u64, notification: Notification) {
         let Some(member) = self.members.get(&listener) else { return };
         match notification {
-            Notification::ListChanged => member.notifications.put(Notification::ListChanged),
+            notification @ (Notification::ListChanged | Notification::PromptsChanged) => {
+                member.notifications.put(notification);
+            }
             // Use the copy of the text that the current subscription holds.
             Notification::Updated(name) => {
                 if let Some((name, _)) = member.subscriptions.get_key_value(&name) {

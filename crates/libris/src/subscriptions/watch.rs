@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::{FutureExt as _, Shared as SharedFuture};
 use futures_util::stream::BoxStream;
-use libris_core::{Change, Error, Result, Uri};
+use libris_core::{Change, Context, Error, Prompt, Result, Uri};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Interval, sleep_until, timeout};
 
@@ -137,6 +137,11 @@ impl SubscriptionHubState {
         }
     }
 
+    /// The prompts of the source; `None` if it cannot list them.
+    async fn prompts(&self) -> Option<Vec<Prompt>> {
+        self.source.prompts(&Context::default()).await.ok().map(|prompts| prompts.prompts)
+    }
+
     /// Records the rights classes that list this resource. Returns whether there are any.
     fn is_listed(&self, pending: &mut DebounceWindows, uri: &Uri) -> bool {
         let Some(recorded) = &mut pending.classes else { return true };
@@ -202,16 +207,22 @@ async fn run(mut task: WatchTask, outcome: oneshot::Sender<Result<(), Arc<Error>
         Ok(None) => (None, Ok(())),
         Err(error) => (None, Err(Arc::new(error))),
     };
+    // Before the first listener can ask for the prompts, so that no change of them is missed.
+    let prompts = if changes.is_some() { shared.prompts().await } else { None };
     task.set(if changes.is_some() { WatchState::Running } else { WatchState::Stopped });
     // All waiting requests may have been cancelled.
     let _ = outcome.send(opened);
     if let Some(changes) = changes {
-        notify(task, changes).await;
+        notify(task, changes, prompts).await;
     }
 }
 
 /// Notifies listeners of changes until all have left.
-async fn notify(mut task: WatchTask, mut changes: BoxStream<'static, Change>) {
+async fn notify(
+    mut task: WatchTask,
+    mut changes: BoxStream<'static, Change>,
+    mut prompts: Option<Vec<Prompt>>,
+) {
     let shared = task.shared.clone();
     let mut pending = DebounceWindows {
         list: None,
@@ -234,6 +245,13 @@ async fn notify(mut task: WatchTask, mut changes: BoxStream<'static, Change>) {
                     pace.tick(now, shared.config.window);
                     let classes = pending.classes.replace(HashSet::new());
                     lock(&shared.registry).notify_list(classes.as_ref());
+                    if classes.is_none() {
+                        // Sources may have been replaced, and with them the prompts.
+                        let now = shared.prompts().await;
+                        if std::mem::replace(&mut prompts, now.clone()) != now {
+                            lock(&shared.registry).notify_prompts();
+                        }
+                    }
                 }
                 if pending.updates.is_some_and(|due| due <= now) {
                     pending.updates = None;

@@ -6,6 +6,7 @@ mod contract;
 mod identity;
 mod lists;
 mod macros;
+mod prompts;
 
 use libris::{ContentBody, Context, Error, Result, Source, Uri};
 

@@ -12,8 +12,8 @@ use tokio_util::sync::DropGuard;
 use crate::people::{People, Sight, Who};
 use crate::random::{Random, seeds};
 use crate::shelf::{
-    BY_NAME, BY_PATH, IN_D1, IN_D2, LINES, OF_LINES, Predicate, ROOT, Seen, Shelf, Stock, TEMPLATES,
-    Universe, uri,
+    BY_NAME, BY_PATH, IN_D1, IN_D2, LINES, OF_LINES, PROMPTS, Predicate, ROOT, SKILLS, Seen, Shelf, Stock,
+    TEMPLATES, Universe, uri,
 };
 use crate::worlds::{Answer, Connection, Sent, Transport, World};
 
@@ -185,7 +185,11 @@ impl Case {
 
     fn invent(&mut self) -> Ask {
         let asked = |method, params| Ask { method, params, undecided: false };
-        match self.random.below(12) {
+        match self.random.below(23) {
+            12 | 13 => self.directory(),
+            14 | 15 => self.skill(),
+            16..20 => self.prompt(),
+            20.. => self.tool_call(),
             0 | 1 => {
                 let cursor = match self.random.chance(40) {
                     true if !self.cursors.is_empty() => json!({ "cursor": self.random.pick(&self.cursors) }),
@@ -204,6 +208,82 @@ impl Case {
                 asked("resources/read", json!({ "uri": uri }))
             }
         }
+    }
+
+    /// A request for the children of a directory, whose URI may have no slash at its end, or of something else.
+    fn directory(&mut self) -> Ask {
+        let uri = match self.random.below(4) {
+            0 => self.uri(),
+            1 => format!("{ROOT}d{}", self.random.below(4)),
+            _ => format!("{ROOT}d{}/", self.random.below(4)),
+        };
+        let mut params = json!({ "uri": uri });
+        if !self.cursors.is_empty() && self.random.chance(40) {
+            params["cursor"] = json!(self.random.pick(&self.cursors));
+        }
+        Ask { method: "resources/directory/read", params, undecided: false }
+    }
+
+    /// A request for skills.
+    fn skill(&mut self) -> Ask {
+        if self.random.chance(50) {
+            let cursor = match self.random.chance(30) {
+                true if !self.cursors.is_empty() => json!({ "cursor": self.random.pick(&self.cursors) }),
+                _ => json!({}),
+            };
+            return Ask { method: "skills/list", params: cursor, undecided: false };
+        }
+        let uri = match self.random.chance(80) {
+            true => self.random.pick(&SKILLS).0.to_owned(),
+            false => self.uri(),
+        };
+        Ask { method: "skills/get", params: json!({ "uri": uri }), undecided: false }
+    }
+
+    /// A request for prompts, or for a completion of their arguments.
+    fn prompt(&mut self) -> Ask {
+        let asked = |method, params| Ask { method, params, undecided: false };
+        let (name, place) = *self.random.pick(&PROMPTS);
+        let argument = ["lines", "name", "path"].into_iter().find(|name| place.contains(name));
+        match (self.random.below(8), argument) {
+            (0, _) => asked("prompts/list", json!({})),
+            (1, _) => asked("prompts/get", json!({ "name": "use-resources" })),
+            (2, _) => asked("prompts/get", json!({ "name": "unknown", "arguments": {} })),
+            (3..6, Some(argument)) => {
+                let typed = *self.random.pick(&["", "", "f", "d1/", "1", "x"]);
+                let params = json!({
+                    "ref": { "type": "ref/prompt", "name": name },
+                    "argument": { "name": argument, "value": typed },
+                });
+                asked("completion/complete", params)
+            }
+            (_, None) => asked("prompts/get", json!({ "name": name })),
+            (_, Some(argument)) => {
+                let path = self.random.pick(&self.universe.resources).as_str()[ROOT.len()..].to_owned();
+                let value = match argument {
+                    "lines" => (*self.random.pick(&LINES)).to_owned(),
+                    "name" => path.rsplit('/').next().unwrap_or_default().to_owned(),
+                    _ => path,
+                };
+                asked("prompts/get", json!({ "name": name, "arguments": { argument: value } }))
+            }
+        }
+    }
+
+    /// A call of a tool, also with arguments that are wrong.
+    fn tool_call(&mut self) -> Ask {
+        let uri = self.uri();
+        let words = ["f0", "p1 p2", "d0", "g001 f3", "me", "nothing-like-it"];
+        let (name, arguments) = match self.random.below(8) {
+            0..3 => ("read_resource", json!({ "uri": uri })),
+            3 => ("read_resource", json!({ "uri": uri, "lines": "1-1" })),
+            4 => ("list_resources", json!({})),
+            5 => ("list_resources", json!({ "parent": uri })),
+            6 => ("search_resources", json!({ "query": self.random.pick(&words) })),
+            _ => ("search_resources", json!({ "query": self.random.pick(&words), "scope": uri })),
+        };
+        let params = json!({ "name": name, "arguments": arguments });
+        Ask { method: "tools/call", params, undecided: false }
     }
 
     fn completion(&mut self) -> Ask {
@@ -269,8 +349,7 @@ impl Case {
             true => self.fewer(answers),
         };
         let body: Value = serde_json::from_str(&answer.body).unwrap_or_default();
-        if let Some(cursor) = body["result"]["nextCursor"].as_str().filter(|_| ask.method == "resources/list")
-        {
+        if let Some(cursor) = body["result"]["nextCursor"].as_str() {
             self.cursors.push(cursor.to_owned());
         }
         answer
@@ -305,8 +384,11 @@ impl Case {
                     ("mcp-protocol-version", "2026-07-28"),
                     ("mcp-method", message["method"].as_str().unwrap()),
                 ]);
-                let name =
-                    message["params"]["uri"].as_str().filter(|_| message["method"] == "resources/read");
+                let name = match message["method"].as_str() {
+                    Some("resources/read") => message["params"]["uri"].as_str(),
+                    Some("prompts/get" | "tools/call") => message["params"]["name"].as_str(),
+                    _ => None,
+                };
                 headers.extend(name.map(|name| ("mcp-name", name)));
             }
             if long {
@@ -394,7 +476,7 @@ impl Case {
         self.same(answers);
     }
 
-    /// What stands below a directory, which the protocol does not ask for.
+    /// What stands below a directory, asked of the view itself.
     async fn children(&mut self, line: usize) {
         let who = self.lines[line].who;
         let reduced = &self.reduced[usize::from(who == Who::B)];

@@ -31,6 +31,7 @@ async fn told(listener: &dyn Listener) -> Vec<String> {
     while let Ok(news) = timeout(Duration::from_millis(1), listener.next()).await {
         all.push(match news {
             Notification::ListChanged => "the list".to_owned(),
+            Notification::PromptsChanged => "the prompts".to_owned(),
             Notification::Updated(uri) => uri.to_string(),
         });
     }

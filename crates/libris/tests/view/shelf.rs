@@ -12,7 +12,8 @@ use libris::uri_template::{Specificity, Variables};
 use libris::wire::Client;
 use libris::{
     CacheScope, Change, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness, Page,
-    Proof, Resource, Result, Source, Template, Templates, Uri, UriTemplate,
+    Prompt, PromptArgument, PromptCompletion, PromptMessage, Prompts, Proof, Resource, Result, Sha256Digest,
+    Skill, SkillFile, SkillPage, SkillResources, Source, Template, Templates, Uri, UriTemplate,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -33,6 +34,22 @@ pub(crate) const BY_NAME: &str = "shelf:///{dir}/{name}";
 pub(crate) const IN_D1: &str = "shelf:///d1/{name}{?lines}";
 pub(crate) const IN_D2: &str = "shelf:///d2/{name}";
 pub(crate) const OF_LINES: &str = "shelf:///{+path}?lines={lines}";
+
+/// The prompts, each with the template of the resource that it embeds.
+pub(crate) const PROMPTS: [(&str, &str); 4] = [
+    ("fixed", "shelf:///d0/f0"),
+    ("of-lines", "shelf:///p1?lines={lines}"),
+    ("in-d1", "shelf:///d1/{name}"),
+    ("named", "shelf:///{+path}"),
+];
+
+/// The resources that stand for the `SKILL.md` of a skill, each with the directory whose files it has.
+pub(crate) const SKILLS: [(&str, &str); 4] = [
+    ("shelf:///d0/f0", "shelf:///d0/"),
+    ("shelf:///d0/f3", "shelf:///d0/"),
+    ("shelf:///d1/f1", "shelf:///d1/"),
+    ("shelf:///d2/g001", "shelf:///d2/"),
+];
 
 /// All templates.
 pub(crate) const TEMPLATES: [&str; 5] = [BY_PATH, BY_NAME, IN_D1, IN_D2, OF_LINES];
@@ -240,6 +257,31 @@ impl Shelf {
         Freshness::proven(proof).with_ttl(Duration::from_secs(5)).with_scope(CacheScope::Public)
     }
 
+    /// A skill with the files in a directory, if its `SKILL.md` is there.
+    fn skill_at(&self, skill_uri: &Uri, directory: &str) -> Option<Skill> {
+        if !self.has(skill_uri) {
+            return None;
+        }
+        let file =
+            |uri: Uri| SkillFile { size: uri.as_str().len() as u64, digest: Sha256Digest([7; 32]), uri };
+        let files = self.below(directory).into_iter().map(file).collect();
+        let frontmatter = [("name".to_owned(), skill_uri.as_str().into())].into_iter().collect();
+        Some(Skill { uri: skill_uri.clone(), frontmatter, resources: SkillResources::Files(files) })
+    }
+
+    /// A prompt that embeds this resource, unless the shelf cannot have it.
+    fn prompt_named(&self, name: &str, place: &str) -> Option<Prompt> {
+        let template = UriTemplate::parse(place).unwrap();
+        let mut prompt = Prompt::new(name);
+        prompt.arguments = template.variables().map(PromptArgument::required).collect();
+        let can_have = match prompt.arguments.is_empty() {
+            true => self.seen().has(&uri(place)),
+            false => self.seen().has_below(place.split('{').next().unwrap()),
+        };
+        prompt.resources = vec![template];
+        can_have.then_some(prompt)
+    }
+
     /// What stands directly below a directory.
     fn below(&self, directory: &str) -> Vec<Uri> {
         let is_below = |uri: &Uri| uri.as_str().strip_prefix(directory).is_some_and(|rest| !rest.is_empty());
@@ -386,6 +428,51 @@ impl Source for Shelf {
         // Not every source counts.
         let total = completion.total.filter(|_| asked.template.as_str() != BY_PATH);
         Ok(Completion { total, ..completion })
+    }
+
+    fn has_directories(&self) -> bool {
+        true
+    }
+
+    async fn skills(&self, after: Option<&Uri>, limit: usize, _: &Context) -> Result<SkillPage> {
+        let all =
+            SKILLS.iter().filter_map(|(skill_uri, directory)| self.skill_at(&uri(skill_uri), directory));
+        let mut skills: Vec<_> = all.filter(|skill| after.is_none_or(|after| skill.uri > *after)).collect();
+        let more = skills.len() > limit;
+        skills.truncate(limit);
+        Ok(SkillPage { skills, more, freshness: self.freshness(), ..SkillPage::default() })
+    }
+
+    async fn skill(&self, uri: &Uri, _: &Context) -> Result<(Skill, Freshness)> {
+        let found = SKILLS.iter().find(|(skill_uri, _)| *skill_uri == uri.as_str());
+        let skill = found.and_then(|(_, directory)| self.skill_at(uri, directory));
+        Ok((skill.ok_or_else(|| Error::NotFound(uri.clone()))?, self.freshness()))
+    }
+
+    async fn prompts(&self, _: &Context) -> Result<Prompts> {
+        let prompts: Vec<_> =
+            PROMPTS.iter().filter_map(|(name, place)| self.prompt_named(name, place)).collect();
+        Ok(Prompts { freshness: self.freshness(), ..Prompts::from(prompts) })
+    }
+
+    async fn prompt(
+        &self,
+        name: &str,
+        arguments: &BTreeMap<String, String>,
+        _: &Context,
+    ) -> Result<Option<Vec<PromptMessage>>> {
+        let Some((_, place)) = PROMPTS.iter().find(|(known, _)| *known == name) else { return Ok(None) };
+        let place = UriTemplate::parse(place).unwrap();
+        let embedded = Uri::parse(&place.expand(&arguments.iter().collect()).unwrap())?;
+        Ok(Some(vec![PromptMessage::user("Read this:"), PromptMessage::user(embedded)]))
+    }
+
+    async fn complete_prompt(&self, asked: PromptCompletion<'_>, _: &Context) -> Result<Option<Completion>> {
+        let is_own = (asked.prompt, asked.argument) == ("of-lines", "lines");
+        // Those of a resource that is hidden too: that is left to the view.
+        let has = |lines: &&str| self.seen().has(&uri(&format!("shelf:///p1?lines={lines}")));
+        let values: Vec<_> = LINES.into_iter().filter(has).collect();
+        Ok(is_own.then(|| Completion::of(values, asked.typed, asked.limit)))
     }
 
     fn subject(&self, uri: &Uri) -> Uri {

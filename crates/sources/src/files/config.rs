@@ -72,6 +72,10 @@ pub struct Config {
     /// 4 KiB each. At most 1 GiB; 0 for the listing alone.
     #[serde(deserialize_with = "crate::settings::folder_bytes")]
     pub directory_bytes: u64,
+    /// Whether folders with a `SKILL.md` are published as skills too, with their `file:` URIs. Texts are then served byte
+    /// for byte, so that hosts can verify the digests of skills: one that is not UTF-8 is served as bytes.
+    #[cfg(feature = "skills")]
+    pub skills: bool,
     /// Metadata for files that match a pattern. If several rules set a field, the last one wins.
     #[serde(rename = "rule")]
     pub rules: Vec<MetadataRule>,
@@ -108,6 +112,8 @@ impl Default for Config {
             max_size: 8 * 1024 * 1024,
             directory_entries: 200,
             directory_bytes: 32 * 1024,
+            #[cfg(feature = "skills")]
+            skills: false,
             rules: Vec::new(),
             watch: ChangeDetection::Auto,
             poll: Duration::from_secs(5),

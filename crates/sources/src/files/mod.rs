@@ -14,6 +14,8 @@ mod missing;
 mod query;
 mod read;
 mod read_folder;
+#[cfg(feature = "skills")]
+mod skills;
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -31,12 +33,16 @@ use libris_core::{
     Budget, Change, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof, Result,
     Source, Template, Templates, Uri, UriTemplate,
 };
+#[cfg(feature = "skills")]
+use libris_core::{Skill, SkillPage};
 use tokio::sync::Semaphore;
 
 pub use crate::tree::ChangeDetection;
 pub use config::{Config, MetadataRule};
 
 use crate::folder_listing;
+#[cfg(feature = "skills")]
+use crate::skill_tree::SkillTree;
 use crate::tree::{
     CancelOnDrop, Cancellation, OpenFolder, Root, Tree, TreeOptions, is_cancelled, is_missing, name, watch,
 };
@@ -77,8 +83,13 @@ struct FilesInner {
     prefix: String,
     template: UriTemplate,
     folder_template: UriTemplate,
+    /// The template whose variable is a list of path segments.
+    segments_template: UriTemplate,
     tree: Arc<Tree>,
     describe: ResourceDescriber,
+    /// The skills in the folder, if they are published.
+    #[cfg(feature = "skills")]
+    skills: Option<SkillTree>,
     /// Whether a prefetch is running.
     prefetching: AtomicBool,
     /// Limits the threads that work on requests.
@@ -134,6 +145,8 @@ impl Files {
             Some(file) => format!("{prefix}{file}{{?lines,bytes}}"),
             None => format!("{prefix}{{+path}}{{?lines,bytes}}"),
         };
+        // VS Code goes down folder by folder only in a variable of this form.
+        let segments_template = format!("{}{{/path*}}", prefix.trim_end_matches('/'));
         let folder_template = format!("{prefix}{{+folder}}{{?{}}}", folder_listing::KEYS.join(","));
         let inner = FilesInner {
             root: match &only {
@@ -143,9 +156,12 @@ impl Files {
             base: root_uri,
             template: UriTemplate::parse(&template)?,
             folder_template: UriTemplate::parse(&folder_template)?,
+            segments_template: UriTemplate::parse(&segments_template)?,
             only,
             tree: Arc::new(Tree::open(&options, root)?),
             describe: ResourceDescriber::new(&config.rules)?,
+            #[cfg(feature = "skills")]
+            skills: config.skills.then(|| skills::find_in(&config, &prefix)),
             prefetching: AtomicBool::new(false),
             threads: Arc::new(Semaphore::new(MAX_THREADS)),
             long_searches: Budget::new(MAX_LONG_SEARCHES),
@@ -361,7 +377,13 @@ impl Source for Files {
             "The listing of a folder and its small text files. `after` is the name of the last entry of the previous \
              page, `format` is `markdown` or `json`, and `contents=none` omits the text files.",
         );
-        Ok(Templates { templates: vec![files, folders], freshness, ..Templates::default() })
+        let segments = described(
+            &inner.segments_template,
+            &format!("{} by segments", inner.mount),
+            format!("{}, folder by folder", title.unwrap_or(&inner.mount)),
+            "A file or folder by the segments of its path.",
+        );
+        Ok(Templates { templates: vec![files, folders, segments], freshness, ..Templates::default() })
     }
 
     async fn complete(&self, asked: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
@@ -369,6 +391,9 @@ impl Source for Files {
         let (typed, limit) = (asked.typed.to_owned(), asked.limit);
         let kinds = match asked.variable {
             "path" if *asked.template == inner.template => CompletedKinds::All,
+            "path" if *asked.template == inner.segments_template => {
+                return self.blocking(move |inner| complete::segments_of_paths(inner, &typed, limit)).await;
+            }
             "folder" if *asked.template == inner.folder_template => CompletedKinds::Folders,
             "format" => return Ok(Completion::of(["markdown", "json"], &typed, limit)),
             "contents" => return Ok(Completion::of(["text", "none"], &typed, limit)),
@@ -386,6 +411,25 @@ impl Source for Files {
     ) -> Result<Page> {
         let (uri, after) = (uri.clone(), after.cloned());
         self.blocking(move |inner| inner.children(&uri, after.as_ref(), limit)).await
+    }
+
+    fn has_directories(&self) -> bool {
+        self.inner.only.is_none()
+    }
+
+    #[cfg(feature = "skills")]
+    async fn skills(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<SkillPage> {
+        let after = after.cloned();
+        match self.inner.skills.is_some() {
+            true => self.blocking(move |inner| inner.skill_page(after.as_ref(), limit)).await,
+            false => Ok(SkillPage::default()),
+        }
+    }
+
+    #[cfg(feature = "skills")]
+    async fn skill(&self, uri: &Uri, _context: &Context) -> Result<(Skill, Freshness)> {
+        let uri = uri.clone();
+        self.blocking(move |inner| inner.skill(&uri)).await
     }
 
     fn subject(&self, uri: &Uri) -> Uri {
@@ -437,6 +481,14 @@ impl FilesInner {
     /// The freshness of a response with this proof.
     fn freshness(&self, proof: impl Into<Option<Proof>>) -> Freshness {
         Freshness::proven(proof).with_ttl(self.config.ttl).with_scope(self.config.scope)
+    }
+
+    /// Whether texts are served byte for byte, so that the digests of skills hold.
+    fn is_exact(&self) -> bool {
+        #[cfg(feature = "skills")]
+        return self.skills.is_some();
+        #[cfg(not(feature = "skills"))]
+        return false;
     }
 
     fn open_root(&self) -> Result<Arc<OpenFolder>> {

@@ -143,7 +143,10 @@ impl FileReader<'_> {
         Ok(Content {
             uri: self.uri.clone(),
             mime: Some(mime.into()),
-            body: media::body(data, mime),
+            body: match self.inner.is_exact() {
+                true => media::exact(data, mime),
+                false => media::body(data, mime),
+            },
             meta: None,
         })
     }

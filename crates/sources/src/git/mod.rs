@@ -227,6 +227,10 @@ impl Source for Git {
         .await
     }
 
+    fn has_directories(&self) -> bool {
+        true
+    }
+
     fn subject(&self, uri: &Uri) -> Uri {
         self.inner.space.subject(uri)
     }

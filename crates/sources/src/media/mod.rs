@@ -2,7 +2,7 @@
 
 // Some sources have no file names.
 #[cfg_attr(
-    not(any(feature = "files", feature = "git", feature = "http", feature = "inline")),
+    not(any(feature = "files", feature = "git", feature = "http", feature = "inline", feature = "skills")),
     allow(dead_code)
 )]
 mod name;
@@ -11,7 +11,13 @@ mod text;
 use bytes::Bytes;
 use libris_core::ContentBody;
 
-#[cfg(any(feature = "files", feature = "git", feature = "http", feature = "inline"))]
+#[cfg(any(
+    feature = "files",
+    feature = "git",
+    feature = "http",
+    feature = "inline",
+    feature = "skills"
+))]
 pub(crate) use name::by_name;
 #[cfg(any(feature = "files", feature = "git"))]
 pub(crate) use text::CodeUnits;
@@ -52,7 +58,7 @@ pub(crate) fn body(data: Vec<u8>, mime: &str) -> ContentBody {
 }
 
 /// Data that must be preserved byte for byte: as text only if it is valid UTF-8 without NUL.
-#[cfg(any(feature = "command", feature = "files", feature = "git"))]
+#[cfg(any(feature = "command", feature = "files", feature = "git", feature = "skills"))]
 pub(crate) fn exact(data: Vec<u8>, mime: &str) -> ContentBody {
     if content_class(mime) == ContentClass::Binary {
         return ContentBody::Bytes(Bytes::from(data));

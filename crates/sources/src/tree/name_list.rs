@@ -108,7 +108,7 @@ impl NameList {
         }
     }
 
-    pub(super) fn contains(&self, name: &str) -> bool {
+    pub(crate) fn contains(&self, name: &str) -> bool {
         self.get(self.partition_point(|other| other < name)) == Some(name)
     }
 

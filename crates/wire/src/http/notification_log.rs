@@ -90,6 +90,10 @@ impl Listener for Recorded {
         self.listener.follow_list().await
     }
 
+    async fn follow_prompts(&self) -> Result<(), Failure> {
+        self.listener.follow_prompts().await
+    }
+
     fn listed(&self) {
         self.listener.listed();
     }

@@ -330,7 +330,7 @@ impl ProofBuilder {
     }
 
     /// Whether the response is still valid.
-    pub(super) fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         self.is_provable()
             && self.began.elapsed() < MAX_AGE
             && self.dependencies.as_ref().is_some_and(Dependencies::hold)

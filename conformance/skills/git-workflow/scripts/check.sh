@@ -1,0 +1,2 @@
+#!/bin/sh
+git log -1 --format=%s | grep -q ": "

@@ -1,0 +1,84 @@
+//! The prompts that a caller may see: those whose embedded resources it may read.
+
+use std::collections::BTreeMap;
+
+use libris_core::{
+    Completion, CompletionRequest, Context, Error, Prompt, PromptCompletion, PromptMessage, Prompts, Result,
+    Uri, UriTemplate,
+};
+
+use super::{MAX_UNFILTERED_VALUES, ViewSnapshot};
+use crate::rights::{Decision, Operation};
+
+impl ViewSnapshot<'_> {
+    /// The prompts, sorted by name, without those that embed a hidden resource.
+    pub async fn prompts(&self, context: &Context) -> Result<Prompts> {
+        let mut prompts = self.source.prompts(context).await.map_err(|error| self.redacted(error))?;
+        prompts.prompts.retain(|prompt| self.offers_prompt(prompt));
+        prompts.prompts.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(prompts)
+    }
+
+    fn offers_prompt(&self, prompt: &Prompt) -> bool {
+        let is_visible = |template: &UriTemplate| match template.variables().next() {
+            Some(_) => self.rights.offer(template),
+            None => Uri::parse(template.as_str())
+                .is_ok_and(|uri| self.decide(Operation::Read, &uri) != Decision::Deny),
+        };
+        self.rights.are_everything() || prompt.resources.iter().all(is_visible)
+    }
+
+    /// The messages of a prompt that [`prompts`](Self::prompts) has. The resources in them are not read yet.
+    pub async fn prompt(
+        &self,
+        prompt: &Prompt,
+        arguments: &BTreeMap<String, String>,
+        context: &Context,
+    ) -> Result<Vec<PromptMessage>> {
+        let messages = self.source.prompt(&prompt.name, arguments, context).await;
+        let gone = || Error::invalid(format!("unknown prompt `{}`", prompt.name));
+        messages.map_err(|error| self.redacted(error))?.ok_or_else(gone)
+    }
+
+    /// Completes an argument of a prompt with the values of its source, without those that lead to hidden resources;
+    /// `None` if the source has no values for it.
+    pub async fn complete_prompt(
+        &self,
+        prompt: &Prompt,
+        partial: PromptCompletion<'_>,
+        context: &Context,
+    ) -> Result<Option<Completion>> {
+        let all = PromptCompletion { limit: MAX_UNFILTERED_VALUES, ..partial };
+        let completion = self.source.complete_prompt(all, context).await;
+        let Some(Completion { mut values, total, more }) =
+            completion.map_err(|error| self.redacted(error))?
+        else {
+            return Ok(None);
+        };
+        if !self.rights.are_everything() {
+            values.retain(|value| self.leads_to_visible(prompt, partial, value));
+        }
+        let total = total.filter(|_| !more).map(|_| values.len() as u64);
+        let more = more || values.len() > partial.limit;
+        values.truncate(partial.limit);
+        Ok(Some(Completion { values, total, more }))
+    }
+
+    /// Whether no resource of the prompt is hidden with this value.
+    fn leads_to_visible(&self, prompt: &Prompt, partial: PromptCompletion<'_>, value: &str) -> bool {
+        let using = prompt
+            .resources
+            .iter()
+            .filter(|template| template.variables().any(|variable| variable == partial.argument));
+        using.into_iter().all(|template| {
+            let request = CompletionRequest {
+                template,
+                variable: partial.argument,
+                typed: partial.typed,
+                known: partial.known,
+                limit: partial.limit,
+            };
+            self.completes(request, value)
+        })
+    }
+}

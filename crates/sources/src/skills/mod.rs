@@ -1,0 +1,308 @@
+//! The skills source: folders with a `SKILL.md`, served as the Skills extension of MCP describes.
+//!
+//! The URI of a file is `skill://<prefix>/<path>`, and that of a directory has no slash at the end. Only the files of
+//! skills that keep all rules exist; `crate::skill_tree` finds and checks them.
+
+mod config;
+mod definition;
+mod read;
+mod watch;
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_core::stream::BoxStream;
+use libris_core::uri_template::Specificity;
+use libris_core::{Change, Contents, Context, Error, Freshness, Page, Result, Skill, SkillPage, Source, Uri};
+use tokio::sync::Semaphore;
+
+pub use config::Config;
+
+use crate::patterns::ConfiguredPatterns;
+use crate::skill_tree::{MAX_BYTES, SKILL_FILE, SkillOptions, SkillSnapshot, SkillTree};
+use crate::tree::{CancelOnDrop, Root, Tree, is_cancelled, name};
+
+/// What all URIs begin with.
+const SCHEME: &str = "skill://";
+
+/// The most threads that work on requests for one folder at once.
+const MAX_THREADS: usize = 8;
+
+/// A folder of skills as a source.
+pub struct Skills {
+    inner: Arc<SkillsInner>,
+}
+
+/// The state that requests and the watch share.
+struct SkillsInner {
+    config: Config,
+    /// The name of the folder.
+    name: String,
+    /// What stands between the scheme and a key: segments, each with a slash after it.
+    prefix: String,
+    tree: Arc<Tree>,
+    skills: SkillTree,
+    /// Limits the threads that work on requests.
+    threads: Arc<Semaphore>,
+}
+
+impl Skills {
+    /// Opens the folder, which must exist.
+    pub fn open(config: Config) -> Result<Self> {
+        if config.path.as_os_str().is_empty() {
+            return Err(Error::invalid("a folder of skills has no `path`; hint: set `path` to the folder"));
+        }
+        let shown = config.path.display().to_string();
+        let unreadable = |cause: io::Error| {
+            Error::Unavailable(format!(
+                "the folder of skills `{shown}` cannot be opened: {cause}; hint: check the path"
+            ))
+        };
+        let path = std::path::absolute(&config.path).map_err(unreadable)?;
+        let root = Root::open(&path).map_err(unreadable)?;
+        let name = match path.file_name() {
+            Some(name) => name.to_owned(),
+            None => path.canonicalize().map_err(unreadable)?.file_name().unwrap_or_default().to_owned(),
+        };
+        let segment = name::to_segment(&name).unwrap_or_default();
+        let mut prefix = prefix(config.prefix.as_deref().unwrap_or_default())?;
+        let tree = Tree::open(&config.tree_options(), root)?;
+        let names = tree.watched_root().and_then(|root| tree.names(&root)).map_err(unreadable)?;
+        // The folder is a skill itself, so that its name is part of the URIs.
+        let is_skill = names.contains(SKILL_FILE);
+        if is_skill {
+            prefix = format!("{prefix}{segment}/");
+        }
+        let options = SkillOptions {
+            root_name: segment,
+            max_size: MAX_BYTES,
+            authority: prefix.is_empty(),
+            dynamic: ConfiguredPatterns::new("dynamic", &config.dynamic)?,
+            unlisted: ConfiguredPatterns::new("unlisted", &config.unlisted)?,
+        };
+        let inner = SkillsInner {
+            name: name.to_string_lossy().into_owned(),
+            prefix,
+            tree: Arc::new(tree),
+            skills: SkillTree::new(options),
+            threads: Arc::new(Semaphore::new(MAX_THREADS)),
+            config,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Runs `work` on a thread that may block. If the caller is cancelled, the work ends at the next directory or file;
+    /// the permit is released when it has ended.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&SkillsInner) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let closed = |cause| Error::failed("wait for a thread", cause);
+        let permit = Arc::clone(&self.inner.threads).acquire_owned().await.map_err(closed)?;
+        let inner = Arc::clone(&self.inner);
+        let caller = CancelOnDrop::default();
+        let cancellation = caller.cancellation();
+        let work = move || {
+            let _permit = permit;
+            cancellation.run(|| work(&inner))
+        };
+        match tokio::task::spawn_blocking(work).await {
+            Ok(result) => result,
+            Err(cause) => Err(Error::failed("finish reading the skills", cause)),
+        }
+    }
+}
+
+/// The configured prefix in its normal form: empty, or with a slash at the end.
+fn prefix(configured: &str) -> Result<String> {
+    let segments = configured.trim_matches('/');
+    if segments.is_empty() {
+        return Ok(String::new());
+    }
+    let uri = format!("{SCHEME}{segments}/");
+    match Uri::parse(&uri) {
+        Ok(parsed) if parsed.as_str() == uri && parsed.query().is_none() && !segments.contains("//") => {
+            Ok(format!("{segments}/"))
+        }
+        _ => Err(Error::invalid(format!(
+            "`{configured}` cannot be the `prefix` of skills; hint: use names with slashes between them, such as \
+             `acme/billing`"
+        ))),
+    }
+}
+
+#[async_trait]
+impl Source for Skills {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.inner.place(uri).map(|_| Specificity::EXACT)
+    }
+
+    fn may_appear(&self, uri: &Uri) -> bool {
+        self.inner.place(uri).is_some()
+    }
+
+    fn name(&self) -> Cow<'_, str> {
+        format!("skills {}", self.inner.name).into()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
+        let after = after.cloned();
+        self.blocking(move |inner| inner.list(after.as_ref(), limit)).await
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        let (uri, context) = (uri.clone(), context.clone());
+        self.blocking(move |inner| inner.read(&uri, &context)).await
+    }
+
+    async fn children(
+        &self,
+        uri: &Uri,
+        after: Option<&Uri>,
+        limit: usize,
+        _context: &Context,
+    ) -> Result<Page> {
+        let (uri, after) = (uri.clone(), after.cloned());
+        self.blocking(move |inner| inner.children(&uri, after.as_ref(), limit)).await
+    }
+
+    fn has_directories(&self) -> bool {
+        true
+    }
+
+    async fn skills(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<SkillPage> {
+        let after = after.cloned();
+        self.blocking(move |inner| {
+            let mut page = inner.skills.page(&inner.tree, &|key| inner.uri(key), after.as_ref(), limit)?;
+            page.freshness = inner.freshness(page.freshness);
+            Ok(page)
+        })
+        .await
+    }
+
+    async fn skill(&self, uri: &Uri, _context: &Context) -> Result<(Skill, Freshness)> {
+        let uri = uri.clone();
+        self.blocking(move |inner| {
+            let not_found = || Error::NotFound(uri.clone());
+            let place = inner.place(&uri).filter(|_| !uri.as_str().ends_with('/'));
+            let SkillPlace::Inside(key) = place.ok_or_else(not_found)? else { return Err(not_found()) };
+            let found = inner.skills.skill(&inner.tree, &|key| inner.uri(key), key)?;
+            let (skill, freshness) = found.ok_or_else(not_found)?;
+            Ok((skill, inner.freshness(freshness)))
+        })
+        .await
+    }
+
+    fn subject(&self, uri: &Uri) -> Uri {
+        match uri.as_str().strip_suffix('/') {
+            Some(without) => Uri::parse(without).unwrap_or_else(|_| uri.clone()),
+            None => uri.clone(),
+        }
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        watch::start(&self.inner).await.map(Some)
+    }
+}
+
+/// Where a URI of the source leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SkillPlace<'a> {
+    /// The key of a file or directory in the folder; empty for the folder itself.
+    Inside(&'a str),
+    /// A directory above the folder, by its path without a slash at the end.
+    Above(&'a str),
+}
+
+impl SkillsInner {
+    /// Where a URI leads; `None` if it is not of this source. The slash at the end of a directory is ignored.
+    fn place<'a>(&self, uri: &'a Uri) -> Option<SkillPlace<'a>> {
+        if uri.query().is_some() || uri.fragment().is_some() {
+            return None;
+        }
+        let path = uri.as_str().strip_prefix(SCHEME)?;
+        let path = path.strip_suffix('/').unwrap_or(path);
+        if path.is_empty() {
+            return None;
+        }
+        match path.strip_prefix(&*self.prefix) {
+            Some(key) => Some(SkillPlace::Inside(key)),
+            None if self.prefix.strip_suffix('/') == Some(path) => Some(SkillPlace::Inside("")),
+            None => {
+                let rest = self.prefix.strip_prefix(path)?;
+                rest.starts_with('/').then_some(SkillPlace::Above(path))
+            }
+        }
+    }
+
+    /// The URI of a key, of which a directory's has no slash at the end; `None` if it would be too long.
+    fn uri(&self, key: &str) -> Option<Uri> {
+        let path = format!("{SCHEME}{}{key}", self.prefix);
+        Uri::parse(path.strip_suffix('/').unwrap_or(&path)).ok()
+    }
+
+    fn snapshot(&self) -> Result<Arc<SkillSnapshot>> {
+        self.skills.snapshot(&self.tree).map_err(|cause| self.unavailable(cause))
+    }
+
+    fn freshness(&self, proven: Freshness) -> Freshness {
+        proven.with_ttl(self.config.ttl).with_scope(self.config.scope)
+    }
+
+    fn unavailable(&self, cause: io::Error) -> Error {
+        if !is_cancelled(&cause) {
+            tracing::warn!(folder = self.name, %cause, "the folder of skills cannot be read");
+        }
+        Error::Unavailable(format!(
+            "the folder of skills `{}` cannot be read now; hint: check that it still exists and that Libris may read it",
+            self.name
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, SkillPlace, Skills, prefix};
+    use libris_core::Uri;
+
+    #[test]
+    fn uris_lead_into_the_folder_or_above_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let skills = |prefix: Option<&str>| {
+            Skills::open(Config { prefix: prefix.map(Into::into), ..Config::new(folder.path()) })
+                .unwrap()
+                .inner
+        };
+        let (plain, prefixed) = (skills(None), skills(Some("/acme/billing/")));
+        let uri = |text: &str| Uri::parse(text).unwrap();
+        assert_eq!(plain.place(&uri("skill://a/b.md")), Some(SkillPlace::Inside("a/b.md")));
+        assert_eq!(plain.place(&uri("skill://a/")), Some(SkillPlace::Inside("a")));
+        assert_eq!(plain.uri("a/").unwrap().as_str(), "skill://a");
+        for (text, place) in [
+            ("skill://acme/billing/a", Some(SkillPlace::Inside("a"))),
+            ("skill://acme/billing", Some(SkillPlace::Inside(""))),
+            ("skill://acme/billing/", Some(SkillPlace::Inside(""))),
+            ("skill://acme", Some(SkillPlace::Above("acme"))),
+            ("skill://acme/", Some(SkillPlace::Above("acme"))),
+            ("skill://ac", None),
+            ("skill://acme/billings", None),
+            ("skill://acme/billing/a?x=1", None),
+            ("file:///acme/billing/a", None),
+        ] {
+            assert_eq!(prefixed.place(&uri(text)), place, "{text}");
+        }
+        assert_eq!(prefixed.uri("a/b%20c").unwrap().as_str(), "skill://acme/billing/a/b%20c");
+    }
+
+    #[test]
+    fn a_prefix_has_the_form_of_a_path() {
+        assert_eq!(prefix("").unwrap(), "");
+        assert_eq!(prefix("acme").unwrap(), "acme/");
+        assert_eq!(prefix("/acme/v2/").unwrap(), "acme/v2/");
+        for wrong in ["a b", "a//b", "a?b", "a/../b", "a#b", "ä"] {
+            assert!(prefix(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Watches a folder of skills: changes of files become changes of the resources that exist because of them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_core::stream::BoxStream;
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use libris_core::{Change, Error, Result, Uri};
+
+use super::SkillsInner;
+use crate::skill_tree::{SkillSnapshot, SkillTreeEntry};
+use crate::tree::watch::{self, ChangeStream};
+
+/// The URI that the keys in the changes of the tree are appended to.
+const ROOT: &str = "tree:///";
+
+/// The changes of the tree, and the skills before the next of them.
+struct SkillChanges {
+    inner: Arc<SkillsInner>,
+    changes: ChangeStream,
+    before: Arc<SkillSnapshot>,
+    /// What is not yet reported.
+    ready: VecDeque<Change>,
+}
+
+/// Starts the watch. Every change after this has returned is reported.
+pub(super) async fn start(inner: &Arc<SkillsInner>) -> Result<BoxStream<'static, Change>> {
+    let changes = watch::start(&inner.tree, &Uri::parse(ROOT)?, &inner.name)
+        .await
+        .map_err(|cause| Error::failed("watch the folder of skills", cause))?;
+    let before = snapshot(inner).await;
+    let state = SkillChanges { inner: Arc::clone(inner), changes, before, ready: VecDeque::new() };
+    Ok(stream::unfold(state, |mut state| async move {
+        let change = state.next().await?;
+        Some((change, state))
+    })
+    .boxed())
+}
+
+/// The skills as they are now; none if the folder cannot be read.
+async fn snapshot(inner: &Arc<SkillsInner>) -> Arc<SkillSnapshot> {
+    let inner = Arc::clone(inner);
+    let snapshot = tokio::task::spawn_blocking(move || inner.snapshot().ok()).await;
+    snapshot.ok().flatten().unwrap_or_default()
+}
+
+impl SkillChanges {
+    async fn next(&mut self) -> Option<Change> {
+        loop {
+            if let Some(change) = self.ready.pop_front() {
+                return Some(change);
+            }
+            let change = self.changes.next().await?;
+            let after = snapshot(&self.inner).await;
+            let before = std::mem::replace(&mut self.before, after);
+            match change {
+                Change::Lost => return Some(Change::Lost),
+                Change::Updated(uri) | Change::Described(uri) => self.updated(&before, &uri),
+                // The files that exist now and did not before, or the other way round, are compared below. A file may
+                // make a skill valid or invalid, and with it all other files of the skill.
+                _ => {}
+            }
+            if !Arc::ptr_eq(&before, &self.before) {
+                self.compare(&before);
+            }
+        }
+    }
+
+    /// Reports the change of a file that exists before and after it.
+    fn updated(&mut self, before: &SkillSnapshot, uri: &Uri) {
+        let Some(key) = uri.as_str().strip_prefix(ROOT) else { return };
+        let entries = self.before.entries();
+        if let (Some(SkillTreeEntry::File(_)), Some(_), Some(uri)) =
+            (entries.get(key), before.entries().get(key), self.inner.uri(key))
+        {
+            self.ready.push_back(Change::Updated(uri.clone()));
+            let described =
+                |snapshot: &SkillSnapshot| snapshot.skill(key).map(|skill| skill.front_matter.clone());
+            if described(before) != described(&self.before) {
+                self.ready.push_back(Change::Described(uri));
+            }
+        }
+    }
+
+    /// Reports the files and directories that exist in only one of the snapshots.
+    fn compare(&mut self, before: &SkillSnapshot) {
+        let (old, new) = (before.entries(), self.before.entries());
+        let removed = old.keys().filter(|key| !new.contains_key(*key));
+        let removed = removed.filter_map(|key| self.inner.uri(key)).map(Change::Removed);
+        let added = new.keys().filter(|key| !old.contains_key(*key));
+        let added = added.filter_map(|key| self.inner.uri(key)).map(Change::Added);
+        let changes: Vec<_> = removed.chain(added).collect();
+        self.ready.extend(changes);
+    }
+}

@@ -1,0 +1,7 @@
+//! The skills source: what it publishes, and what it serves of it.
+
+mod contract;
+mod limits;
+mod publication;
+mod shelf;
+mod watch;
