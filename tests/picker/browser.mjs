@@ -50,6 +50,11 @@ export async function visit(browser, origin, { path = '/', viewport = DESKTOP, d
     const isOwn = url.startsWith(`${origin}/`) || /^(blob:|data:|about:)/.test(url);
     if (!isOwn) problems.push(`foreign request: ${url}`);
   });
+  page.on('requestfailed', request => {
+    const { errorText } = request.failure();
+    // The page itself ends its streams and the searches that it no longer needs.
+    if (errorText !== 'net::ERR_ABORTED') problems.push(`failed: ${errorText} ${request.url()}`);
+  });
   context.on('targetcreated', target => {
     if (target.type() === 'page') problems.push(`a window was opened: ${target.url()}`);
   });

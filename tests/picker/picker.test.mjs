@@ -64,6 +64,7 @@ for (const [screen, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
       await page.evaluate(() => [...document.querySelectorAll('.entry-name')].find(one => one.textContent.includes('README.md')).click());
       await previewShows(page, 'handbook');
       await until(page, () => document.querySelector('.facts').textContent.includes('priority 0.9'));
+      assert.equal(await page.frames().at(-1).evaluate(() => getComputedStyle(document.body).margin), '0px', 'the style of the preview');
       await picture(page, `${screen}-markdown`);
       await accessible(page, 'Markdown');
       await visitor.close();

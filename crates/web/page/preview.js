@@ -11,10 +11,13 @@ const LARGEST_MEDIA = 32 * 1024 * 1024;
 /** Marks HTML as made by the server's renderer, where browsers ask for that. */
 const trusted = globalThis.trustedTypes?.createPolicy('libris-preview', { createHTML: (html) => html }) ?? { createHTML: (html) => html };
 
+/** The style of previews. Their frame has no origin, so it cannot load one. */
+const style = fetch('/picker/preview.css').then((response) => response.text());
+
 /** A document for the frame. Its scripts are forbidden by the sandbox, and its loads by the policy of the page. */
-function documentOf(html, theme) {
+async function documentOf(html, theme) {
   return trusted.createHTML(`<!doctype html><html lang="en" data-theme="${theme}"><meta charset="utf-8">`
-    + `<link rel="stylesheet" href="/picker/preview.css"><body>${html}</body></html>`);
+    + `<style>${await style}</style><body>${html}</body></html>`);
 }
 
 export class Detail {
@@ -292,7 +295,8 @@ export class Detail {
       sandbox: 'allow-popups allow-popups-to-escape-sandbox allow-top-navigation-by-user-activation',
       referrerpolicy: 'no-referrer',
     });
-    frame.srcdoc = documentOf(preview.html, theme);
+    frame.srcdoc = await documentOf(preview.html, theme);
+    if (signal.aborted) return undefined;
     const notes = [];
     if (uri === text && !source) notes.push('Text of the document');
     if (preview.cut) notes.push('Only the beginning is shown');
