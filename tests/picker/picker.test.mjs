@@ -46,7 +46,8 @@ for (const [screen, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
       at = origin(server);
       // The index is built at the lowest priority, which takes a while on a busy machine.
       const end = Date.now() + 180_000;
-      while (!/^libris_search_pending 0$/m.test(await (await fetch(`${at}/metrics`)).text())) {
+      const isIndexed = text => /^libris_search_pending 0$/m.test(text) && /^libris_search_resources \d\d/m.test(text);
+      while (!isIndexed(await (await fetch(`${at}/metrics`)).text())) {
         assert.ok(Date.now() < end, 'the search index is not completed');
         await new Promise(resolve => setTimeout(resolve, 100));
       }
