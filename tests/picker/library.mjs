@@ -9,8 +9,8 @@ const scratch = mkdtempSync(join(tmpdir(), 'libris-picker-'));
 process.once('exit', () => rmSync(scratch, { recursive: true, force: true }));
 
 function folder(name) {
-  const path = join(scratch, name);
-  mkdirSync(path, { recursive: true });
+  const path = join(mkdtempSync(join(scratch, 'case-')), name);
+  mkdirSync(path);
   return path;
 }
 

@@ -44,6 +44,13 @@ for (const [screen, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
       library = everything();
       server = await serveHttp(['--config', library.config]);
       at = origin(server);
+      // The index is built at the lowest priority, which takes a while on a busy machine.
+      const end = Date.now() + 180_000;
+      const isIndexed = text => /^libris_search_pending 0$/m.test(text) && /^libris_search_resources \d\d/m.test(text);
+      while (!isIndexed(await (await fetch(`${at}/metrics`)).text())) {
+        assert.ok(Date.now() < end, 'the search index is not completed');
+        await new Promise(resolve => setTimeout(resolve, 100));
+      }
     });
     after(() => server?.stop());
 
@@ -64,6 +71,7 @@ for (const [screen, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
       await page.evaluate(() => [...document.querySelectorAll('.entry-name')].find(one => one.textContent.includes('README.md')).click());
       await previewShows(page, 'handbook');
       await until(page, () => document.querySelector('.facts').textContent.includes('priority 0.9'));
+      assert.equal(await page.frames().at(-1).evaluate(() => getComputedStyle(document.body).margin), '0px', 'the style of the preview');
       await picture(page, `${screen}-markdown`);
       await accessible(page, 'Markdown');
       await visitor.close();
@@ -403,6 +411,8 @@ test('draws and asks little with a hundred thousand resources', async () => {
   const visitor = await visit(browser, origin(server), { before: async page => {
     page.on('request', request => { asked += request.url().endsWith('/mcp') ? 1 : 0; });
     await page.evaluateOnNewDocument(() => {
+      window.longTasks = [];
+      new PerformanceObserver(list => window.longTasks.push(...list.getEntries().map(entry => entry.duration))).observe({ type: 'longtask', buffered: true });
       new MutationObserver((_, observer) => {
         if (document.querySelector('.tree-rows .row .name')) {
           window.firstRows = performance.now();

@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 use anyhow::Result;
 use clap::Args;
 
-use crate::auth::AuthArguments;
 use crate::serve::{self, ServeOptions};
 use crate::sources::SourceArguments;
 use crate::terminal::warn;
@@ -30,8 +29,6 @@ pub(crate) struct BrowseOptions {
     /// Do not open the browser
     #[arg(long)]
     no_open: bool,
-    #[command(flatten)]
-    auth: AuthArguments,
 }
 
 /// What `libris browse` does beyond serving.
@@ -45,10 +42,10 @@ pub(crate) enum Browsing {
 
 /// Serves the picker until the process receives a signal to stop.
 pub(crate) async fn run(options: BrowseOptions) -> Result<()> {
-    let BrowseOptions { sources, http, no_open, auth } = options;
+    let BrowseOptions { sources, http, no_open } = options;
     let http = http.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into());
     let browsing = if no_open { Browsing::Print } else { Browsing::Open };
-    serve::run(ServeOptions::browsing(sources, http, auth, browsing)).await
+    serve::run(ServeOptions::browsing(sources, http, browsing)).await
 }
 
 /// Opens a URL in the browser of the user.

@@ -217,12 +217,7 @@ impl PickerChoice {
 impl ServeOptions {
     /// The options of `libris browse`.
     #[cfg(feature = "picker")]
-    pub(crate) fn browsing(
-        sources: SourceArguments,
-        http: SocketAddr,
-        auth: AuthArguments,
-        browsing: Browsing,
-    ) -> Self {
+    pub(crate) fn browsing(sources: SourceArguments, http: SocketAddr, browsing: Browsing) -> Self {
         Self {
             sources,
             stdio: false,
@@ -233,7 +228,7 @@ impl ServeOptions {
             allow_remote: false,
             picker: true,
             no_picker: false,
-            auth,
+            auth: AuthArguments::default(),
             browsing: Some(browsing),
         }
     }

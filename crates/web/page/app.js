@@ -127,9 +127,6 @@ async function restore() {
     selection.add(chosen.map((uri) => library.nodes.get(uri)?.resource ?? { uri }));
     toggleTray(true);
     pane('tray');
-    for (const uri of chosen.slice(0, 50)) {
-      library.locate(uri).then((node) => node && selection.learn(uri, node.resource), () => {});
-    }
     detail.welcome();
   }
   if (parts.get('q')) {
@@ -188,8 +185,19 @@ function drawState(state) {
 }
 
 library.addEventListener('changed', () => detail.updateFolder());
+/** Looks up the size of what was selected elsewhere than in a list, for the count of tokens. */
+const lookedUp = new Set();
+function measure() {
+  for (const { uri, size, local } of selection.all.slice(0, 200)) {
+    if (size !== undefined || local || lookedUp.has(uri)) continue;
+    lookedUp.add(uri);
+    library.locate(uri).then((node) => node && selection.learn(uri, node.resource), () => {});
+  }
+}
+
 selection.addEventListener('changed', () => {
   drawBasket();
+  measure();
   follow();
 });
 
@@ -257,8 +265,8 @@ async function start() {
   // A flat list is shown while it is loaded.
   if (location.hash.length < 2) detail.welcome();
   await loaded;
-  const [only, ...others] = library.root.children ?? [];
-  if (only && others.length === 0 && only.folder && !only.expanded) {
+  const [only, ...others] = (library.root.children ?? []).filter((node) => node.folder);
+  if (only && others.length === 0 && !only.expanded) {
     only.expanded = true;
     library.load(only);
   }

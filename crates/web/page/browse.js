@@ -18,7 +18,7 @@ export class Tree {
   #active = null;
   #anchor = null;
   #typed = '';
-  #typedAt = 0;
+  #typedAt = -TYPING_PAUSE;
   #current = null;
 
   constructor({ library, selection, open }) {
@@ -242,6 +242,7 @@ export class Tree {
     const item = items[at];
     const move = (to) => {
       event.preventDefault();
+      this.#typedAt = -TYPING_PAUSE;
       const from = this.#anchor ?? Math.max(at, 0);
       this.#activate(to);
       if (event.shiftKey) this.#selectRange(from, this.#active);

@@ -1,6 +1,6 @@
 // The selection as text for other programs: Markdown, XML, or the contents of MCP.
 
-import { clean, nameOf, tokensOfText } from './format.js';
+import { clean, nameOf, textUri, tokensOfText } from './format.js';
 
 export const FORMATS = [['markdown', 'Markdown'], ['xml', 'XML'], ['json', 'MCP JSON']];
 const AT_ONCE = 4;
@@ -30,7 +30,7 @@ export async function exported(format, resources, library, prompt, learn) {
 async function readOne(library, resource) {
   try {
     if (resource.local) return await readFile(resource);
-    const uri = resource._meta?.['dev.libris/text'] ?? resource.uri;
+    const uri = textUri(resource) ?? resource.uri;
     const { contents } = await library.read(uri);
     const texts = contents.filter((content) => typeof content.text === 'string').map((content) => content.text);
     return { contents, text: texts.length > 0 ? texts.join('\n\n') : undefined };

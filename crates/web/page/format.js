@@ -149,3 +149,10 @@ export function marked(text, query) {
   const pattern = words.slice(0, 12).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
   return text.split(new RegExp(`((?:${pattern.join('|')})[\\p{L}\\p{N}_]*)`, 'giu'));
 }
+
+/** The URI of the text of a document, unless the document is text that is better as it is. */
+export function textUri(resource) {
+  const mime = resource.mimeType ?? '';
+  const isReadable = (mime.startsWith('text/') && mime !== 'text/html') || mime.includes('json') || /\.ipynb$/i.test(resource.uri);
+  return isReadable ? undefined : resource._meta?.['dev.libris/text'];
+}

@@ -1,7 +1,7 @@
 // The pane of what is open: a resource with its preview, source and details, or a folder as a list.
 
 import { announce, fill, h, icon, iconButton } from './dom.js';
-import { KIND_NAMES, bytes, clean, count, date, folderKey, kindOf, lastSegment, moment, nameOf, parentOf, titleOf, tokensOf } from './format.js';
+import { KIND_NAMES, bytes, clean, count, date, folderKey, kindOf, lastSegment, moment, nameOf, parentOf, textUri, titleOf, tokensOf } from './format.js';
 import { copyText, saveFile } from './export.js';
 import { snippets } from './snippets.js';
 import { VirtualRows } from './rows.js';
@@ -11,10 +11,13 @@ const LARGEST_MEDIA = 32 * 1024 * 1024;
 /** Marks HTML as made by the server's renderer, where browsers ask for that. */
 const trusted = globalThis.trustedTypes?.createPolicy('libris-preview', { createHTML: (html) => html }) ?? { createHTML: (html) => html };
 
+/** The style of previews. Their frame has no origin, so it cannot load one. */
+const style = fetch('/picker/preview.css').then((response) => response.text());
+
 /** A document for the frame. Its scripts are forbidden by the sandbox, and its loads by the policy of the page. */
-function documentOf(html, theme) {
+async function documentOf(html, theme) {
   return trusted.createHTML(`<!doctype html><html lang="en" data-theme="${theme}"><meta charset="utf-8">`
-    + `<link rel="stylesheet" href="/picker/preview.css"><body>${html}</body></html>`);
+    + `<style>${await style}</style><body>${html}</body></html>`);
 }
 
 export class Detail {
@@ -103,13 +106,14 @@ export class Detail {
       } }, text, this.#columns.by === by ? h('span', { 'aria-hidden': 'true' }, this.#columns.down ? ' ↓' : ' ↑') : null));
     const box = h('div', { class: 'rows list-rows', role: 'rowgroup', tabindex: '-1' });
     const note = h('p', { class: 'foot', role: 'status' });
-    this.listing = new VirtualRows(box, {
+    const listing = new VirtualRows(box, {
       height: 40,
       draw: (child, index, element) => this.#drawEntry(child, index, element),
       shown: (first, last) => {
-        if (last >= this.listing.items.length - 5 && node.cursor && !node.loading) this.#library.load(node);
+        if (last >= listing.items.length - 5 && node.cursor && !node.loading) this.#library.load(node);
       },
     });
+    this.listing = listing;
     fill(this.element,
       this.#head(resource, node.name),
       resource.description ? h('p', { class: 'lead pad' }, clean(resource.description, 600)) : null,
@@ -269,7 +273,7 @@ export class Detail {
 
   async #document(panel, resource, signal) {
     const source = this.#view === 'source';
-    const text = resource._meta?.['dev.libris/text'];
+    const text = textUri(resource);
     const uri = this.part ?? (source ? resource.uri : text ?? resource.uri);
     this.part = null;
     const asked = { uri, source };
@@ -291,7 +295,8 @@ export class Detail {
       sandbox: 'allow-popups allow-popups-to-escape-sandbox allow-top-navigation-by-user-activation',
       referrerpolicy: 'no-referrer',
     });
-    frame.srcdoc = documentOf(preview.html, theme);
+    frame.srcdoc = await documentOf(preview.html, theme);
+    if (signal.aborted) return undefined;
     const notes = [];
     if (uri === text && !source) notes.push('Text of the document');
     if (preview.cut) notes.push('Only the beginning is shown');

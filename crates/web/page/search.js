@@ -6,6 +6,9 @@ import { VirtualRows } from './rows.js';
 
 const ROW = 92;
 const PAUSE = 140;
+/** How the server says that its index is incomplete, and after how many milliseconds a search is repeated then. */
+const BUILDING = /The search index is being built[^\n]*/;
+const AGAIN = 1500;
 const TYPES = [
   ['', 'Any type'],
   ['text/markdown', 'Markdown'],
@@ -75,6 +78,7 @@ export class Search {
     this.#query = query;
     this.element.hidden = query.trim() === '';
     if (this.element.hidden) {
+      clearTimeout(this.again);
       this.#running?.abort();
       this.closed();
       return;
@@ -133,6 +137,7 @@ export class Search {
     this.#box.scrollTop = 0;
     this.empty.hidden = hits.length > 0;
     if (hits.length === 0) this.#suggest(query, found);
+    this.#searchAgain(query, found);
     const number = found.total ?? hits.length;
     const words = [hits.length === 0 ? 'Nothing found' : `${count(Math.max(number, hits.length))}${found.more && !found.total ? '+' : ''} found`];
     if (number > hits.length && hits.length > 0) words.push(`the best ${hits.length} shown`);
@@ -141,8 +146,18 @@ export class Search {
     this.status.textContent = words.join(' · ');
   }
 
+  /** Searches again while the index is being built. */
+  #searchAgain(query, found) {
+    clearTimeout(this.again);
+    if (!BUILDING.test(found.hint ?? '')) return;
+    this.again = setTimeout(() => {
+      if (this.#query === query && !this.element.hidden) this.run(query);
+    }, AGAIN);
+  }
+
   #suggest(query, found) {
     const tips = [];
+    const building = BUILDING.exec(found.hint ?? '')?.[0];
     const filtered = [this.source, this.type, this.age, this.audience].some((filter) => filter.value);
     if (filtered) {
       tips.push(h('button', { class: 'link', type: 'button', onclick: () => this.#clear() }, 'Remove the filters'));
@@ -154,7 +169,7 @@ export class Search {
     if (/["-]/.test(query)) tips.push(h('span', {}, 'Leave out the quotation marks and the words with a minus.'));
     tips.push(h('span', {}, found.byName ? 'This server compares names and titles only.' : 'Try a more common word, or browse the folders.'));
     fill(this.empty, icon('search'), h('p', { class: 'strong' }, `Nothing matches “${clean(query.trim(), 80)}”`),
-      found.hint ? h('p', {}, clean(found.hint, 300)) : null, h('ul', {}, tips.map((tip) => h('li', {}, tip))));
+      building ? h('p', {}, clean(building, 300)) : null, h('ul', {}, tips.map((tip) => h('li', {}, tip))));
   }
 
   #clear() {

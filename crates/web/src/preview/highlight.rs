@@ -230,7 +230,7 @@ fn piece_at(rest: &str, language: &SourceLanguage, at_line_start: bool) -> Optio
             return Some((Piece::Keyword, length));
         }
     }
-    if first.is_ascii_digit() {
+    if first.is_ascii_digit() && !language.keywords.is_empty() {
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_');
         return Some((Piece::Number, rest.find(|letter| !is_part(letter)).unwrap_or(rest.len())));
     }
