@@ -17,7 +17,7 @@ const MAX_SCANNED: usize = 20_000;
 
 /// Lists the resources that one caller may see.
 #[async_trait]
-pub(crate) trait Listing: Sync {
+pub(crate) trait OutlineListing: Sync {
     /// One page in URI order after `after`. It may be shorter than `limit`, and empty, although there are more.
     async fn page(&self, after: Option<&Uri>, limit: usize) -> Result<Page>;
 }
@@ -29,7 +29,7 @@ pub(crate) struct ViewListing<'a> {
 }
 
 #[async_trait]
-impl Listing for ViewListing<'_> {
+impl OutlineListing for ViewListing<'_> {
     async fn page(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
         self.view.list(after, limit, self.context).await
     }
@@ -91,7 +91,7 @@ pub(crate) struct Outline {
 }
 
 /// Scans a listing.
-pub(crate) async fn outline(listing: &dyn Listing, request: OutlineRequest<'_>) -> Result<Outline> {
+pub(crate) async fn outline(listing: &dyn OutlineListing, request: OutlineRequest<'_>) -> Result<Outline> {
     let below = request.below.and_then(|below| Uri::parse(below).ok());
     let mut after = request.after.cloned().or(below);
     let mut outline = Outline::default();
@@ -176,7 +176,7 @@ fn prefix_of<'u>(uri: &'u str, below: Option<&str>) -> Option<&'u str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Listing, Outline, OutlineRequest, outline, prefix_of};
+    use super::{Outline, OutlineListing, OutlineRequest, outline, prefix_of};
     use async_trait::async_trait;
     use libris_core::{DIRECTORY, Page, Resource, Result, Uri};
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -184,7 +184,7 @@ mod tests {
     struct Sorted(Vec<Uri>, AtomicUsize);
 
     #[async_trait]
-    impl Listing for Sorted {
+    impl OutlineListing for Sorted {
         async fn page(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
             self.1.fetch_add(1, Ordering::Relaxed);
             let mut rest = self.0.iter().filter(|uri| after.is_none_or(|after| *uri > after));

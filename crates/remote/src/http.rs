@@ -52,7 +52,7 @@ pub(crate) struct UpstreamHttp {
 }
 
 type TransportFailure = StreamableHttpError<RemoteFault>;
-type Events = BoxStream<'static, Result<Sse, SseError>>;
+type ServerEvents = BoxStream<'static, Result<Sse, SseError>>;
 
 impl UpstreamHttp {
     /// A client for an endpoint. Only for HTTPS does it need the trust store of the system.
@@ -134,7 +134,7 @@ impl UpstreamHttp {
         response: Response<Incoming>,
         pending: PendingMethods,
         request: Option<RequestId>,
-    ) -> Events {
+    ) -> ServerEvents {
         let body = response.into_body().into_data_stream();
         let bounded = BoundedEvents { body, limit: self.max_message, size: 0, line: 0, has_failed: false };
         let events = SseStream::from_bytes_stream(bounded);
@@ -265,7 +265,7 @@ impl StreamableHttpClient for UpstreamHttp {
         last_event_id: Option<String>,
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<Events, TransportFailure> {
+    ) -> Result<ServerEvents, TransportFailure> {
         let parts =
             RequestParts { method: Method::GET, session_id, last_event_id, auth_header, custom_headers };
         let response = self.send(parts.request(&uri, Bytes::new())?).await?;

@@ -105,7 +105,7 @@ struct LineTransport<R, W> {
 }
 
 /// What was received.
-enum Received {
+enum ReceivedLine {
     Line,
     /// A line that exceeds the limit.
     TooLarge(DroppedMessage),
@@ -127,11 +127,11 @@ impl<R: AsyncRead + Unpin + Send, W> LineTransport<R, W> {
     }
 
     /// Receives a line into `self.line`. Cancellation-safe: bytes are consumed only after they are stored.
-    async fn receive_line(&mut self) -> Received {
+    async fn receive_line(&mut self) -> ReceivedLine {
         loop {
             let available = match self.reader.fill_buf().await {
                 Ok(available) if !available.is_empty() => available,
-                _ => return Received::End,
+                _ => return ReceivedLine::End,
             };
             let newline = available.iter().position(|byte| *byte == b'\n');
             let taken = newline.map_or(available.len(), |at| at + 1);
@@ -155,8 +155,8 @@ impl<R: AsyncRead + Unpin + Send, W> LineTransport<R, W> {
                 .is_some_and(|dropped| dropped.len() > self.max_message.saturating_mul(8));
             if newline.is_some() || is_endless {
                 return match self.dropped.take() {
-                    Some(dropped) => Received::TooLarge(dropped),
-                    None => Received::Line,
+                    Some(dropped) => ReceivedLine::TooLarge(dropped),
+                    None => ReceivedLine::Line,
                 };
             }
         }
@@ -220,19 +220,19 @@ where
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             let fatal = match self.receive_line().await {
-                Received::Line => match self.decoded() {
+                ReceivedLine::Line => match self.decoded() {
                     Ok(Some(message)) => return Some(message),
                     Ok(None) => continue,
                     Err(fault) => fault,
                 },
-                Received::TooLarge(dropped) => {
+                ReceivedLine::TooLarge(dropped) => {
                     let fault = RemoteFault::TooLarge { limit: self.max_message };
                     match dropped.id() {
                         Some(id) => return Some(decode::substitute(id, &fault)),
                         None => fault,
                     }
                 }
-                Received::End => return None,
+                ReceivedLine::End => return None,
             };
             self.journal.fail(fatal);
             return None;

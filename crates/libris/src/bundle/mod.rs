@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libris_core::{ContentBody, ContentMemory, Context, Error, Result, SearchHit, SearchQuery, Uri};
 
-use self::passages::{Candidate, chunks};
+use self::passages::{BundleCandidate, chunks};
 use self::terms::{QueryTerms, Shingles};
 use crate::document_text::text_uri;
 use crate::tools::untrusted::{clean, one_line};
@@ -177,7 +177,7 @@ impl ContentMemory for ResourceLimit {
 }
 
 /// The chunks to include: the best ones that fit, without near-duplicates.
-fn choose(read: &[ReadHit], terms: &QueryTerms, budget: usize) -> Vec<Candidate> {
+fn choose(read: &[ReadHit], terms: &QueryTerms, budget: usize) -> Vec<BundleCandidate> {
     let mut candidates = Vec::new();
     for (rank, ReadHit { hit, text, .. }) in read.iter().enumerate() {
         candidates.extend(chunks(rank, hit.section.as_ref(), text));
@@ -189,7 +189,7 @@ fn choose(read: &[ReadHit], terms: &QueryTerms, budget: usize) -> Vec<Candidate>
     candidates.retain(|candidate| candidate.score > 0.0);
     // The sort is stable: equally good chunks stay in the order of the hits.
     candidates.sort_by(|one, other| other.score.total_cmp(&one.score));
-    let (mut chosen, mut left): (Vec<Candidate>, usize) = (Vec::new(), budget);
+    let (mut chosen, mut left): (Vec<BundleCandidate>, usize) = (Vec::new(), budget);
     let mut shingles: Vec<Shingles> = Vec::new();
     for candidate in candidates {
         let continues = chosen.iter().any(|other| candidate.adjoins(other));
@@ -209,7 +209,7 @@ fn choose(read: &[ReadHit], terms: &QueryTerms, budget: usize) -> Vec<Candidate>
 }
 
 /// The passages of the chosen chunks: adjoining chunks of a resource are one passage.
-fn join(read: &[ReadHit], mut chosen: Vec<Candidate>) -> Vec<BundlePassage> {
+fn join(read: &[ReadHit], mut chosen: Vec<BundleCandidate>) -> Vec<BundlePassage> {
     // Resources are in the order of their best chunks.
     let mut order: Vec<usize> = Vec::new();
     for candidate in &chosen {

@@ -16,7 +16,7 @@ const HEADING_FACTOR: f64 = 0.5;
 
 /// A part of a resource that may become part of a bundle.
 #[derive(Debug)]
-pub(super) struct Candidate {
+pub(super) struct BundleCandidate {
     /// The rank of the resource among the hits, from 0.
     pub(super) rank: usize,
     pub(super) first_line: usize,
@@ -33,8 +33,8 @@ pub(super) struct Candidate {
 }
 
 /// Divides the text of a hit into chunks.
-pub(super) fn chunks(rank: usize, section: Option<&HitSection>, text: &str) -> Vec<Candidate> {
-    let mut chunks: Vec<Candidate> = Vec::new();
+pub(super) fn chunks(rank: usize, section: Option<&HitSection>, text: &str) -> Vec<BundleCandidate> {
+    let mut chunks: Vec<BundleCandidate> = Vec::new();
     let mut headings: Vec<(usize, &str)> = Vec::new();
     let mut is_new = true;
     for (index, line) in text.split_inclusive('\n').enumerate() {
@@ -53,7 +53,7 @@ pub(super) fn chunks(rank: usize, section: Option<&HitSection>, text: &str) -> V
             let is_best_section = section.is_some_and(|section| {
                 (section.first_line as usize..=section.last_line as usize).contains(&number)
             });
-            chunks.push(Candidate {
+            chunks.push(BundleCandidate {
                 rank,
                 first_line: number,
                 last_line: number,
@@ -86,7 +86,7 @@ fn heading_level(line: &str) -> Option<usize> {
     ((1..=6).contains(&level) && line.as_bytes().get(level) == Some(&b' ')).then_some(level)
 }
 
-impl Candidate {
+impl BundleCandidate {
     /// Scores the chunk by the words of the query in it, its heading, and the rank of its resource.
     pub(super) fn rate(&mut self, terms: &QueryTerms, weights: &TermWeights) {
         let (text, matched) = terms.score(&self.text, weights);

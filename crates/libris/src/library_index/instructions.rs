@@ -46,7 +46,7 @@ pub(crate) fn instructions(
         }
     });
     let index = format!("`{URI}` lists the most important resources.\n");
-    let mut lines = Lines { text, left: MAX_BYTES - index.len() };
+    let mut lines = InstructionLines { text, left: MAX_BYTES - index.len() };
     lines.left = lines.left.saturating_sub(lines.text.len());
     lines.section(
         "Here are:",
@@ -91,12 +91,12 @@ pub(crate) fn instructions(
 }
 
 /// A text that grows by whole lines until it is full.
-struct Lines {
+struct InstructionLines {
     text: String,
     left: usize,
 }
 
-impl Lines {
+impl InstructionLines {
     fn section(&mut self, heading: &str, lines: impl Iterator<Item = String>) {
         let mut is_empty = true;
         for line in lines {

@@ -15,7 +15,7 @@ use libris_core::{
 
 use self::markdown::IndexPage;
 use crate::Catalog;
-use crate::outline::{Listing, OutlineRequest, outline};
+use crate::outline::{OutlineListing, OutlineRequest, outline};
 use crate::path_note::PathNote;
 
 pub(crate) use self::instructions::instructions;
@@ -145,7 +145,7 @@ struct VisibleListing<'a> {
 }
 
 #[async_trait]
-impl Listing for VisibleListing<'_> {
+impl OutlineListing for VisibleListing<'_> {
     async fn page(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
         let is_visible = |resource: &Resource| {
             resource.uri.scheme() != OWN_SCHEME

@@ -9,9 +9,9 @@ use super::output::ToolError;
 const MAX_TEXT: usize = 8 * 1024;
 
 /// The arguments of a tool call, whose names are known.
-pub(crate) struct Arguments(Map<String, Value>);
+pub(crate) struct ToolArguments(Map<String, Value>);
 
-impl Arguments {
+impl ToolArguments {
     /// Parses the JSON of the arguments, empty if there are none. `known` are the names that the tool has.
     pub(crate) fn parse(json: &str, known: &[&str]) -> Result<Self, ToolError> {
         let arguments = match json {
@@ -139,7 +139,7 @@ impl LineRange {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arguments, LineRange, ToolError};
+    use super::{LineRange, ToolArguments, ToolError};
 
     fn message<T>(result: Result<T, ToolError>) -> String {
         match result.err() {
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn wrong_arguments_are_explained() {
         let known = ["uri", "lines"];
-        let parse = |json| Arguments::parse(json, &known);
+        let parse = |json| ToolArguments::parse(json, &known);
         assert_eq!(
             message(parse(r#"{"line":"1"}"#)),
             "there is no argument `line`; did you mean `lines`?; there are `uri`, `lines`"

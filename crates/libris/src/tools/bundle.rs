@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::ToolCall;
-use super::arguments::Arguments;
-use super::output::{Link, ToolError, ToolOutput};
+use super::arguments::ToolArguments;
+use super::output::{ResourceLink, ToolError, ToolOutput};
 use crate::bundle::{Bundle, BundleFormat, BundlePassage, BundleRequest};
 
 /// The largest budget of the tool, in tokens.
@@ -12,7 +12,7 @@ pub(super) const MAX_BUDGET: usize = 50_000;
 
 impl ToolCall<'_> {
     pub(super) async fn bundle(&self, arguments: &str) -> Result<ToolOutput, ToolError> {
-        let arguments = Arguments::parse(arguments, &["query", "budget", "scope"])?;
+        let arguments = ToolArguments::parse(arguments, &["query", "budget", "scope"])?;
         let budget = arguments.number("budget", *BundleRequest::BUDGETS.start()..=MAX_BUDGET)?;
         let request = BundleRequest {
             query: arguments.required("query", "how are keys rotated?")?.to_owned(),
@@ -32,10 +32,15 @@ impl ToolCall<'_> {
 }
 
 fn output(bundle: &Bundle) -> ToolOutput {
-    let mut links: Vec<Link> = Vec::new();
+    let mut links: Vec<ResourceLink> = Vec::new();
     for BundlePassage { uri, title, mime, .. } in &bundle.passages {
         if !links.iter().any(|link| link.uri == *uri) {
-            links.push(Link { uri: uri.clone(), name: title.clone(), mime: mime.clone(), size: None });
+            links.push(ResourceLink {
+                uri: uri.clone(),
+                name: title.clone(),
+                mime: mime.clone(),
+                size: None,
+            });
         }
     }
     let passages: Vec<_> = bundle.passages.iter().map(structured).collect();

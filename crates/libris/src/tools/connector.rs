@@ -6,7 +6,7 @@ use libris_core::{SearchQuery, Uri};
 use serde_json::{Value, json};
 
 use super::ToolCall;
-use super::arguments::Arguments;
+use super::arguments::ToolArguments;
 use super::output::{ToolError, ToolOutput};
 use super::untrusted::one_line;
 use super::{MAX_DESCRIPTION, MAX_TITLE};
@@ -20,7 +20,7 @@ const MAX_TEXT: usize = 256 << 10;
 
 impl ToolCall<'_> {
     pub(super) async fn connector_search(&self, arguments: &str) -> Result<ToolOutput, ToolError> {
-        let arguments = Arguments::parse(arguments, &["query"])?;
+        let arguments = ToolArguments::parse(arguments, &["query"])?;
         let text = arguments.required("query", "rotate the keys")?;
         let answer = self.found(&SearchQuery::new(text, HITS)).await?;
         let results = answer.hits.iter().map(|hit| {
@@ -37,7 +37,7 @@ impl ToolCall<'_> {
     }
 
     pub(super) async fn connector_fetch(&self, arguments: &str) -> Result<ToolOutput, ToolError> {
-        let arguments = Arguments::parse(arguments, &["id"])?;
+        let arguments = ToolArguments::parse(arguments, &["id"])?;
         let id = arguments.required("id", "file:///handbook/README.md")?;
         let read = json!({ "uri": id, "max_bytes": MAX_TEXT }).to_string();
         let (output, _) = self.read(&read).await?;

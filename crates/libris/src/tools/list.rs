@@ -7,8 +7,8 @@ use libris_core::{DIRECTORY, Error, Page, Resource, Template, Uri};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::arguments::Arguments;
-use super::output::{Link, ToolError, ToolOutput, request};
+use super::arguments::ToolArguments;
+use super::output::{ResourceLink, ToolError, ToolOutput, request};
 use super::untrusted::{enclose, one_line};
 use super::{MAX_DESCRIPTION, MAX_TITLE, Tool, ToolCall, title};
 use crate::cursor::{self, ListKind};
@@ -27,7 +27,7 @@ const COUNTING_TIME: Duration = Duration::from_secs(3);
 const MAX_TEMPLATES: usize = 20;
 
 /// What a folder has.
-struct FolderPage {
+struct FolderEntries {
     parent: Option<String>,
     entries: Vec<FolderEntry>,
     templates: Vec<Template>,
@@ -83,7 +83,7 @@ impl FolderEntry {
 
 impl ToolCall<'_> {
     pub(super) async fn list(&self, arguments: &str) -> Result<ToolOutput, ToolError> {
-        let arguments = Arguments::parse(arguments, &["parent", "cursor"])?;
+        let arguments = ToolArguments::parse(arguments, &["parent", "cursor"])?;
         let after = match arguments.text("cursor")? {
             None => None,
             Some(cursor) => {
@@ -99,7 +99,7 @@ impl ToolCall<'_> {
     }
 
     /// The roots, or the entries of the only root.
-    async fn top(&self, after: Option<&Uri>) -> Result<FolderPage, ToolError> {
+    async fn top(&self, after: Option<&Uri>) -> Result<FolderEntries, ToolError> {
         let page = self.outlined(None, after).await?;
         match &page.entries[..] {
             [only] if only.is_folder && after.is_none() => self.folder(&only.uri.clone(), None).await,
@@ -107,7 +107,7 @@ impl ToolCall<'_> {
         }
     }
 
-    async fn folder(&self, parent: &str, after: Option<&Uri>) -> Result<FolderPage, ToolError> {
+    async fn folder(&self, parent: &str, after: Option<&Uri>) -> Result<FolderEntries, ToolError> {
         let Ok(uri) = Uri::parse(parent) else { return Err(self.missing(parent).await) };
         match self.view.children(&uri, after, PAGE, self.context).await {
             Ok(page) => self.children(uri.as_str(), page).await,
@@ -127,7 +127,7 @@ impl ToolCall<'_> {
     }
 
     /// The entries of a folder that a source has.
-    async fn children(&self, parent: &str, page: Page) -> Result<FolderPage, ToolError> {
+    async fn children(&self, parent: &str, page: Page) -> Result<FolderEntries, ToolError> {
         let last = page.resources.last().filter(|_| page.more).map(|last| last.uri.clone());
         let end = Instant::now() + COUNTING_TIME;
         let mut entries = Vec::with_capacity(page.resources.len());
@@ -141,7 +141,7 @@ impl ToolCall<'_> {
             }
             entries.push(entry);
         }
-        Ok(FolderPage {
+        Ok(FolderEntries {
             parent: Some(parent.to_owned()),
             entries,
             templates: self.templates_below(Some(parent)).await?,
@@ -151,11 +151,11 @@ impl ToolCall<'_> {
     }
 
     /// The roots, or the folders below a prefix that is no folder of a source.
-    async fn outlined(&self, below: Option<&str>, after: Option<&Uri>) -> Result<FolderPage, ToolError> {
+    async fn outlined(&self, below: Option<&str>, after: Option<&Uri>) -> Result<FolderEntries, ToolError> {
         let listing = ViewListing { view: self.view, context: self.context };
         let request = OutlineRequest { below, after, groups: PAGE, resources: MAX_COUNTED };
         let outline = outline(&listing, request).await?;
-        Ok(FolderPage {
+        Ok(FolderEntries {
             parent: below.map(str::to_owned),
             entries: outline.groups.iter().map(FolderEntry::of_group).collect(),
             templates: self.templates_below(below).await?,
@@ -175,14 +175,14 @@ impl ToolCall<'_> {
     }
 }
 
-impl FolderPage {
+impl FolderEntries {
     fn output(self) -> ToolOutput {
         let (mut text, mut entries, mut links) = (String::new(), Vec::new(), Vec::new());
         for entry in &self.entries {
             entry.write(&mut text);
             entries.push(entry.structured());
             if !entry.is_folder {
-                links.push(Link {
+                links.push(ResourceLink {
                     uri: entry.uri.clone(),
                     name: entry.title.clone(),
                     mime: entry.mime.clone(),

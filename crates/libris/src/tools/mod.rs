@@ -19,7 +19,7 @@ pub(crate) mod untrusted;
 use libris_core::{Contents, Context, Error, Freshness, Resource, Uri};
 use libris_wire::{Call, Failure};
 
-use self::arguments::Arguments;
+use self::arguments::ToolArguments;
 use self::output::{ToolError, ToolOutput};
 use crate::rights::Decision;
 use crate::server::ServerInner;
@@ -166,7 +166,7 @@ impl ToolCall<'_> {
 
 /// The URI that the arguments of a tool name, for the audit log.
 pub(crate) fn subject(arguments: &str) -> Option<String> {
-    Arguments::first_text(arguments, &["uri", "parent", "scope", "id"])
+    ToolArguments::first_text(arguments, &["uri", "parent", "scope", "id"])
 }
 
 /// The title of a resource, or else its name.

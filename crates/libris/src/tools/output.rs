@@ -15,7 +15,7 @@ pub(crate) struct ToolOutput {
     /// A picture behind the text.
     pub(crate) picture: Option<Picture>,
     /// Links to the resources that the result is about.
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<ResourceLink>,
     /// The same as the text, for programs; `None` for an error.
     pub(crate) structured: Option<Value>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Picture {
 
 /// A link to a resource.
 #[derive(Debug, Default)]
-pub(crate) struct Link {
+pub(crate) struct ResourceLink {
     pub(crate) uri: String,
     pub(crate) name: String,
     pub(crate) mime: Option<String>,
@@ -97,7 +97,7 @@ impl ToolOutput {
     }
 }
 
-impl Link {
+impl ResourceLink {
     fn write(&self, json: &mut Vec<u8>) {
         json.extend_from_slice(b"{\"type\":\"resource_link\",\"uri\":");
         escape(json, &self.uri);

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use libris_core::{Content, ContentBody, Contents, Error, Freshness, Uri};
 use serde_json::{Value, json};
 
-use super::arguments::{Arguments, LineRange};
-use super::output::{Link, Picture, ToolError, ToolOutput, request};
+use super::arguments::{LineRange, ToolArguments};
+use super::output::{Picture, ResourceLink, ToolError, ToolOutput, request};
 use super::untrusted::{clean, enclose, one_line};
 use super::{MAX_TITLE, Tool, ToolCall};
 use crate::document_text::{has_parameter, text_uri, with_parameter};
@@ -42,12 +42,12 @@ struct ReadRequest<'a> {
 /// Contents, and how the lines of their text are counted.
 struct Loaded {
     contents: Contents,
-    numbering: Numbering,
+    numbering: LineNumbering,
 }
 
 /// How the lines of loaded text are counted.
 #[derive(Clone, Copy)]
-enum Numbering {
+enum LineNumbering {
     /// The text is whole: the requested lines must be selected from it.
     Whole,
     /// The text begins at this line; `None` if that is unknown.
@@ -74,7 +74,7 @@ enum RestOfText {
 
 impl ToolCall<'_> {
     pub(super) async fn read(&self, arguments: &str) -> Result<(ToolOutput, Freshness), ToolError> {
-        let arguments = Arguments::parse(arguments, &["uri", "lines", "pages", "max_bytes"])?;
+        let arguments = ToolArguments::parse(arguments, &["uri", "lines", "pages", "max_bytes"])?;
         let asked = ReadRequest {
             uri: arguments.required("uri", "file:///handbook/README.md")?,
             lines: arguments.range("lines")?.map(|lines| LineRange::parse(&lines)).transpose()?,
@@ -98,7 +98,7 @@ impl ToolCall<'_> {
 
     /// Reads the text of a resource: of a document its text, of a part what the source has for it.
     async fn load(&self, uri: &Uri, asked: &ReadRequest<'_>) -> Result<Loaded, Error> {
-        let whole = |contents| Loaded { contents, numbering: Numbering::Whole };
+        let whole = |contents| Loaded { contents, numbering: LineNumbering::Whole };
         if let Some(pages) = &asked.pages {
             let document = match has_parameter(uri, "as") {
                 true => Some(uri.clone()),
@@ -154,7 +154,7 @@ fn numbered(contents: Contents, lines: LineRange) -> Loaded {
         LineRange::From(first, _) => Some(first),
         LineRange::Last(count) => total.map(|total| total.saturating_sub(count) + 1),
     };
-    Loaded { contents, numbering: Numbering::From(first) }
+    Loaded { contents, numbering: LineNumbering::From(first) }
 }
 
 fn total(part: &Content, key: &str) -> Option<usize> {
@@ -165,12 +165,12 @@ fn output(
     asked: &ReadRequest<'_>,
     uri: &Uri,
     parts: &[Content],
-    numbering: Numbering,
+    numbering: LineNumbering,
 ) -> Result<ToolOutput, ToolError> {
     let limit = asked.max_bytes.unwrap_or(DEFAULT_BYTES);
     let mime = parts.first().and_then(|part| part.mime.as_deref());
     let size = parts.first().map(|part| total(part, TOTAL_BYTES).unwrap_or(part.body.len()));
-    let link = Link {
+    let link = ResourceLink {
         uri: uri.as_str().to_owned(),
         name: one_line(last_segment(uri), MAX_TITLE),
         mime: mime.map(str::to_owned),
@@ -230,7 +230,7 @@ fn joined(parts: &[Content]) -> Option<Cow<'_, str>> {
 }
 
 /// The result for bytes: a picture if models can see it, otherwise what it is.
-fn binary(uri: &Uri, parts: &[Content], link: Link) -> ToolOutput {
+fn binary(uri: &Uri, parts: &[Content], link: ResourceLink) -> ToolOutput {
     let (mime, bytes) = match parts {
         [Content { mime, body: ContentBody::Bytes(bytes), .. }, ..] => (mime.as_deref(), Some(bytes)),
         _ => (None, None),
@@ -257,14 +257,14 @@ fn binary(uri: &Uri, parts: &[Content], link: Link) -> ToolOutput {
 /// Selects the requested lines, and of these as many as fit.
 fn shown<'t>(
     text: &'t str,
-    numbering: Numbering,
+    numbering: LineNumbering,
     lines: Option<LineRange>,
     limit: usize,
     total: Option<usize>,
 ) -> Result<ShownText<'t>, ToolError> {
     let (text, first, total) = match numbering {
-        Numbering::From(first) => (text, first, total),
-        Numbering::Whole => {
+        LineNumbering::From(first) => (text, first, total),
+        LineNumbering::Whole => {
             let count = text.lines().count();
             let (first, last) = match lines {
                 None => (1, count),
@@ -282,7 +282,7 @@ fn shown<'t>(
     let lines = first.map(|first| (first, (first + count).saturating_sub(1).max(first)));
     let is_open = |lines: (usize, usize)| total.is_some_and(|total| lines.1 < total);
     // Lines that were not asked for are no rest, except those that a large resource has after the first ones.
-    let was_bounded = matches!(numbering, Numbering::From(_)) && rest == RestOfText::None;
+    let was_bounded = matches!(numbering, LineNumbering::From(_)) && rest == RestOfText::None;
     let rest = match was_bounded && lines.is_some_and(is_open) {
         true => RestOfText::Lines,
         false => rest,
@@ -357,7 +357,7 @@ fn last_segment(uri: &Uri) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{LineRange, Numbering, RestOfText, cut, shown};
+    use super::{LineNumbering, LineRange, RestOfText, cut, shown};
 
     #[test]
     fn a_text_is_cut_at_the_end_of_a_line() {
@@ -371,7 +371,7 @@ mod tests {
         let text = "1\n2\n3\n4\n5";
         let select = |lines: &str, limit| {
             let lines = LineRange::parse(lines).ok();
-            let shown = shown(text, Numbering::Whole, lines, limit, None).ok().unwrap();
+            let shown = shown(text, LineNumbering::Whole, lines, limit, None).ok().unwrap();
             (shown.text.to_owned(), shown.lines, shown.rest == RestOfText::None)
         };
         assert_eq!(select("", 100), (text.to_owned(), Some((1, 5)), true));
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(select("-2", 100), ("4\n5".to_owned(), Some((4, 5)), true));
         assert_eq!(select("4-99", 100), ("4\n5".to_owned(), Some((4, 5)), true));
         assert_eq!(select("2-", 4), ("2\n3\n".to_owned(), Some((2, 3)), false));
-        assert!(shown(text, Numbering::Whole, LineRange::parse("6-").ok(), 9, None).is_err());
-        assert!(shown("", Numbering::Whole, None, 9, None).is_ok());
+        assert!(shown(text, LineNumbering::Whole, LineRange::parse("6-").ok(), 9, None).is_err());
+        assert!(shown("", LineNumbering::Whole, None, 9, None).is_ok());
     }
 }

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use libris_core::{SearchAnswer, SearchHit, SearchQuery, Uri, suggest};
 use serde_json::{Value, json};
 
-use super::arguments::Arguments;
-use super::output::{Link, ToolError, ToolOutput, request};
+use super::arguments::ToolArguments;
+use super::output::{ResourceLink, ToolError, ToolOutput, request};
 use super::untrusted::{enclose, one_line};
 use super::{MAX_DESCRIPTION, MAX_TITLE, Tool, ToolCall, title};
-use crate::outline::{Listing as _, ViewListing};
+use crate::outline::{OutlineListing as _, ViewListing};
 use crate::rights::Operation;
 use crate::status;
 
@@ -37,7 +37,7 @@ const MAX_WORDS: usize = 8;
 
 impl ToolCall<'_> {
     pub(super) async fn search(&self, arguments: &str) -> Result<ToolOutput, ToolError> {
-        let arguments = Arguments::parse(arguments, &["query", "limit", "scope", "mime"])?;
+        let arguments = ToolArguments::parse(arguments, &["query", "limit", "scope", "mime"])?;
         let text = arguments.required("query", "rotate the keys")?;
         let limit = arguments.number("limit", 1..=MAX_HITS)?.unwrap_or(DEFAULT_HITS);
         let query = SearchQuery {
@@ -191,7 +191,7 @@ fn results(query: &SearchQuery, answer: SearchAnswer, remarks: &str) -> ToolOutp
         shown.write(structured.len() + 1, &mut listed);
         next.get_or_insert_with(|| shown.next());
         structured.push(shown.structured());
-        links.push(Link {
+        links.push(ResourceLink {
             uri: shown.uri.to_owned(),
             name: shown.title.clone(),
             mime: hit.mime.clone(),

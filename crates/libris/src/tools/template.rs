@@ -5,7 +5,7 @@ use libris_core::{Freshness, Template, Uri, UriTemplate};
 use libris_wire::Facts;
 use serde_json::{Map, Value, json};
 
-use super::arguments::Arguments;
+use super::arguments::ToolArguments;
 use super::output::ToolError;
 use super::untrusted::one_line;
 use super::{MAX_DESCRIPTION, MAX_TITLE, Tool, ToolCall, ToolReply, definition};
@@ -62,7 +62,7 @@ impl TemplateTool {
     fn uri(&self, arguments: &str) -> Result<Uri, ToolError> {
         let template = &self.template.uri;
         let names: Vec<_> = template.variables().collect();
-        let arguments = Arguments::parse(arguments, &names)?;
+        let arguments = ToolArguments::parse(arguments, &names)?;
         let mut variables = Variables::new();
         for name in &names {
             let Some(value) = arguments.range(name)? else { continue };

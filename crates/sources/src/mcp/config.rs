@@ -32,7 +32,7 @@ pub struct Config {
     /// ends.
     pub run: Vec<String>,
     /// `"kept"`: the URIs of the server. `"prefixed"`: they begin with the name, as in `notes+file:///a.md`.
-    pub uris: UriForm,
+    pub uris: MountedUris,
     /// The environment variable with the access token for the server. Tokens of callers are never sent to it.
     pub token_env: String,
     /// Additional headers for the server, each with the environment variable that has its value.
@@ -78,7 +78,7 @@ impl Default for Config {
             name: String::new(),
             url: String::new(),
             run: Vec::new(),
-            uris: UriForm::Kept,
+            uris: MountedUris::Kept,
             token_env: String::new(),
             header_env: BTreeMap::new(),
             folder: PathBuf::new(),
@@ -113,7 +113,7 @@ impl Config {
 /// The URIs of a server in the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum UriForm {
+pub enum MountedUris {
     /// As the server gives them.
     #[default]
     Kept,

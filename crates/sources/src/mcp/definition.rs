@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use libris_core::{Error, Result, Uri};
 use libris_remote::{ChildEnvironment, Remote, RemoteConfig, RemoteTarget, UriMount};
 
-use super::config::{Config, UriForm};
+use super::config::{Config, MountedUris};
 use crate::registry::{CommandLine, ConfigFile, Definition, OpenedSource, SourceConfig};
 
 /// The environment variable with the access token for a server on the command line.
@@ -99,8 +99,8 @@ impl ServerDefinition {
             }
         }
         let mount = match config.uris {
-            UriForm::Kept => UriMount::Kept,
-            UriForm::Prefixed => UriMount::prefixed(&name)?,
+            MountedUris::Kept => UriMount::Kept,
+            MountedUris::Prefixed => UriMount::prefixed(&name)?,
         };
         let target = self.target()?;
         Ok(RemoteConfig { name, target, mount, protocol: config.protocol, limits: config.limits() })
@@ -210,8 +210,8 @@ impl Definition for ServerDefinition {
 
     fn uri_prefix(&self) -> String {
         match self.config.uris {
-            UriForm::Kept => String::new(),
-            UriForm::Prefixed => format!("{}+", self.name()),
+            MountedUris::Kept => String::new(),
+            MountedUris::Prefixed => format!("{}+", self.name()),
         }
     }
 }

@@ -3,6 +3,6 @@
 mod config;
 mod definition;
 
-pub use config::{Config, UriForm};
+pub use config::{Config, MountedUris};
 pub use definition::ServerDefinition;
 pub use libris_remote::{Remote, ServerIdentity};

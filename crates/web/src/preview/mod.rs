@@ -90,12 +90,12 @@ struct Preview {
 
 /// The result of `resources/read`.
 #[derive(Deserialize)]
-struct ReadResult {
-    contents: Vec<ReadContent>,
+struct PreviewRead {
+    contents: Vec<PreviewContent>,
 }
 
 #[derive(Deserialize)]
-struct ReadContent {
+struct PreviewContent {
     uri: String,
     #[serde(rename = "mimeType")]
     mime: Option<String>,
@@ -151,7 +151,7 @@ fn part(uri: &str) -> Option<String> {
 }
 
 /// Reads a resource with the view of the caller.
-async fn read(call: &Call, uri: &str) -> Result<ReadResult, Failure> {
+async fn read(call: &Call, uri: &str) -> Result<PreviewRead, Failure> {
     let view = call.view();
     let cached = view.cached(call.revision, CacheableRequest::Read(uri), Instant::now());
     let reply = match cached {
@@ -167,7 +167,7 @@ async fn read(call: &Call, uri: &str) -> Result<ReadResult, Failure> {
         .ok_or_else(|| Failure::Internal { message: "the resource could not be read".to_owned(), data: None })
 }
 
-fn parse(members: &Members) -> Option<ReadResult> {
+fn parse(members: &Members) -> Option<PreviewRead> {
     let members = members.encode();
     let json = members.encoded()?;
     let mut object = Vec::with_capacity(json.len() + 2);
@@ -178,7 +178,7 @@ fn parse(members: &Members) -> Option<ReadResult> {
 }
 
 /// The pictures that the Markdown of a result refers to and that the caller may read, as `data:` URIs by their URI.
-async fn pictures(call: &Call, result: &ReadResult) -> HashMap<String, String> {
+async fn pictures(call: &Call, result: &PreviewRead) -> HashMap<String, String> {
     let mut pictures = HashMap::new();
     for content in result.contents.iter().take(MAX_CONTENTS) {
         let Some(text) = content.text.as_deref() else { continue };
@@ -205,7 +205,7 @@ async fn pictures(call: &Call, result: &ReadResult) -> HashMap<String, String> {
 }
 
 /// A picture as a `data:` URI. Browsers run no scripts in pictures, not even in those of SVG.
-fn as_picture(content: ReadContent) -> Option<String> {
+fn as_picture(content: PreviewContent) -> Option<String> {
     const KINDS: [&str; 6] =
         ["image/avif", "image/gif", "image/jpeg", "image/png", "image/svg+xml", "image/webp"];
     let mime = content.mime?;
@@ -215,7 +215,7 @@ fn as_picture(content: ReadContent) -> Option<String> {
 }
 
 /// Renders all contents of a resource.
-fn render(result: ReadResult, pictures: &HashMap<String, String>, source: bool) -> Preview {
+fn render(result: PreviewRead, pictures: &HashMap<String, String>, source: bool) -> Preview {
     let count = result.contents.len();
     let mut preview = Preview {
         kind: "empty",
@@ -244,7 +244,7 @@ fn render(result: ReadResult, pictures: &HashMap<String, String>, source: bool) 
 /// Renders one content, and returns its kind and whether something was left out.
 fn render_content(
     out: &mut String,
-    content: &ReadContent,
+    content: &PreviewContent,
     pictures: &HashMap<String, String>,
     source: bool,
 ) -> (PreviewKind, bool) {
@@ -340,10 +340,10 @@ fn respond(status: StatusCode, value: &impl Serialize) -> Response<Body> {
 mod tests {
     use std::collections::HashMap;
 
-    use super::{Preview, ReadResult, as_text, part, render, within};
+    use super::{Preview, PreviewRead, as_text, part, render, within};
 
     fn preview(contents: &str, source: bool) -> Preview {
-        let result: ReadResult = serde_json::from_str(&format!("{{\"contents\":{contents}}}")).unwrap();
+        let result: PreviewRead = serde_json::from_str(&format!("{{\"contents\":{contents}}}")).unwrap();
         render(result, &HashMap::new(), source)
     }
 
