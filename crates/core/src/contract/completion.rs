@@ -133,7 +133,12 @@ async fn fill(
 }
 
 async fn reads(law: &LawCheck<'_>, template: &UriTemplate, known: &BTreeMap<String, String>) {
-    let expanded = template.expand(&known.iter().collect::<Variables>());
+    let mut variables = known.iter().collect::<Variables>();
+    // The values of a list are completed as one path.
+    for (name, value) in known.iter().filter(|(name, _)| template.as_str().contains(&format!("{name}*"))) {
+        variables.insert(name, value.split('/').map(str::to_owned).collect::<Vec<_>>());
+    }
+    let expanded = template.expand(&variables);
     let expanded = law.expect_ok(format!("`{template}` filled in with {known:?}"), expanded);
     let what = format!("`{template}` filled in as `{expanded}`");
     let uri = law.expect_ok(&what, Uri::parse(&expanded));
