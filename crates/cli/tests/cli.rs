@@ -352,7 +352,7 @@ fn an_unknown_key_is_shown_with_the_one_that_was_meant() {
       |
     2 | nmae = \"x\"
       | ^^^^
-    unknown field `nmae`, expected one of `name`, `title`, `description`, `instructions`, `page_size`, `cache_bytes`, `source_timeout`, `strict`
+    unknown field `nmae`, expected one of `name`, `title`, `description`, `instructions`, `use_resources_prompt`, `page_size`, `cache_bytes`, `source_timeout`, `strict`
     hint: did you mean `name`?
     ");
 }
@@ -469,7 +469,7 @@ fn a_misspelt_address_does_not_show_its_password() {
     assert_snapshot!(libris(folder.path(), &["check", "postgress://user:sekrit@host/db"]), @"
     exit: 1
     error: `postgress://` is not a supported source
-    hint: name a folder by its path, a database as `sqlite:FILE`, `postgres://…` or `mysql://…`, a git repository as `git:PATH`, or an API as `openapi:FILE` or `openapi:URL`
+    hint: name a folder by its path, a database as `sqlite:FILE`, `postgres://…` or `mysql://…`, a git repository as `git:PATH`, an API as `openapi:FILE` or `openapi:URL`, an MCP server as `https://HOST/mcp` or `-- COMMAND`, or a folder of skills as `skills:PATH`
     ");
 }
 

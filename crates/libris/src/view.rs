@@ -6,7 +6,7 @@ mod skills;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use libris_core::uri_template::{TemplatePrefix, Variables};
+use libris_core::uri_template::TemplatePrefix;
 use libris_core::{
     Completion, CompletionRequest, Contents, Context, Error, Identity, IndexingProgress, Page, Resource,
     Result, SearchAnswer, SearchQuery, Source, Templates, Uri, Visibility,

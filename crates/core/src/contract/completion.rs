@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::{Fixture, LawCheck};
-use crate::uri_template::Variables;
 use crate::{Completion, CompletionRequest, Context, Error, Uri, UriTemplate};
 
 /// Every template has a name.
