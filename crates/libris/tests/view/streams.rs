@@ -132,6 +132,7 @@ async fn a_session_hears_of_what_its_caller_sees_now() {
     // From now on it has the rights of the other.
     world.server.set_policy(People::new(&[some, everything]));
     assert_eq!(events.next().await["method"], "notifications/resources/list_changed");
+    assert_eq!(events.next().await["method"], "notifications/prompts/list_changed");
     world.shelf.report(&Change::Updated(uri(SECRET)));
     world.shelf.report(&Change::Updated(uri(COMMON)));
     assert_eq!(events.next().await["params"]["uri"], COMMON);
