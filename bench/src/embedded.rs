@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use libris::wire::{Caller, Refusal};
-use libris::{Identified, Identity, Operation, Policy, Rights, Rules, Uri};
+use libris::{Authenticate, Identified, Identity, Operation, Policy, Rights, Rules, Uri};
 use libris_sources::{Files, files};
 
 use crate::mcp::Sender;
@@ -25,7 +25,7 @@ struct BearerNames {
     identified: Rights,
 }
 
-impl Policy for BearerNames {
+impl Authenticate for BearerNames {
     fn identify(&self, caller: &Caller<'_>) -> Identified {
         let token = caller.authorization.and_then(|value| value.strip_prefix(b"Bearer "));
         let name = token.and_then(|token| str::from_utf8(token).ok());
@@ -34,6 +34,12 @@ impl Policy for BearerNames {
             return Identified::Refused(Refusal::Forbidden { challenge: None, message });
         }
         Identified::Caller(name.map(Identity::new))
+    }
+}
+
+impl Policy for BearerNames {
+    fn authentication(&self) -> &dyn Authenticate {
+        self
     }
 
     fn rights(&self, identity: Option<&Identity>) -> Rights {

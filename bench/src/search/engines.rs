@@ -1,7 +1,7 @@
 //! The engines that answer the questions: Libris, tantivy with its defaults, and ripgrep counting matches.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -29,13 +29,13 @@ pub(crate) trait Engine {
 /// The index of Libris.
 pub(crate) struct Libris {
     index: SearchIndex,
-    pub(crate) weights: Weights,
+    weights: Weights,
 }
 
 const PREFIX: &str = "file:///corpus/";
 
 impl Libris {
-    pub(crate) fn new(documents: &[CorpusDocument]) -> Result<Self> {
+    pub(crate) fn new(documents: &[CorpusDocument], weights: Weights) -> Result<Self> {
         let index = SearchIndex::in_memory()?;
         let mut updater = index.updater()?.context("the index is being updated")?;
         for CorpusDocument { path, text } in documents {
@@ -52,7 +52,7 @@ impl Libris {
         }
         updater.commit()?;
         updater.finish()?;
-        Ok(Self { index, weights: Weights::default() })
+        Ok(Self { index, weights })
     }
 }
 
@@ -119,6 +119,8 @@ impl Engine for PlainBm25 {
 /// ripgrep for each word of the question: the documents with the most matching words, then with the most matches.
 pub(crate) struct RipgrepCount {
     folder: tempfile::TempDir,
+    /// The number of matches per document, by word: questions share words, and a process for each takes long.
+    counts: RefCell<HashMap<String, Vec<(String, usize)>>>,
 }
 
 impl RipgrepCount {
@@ -129,7 +131,23 @@ impl RipgrepCount {
             std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
             std::fs::write(path, text)?;
         }
-        Ok(Self { folder })
+        Ok(Self { folder, counts: RefCell::default() })
+    }
+
+    /// The documents with a word, and how often they have it.
+    fn count(&self, word: &str) -> Result<Vec<(String, usize)>> {
+        let output = Command::new("rg")
+            .args(["--ignore-case", "--fixed-strings", "--count-matches", "--no-ignore", "--", word, "."])
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .output()
+            .context("could not run `rg`; hint: install ripgrep")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let counts = text.lines().filter_map(|line| {
+            let (path, count) = line.rsplit_once(':')?;
+            Some((path.trim_start_matches("./").to_owned(), count.parse().ok()?))
+        });
+        Ok(counts.collect())
     }
 }
 
@@ -139,25 +157,26 @@ impl Engine for RipgrepCount {
     }
 
     fn answers(&self, question: &str) -> Result<Vec<String>> {
-        let mut counts: HashMap<String, (usize, usize)> = HashMap::new();
+        let mut sums: HashMap<String, (usize, usize)> = HashMap::new();
         let words = question.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
         for word in words.filter(|word| word.len() > 2) {
-            let output = Command::new("rg")
-                .args(["--ignore-case", "--fixed-strings", "--count-matches", "--no-ignore", "--", word, "."])
-                .current_dir(self.folder.path())
-                .stdin(Stdio::null())
-                .output()
-                .context("could not run `rg`; hint: install ripgrep")?;
-            for line in String::from_utf8_lossy(&output.stdout).lines() {
-                if let Some((path, count)) = line.rsplit_once(':') {
-                    let entry = counts.entry(path.trim_start_matches("./").to_owned()).or_default();
-                    entry.0 += 1;
-                    entry.1 += count.parse::<usize>().unwrap_or_default();
+            let word = word.to_lowercase();
+            let known = self.counts.borrow().get(&word).cloned();
+            let counts = match known {
+                Some(counts) => counts,
+                None => {
+                    let counts = self.count(&word)?;
+                    self.counts.borrow_mut().insert(word, counts.clone());
+                    counts
                 }
+            };
+            for (path, count) in counts {
+                let sum = sums.entry(path).or_default();
+                sum.0 += 1;
+                sum.1 += count;
             }
         }
-        std::io::stdout().flush()?;
-        let mut ranked: Vec<_> = counts.into_iter().collect();
+        let mut ranked: Vec<_> = sums.into_iter().collect();
         ranked.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
         Ok(ranked.into_iter().map(|(path, _)| path).take(DEPTH).collect())
     }

@@ -8,7 +8,8 @@ mod questions;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
+use libris_search::Weights;
 
 use crate::report::{Aim, Report};
 use crate::table::{Cell, Table};
@@ -39,6 +40,44 @@ pub(crate) struct Options {
     /// Without ripgrep, which takes most of the time
     #[arg(long)]
     no_ripgrep: bool,
+    /// Only the questions for tuning, and only Libris
+    #[arg(long)]
+    tune: bool,
+    /// Another value of a weight, such as `section=1.5`; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = weight)]
+    weight: Vec<(String, f32)>,
+}
+
+fn weight(text: &str) -> Result<(String, f32), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Ok((name.to_owned(), value.parse().map_err(|_| "expected a number")?))
+}
+
+/// The weights of the ranking, with those of the command line.
+fn weights(options: &Options) -> Result<Weights> {
+    let mut weights = Weights::default();
+    for (name, value) in &options.weight {
+        let weight = match &**name {
+            "saturation" => &mut weights.saturation,
+            "length" => &mut weights.length,
+            "section_saturation" => &mut weights.section_saturation,
+            "section_length" => &mut weights.section_length,
+            "title" => &mut weights.title,
+            "path" => &mut weights.path,
+            "description" => &mut weights.description,
+            "heading" => &mut weights.heading,
+            "definition" => &mut weights.definition,
+            "whole" => &mut weights.whole,
+            "vague" => &mut weights.vague,
+            "section" => &mut weights.section,
+            "proximity" => &mut weights.proximity,
+            "distant" => &mut weights.distant,
+            "rarity" => &mut weights.rarity,
+            _ => bail!("there is no weight `{name}`"),
+        };
+        *weight = *value;
+    }
+    Ok(weights)
 }
 
 /// Measures the retrieval quality and then the large index.
@@ -57,7 +96,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     for set in &sets {
         quality(set, options, report)?;
     }
-    if options.quality { Ok(()) } else { large::run(options.documents, report) }
+    if options.quality || options.tune { Ok(()) } else { large::run(options.documents, report) }
 }
 
 /// Downloads and unpacks the packages.
@@ -92,15 +131,18 @@ fn aim(set: &str) -> Option<Aim> {
 /// Asks all engines the questions of a set: those that the weights were tuned with, and those that were held out.
 fn quality(set: &QuestionSet, options: &Options, report: &mut Report) -> Result<()> {
     eprintln!("{}: {} documents, {} questions …", set.name, set.documents.len(), set.questions.len());
-    let mut engines: Vec<Box<dyn Engine>> =
-        vec![Box::new(Libris::new(&set.documents)?), Box::new(PlainBm25::new(&set.documents)?)];
-    if !options.no_ripgrep {
+    let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Libris::new(&set.documents, weights(options)?)?)];
+    if !options.tune {
+        engines.push(Box::new(PlainBm25::new(&set.documents)?));
+    }
+    if !options.tune && !options.no_ripgrep {
         engines.push(Box::new(RipgrepCount::new(&set.documents)?));
     }
     let columns = ["engine", "questions", "count", "Recall@1", "Recall@5", "Recall@10", "nDCG@10"];
     let mut table = Table::new(format!("Search: {}", set.name), columns);
     for engine in &engines {
-        for is_held_out in [false, true] {
+        let parts: &[bool] = if options.tune { &[false] } else { &[false, true] };
+        for is_held_out in parts.iter().copied() {
             let asked =
                 set.questions.iter().filter(|question: &&Question| question.is_held_out() == is_held_out);
             let measured = Measures::of(engine.as_ref(), asked)?;

@@ -99,9 +99,9 @@ pub(crate) fn python(root: &Path) -> Result<[QuestionSet; 2]> {
                 .iter()
                 .all(|word| word.chars().all(|letter| letter.is_alphabetic() || " -'".contains(letter)));
             let text = words.join(" ");
-            // An entry of a module is a symbol.
-            let is_module = words.iter().any(|word| word == "module");
-            if is_phrase && !is_module && text.split_whitespace().count() >= 2 {
+            // Entries of modules are symbols, and references to environment variables are not made by directives.
+            let is_other = words.iter().any(|word| word == "module" || word == "environment variable");
+            if is_phrase && !is_other && text.split_whitespace().count() >= 2 {
                 phrases.entry(text).or_insert_with(BTreeSet::new).insert(page);
             }
         } else if anchor.contains('.') && !anchor.starts_with("c.") && !anchor.contains("cmdoption") {

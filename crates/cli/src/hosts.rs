@@ -14,6 +14,9 @@ pub(crate) struct Machine {
     pub(crate) home: PathBuf,
     /// The folder of configurations, usually `~/.config`.
     pub(crate) config: PathBuf,
+    /// The folder of the data of applications: on macOS `~/Library/Application Support`, on Windows `%APPDATA%`, otherwise
+    /// that of configurations.
+    pub(crate) applications: PathBuf,
 }
 
 /// The server to add.
@@ -46,7 +49,12 @@ impl Machine {
         let home = std::env::home_dir().unwrap_or_default();
         let path = std::env::var_os("PATH").map(|path: OsString| std::env::split_paths(&path).collect());
         let config = folder("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
-        Self { path: path.unwrap_or_default(), home, config }
+        let applications = match std::env::consts::OS {
+            "macos" => home.join("Library/Application Support"),
+            "windows" => folder("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming")),
+            _ => config.clone(),
+        };
+        Self { path: path.unwrap_or_default(), home, config, applications }
     }
 
     /// How to add the server to each host that is installed.
@@ -60,11 +68,7 @@ impl Machine {
         };
         let json_entry = |value: serde_json::Value| format!("\"{name}\": {value}");
         let claude = self.has("claude") || self.home.join(".claude.json").is_file();
-        let desktop = if cfg!(target_os = "macos") {
-            self.home.join("Library/Application Support/Claude")
-        } else {
-            self.config.join("Claude")
-        };
+        let desktop = self.applications.join("Claude");
         let stdio = json!({ "command": command.first(), "args": command.get(1..) });
         let added = json!({ "name": name, "type": "http", "url": url });
         let goose = format!(
@@ -115,7 +119,7 @@ impl Machine {
     }
 
     /// Whether a program is in `PATH`.
-    fn has(&self, program: &str) -> bool {
+    pub(crate) fn has(&self, program: &str) -> bool {
         let names = if cfg!(windows) { &["exe", "cmd"][..] } else { &[""] };
         self.path.iter().any(|folder| {
             names.iter().any(|extension| folder.join(program).with_extension(extension).is_file())
@@ -123,7 +127,7 @@ impl Machine {
     }
 
     /// A path below the home folder, with `~`.
-    fn shown(&self, path: &Path) -> String {
+    pub(crate) fn shown(&self, path: &Path) -> String {
         match path.strip_prefix(&self.home) {
             Ok(rest) if !self.home.as_os_str().is_empty() => format!("~/{}", rest.display()),
             _ => path.display().to_string(),
@@ -143,7 +147,9 @@ mod tests {
             std::fs::write(file, "").unwrap();
         }
         let home = folder.path().join("home");
-        let machine = Machine { path: vec![folder.path().join("bin")], config: home.join(".config"), home };
+        let config = home.join(".config");
+        let machine =
+            Machine { path: vec![folder.path().join("bin")], applications: config.clone(), config, home };
         (folder, machine)
     }
 

@@ -2,7 +2,7 @@
 
 use libris::rules::{Effect, Operations, Rule, RuleSet, UriPattern, Who};
 use libris::wire::{Caller, Channel};
-use libris::{Identity, Operation, Policy, Rights};
+use libris::{Authenticate, Identity, Operation, Policy, Rights};
 use serde::Deserialize;
 use serde::de::Error;
 
@@ -173,9 +173,15 @@ pub(crate) fn describe(rule: &Rule) -> String {
 /// Callers without authentication: the user of this machine over stdio, and anonymous callers over HTTP.
 pub(crate) struct LocalCallers;
 
-impl Policy for LocalCallers {
+impl Authenticate for LocalCallers {
     fn identify(&self, caller: &Caller<'_>) -> libris::Identified {
         libris::Identified::Caller((caller.channel == Channel::Stdio).then(libris::auth::local_user))
+    }
+}
+
+impl Policy for LocalCallers {
+    fn authentication(&self) -> &dyn Authenticate {
+        self
     }
 
     fn rights(&self, _: Option<&Identity>) -> Rights {

@@ -5,14 +5,15 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context as _, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
 use libris::{
-    Catalog, ContentBody, Context, SearchAnswer, SearchConfig, SearchHit, SearchQuery, Server, SnippetLine,
-    Uri, View, catalog,
+    Audience, Catalog, ContentBody, Context, SearchAnswer, SearchConfig, SearchHit, SearchQuery, Server,
+    SnippetLine, Uri, View, catalog,
 };
 use serde_json::{Value, json};
 
@@ -38,6 +39,7 @@ const NUMBER: Style = AnsiColor::Green.on_default();
   libris search 'rotate the keys' ./docs            the best ten hits, with the lines to read
   libris search '\"exit code\" -windows' ./docs       a phrase, without resources that contain a word
   libris search parse_uri ./src --limit 3 --json    JSON for scripts
+  libris search retention ./docs --since 7d         resources that changed in the last seven days
   libris search backup ./docs --open                read the best hit in the pager")]
 pub(crate) struct SearchOptions {
     /// The words to search for
@@ -59,9 +61,47 @@ pub(crate) struct SearchOptions {
     /// Only resources whose URI begins with this text
     #[arg(long, value_name = "URI")]
     below: Option<String>,
+    /// Only resources for this audience, or without a given one
+    #[arg(long, value_enum)]
+    audience: Option<AudienceName>,
+    /// Only resources that were modified since this date, time or age, such as `2026-01-31` or `7d`
+    #[arg(long, value_name = "WHEN", value_parser = since)]
+    since: Option<Timestamp>,
     /// Read the best hit in the pager, at the line that matches
     #[arg(long, conflicts_with = "json")]
     open: bool,
+}
+
+/// An audience on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AudienceName {
+    User,
+    Assistant,
+}
+
+impl From<AudienceName> for Audience {
+    fn from(name: AudienceName) -> Self {
+        match name {
+            AudienceName::User => Self::User,
+            AudienceName::Assistant => Self::Assistant,
+        }
+    }
+}
+
+/// Parses a date, a time, or an age.
+fn since(text: &str) -> Result<Timestamp, String> {
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Ok(time);
+    }
+    if let Ok(date) = text.parse::<jiff::civil::Date>() {
+        let midnight = date.to_zoned(jiff::tz::TimeZone::system()).map_err(|error| error.to_string())?;
+        return Ok(midnight.timestamp());
+    }
+    let age = humantime::parse_duration(text).map_err(
+        |_| "expected a date such as 2026-01-31, a time such as 2026-01-31T12:00:00Z, or an age such as 7d",
+    )?;
+    let time = SystemTime::now().checked_sub(age).ok_or("this is too long ago")?;
+    Timestamp::try_from(time).map_err(|error| error.to_string())
 }
 
 /// Indexes the sources, searches them and prints the hits.
@@ -85,6 +125,8 @@ pub(crate) async fn run(options: SearchOptions) -> Result<ExitCode> {
         sources: options.names.clone(),
         mimes: options.mime.clone(),
         uri_prefix: options.below.clone(),
+        audience: options.audience.map(Audience::from),
+        modified_since: options.since.map(Timestamp::as_second),
         ..SearchQuery::new(&*options.query, usize::from(options.limit))
     };
     let answer = view.search(&query, &Context::default()).await.context("could not search")?;
@@ -96,7 +138,7 @@ pub(crate) async fn run(options: SearchOptions) -> Result<ExitCode> {
     } else if let (true, Some(best)) = (options.open, answer.hits.first()) {
         open(&view, best).await?;
     } else {
-        print(&to_text(&answer)).context("could not print")?;
+        print(&to_text(&answer, columns())).context("could not print")?;
     }
     Ok(if answer.hits.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -115,11 +157,12 @@ pub(crate) fn settings(config: &Config, sources: &SourceArguments) -> SearchConf
     SearchConfig {
         folder: folder.map(|folder: PathBuf| std::path::absolute(&folder).unwrap_or(folder)),
         notes,
+        memory: config.search.clone().unwrap_or_default().memory_bytes,
     }
 }
 
 /// Waits until the index is complete, and shows the progress on a terminal.
-async fn wait(catalog: &Catalog) {
+pub(crate) async fn wait(catalog: &Catalog) {
     let mut progress = ProgressLine::new();
     let mut completed = std::pin::pin!(catalog.search_index_completed());
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
@@ -177,7 +220,16 @@ async fn open(view: &View, hit: &SearchHit) -> Result<()> {
     Ok(())
 }
 
-fn to_text(answer: &SearchAnswer) -> String {
+/// The width of the terminal; unlimited if standard output is none.
+fn columns() -> usize {
+    match terminal_size::terminal_size_of(std::io::stdout()) {
+        Some((terminal_size::Width(width), _)) if width >= 20 => usize::from(width),
+        _ => usize::MAX,
+    }
+}
+
+/// The hits for people. Lines of snippets and headings are cut to this many columns.
+fn to_text(answer: &SearchAnswer, columns: usize) -> String {
     let mut text = String::new();
     let mut line = |line: String| {
         text.push_str(&line);
@@ -197,7 +249,11 @@ fn to_text(answer: &SearchAnswer) -> String {
                 format!("  {}", shown(&section.heading))
             };
             let place = format!("  lines {}-{}{heading}", section.first_line, section.last_line);
-            line(styled(DETAIL, place));
+            line(styled(DETAIL, cut(&place, columns)));
+        }
+        // What a source found itself has no lines.
+        if let (true, Some(description)) = (hit.snippet.is_empty(), hit.description.as_deref()) {
+            line(format!("  {}", cut(&shown(description), columns.saturating_sub(2))));
         }
         if let Some(remark) = hit.note.as_deref() {
             line(styled(DETAIL, format_args!("  note: {}", shown(remark))));
@@ -206,7 +262,7 @@ fn to_text(answer: &SearchAnswer) -> String {
             line(format!(
                 "  {} {}",
                 styled(NUMBER, format_args!("{:>5}", snippet.number)),
-                highlighted(snippet)
+                highlighted(&narrowed(snippet, columns.saturating_sub(8)))
             ));
         }
         if !hit.duplicates.is_empty() {
@@ -221,6 +277,42 @@ fn to_text(answer: &SearchAnswer) -> String {
         (false, rest) => line(styled(DETAIL, format_args!("… and {} more", grouped(rest as u64)))),
     }
     text
+}
+
+/// The beginning of a text that fits into this many columns.
+fn cut(text: &str, columns: usize) -> String {
+    match text.char_indices().nth(columns) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
+/// A line of a snippet that fits into this many columns and shows its first match.
+fn narrowed(line: &SnippetLine, columns: usize) -> SnippetLine {
+    let SnippetLine { number, text, matches } = line;
+    let offsets: Vec<_> = text.char_indices().map(|(offset, _)| offset).chain([text.len()]).collect();
+    let length = offsets.len() - 1;
+    if length <= columns {
+        return line.clone();
+    }
+    let column = |offset: usize| offsets.partition_point(|known| *known < offset);
+    let first = matches.first().map_or(0, |range| column(range.start));
+    let last = matches.first().map_or(0, |range| column(range.end));
+    // As much as possible from the beginning, or else a quarter of the line before the match.
+    let start = if last < columns { 0 } else { first.saturating_sub(columns / 4) };
+    let start = start.min(length - columns.min(length));
+    let (before, after) = (usize::from(start > 0), usize::from(start + columns < length));
+    let from = offsets[start + before];
+    let to = offsets[(start + columns - after).min(length)];
+    let prefix = if before > 0 { "…" } else { "" };
+    let suffix = if after > 0 { "…" } else { "" };
+    let shift = |offset: usize| offset - from + prefix.len();
+    let inside = matches.iter().filter(|range| range.start >= from && range.end <= to);
+    SnippetLine {
+        number: *number,
+        text: format!("{prefix}{}{suffix}", &text[from..to]),
+        matches: inside.map(|range| shift(range.start)..shift(range.end)).collect(),
+    }
 }
 
 /// A line of a snippet with its matches in colour.
@@ -264,4 +356,36 @@ fn to_json(query: &str, answer: &SearchAnswer) -> Value {
         "leftOut": answer.left_out,
         "hits": hits.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cut, narrowed, since};
+    use libris::SnippetLine;
+
+    #[test]
+    fn lines_fit_into_the_terminal_and_show_the_match() {
+        let text = format!("{}übereinstimmung{}", "ä".repeat(100), "z".repeat(100));
+        let start = text.find('ü').unwrap();
+        let matched = start..start + "übereinstimmung".len();
+        let line = SnippetLine { number: 3, text, matches: vec![matched] };
+        for columns in [20, 40, 72, 150, 214, 215, 300] {
+            let narrow = narrowed(&line, columns);
+            assert!(narrow.text.chars().count() <= columns, "{columns}: {}", narrow.text);
+            assert_eq!(&narrow.text[narrow.matches[0].clone()], "übereinstimmung", "{columns}");
+        }
+        assert_eq!(narrowed(&line, 215), line);
+        assert_eq!((cut("abc", 3), cut("abcd", 3)), ("abc".to_owned(), "ab…".to_owned()));
+    }
+
+    #[test]
+    fn a_time_is_a_date_a_time_or_an_age() {
+        assert_eq!(since("2026-01-31T12:00:00Z").unwrap().as_second(), 1_769_860_800);
+        assert!(since("2026-01-31").is_ok() && since("7d").is_ok());
+        let (week, day) = (since("7d").unwrap(), since("1d").unwrap());
+        assert!(week < day, "{week} {day}");
+        for wrong in ["", "soon", "2026-13-01", "-3d"] {
+            assert!(since(wrong).is_err(), "{wrong}");
+        }
+    }
 }

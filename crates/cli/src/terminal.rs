@@ -21,6 +21,10 @@ pub(crate) const SUCCESS: Style = AnsiColor::Green.on_default().bold();
 /// The style of details.
 pub(crate) const DETAIL: Style = Style::new().dimmed();
 
+/// The styles of lines in a difference.
+pub(crate) const ADDED: Style = AnsiColor::Green.on_default();
+pub(crate) const REMOVED: Style = AnsiColor::Red.on_default();
+
 /// The text in a style.
 pub(crate) fn styled(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")

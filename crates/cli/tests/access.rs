@@ -186,3 +186,42 @@ fn a_wrong_rule_is_reported_with_a_hint() {
     let (ok, text) = libris(folder.path(), &["check"]);
     assert!(!ok && text.contains("rule 1: the pattern `file:///docs/a?lines=1` has a `?` or `#`"), "{text}");
 }
+
+/// What a rule says about a document holds for its text, and for an archive also for its members, however they are asked
+/// for.
+#[cfg(feature = "documents")]
+#[test]
+fn rules_hold_for_the_texts_and_members_of_documents() {
+    let rule = |uri: &str| format!("[[rule]]\nuri = \"{uri}\"\naction = \"deny\"\n");
+    let rules = rule("file:///docs/secret.html") + &rule("file:///docs/secret.zip");
+    let folder = folder(&(rules + "[[rule]]\naction = \"allow\"\n"));
+    let page = "<html><body><p>The treasure is under the old oak tree, near the river.</p></body></html>";
+    for name in ["open", "secret"] {
+        std::fs::write(folder.path().join(format!("docs/{name}.html")), page).unwrap();
+        let file = std::fs::File::create(folder.path().join(format!("docs/{name}.zip"))).unwrap();
+        let mut archive = zip::ZipWriter::new(file);
+        archive.start_file("inner/a.html", zip::write::SimpleFileOptions::default()).unwrap();
+        archive.write_all(page.as_bytes()).unwrap();
+        archive.finish().unwrap();
+    }
+    let mut program = Program::serve(folder.path());
+    let uris = [
+        "file:///docs/NAME.html",
+        "file:///docs/NAME.html?as=text",
+        "file:///docs/NAME.html?as=original",
+        "file:///docs/NAME.zip",
+        "file:///docs/NAME.zip/",
+        "file:///docs/NAME.zip/inner/a.html",
+        "file:///docs/NAME.zip/inner/a.html?as=text",
+    ];
+    for uri in uris {
+        let open = program.read(&uri.replace("NAME", "open"));
+        assert!(is_allowed(&open), "{uri}: {open}");
+        let (hidden, absent) =
+            (program.read(&uri.replace("NAME", "secret")), program.read(&uri.replace("NAME", "absent")));
+        assert!(!is_allowed(&hidden), "{uri}: {hidden}");
+        assert_eq!(hidden.to_string().replace("secret", "absent"), absent.to_string());
+    }
+    let folder = program.read("file:///docs/").to_string();
+    assert!(folder.contains("open.html") && !folder.contains("secret."), "{folder}");
+}

@@ -82,6 +82,9 @@ fn run(command: &str, folder: &Path) -> Output {
         .stdin(Stdio::piped())
         .env("COLUMNS", "105")
         .env_remove("LIBRIS_LOG")
+        // Not the hosts of whoever runs the tests.
+        .env_remove("XDG_CONFIG_HOME")
+        .env("HOME", folder)
         .env("WEATHER_TOKEN", "sunshine")
         .output()
         .unwrap()

@@ -32,6 +32,9 @@ impl Uri {
 
     /// Parses and normalises a URI; [`Error::Invalid`] describes the syntax error and its position.
     pub fn parse(text: &str) -> Result<Self> {
+        if text.len() <= Self::LIMIT && parse::is_normal(text) {
+            return Ok(Self(text.into()));
+        }
         parse::normalise(text).map(|normal| Self(normal.into()))
     }
 
@@ -66,14 +69,15 @@ impl Uri {
     pub fn path(&self) -> &str {
         let hierarchy = self.hierarchy();
         match hierarchy.strip_prefix("//") {
-            Some(rest) => rest.find('/').map_or("", |slash| &rest[slash..]),
+            Some(rest) => find(rest, b"/").map_or("", |slash| &rest[slash..]),
             None => hierarchy,
         }
     }
 
     /// The query, without `?`. Percent-encoded.
     pub fn query(&self) -> Option<&str> {
-        self.before_fragment().split_once('?').map(|(_, query)| query)
+        let before = self.before_fragment();
+        find(before, b"?").map(|mark| &before[mark + 1..])
     }
 
     /// The fragment, without `#`. Percent-encoded.
@@ -83,7 +87,7 @@ impl Uri {
 
     /// This URI without query and fragment.
     pub fn without_query(&self) -> Self {
-        match self.0.find(['?', '#']) {
+        match find(&self.0, b"?#") {
             Some(end) => Self(self.0[..end].into()),
             None => self.clone(),
         }
@@ -119,14 +123,18 @@ impl Uri {
     }
 
     fn before_fragment(&self) -> &str {
-        self.0.split_once('#').map_or(&*self.0, |(before, _)| before)
+        &self.0[..find(&self.0, b"#").unwrap_or(self.0.len())]
     }
 
     fn hierarchy(&self) -> &str {
-        let before = self.before_fragment();
-        let before = before.split_once('?').map_or(before, |(before, _)| before);
-        before.split_once(':').map_or("", |(_, hierarchy)| hierarchy)
+        let before = &self.0[..find(&self.0, b"?#").unwrap_or(self.0.len())];
+        find(before, b":").map_or("", |colon| &before[colon + 1..])
     }
+}
+
+/// The position of the first of these delimiters. For texts as short as URIs, a loop is cheaper than `str::find`.
+fn find<const N: usize>(text: &str, delimiters: &[u8; N]) -> Option<usize> {
+    text.bytes().position(|byte| delimiters.contains(&byte))
 }
 
 impl FromStr for Uri {

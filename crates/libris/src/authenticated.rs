@@ -48,35 +48,14 @@ impl AuthenticatedCallers {
     }
 }
 
-#[async_trait]
 impl Policy for AuthenticatedCallers {
-    fn identify(&self, caller: &Caller<'_>) -> Identified {
-        self.authentication.identify(caller)
-    }
-
-    async fn authenticate(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
-        self.authentication.authenticate(caller).await
-    }
-
-    fn is_valid(&self, identity: &Identity) -> bool {
-        self.authentication.is_valid(identity)
-    }
-
-    fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
-        self.authentication.scope_challenge(scopes)
-    }
-
-    fn public_document(&self, path: &str) -> Option<String> {
-        self.authentication.public_document(path)
-    }
-
-    async fn maintain(&self, revoked: &(dyn Fn() + Send + Sync)) {
-        self.authentication.maintain(revoked).await;
+    fn authentication(&self) -> &dyn Authenticate {
+        &*self.authentication
     }
 
     fn rights(&self, identity: Option<&Identity>) -> Rights {
         match identity {
-            Some(identity) if !self.is_valid(identity) => Rights::nothing(),
+            Some(identity) if !self.authentication.is_valid(identity) => Rights::nothing(),
             _ => Rights::everything(),
         }
     }

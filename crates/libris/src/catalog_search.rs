@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use libris_core::{
+    Annotations, Context, Resource, Result, SearchAnswer, SearchHit, SearchQuery, Source as _, Uri,
+};
 #[cfg(feature = "search")]
 use libris_core::{Contents, Error};
-use libris_core::{Context, Resource, Result, SearchAnswer, SearchHit, SearchQuery, Source as _, Uri};
 use tokio::time::{Instant, timeout};
 
 use crate::Catalog;
@@ -39,7 +41,7 @@ impl Catalog {
         if !is_indexed && own.is_empty() && left_out.is_empty() {
             return Ok(None);
         }
-        if is_indexed && !is_complete {
+        if is_indexed && (indexed.is_none() || self.is_partly_indexed()) {
             own.push(self.search_names(query, context).await);
         }
         let mut fused = match (indexed, own.is_empty()) {
@@ -76,6 +78,17 @@ impl Catalog {
 
     #[cfg(not(feature = "search"))]
     fn is_indexed(&self) -> bool {
+        false
+    }
+
+    /// Whether the index lacks resources.
+    #[cfg(feature = "search")]
+    fn is_partly_indexed(&self) -> bool {
+        self.index().is_some_and(|index| index.is_partial())
+    }
+
+    #[cfg(not(feature = "search"))]
+    fn is_partly_indexed(&self) -> bool {
         false
     }
 
@@ -120,7 +133,10 @@ impl Catalog {
             match answer {
                 Ok(None) => {}
                 Ok(Some(mut answer)) => {
-                    answer.hits.retain(|hit| is_wanted(hit, query, context));
+                    // A source does not say when its hits were modified.
+                    answer
+                        .hits
+                        .retain(|hit| query.modified_since.is_none() && is_wanted(hit, query, context));
                     answer.hits.iter_mut().for_each(|hit| {
                         name.clone_into(&mut hit.source);
                         hit.duplicates.retain(|uri| Uri::parse(uri).is_ok_and(|uri| context.sees(&uri)));
@@ -166,7 +182,7 @@ impl Catalog {
                 )
                 .to_lowercase();
                 let count = words.iter().filter(|word| name.contains(**word)).count();
-                if count > 0 && context.sees(&resource.uri) {
+                if count > 0 && is_for(&resource, query) && context.sees(&resource.uri) {
                     found.push((count, resource));
                 }
             }
@@ -215,7 +231,16 @@ impl Catalog {
     }
 }
 
-/// Whether a hit that a source found is visible and passes the filters.
+/// Whether a resource passes the filters that its annotations decide.
+fn is_for(resource: &Resource, query: &SearchQuery) -> bool {
+    let Annotations { audience, last_modified, .. } = &resource.annotations;
+    query.audience.is_none_or(|wanted| audience.is_empty() || audience.contains(&wanted))
+        && query
+            .modified_since
+            .is_none_or(|since| last_modified.is_some_and(|modified| modified.as_second() >= since))
+}
+
+/// Whether a hit that a source found is visible and passes the other filters.
 fn is_wanted(hit: &SearchHit, query: &SearchQuery, context: &Context) -> bool {
     let mime = hit.mime.as_deref().unwrap_or_default();
     let is_mime = |wanted: &String| match wanted.strip_suffix('*') {

@@ -125,6 +125,17 @@ impl Rights {
         decision
     }
 
+    /// What the rules say about a feature of the server, such as a tool, which has this URI for rules. A feature is allowed
+    /// unless a rule is about it: rules that deny everything do not mean features, which show only what else is allowed.
+    pub(crate) fn decide_feature(&self, uri: &Uri) -> Decision {
+        /// A URI that no rule means but those about everything.
+        static ANYTHING: LazyLock<Option<Uri>> = LazyLock::new(|| Uri::parse("urn:libris:anything").ok());
+        let Some(class) = &self.0 else { return Decision::Allow };
+        let decision = class.rules.overrule(Operation::Read, uri);
+        let general = ANYTHING.as_ref().and_then(|anything| class.rules.overrule(Operation::Read, anything));
+        decision.filter(|decision| general.as_ref() != Some(decision)).unwrap_or(Decision::Allow)
+    }
+
     /// Whether any resource whose URI begins with `prefix` may be read.
     pub fn may_allow_below(&self, prefix: &str) -> bool {
         self.0.as_ref().is_none_or(|class| class.rules.may_allow_below(prefix))
@@ -190,22 +201,31 @@ impl From<Result<Option<Identity>, Refusal>> for Identified {
     }
 }
 
-/// Authenticates callers.
+/// Authenticates callers. Every method has a default, which trusts a layer in front of the endpoint.
 #[async_trait]
 pub trait Authenticate: Send + Sync + 'static {
-    /// Authenticates a caller without waiting. Called for every request.
-    fn identify(&self, caller: &Caller<'_>) -> Identified;
+    /// Authenticates a caller without waiting. Called for every request. By default, returns the [`Identity`] in the
+    /// extensions of the request, which a layer in front of the endpoint may set.
+    fn identify(&self, caller: &Caller<'_>) -> Identified {
+        Identified::Caller(caller.extensions.and_then(|extensions| extensions.get::<Identity>().cloned()))
+    }
 
     /// Authenticates a caller for whom [`identify`](Self::identify) returned [`Identified::Deferred`].
-    async fn authenticate(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal>;
+    async fn authenticate(&self, _caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
+        Err(Refusal::Forbidden { challenge: None, message: "the caller cannot be authenticated".into() })
+    }
 
-    /// Whether the credentials of an identity are still valid: neither expired nor revoked. A policy grants no rights to
-    /// an identity whose credentials are not.
-    fn is_valid(&self, identity: &Identity) -> bool;
+    /// Whether the credentials of an identity are still valid: neither expired nor revoked. The event streams of an
+    /// identity end when they are not, and it has no rights from then on.
+    fn is_valid(&self, identity: &Identity) -> bool {
+        !identity.has_expired(SystemTime::now())
+    }
 
     /// The value of the `WWW-Authenticate` header for a caller whose token lacks these scopes; `None` if callers cannot
     /// obtain scopes.
-    fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String>;
+    fn scope_challenge(&self, _scopes: &[Box<str>]) -> Option<String> {
+        None
+    }
 
     /// A JSON document that anybody may read, such as the metadata of a protected resource, if this is its path.
     fn public_document(&self, _path: &str) -> Option<String> {
@@ -219,29 +239,20 @@ pub trait Authenticate: Send + Sync + 'static {
     }
 }
 
-/// Authenticates callers and grants them rights.
-#[async_trait]
+/// The authentication of a layer in front of the endpoint, which sets the [`Identity`] in the extensions of a request.
+struct LayerAuthentication;
+
+impl Authenticate for LayerAuthentication {}
+
+/// Grants rights to callers.
 pub trait Policy: Send + Sync + 'static {
-    /// Authenticates the caller without waiting. By default, returns the [`Identity`] in the extensions of the request,
-    /// which a layer in front of the endpoint may set.
-    fn identify(&self, caller: &Caller<'_>) -> Identified {
-        Identified::Caller(caller.extensions.and_then(|extensions| extensions.get::<Identity>().cloned()))
+    /// Authenticates the callers. By default, a layer in front of the endpoint does.
+    fn authentication(&self) -> &dyn Authenticate {
+        &LayerAuthentication
     }
 
-    /// Authenticates a caller for whom [`identify`](Self::identify) returned [`Identified::Deferred`].
-    async fn authenticate(&self, _caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
-        Err(Refusal::Forbidden { challenge: None, message: "the caller cannot be authenticated".into() })
-    }
-
-    /// Whether the credentials of an identity are still valid. The event streams of an identity end when they are not.
-    fn is_valid(&self, identity: &Identity) -> bool {
-        !identity.has_expired(SystemTime::now())
-    }
-
-    /// The value of the `WWW-Authenticate` header for a caller whose token lacks these scopes.
-    fn scope_challenge(&self, _scopes: &[Box<str>]) -> Option<String> {
-        None
-    }
+    /// The current rights of a caller. For a revoked identity, return rights that allow nothing.
+    fn rights(&self, identity: Option<&Identity>) -> Rights;
 
     /// The index of the rule that decides about an operation of a caller, for the audit log; `None` if there is none.
     fn deciding_rule(
@@ -254,20 +265,6 @@ pub trait Policy: Send + Sync + 'static {
         None
     }
 
-    /// A JSON document that anybody may read, if this is its path.
-    fn public_document(&self, _path: &str) -> Option<String> {
-        None
-    }
-
-    /// Runs tasks for as long as the policy is in effect, and calls `revoked` whenever identities may have become invalid
-    /// other than by their expiry.
-    async fn maintain(&self, _revoked: &(dyn Fn() + Send + Sync)) {
-        std::future::pending().await
-    }
-
-    /// The current rights of a caller. For a revoked identity, return rights that allow nothing.
-    fn rights(&self, identity: Option<&Identity>) -> Rights;
-
     /// Whether all callers have the same rights, so that shared HTTP caches may store responses.
     fn is_open(&self) -> bool {
         false
@@ -277,7 +274,6 @@ pub trait Policy: Send + Sync + 'static {
 /// The default policy: no authentication, and all rights for every caller.
 pub(crate) struct OpenPolicy;
 
-#[async_trait]
 impl Policy for OpenPolicy {
     fn rights(&self, _identity: Option<&Identity>) -> Rights {
         Rights::everything()
@@ -319,7 +315,7 @@ impl CurrentPolicy {
 
     /// Authenticates the caller.
     pub(crate) fn identify(&self, caller: &Caller<'_>) -> Identified {
-        self.policy.read().unwrap_or_else(PoisonError::into_inner).identify(caller)
+        self.policy.read().unwrap_or_else(PoisonError::into_inner).authentication().identify(caller)
     }
 
     /// Whether the policy is open.
@@ -350,7 +346,7 @@ impl CurrentPolicy {
         loop {
             let mut replaced = self.replaced.subscribe();
             let policy = self.policy();
-            let mut maintained = policy.maintain(revoked);
+            let mut maintained = policy.authentication().maintain(revoked);
             loop {
                 tokio::select! {
                     () = &mut maintained => return,
@@ -363,7 +359,7 @@ impl CurrentPolicy {
     /// Completes when the credentials of `identity` are no longer valid.
     pub(crate) async fn authentication_ended(self: Arc<Self>, identity: Identity) {
         let mut replaced = self.replaced.subscribe();
-        while self.policy().is_valid(&identity) {
+        while self.policy().authentication().is_valid(&identity) {
             let left = identity.expires().map(|expires| expires.duration_since(SystemTime::now()));
             // The time is checked again at least this often, since the system's clock can be set.
             let left =

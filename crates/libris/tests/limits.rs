@@ -11,8 +11,8 @@ use hyper_util::rt::TokioIo;
 use libris::wire::Caller;
 use libris::wire::http::{self, Endpoint, TrustedProxies, UsageLimits};
 use libris::{
-    AuditLog, AuditRecord, Catalog, Config, FunctionSource, Identified, Identity, Policy, Rights, Server,
-    SubscriptionConfig,
+    AuditLog, AuditRecord, Authenticate, Catalog, Config, FunctionSource, Identified, Identity, Policy,
+    Rights, Server, SubscriptionConfig,
 };
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,9 +21,15 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// Callers name themselves.
 struct Named;
 
-impl Policy for Named {
+impl Authenticate for Named {
     fn identify(&self, caller: &Caller<'_>) -> Identified {
         Identified::Caller(caller.authorization.map(|name| Identity::new(String::from_utf8_lossy(name))))
+    }
+}
+
+impl Policy for Named {
+    fn authentication(&self) -> &dyn Authenticate {
+        self
     }
 
     fn rights(&self, _: Option<&Identity>) -> Rights {

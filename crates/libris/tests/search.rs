@@ -11,8 +11,8 @@ use libris::rules::{Effect, Operations, Rule, RuleSet, RulesPolicy, UriPattern, 
 use libris::uri_template::Specificity;
 use libris::{
     Catalog, Completion, CompletionRequest, Content, Contents, Context, Error, Identity, Operation, Page,
-    PathNote, Policy, Resource, Result, Rights, Rules, SearchAnswer, SearchConfig, SearchHit, SearchQuery,
-    Server, Source, Uri, UriTemplate, View,
+    PathNote, Policy, Resource, Result, Rights, SearchAnswer, SearchConfig, SearchHit, SearchQuery, Server,
+    Source, Uri, UriTemplate, View,
 };
 use libris_sources::files;
 use proptest::prelude::Strategy as _;
@@ -51,6 +51,16 @@ fn uris(answer: &SearchAnswer) -> Vec<&str> {
     answer.hits.iter().map(|hit| &*hit.uri).collect()
 }
 
+/// The text of the status.
+async fn status(catalog: &Arc<Catalog>) -> String {
+    catalog.add_status();
+    let status = catalog.read(&Uri::parse("libris://status").unwrap(), &Context::default()).await.unwrap();
+    match &status.parts[0].body {
+        libris::ContentBody::Text(text) => text.clone(),
+        libris::ContentBody::Bytes(_) => panic!("the status is text"),
+    }
+}
+
 /// Searches until the answer has this many hits.
 async fn until(view: &View, text: &str, hits: usize) -> SearchAnswer {
     let found = async {
@@ -69,7 +79,7 @@ async fn until(view: &View, text: &str, hits: usize) -> SearchAnswer {
 async fn files_are_found_by_text_and_by_name_and_changes_are_followed() {
     let folder = folder(&[("guide.md", "# Keys\n\nRotate them.\n"), ("logo.png", "\u{89}PNG")]);
     let notes = vec![PathNote { path: "guide".to_owned(), note: "for operators".to_owned() }];
-    let catalog = indexed(vec![files(&folder)], SearchConfig { folder: None, notes }).await;
+    let catalog = indexed(vec![files(&folder)], SearchConfig { notes, ..SearchConfig::default() }).await;
     let view = view(&catalog);
     let answer = search(&view, "rotating keys").await;
     assert_eq!(uris(&answer), ["file:///docs/guide.md"]);
@@ -85,49 +95,98 @@ async fn files_are_found_by_text_and_by_name_and_changes_are_followed() {
     until(&view, "entirely", 0).await;
 }
 
+/// The index on disk is used again, and built anew if any of its files is truncated or deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_index_on_disk_is_used_again_and_rebuilt_when_damaged() {
     let folder = folder(&[("a.md", "about retention"), ("b.md", "about backups")]);
     let cache = tempfile::tempdir().unwrap();
-    let config = SearchConfig { folder: Some(cache.path().join("index")), notes: Vec::new() };
-    for damage in [false, true, false] {
-        if damage {
-            for entry in std::fs::read_dir(cache.path().join("index")).unwrap() {
-                let path = entry.unwrap().path();
-                let data = std::fs::read(&path).unwrap();
-                std::fs::write(&path, &data[..data.len() / 2]).unwrap();
-            }
-        }
+    let path = cache.path().join("index");
+    let config = SearchConfig { folder: Some(path.clone()), ..SearchConfig::default() };
+    let found = async || {
         let catalog = indexed(vec![files(&folder)], config.clone()).await;
-        assert_eq!(
-            uris(&search(&view(&catalog), "retention").await),
-            ["file:///docs/a.md"],
-            "damage: {damage}"
-        );
+        let answer = search(&view(&catalog), "retention").await;
+        (uris(&answer).join(" "), status(&catalog).await.contains("memory"))
+    };
+    let expected = ("file:///docs/a.md".to_owned(), false);
+    assert_eq!(found().await, expected);
+    let names = || -> BTreeSet<_> {
+        let entries = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap());
+        entries.filter(|entry| entry.metadata().unwrap().len() > 0).map(|entry| entry.file_name()).collect()
+    };
+    let before = names();
+    assert_eq!((found().await, names()), (expected.clone(), before), "the index is used again");
+    for at in 0..names().len() {
+        // The names change when the index is built anew.
+        let Some(name) = names().into_iter().nth(at) else { break };
+        let file = path.join(&name);
+        let data = std::fs::read(&file).unwrap();
+        std::fs::write(&file, &data[..data.len() / 2]).unwrap();
+        assert_eq!(found().await, expected, "{name:?} is truncated");
     }
+    for entry in std::fs::read_dir(&path).unwrap() {
+        std::fs::write(entry.unwrap().path(), "").unwrap();
+    }
+    assert_eq!(found().await, expected, "all files are empty");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_that_cannot_be_written_leaves_the_index_in_memory() {
     let folder = folder(&[("a.md", "about retention")]);
     // Below a file, so that also root cannot create it.
-    let config = SearchConfig { folder: Some(folder.path().join("docs/a.md/index")), notes: Vec::new() };
+    let config =
+        SearchConfig { folder: Some(folder.path().join("docs/a.md/index")), ..SearchConfig::default() };
     let catalog = indexed(vec![files(&folder)], config).await;
-    catalog.add_status();
-    let status = catalog.read(&Uri::parse("libris://status").unwrap(), &Context::default()).await.unwrap();
-    let libris_core::ContentBody::Text(status) = &status.parts[0].body else { panic!("the status is text") };
-    assert!(status.contains("in memory only"), "{status}");
+    assert!(status(&catalog).await.contains("in memory only"));
     assert_eq!(uris(&search(&view(&catalog), "retention").await), ["file:///docs/a.md"]);
+}
+
+/// An index in memory has a bound; resources beyond it are found by name, and the status says how many.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_index_in_memory_is_bounded() {
+    let texts: Vec<_> =
+        (0..60).map(|number| (format!("file{number:02}.md"), incompressible(number))).collect();
+    let texts: Vec<_> = texts.iter().map(|(name, text)| (&**name, &**text)).collect();
+    let folder = folder(&texts);
+    let config = SearchConfig { memory: 100_000, ..SearchConfig::default() };
+    let catalog = indexed(vec![files(&folder)], config).await;
+    let view = view(&catalog);
+    let answer = search(&view, "everywhere").await;
+    assert!((1..60).contains(&answer.total), "{}", answer.total);
+    let left_out = 60 - answer.total;
+    assert!(status(&catalog).await.contains(&format!("so {left_out} more are found by name only")));
+    assert_eq!(uris(&search(&view, "file59").await), ["file:///docs/file59.md"]);
+    // A change of a resource beyond the bound is no reason to exceed it.
+    let more = format!("{} everywhere unheard", incompressible(99));
+    std::fs::write(folder.path().join("docs/file59.md"), more).unwrap();
+    std::fs::remove_file(folder.path().join("docs/file58.md")).unwrap();
+    let fewer = format!("so {} more are found by name only", left_out - 1);
+    let noticed = async {
+        while !status(&catalog).await.contains(&fewer) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), noticed).await.expect("the removal is noticed");
+}
+
+/// About 8 kB of words that no other number has, and one that all have.
+fn incompressible(number: u64) -> String {
+    let mut state = number * 0x9e37_79b9 + 1;
+    let words = (0..1000).map(|_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        format!("w{:x}", state >> 40)
+    });
+    words.chain(["everywhere".to_owned()]).collect::<Vec<_>>().join(" ")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_catalogs_share_a_folder() {
     let folder = folder(&[("a.md", "about retention")]);
     let cache = tempfile::tempdir().unwrap();
-    let config = SearchConfig { folder: Some(cache.path().join("index")), notes: Vec::new() };
+    let config = SearchConfig { folder: Some(cache.path().join("index")), ..SearchConfig::default() };
     let first = indexed(vec![files(&folder)], config.clone()).await;
     let second = indexed(vec![files(&folder)], config).await;
     assert_eq!(uris(&search(&view(&second), "retention").await), ["file:///docs/a.md"]);
+    assert!(status(&second).await.contains("another process updates the index"));
     // The second updates the index once the first is gone.
     drop(first);
     std::fs::write(folder.path().join("docs/new.md"), "about backups").unwrap();
@@ -199,20 +258,23 @@ async fn a_source_that_searches_itself_is_fused_and_a_slow_one_is_named() {
         indexed(vec![Arc::new(Notes { own: None, ..Notes::new(&texts) })], SearchConfig::default()).await;
     let answer = search(&view(&catalog), "retention").await;
     assert_eq!((uris(&answer), &*answer.left_out), (vec!["note:a"], &["notes".to_owned()][..]));
+    // Only those who may read the status learn the name.
+    let allowed = Rule {
+        who: Who::default(),
+        uris: vec![UriPattern::parse("note:*").unwrap()],
+        operations: Operations::ALL,
+        effect: Effect::Allow,
+    };
+    let rules = RuleSet::new(vec![allowed]);
+    let policy = Arc::new(RulesPolicy::new(&rules, Arc::new(Same(Rights::everything()))));
+    let view = Server::with_policy(catalog, libris::Config::default(), policy).view_for(None);
+    assert_eq!(search(&view, "retention").await.left_out, ["a source"]);
 }
 
-/// Lets callers read some resources only.
-struct Visible(BTreeSet<String>);
+/// Gives every caller the same rights.
+struct Same(Rights);
 
-impl Rules for Visible {
-    fn allow(&self, _: Operation, uri: &Uri) -> bool {
-        self.0.contains(uri.as_str())
-    }
-}
-
-struct Hiding(Rights);
-
-impl Policy for Hiding {
+impl Policy for Same {
     fn rights(&self, _: Option<&Identity>) -> Rights {
         self.0.clone()
     }
@@ -220,36 +282,65 @@ impl Policy for Hiding {
 
 const WORDS: [&str; 6] = ["retention", "backup", "keys", "rotation", "server", "zebra"];
 
+/// Random rules over the URIs of the property test: patterns, operations and effects.
+fn rules() -> impl proptest::strategy::Strategy<Value = RuleSet> {
+    let pattern =
+        proptest::sample::select(vec!["note:0", "note:1", "note:2", "note:3", "note:1*", "note:*", "**"]);
+    let operations = proptest::sample::select(vec![
+        Operations::ALL,
+        [Operation::Search].into_iter().collect(),
+        [Operation::Read].into_iter().collect(),
+        [Operation::List, Operation::Subscribe].into_iter().collect(),
+    ]);
+    let effect = proptest::sample::select(vec![
+        Effect::Allow,
+        Effect::Allow,
+        Effect::Deny,
+        Effect::Require([Box::from("secret")].into()),
+    ]);
+    let rule = (pattern, operations, effect).prop_map(|(pattern, operations, effect)| Rule {
+        who: Who::default(),
+        uris: vec![UriPattern::parse(pattern).unwrap()],
+        operations,
+        effect,
+    });
+    proptest::collection::vec(rule, 1..6).prop_map(RuleSet::new)
+}
+
 /// The answer under any rules is that of a server that has the visible resources only, also for the resources that a
-/// source finds itself.
+/// source finds itself: the same hits, counts, snippets, duplicates, corrections and completions.
 #[test]
 fn hidden_resources_never_show() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let words = proptest::collection::vec(0..WORDS.len(), 1..6);
+    // A long text is a near-duplicate of the other long ones.
     let documents = proptest::collection::vec((words, proptest::bool::ANY), 1..8);
     let query = (0..WORDS.len(), proptest::bool::ANY).prop_map(|(word, typo)| {
         if typo { WORDS[word].replacen('e', "ee", 1) } else { WORDS[word].to_owned() }
     });
-    let config = proptest::test_runner::Config { cases: 12, ..Default::default() };
+    let config = proptest::test_runner::Config { cases: 24, ..Default::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
-    let law = |(documents, query): (Vec<(Vec<usize>, bool)>, String)| {
+    let padding = (0..60).map(|number| format!("padding{number}")).collect::<Vec<_>>().join(" ");
+    let law = |(documents, query, rules): (Vec<(Vec<usize>, bool)>, String, RuleSet)| {
         let texts: Vec<_> = documents
             .iter()
             .enumerate()
-            .map(|(number, (words, is_visible))| {
+            .map(|(number, (words, is_long))| {
                 let text = words.iter().map(|word| WORDS[*word]).collect::<Vec<_>>().join(" ");
-                (format!("note:{number}"), text, *is_visible)
+                let text = if *is_long { format!("{padding} {text}") } else { text };
+                (format!("note:{number}"), text)
             })
             .collect();
-        let all: Vec<_> = texts.iter().map(|(uri, text, _)| (&**uri, &**text)).collect();
-        let seen: Vec<_> = texts
-            .iter()
-            .filter(|(_, _, is_visible)| *is_visible)
-            .map(|(uri, text, _)| (&**uri, &**text))
-            .collect();
-        let own: Vec<_> = texts.iter().map(|(uri, _, _)| uri.clone()).rev().collect();
-        let visible: BTreeSet<_> = seen.iter().map(|(uri, _)| (*uri).to_owned()).collect();
-        let own_seen: Vec<_> = own.iter().filter(|uri| visible.contains(*uri)).cloned().collect();
+        let policy = Arc::new(RulesPolicy::new(&rules, Arc::new(Same(Rights::everything()))));
+        let rights = policy.rights(None);
+        let is_visible = |uri: &str| {
+            let uri = Uri::parse(uri).unwrap();
+            [Operation::Search, Operation::Read].into_iter().all(|operation| rights.allow(operation, &uri))
+        };
+        let all: Vec<_> = texts.iter().map(|(uri, text)| (&**uri, &**text)).collect();
+        let seen: Vec<_> = all.iter().filter(|(uri, _)| is_visible(uri)).copied().collect();
+        let own: Vec<_> = texts.iter().map(|(uri, _)| uri.clone()).rev().collect();
+        let own_seen: Vec<_> = own.iter().filter(|uri| is_visible(uri)).cloned().collect();
         let (hiding, only) = runtime.block_on(async {
             let hiding = indexed(
                 vec![Arc::new(Notes { own: Some(own), ..Notes::new(&all) })],
@@ -261,14 +352,17 @@ fn hidden_resources_never_show() {
                 SearchConfig::default(),
             )
             .await;
-            let policy = Arc::new(Hiding(Rights::new(Visible(visible))));
             let hiding = Server::with_policy(hiding, libris::Config::default(), policy).view_for(None);
             (search(&hiding, &query).await, search(&view(&only), &query).await)
         });
+        let shown = format!("{hiding:?}");
+        for (uri, _) in all.iter().filter(|(uri, _)| !is_visible(uri)) {
+            proptest::prop_assert!(!shown.contains(&format!("\"{uri}\"")), "{} shows in {}", uri, shown);
+        }
         proptest::prop_assert_eq!(hiding, only);
         Ok(())
     };
-    runner.run(&(documents, query), law).unwrap();
+    runner.run(&(documents, query, rules()), law).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -286,7 +380,7 @@ async fn a_hit_needs_the_rights_to_search_and_to_read() {
         rule("note:c", [Operation::Search].into_iter().collect(), Effect::Deny),
         rule("**", Operations::ALL, Effect::Allow),
     ]);
-    let policy = Arc::new(RulesPolicy::new(&rules, Arc::new(Hiding(Rights::everything()))));
+    let policy = Arc::new(RulesPolicy::new(&rules, Arc::new(Same(Rights::everything()))));
     let view = Server::with_policy(catalog, libris::Config::default(), policy).view_for(None);
     let answer = search(&view, "retention").await;
     assert_eq!((uris(&answer), answer.total), (vec!["note:a"], 1));

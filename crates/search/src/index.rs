@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tantivy::directory::MmapDirectory;
@@ -18,6 +19,9 @@ use crate::segment::SegmentMap;
 
 /// The memory of the writer for documents that are not in a segment yet: the least that tantivy accepts.
 const WRITER_BYTES: usize = 15_000_000;
+
+/// What a commit of an index with all resources carries.
+const COMPLETE: &str = "complete";
 
 /// Why the index cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -49,13 +53,17 @@ pub struct SearchIndex {
     reader: IndexReader,
     pub(crate) fields: Fields,
     segments: Mutex<HashMap<SegmentId, Arc<SegmentMap>>>,
+    is_in_memory: bool,
+    /// The bytes of an index in memory as of the last commit, and of the texts that were added since.
+    committed: AtomicUsize,
+    added: AtomicUsize,
 }
 
 impl SearchIndex {
     /// An empty index in memory.
     pub fn in_memory() -> Result<Self, IndexError> {
         let (schema, fields) = Fields::schema();
-        Self::with(Index::create_in_ram(schema), fields)
+        Self::with(Index::create_in_ram(schema), fields, true)
     }
 
     /// Opens or creates the index in a folder. An index that does not pass its checks is [`IndexError::Damaged`]; the
@@ -70,7 +78,7 @@ impl SearchIndex {
         if !sizes {
             return Err(IndexError::Damaged("a segment is empty".into()));
         }
-        Self::with(index, fields)
+        Self::with(index, fields, false)
     }
 
     /// Verifies the checksums of all files. Takes as long as reading them.
@@ -82,14 +90,16 @@ impl SearchIndex {
         }
     }
 
-    fn with(index: Index, fields: Fields) -> Result<Self, IndexError> {
+    fn with(index: Index, fields: Fields, is_in_memory: bool) -> Result<Self, IndexError> {
         index.tokenizers().register(ANALYSER, TextAnalyzer::builder(Analyser::default()).build());
         let reader = index
             .reader_builder()
             .reload_policy(ReloadPolicy::Manual)
             .doc_store_cache_num_blocks(32)
             .try_into()?;
-        Ok(Self { index, reader, fields, segments: Mutex::default() })
+        let segments = Mutex::default();
+        let (committed, added) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Ok(Self { index, reader, fields, segments, is_in_memory, committed, added })
     }
 
     /// Starts updating the index; `None` if another process updates the same folder.
@@ -117,7 +127,18 @@ impl SearchIndex {
         let searcher = self.reader.searcher();
         let mut maps = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
         maps.retain(|id, _| searcher.segment_readers().iter().any(|segment| segment.segment_id() == *id));
+        if self.is_in_memory {
+            let usage = searcher.space_usage().map_err(TantivyError::from)?;
+            self.committed.store(usage.total().get_bytes() as usize, Ordering::Relaxed);
+        }
         Ok(())
+    }
+
+    /// The bytes of an index in memory: exact for what is committed, and the size of the texts for what is not. `None`
+    /// for an index in a folder.
+    pub fn memory(&self) -> Option<usize> {
+        let bytes = self.committed.load(Ordering::Relaxed) + self.added.load(Ordering::Relaxed);
+        self.is_in_memory.then_some(bytes)
     }
 
     /// The number of resources in the index.
@@ -129,6 +150,11 @@ impl SearchIndex {
             count += map.heads.iter().filter(|head| !segment.is_deleted(**head)).count();
         }
         Ok(count)
+    }
+
+    /// Whether the index had all resources at least once, as its updater, perhaps in another process, has said.
+    pub fn is_complete(&self) -> Result<bool, IndexError> {
+        Ok(self.index.load_metas()?.payload.as_deref() == Some(COMPLETE))
     }
 
     /// Whether there are no resources in the index.
@@ -208,6 +234,7 @@ impl IndexUpdater<'_> {
         let mut operations = vec![UserOperation::Delete(uri)];
         operations.extend(fields.documents(indexed).into_iter().map(UserOperation::Add));
         self.writer.run(operations)?;
+        self.index.added.fetch_add(indexed.text.map_or(0, str::len), Ordering::Relaxed);
         Ok(())
     }
 
@@ -218,14 +245,37 @@ impl IndexUpdater<'_> {
 
     /// Writes the changes and makes them visible to searches.
     pub fn commit(&mut self) -> Result<(), IndexError> {
-        self.writer.commit()?;
+        let is_complete = self.index.is_complete()?;
+        self.commit_as(is_complete)
+    }
+
+    /// Commits if texts were added since the last commit, so that [`SearchIndex::memory`] is exact.
+    pub fn settle(&mut self) -> Result<(), IndexError> {
+        match self.index.added.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            _ => self.commit(),
+        }
+    }
+
+    /// Writes the changes, and that the index now has all resources.
+    pub fn complete(&mut self) -> Result<(), IndexError> {
+        self.commit_as(true)
+    }
+
+    fn commit_as(&mut self, is_complete: bool) -> Result<(), IndexError> {
+        let mut prepared = self.writer.prepare_commit()?;
+        if is_complete {
+            prepared.set_payload(COMPLETE);
+        }
+        prepared.commit()?;
+        self.index.added.store(0, Ordering::Relaxed);
         self.index.reload()
     }
 
     /// Removes all resources.
     pub fn clear(&mut self) -> Result<(), IndexError> {
         self.writer.delete_all_documents()?;
-        self.commit()
+        self.commit_as(false)
     }
 
     /// Waits until merges that are in progress have ended.

@@ -124,8 +124,12 @@ impl Language {
 
 /// Whether a lower-case word is too common to identify a resource, in any language.
 pub(crate) fn is_stop_word(word: &str) -> bool {
+    Language::ALL.iter().any(|language| language.stop_words().contains(&word))
+}
+
+/// Whether a lower-case word, as part of a question, says little about its subject.
+pub(crate) fn is_vague(word: &str) -> bool {
     QUESTION_WORDS.contains(&word)
-        || Language::ALL.iter().any(|language| language.stop_words().contains(&word))
 }
 
 const ENGLISH: &[&str] = &[
@@ -135,11 +139,17 @@ const ENGLISH: &[&str] = &[
     "they", "has", "have", "had", "but", "so", "its", "we", "me",
 ];
 
-/// Words of questions that say nothing about the subject.
+/// Words of questions that say little about the subject.
 const QUESTION_WORDS: &[&str] = &[
     "who", "whom", "whose", "did", "am", "im", "ive", "could", "than", "then", "too", "any", "some", "into",
     "about", "isnt", "doesnt", "dont", "cant", "wont", "arent", "didnt", "shouldnt", "whats", "wheres", "t",
-    "s", "get", "use", "using", "work", "way",
+    "s", "get", "got", "use", "using", "work", "way", "want", "make", "know", "put", "come", "still", "find",
+    "need", "keep", "let", "like", "go", "goes", "going", "see", "say", "take", "give", "all", "between",
+    "out", "more", "most", "each", "every", "other", "another", "such", "only", "own", "same", "very",
+    "just", "up", "down", "over", "under", "again", "once", "here", "both", "few", "now", "before", "after",
+    "during", "one", "two", "anything", "instead", "without", "through", "also", "while", "because", "being",
+    "been", "them", "these", "those", "our", "us", "he", "she", "his", "her", "him", "never", "always",
+    "many", "much",
 ];
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Queries: words with the forms that match them, phrases, excluded words and filters.
 
-use crate::language::{Language, is_stop_word};
+use crate::language::{Language, is_stop_word, is_vague};
 use crate::tokens::{StemCache, TextTokenKind, TextTokens};
 
 /// The longest query in bytes; the rest is ignored.
@@ -17,7 +17,10 @@ pub(crate) struct QueryWord {
     /// The terms that match: the stems of the word in the languages that it may be of.
     pub(crate) forms: Vec<String>,
     pub(crate) kind: TextTokenKind,
+    /// Whether the word counts nothing.
     pub(crate) is_stop: bool,
+    /// Whether it counts little.
+    pub(crate) is_vague: bool,
     /// The ordinal of the word in the query, which its parts and the whole share.
     pub(crate) position: u32,
     /// Whether the forms are similar words, because none matches exactly.
@@ -60,9 +63,9 @@ impl ParsedQuery {
         parsed.words = words(&wanted);
         parsed.excluded = words(&excluded);
         parsed.excluded.retain(|word| word.kind == TextTokenKind::Part);
-        // A query of nothing but stop words is about them.
-        if parsed.words.iter().all(|word| word.is_stop) {
-            parsed.words.iter_mut().for_each(|word| word.is_stop = false);
+        // A query of nothing but such words is about them.
+        if parsed.words.iter().all(|word| word.is_stop || word.is_vague) {
+            parsed.words.iter_mut().for_each(|word| (word.is_stop, word.is_vague) = (false, false));
         }
         parsed
     }
@@ -95,6 +98,7 @@ fn words(text: &str) -> Vec<QueryWord> {
                 let surface = text[token.from..token.to].to_lowercase();
                 let word = QueryWord {
                     is_stop: is_stop_word(&surface),
+                    is_vague: is_vague(&surface),
                     surface,
                     forms: vec![token.text],
                     kind: token.kind,

@@ -12,6 +12,10 @@ use crate::schema::Fields;
 use crate::segment::{ResourceSet, SegmentMap};
 use crate::tokens::TextTokenKind;
 
+/// The length of a section in tokens that counts as usual. It is fixed, so that an author who divides texts into many
+/// tiny sections does not make those of others long.
+const USUAL_SECTION: f32 = 200.0;
+
 /// The parameters of the ranking: one set for all contents. `docs/search.md` says how they were chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
@@ -35,14 +39,15 @@ pub struct Weights {
     pub definition: f32,
     /// The weight of a whole identifier beside that of its parts.
     pub whole: f32,
-    /// The weight of a stop word.
-    pub stop: f32,
+    /// The weight of a word of a question that says little about its subject.
+    pub vague: f32,
     /// The weight of the best section beside that of the resource.
     pub section: f32,
-    /// The exponent of the share of the query that a resource matches.
-    pub coordination: f32,
     /// The weight of query words that stand together.
     pub proximity: f32,
+    /// The weight of two words that stand together although they do not follow each other in the query, beside two that
+    /// do.
+    pub distant: f32,
     /// The exponent of the inverse document frequency.
     pub rarity: f32,
     /// The largest factor by which the priority and the age of a resource change its score: 0.05 is 5 %.
@@ -54,19 +59,19 @@ impl Default for Weights {
         Self {
             saturation: 1.2,
             length: 0.5,
-            section_saturation: 1.2,
-            section_length: 0.5,
+            section_saturation: 1.4,
+            section_length: 0.95,
             title: 2.0,
             path: 1.5,
             description: 1.0,
             heading: 2.0,
             definition: 2.0,
             whole: 0.5,
-            stop: 0.0,
-            section: 0.5,
-            coordination: 0.0,
-            proximity: 0.5,
-            rarity: 1.0,
+            vague: 0.2,
+            section: 1.25,
+            proximity: 1.0,
+            distant: 0.5,
+            rarity: 0.75,
             bias: 0.05,
         }
     }
@@ -103,7 +108,6 @@ impl ScopedSegment<'_> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Statistics {
     pub(crate) resources: u64,
-    pub(crate) sections: u64,
     pub(crate) tokens: u64,
 }
 
@@ -113,9 +117,7 @@ impl Statistics {
         for segment in segments {
             for resource in 0..segment.map.heads.len() as u32 {
                 if segment.visible.contains(resource) {
-                    let documents = segment.map.documents(resource);
                     statistics.resources += 1;
-                    statistics.sections += u64::from(documents.end - documents.start - 1);
                     statistics.tokens += u64::from(segment.map.lengths[resource as usize]);
                 }
             }
@@ -125,10 +127,6 @@ impl Statistics {
 
     fn average_resource(&self) -> f32 {
         (self.tokens as f32 / self.resources.max(1) as f32).max(1.0)
-    }
-
-    fn average_section(&self) -> f32 {
-        (self.tokens as f32 / self.sections.max(1) as f32).max(1.0)
     }
 }
 
@@ -164,8 +162,10 @@ struct WeightedField {
 enum FieldKind {
     /// In the head document only.
     Head,
-    /// In sections.
+    /// In sections, for the section and its resource.
     Section,
+    /// In sections, for the section only.
+    Outline,
     Body,
 }
 
@@ -188,17 +188,36 @@ impl<'s> Ranking<'s> {
         Self { segments, fields, weights, statistics, resources, documents }
     }
 
-    fn fields(&self) -> [WeightedField; 6] {
+    fn fields(&self) -> [WeightedField; 7] {
         let Weights { title, path, description, heading, definition, .. } = *self.weights;
         let field = |field, weight, kind| WeightedField { field, weight, kind };
         [
             field(self.fields.body, 1.0, FieldKind::Body),
             field(self.fields.heading, heading, FieldKind::Section),
+            field(self.fields.outline, heading, FieldKind::Outline),
             field(self.fields.definition, definition, FieldKind::Section),
             field(self.fields.title, title, FieldKind::Head),
             field(self.fields.path, path, FieldKind::Head),
             field(self.fields.description, description, FieldKind::Head),
         ]
+    }
+
+    /// Whether any of these terms occurs in a visible resource.
+    pub(crate) fn occurs(&self, forms: &[String]) -> tantivy::Result<bool> {
+        for segment in self.segments {
+            for WeightedField { field, .. } in self.fields() {
+                let index = segment.reader.inverted_index(field)?;
+                for form in forms {
+                    let term = index.get_term_info(&Term::from_field_text(field, form))?;
+                    if let Some(term) = term
+                        && segment.has_visible(&index, &term)?
+                    {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// The number of visible resources that a term occurs in.
@@ -208,6 +227,7 @@ impl<'s> Ranking<'s> {
             forms: forms.to_vec(),
             kind: TextTokenKind::Part,
             is_stop: false,
+            is_vague: false,
             position: 0,
             is_corrected: false,
         };
@@ -222,8 +242,7 @@ impl<'s> Ranking<'s> {
     /// Finds a word in all fields.
     fn matches(&self, word: &QueryWord) -> tantivy::Result<WordMatches> {
         let mut found = WordMatches::default();
-        let (average, average_section) =
-            (self.statistics.average_resource(), self.statistics.average_section());
+        let average = self.statistics.average_resource();
         let Weights { length, section_length, .. } = *self.weights;
         for segment in self.segments {
             let map = &segment.map;
@@ -249,29 +268,27 @@ impl<'s> Ranking<'s> {
                         let resource = map.resource_of[document as usize];
                         if segment.visible.contains(resource) {
                             let count = postings.term_freq() as f32;
-                            let relative = match kind {
-                                FieldKind::Head => norms.fieldnorm(document) as f32 / 8.0,
-                                _ => map.lengths[resource as usize] as f32 / average,
-                            };
-                            let length = if kind == FieldKind::Head { 0.5 } else { length };
-                            let gain = weight * count / (1.0 - length + length * relative);
-                            let whole = &mut resource_weights[resource as usize];
-                            if *whole == 0.0 {
-                                resources.push(resource);
+                            if kind != FieldKind::Outline {
+                                let (length, relative) = match kind {
+                                    FieldKind::Head => (0.5, norms.fieldnorm(document) as f32 / 8.0),
+                                    _ => (length, map.lengths[resource as usize] as f32 / average),
+                                };
+                                let whole = &mut resource_weights[resource as usize];
+                                if *whole == 0.0 {
+                                    resources.push(resource);
+                                }
+                                *whole += weight * count / (1.0 - length + length * relative);
                             }
-                            *whole += gain;
                             if kind != FieldKind::Head {
                                 let relative = match kind {
-                                    FieldKind::Body => norms.fieldnorm(document) as f32 / average_section,
+                                    FieldKind::Body => norms.fieldnorm(document) as f32 / USUAL_SECTION,
                                     _ => 1.0,
                                 };
-                                let gain =
-                                    weight * count / (1.0 - section_length + section_length * relative);
                                 let part = &mut section_weights[document as usize];
                                 if *part == 0.0 {
                                     sections.push(document);
                                 }
-                                *part += gain;
+                                *part += weight * count / (1.0 - section_length + section_length * relative);
                             }
                         }
                         postings.advance();
@@ -301,41 +318,33 @@ impl<'s> Ranking<'s> {
     pub(crate) fn score(&self, words: &[QueryWord]) -> tantivy::Result<Scores> {
         let weights = self.weights;
         let mut resources = vec![0.0_f32; self.resources];
-        let mut covered = vec![0.0_f32; self.resources];
         let mut sections = vec![0.0_f32; self.documents];
         let mut rarities = Vec::with_capacity(words.len());
-        let mut matched = Vec::new();
-        let mut total = 0.0;
         for word in words {
-            let found = self.matches(word)?;
-            let rarity = self.rarity(found.frequency).powf(weights.rarity);
-            let factor = match (word.is_stop, word.kind, word.is_corrected) {
-                (true, _, _) => weights.stop,
-                (false, TextTokenKind::Whole, _) => weights.whole,
-                (false, TextTokenKind::Part, true) => 0.5,
-                (false, TextTokenKind::Part, false) => 1.0,
-            };
-            let rarity = rarity * factor;
-            rarities.push(rarity);
-            if word.kind == TextTokenKind::Part {
-                total += rarity;
+            // A stop word counts nothing, and is in most resources.
+            if word.is_stop {
+                rarities.push(0.0);
+                continue;
             }
+            let found = self.matches(word)?;
+            let factor = match (word.kind, word.is_vague, word.is_corrected) {
+                (TextTokenKind::Whole, _, _) => weights.whole,
+                (TextTokenKind::Part, true, _) => weights.vague,
+                (TextTokenKind::Part, false, true) => 0.5,
+                (TextTokenKind::Part, false, false) => 1.0,
+            };
+            let rarity = self.rarity(found.frequency).powf(weights.rarity) * factor;
+            rarities.push(rarity);
             for (resource, weight) in found.resources {
-                let score = &mut resources[resource as usize];
-                if *score == 0.0 {
-                    matched.push(resource);
-                }
-                *score += rarity * weight * (weights.saturation + 1.0) / (weights.saturation + weight);
-                if word.kind == TextTokenKind::Part {
-                    covered[resource as usize] += rarity;
-                }
+                resources[resource as usize] +=
+                    rarity * weight * (weights.saturation + 1.0) / (weights.saturation + weight);
             }
             for (section, weight) in found.sections {
                 sections[section as usize] += rarity * weight * (weights.section_saturation + 1.0)
                     / (weights.section_saturation + weight);
             }
         }
-        let mut scored = Vec::with_capacity(matched.len());
+        let mut scored = Vec::new();
         for segment in self.segments {
             for resource in 0..segment.map.heads.len() as u32 {
                 let number = (segment.resource_base + resource) as usize;
@@ -347,9 +356,7 @@ impl<'s> Ranking<'s> {
                     .skip(1)
                     .map(|document| sections[(segment.document_base + document) as usize])
                     .fold(0.0, f32::max);
-                let coverage = (covered[number] / total.max(f32::MIN_POSITIVE)).min(1.0);
-                let score =
-                    (resources[number] + weights.section * best) * coverage.powf(weights.coordination);
+                let score = resources[number] + weights.section * best;
                 scored.push((number as u32, score));
             }
         }

@@ -9,13 +9,14 @@ use tantivy::schema::{FAST, Field, IndexRecordOption, STORED, Schema, TextFieldI
 
 use crate::analyser::{ANALYSER, marked};
 use crate::definitions;
+use crate::index::uri_hash;
 use crate::language::Language;
 use crate::sections::{self, TextSection};
 use crate::simhash;
 
 /// The version of the index format, which is part of its folder's name. Bump it whenever the fields or the tokens
 /// change.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The longest text that is indexed per resource, in bytes. The rest is not searchable.
 pub const MAX_TEXT: usize = 4 << 20;
@@ -43,7 +44,10 @@ pub(crate) struct Fields {
     pub(crate) title: Field,
     pub(crate) path: Field,
     pub(crate) description: Field,
+    /// The heading of a section.
     pub(crate) heading: Field,
+    /// The headings above it.
+    pub(crate) outline: Field,
     pub(crate) definition: Field,
     pub(crate) body: Field,
     pub(crate) source: Field,
@@ -56,6 +60,8 @@ pub(crate) struct Fields {
     pub(crate) modified: Field,
     pub(crate) priority: Field,
     pub(crate) simhash: Field,
+    /// The hash of the URI, by which equal scores are ordered.
+    pub(crate) order: Field,
     /// The metadata of a resource as JSON, stored in its head document.
     pub(crate) metadata: Field,
     /// The heading and the lines of a section, and its text; stored.
@@ -83,6 +89,7 @@ impl Fields {
             path: schema.add_text_field("path", words.clone()),
             description: schema.add_text_field("description", words.clone()),
             heading: schema.add_text_field("heading", words.clone()),
+            outline: schema.add_text_field("outline", words.clone()),
             definition: schema.add_text_field("definition", words.clone()),
             body: schema.add_text_field("body", words),
             source: schema.add_text_field("source", names.clone()),
@@ -93,6 +100,7 @@ impl Fields {
             modified: schema.add_i64_field("modified", FAST),
             priority: schema.add_u64_field("priority", FAST),
             simhash: schema.add_u64_field("simhash", FAST),
+            order: schema.add_u64_field("order", FAST),
             metadata: schema.add_text_field("metadata", STORED),
             place: schema.add_text_field("place", STORED),
             text: schema.add_text_field("text", STORED),
@@ -105,25 +113,33 @@ impl Fields {
         let text = indexed.text.map(|text| &text[..text.floor_char_boundary(MAX_TEXT)]);
         let sample = text.or(indexed.resource.description.as_deref()).unwrap_or_default();
         let language = Language::detect(sample).unwrap_or(Language::English);
-        let mut documents = vec![self.head(indexed, text, language)];
-        let uri = &indexed.resource.uri;
-        if let Some(text) = text {
-            let divided = sections::divide(text, indexed.resource.mime.as_deref(), uri.path());
-            let defined = definitions::of_text(text);
-            let numbered = divided.iter().enumerate();
-            documents.extend(
-                numbered.map(|(at, section)| self.section(uri, at + 1, section, text, &defined, language)),
-            );
-        }
+        let (uri, mime) = (&indexed.resource.uri, indexed.resource.mime.as_deref());
+        let (divided, defined) = match text {
+            Some(text) => (sections::divide(text, mime, uri.path()), definitions::of_text(text)),
+            None => Default::default(),
+        };
+        let title = sections::title(&divided, mime, uri.path());
+        let mut documents = vec![self.head(indexed, text, title, language)];
+        let numbered = divided.iter().enumerate();
+        documents.extend(numbered.map(|(at, section)| {
+            self.section(uri, at + 1, section, text.unwrap_or_default(), &defined, language)
+        }));
         documents
     }
 
-    fn head(&self, indexed: &IndexedResource<'_>, text: Option<&str>, language: Language) -> TantivyDocument {
+    /// The head document. `first_heading` is the title of a resource that has none.
+    fn head(
+        &self,
+        indexed: &IndexedResource<'_>,
+        text: Option<&str>,
+        first_heading: &str,
+        language: Language,
+    ) -> TantivyDocument {
         let IndexedResource { resource, source, note, stamp, .. } = *indexed;
         let mut document = TantivyDocument::new();
         document.add_text(self.uri, resource.uri.as_str());
-        let title = resource.title.as_deref().filter(|title| *title != resource.name).unwrap_or_default();
-        // Without a title, the first heading of a document is one.
+        let title =
+            resource.title.as_deref().filter(|title| *title != resource.name).unwrap_or(first_heading);
         document.add_text(self.title, marked(language, [title, &resource.name]));
         document.add_text(self.path, marked(Language::English, [&*words_of_uri(&resource.uri)]));
         let description = resource.description.as_deref().unwrap_or_default();
@@ -144,6 +160,7 @@ impl Fields {
             document.add_u64(self.priority, (priority.clamp(0.0, 1.0) * 1000.0) as u64);
         }
         document.add_u64(self.simhash, text.map_or(0, simhash::of));
+        document.add_u64(self.order, uri_hash(resource.uri.as_str()));
         document.add_text(self.metadata, StoredMetadata::of(indexed).encode());
         document
     }
@@ -163,8 +180,13 @@ impl Fields {
         let mut document = TantivyDocument::new();
         document.add_text(self.uri, uri.as_str());
         document.add_u64(self.section, at as u64);
-        if !section.heading.is_empty() {
-            document.add_text(self.heading, marked(language, [&*section.heading]));
+        let (outline, heading) =
+            section.heading.rsplit_once(sections::ABOVE).unwrap_or(("", &section.heading));
+        if !heading.is_empty() {
+            document.add_text(self.heading, marked(language, [heading]));
+        }
+        if !outline.is_empty() {
+            document.add_text(self.outline, marked(language, [outline]));
         }
         if start < end {
             let names = defined[start..end].iter().map(|(_, name)| &**name);

@@ -14,13 +14,17 @@ use crate::simhash;
 use crate::snippet::{Matcher, WordHit};
 
 /// How many of the best resources are ranked anew by the texts of their sections.
-const RERANKED: usize = 100;
+const RERANKED: usize = 60;
+
+/// The most hits of a search.
+const MAX_HITS: usize = 1000;
 
 /// How many sections of each are compared.
 const RERANKED_SECTIONS: usize = 3;
 
-/// How many resources are searched for a phrase.
+/// How many resources are searched for a phrase, and how many of the best sections of each.
 const MAX_PHRASE_CANDIDATES: usize = 500;
+const MAX_PHRASE_SECTIONS: usize = 20;
 
 /// The age in days at which half of the bonus for recent resources is gone.
 const RECENCY_DAYS: f32 = 90.0;
@@ -84,16 +88,18 @@ impl SearchIndex {
             scores.resources.retain(|(resource, _)| excluded.binary_search(resource).is_err());
         }
         let search = Search { index: self, searcher: &searcher, ranking: &ranking, parsed: &parsed };
-        let all = scores.resources.clone();
-        for phrase in &parsed.phrases {
-            search.retain_phrase(&mut scores, phrase)?;
-        }
-        // A phrase that occurs nowhere is better found as words than not at all.
-        if scores.resources.is_empty() {
-            scores.resources = all;
+        if !parsed.phrases.is_empty() {
+            let all = scores.resources.clone();
+            for phrase in &parsed.phrases {
+                search.retain_phrase(&mut scores, phrase)?;
+            }
+            // A phrase that occurs nowhere is better found as words than not at all.
+            if scores.resources.is_empty() {
+                scores.resources = all;
+            }
         }
         let total = scores.resources.len();
-        let candidates = search.candidates(&scores)?;
+        let candidates = search.candidates(&scores, query.limit)?;
         let hits = search.hits(candidates, query.limit)?;
         let correction = is_corrected.then(|| correction(&query.text, &parsed.words));
         Ok(SearchAnswer { hits, total, correction, ..SearchAnswer::default() })
@@ -268,11 +274,9 @@ impl Search<'_> {
     /// Keeps the resources with a section that contains the phrase, among those with the best scores.
     fn retain_phrase(&self, scores: &mut Scores, phrase: &str) -> tantivy::Result<()> {
         let wanted = plain(phrase);
-        let mut best = std::mem::take(&mut scores.resources);
-        self.sort(&mut best)?;
-        best.truncate(MAX_PHRASE_CANDIDATES);
+        let best = self.best(&std::mem::take(&mut scores.resources), MAX_PHRASE_CANDIDATES)?;
         for (resource, score) in best {
-            let (segment, sections) = self.best_sections(scores, resource, usize::MAX);
+            let (segment, sections) = self.best_sections(scores, resource, MAX_PHRASE_SECTIONS);
             let mut contains = self.metadata(resource)?.is_some_and(|data| {
                 plain(&format!("{} {} {}", data.title, data.name, data.description)).contains(&wanted)
             });
@@ -290,44 +294,46 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Sorts by score. Equal scores are in the order of the URIs, so that the order does not depend on how the index is
-    /// divided into segments.
-    fn sort(&self, scored: &mut [(u32, f32)]) -> tantivy::Result<()> {
-        scored.sort_by(|one, other| other.1.total_cmp(&one.1));
-        let mut start = 0;
-        while start < scored.len().min(MAX_PHRASE_CANDIDATES) {
-            let same = scored[start..].iter().take_while(|(_, score)| *score == scored[start].1).count();
-            if same > 1 {
-                let group = &mut scored[start..start + same];
-                let mut keyed = Vec::with_capacity(group.len());
-                for (resource, score) in group.iter() {
-                    keyed.push((self.metadata(*resource)?.map(|data| data.uri), *resource, *score));
-                }
-                keyed.sort_by(|one, other| one.0.cmp(&other.0));
-                for (slot, (_, resource, score)) in group.iter_mut().zip(keyed) {
-                    *slot = (resource, score);
-                }
-            }
-            start += same;
+    /// The best resources, best first. Equal scores are ordered by a hash of the URI, so that the order depends neither
+    /// on how the index is divided into segments nor on resources that are not visible.
+    fn best(&self, scored: &[(u32, f32)], count: usize) -> tantivy::Result<Vec<(u32, f32)>> {
+        let columns = self.ranking.segments.iter().map(|segment| segment.reader.fast_fields().u64("order"));
+        let columns = columns.collect::<tantivy::Result<Vec<_>>>()?;
+        let order = |resource: u32| {
+            let (segment, ordinal) = self.locate(resource);
+            columns[segment].first(self.ranking.segments[segment].map.heads[ordinal as usize])
+        };
+        let compare = |one: &(u32, f32), other: &(u32, f32)| {
+            other.1.total_cmp(&one.1).then_with(|| order(one.0).cmp(&order(other.0)))
+        };
+        let mut best = scored.to_vec();
+        if best.len() > count {
+            best.select_nth_unstable_by(count, compare);
+            best.truncate(count);
         }
-        Ok(())
+        best.sort_by(compare);
+        Ok(best)
     }
 
     /// The best resources, ranked anew by how close the words stand in their sections.
-    fn candidates(&self, scores: &Scores) -> tantivy::Result<Vec<Candidate>> {
-        let mut best = scores.resources.clone();
-        self.sort(&mut best)?;
-        best.truncate(RERANKED);
+    fn candidates(&self, scores: &Scores, limit: usize) -> tantivy::Result<Vec<Candidate>> {
+        let best = self.best(&scores.resources, limit.clamp(RERANKED, MAX_HITS))?;
         let weights = self.ranking.weights;
         let mut matcher = Matcher::new(&self.parsed.words, &scores.rarities);
         let mut candidates = Vec::with_capacity(best.len());
-        for (resource, score) in best {
-            let (at, sections) = self.best_sections(scores, resource, RERANKED_SECTIONS);
+        for (rank, (resource, score)) in best.into_iter().enumerate() {
+            let is_reranked = rank < RERANKED;
+            let count = if is_reranked { RERANKED_SECTIONS } else { 1 };
+            let (at, sections) = self.best_sections(scores, resource, count);
             let mut chosen: Option<(f32, f32, RankedSection)> = None;
             for (document, section_score) in sections {
                 let section = self.section(at, document)?;
-                let hits: Vec<WordHit> = matcher.hits(&section.text, section.language);
-                let closeness = matcher.proximity(&hits);
+                let closeness = if is_reranked {
+                    let hits: Vec<WordHit> = matcher.hits(&section.text, section.language);
+                    matcher.proximity(&hits, weights.distant)
+                } else {
+                    0.0
+                };
                 let value = section_score + weights.proximity * closeness;
                 if chosen.as_ref().is_none_or(|(best, _, _)| value > *best) {
                     chosen = Some((value, closeness, section));

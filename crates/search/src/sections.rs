@@ -17,6 +17,9 @@ const MAX_HEADINGS: usize = 2000;
 /// The longest heading in bytes; the rest is cut off.
 const MAX_HEADING: usize = 200;
 
+/// Stands between a heading and the one below it.
+pub(crate) const ABOVE: &str = " > ";
+
 /// A section of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextSection {
@@ -48,6 +51,16 @@ pub fn divide(text: &str, mime: Option<&str>, path: &str) -> Vec<TextSection> {
         divider.line(&line, next);
     }
     divider.end(text.len())
+}
+
+/// The first heading of a document: that of its first section or, after an introduction, of the second. Empty if there
+/// is none, and for code, whose headings are definitions.
+pub(crate) fn title<'s>(sections: &'s [TextSection], mime: Option<&str>, path: &str) -> &'s str {
+    if markup(mime, path) == Markup::Code {
+        return "";
+    }
+    let first = sections.iter().take(2).find(|section| !section.heading.is_empty());
+    first.and_then(|section| section.heading.split(ABOVE).next()).unwrap_or_default()
 }
 
 fn markup(mime: Option<&str>, path: &str) -> Markup {
@@ -232,7 +245,7 @@ impl Divider {
             let titles = self.path.iter().map(|(_, title)| &**title).chain(self.definition.as_deref());
             let titles: Vec<_> = titles.filter(|title| !title.is_empty()).collect();
             self.sections.push(TextSection {
-                heading: titles.join(" > "),
+                heading: titles.join(ABOVE),
                 first_line: self.first_line,
                 last_line: self.last_line.max(self.first_line),
                 range: self.start..end,

@@ -22,7 +22,7 @@ impl Ranking<'_> {
         let mut is_corrected = false;
         let last = words.iter().rposition(|word| word.kind == TextTokenKind::Part);
         for (at, word) in words.iter_mut().enumerate() {
-            if word.kind != TextTokenKind::Part || word.is_stop || self.frequency(&word.forms)? > 0 {
+            if word.kind != TextTokenKind::Part || word.is_stop || self.occurs(&word.forms)? {
                 continue;
             }
             let completed = if Some(at) == last { self.completed(&word.surface)? } else { Vec::new() };

@@ -18,6 +18,9 @@ const MAX_LINE: usize = 200;
 /// The largest distance of two words that counts as near.
 const MAX_DISTANCE: u32 = 8;
 
+/// How many words of a query are compared with each other.
+const MAX_COMPARED_WORDS: usize = 12;
+
 /// An occurrence of a query word in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WordHit {
@@ -72,64 +75,25 @@ impl<'q> Matcher<'q> {
         hits
     }
 
-    /// How close the words stand: for each two that follow each other in the query, their rarity divided by their
-    /// smallest distance.
-    pub(crate) fn proximity(&self, hits: &[WordHit]) -> f32 {
-        let counted: Vec<usize> = (0..self.words.len())
-            .filter(|word| !self.words[*word].is_stop && self.words[*word].kind == TextTokenKind::Part)
+    /// How close the words stand: for each two of them, in any order, the lower rarity divided by their smallest
+    /// distance. Two that do not follow each other in the query count `distant` as much.
+    pub(crate) fn proximity(&self, hits: &[WordHit], distant: f32) -> f32 {
+        let is_counted =
+            |word: &QueryWord| !word.is_stop && !word.is_vague && word.kind == TextTokenKind::Part;
+        let counted =
+            (0..self.words.len()).filter(|word| is_counted(&self.words[*word])).take(MAX_COMPARED_WORDS);
+        let positions: Vec<(usize, Vec<u32>)> = counted
+            .map(|word| (word, hits.iter().filter(|hit| hit.word == word).map(|hit| hit.position).collect()))
             .collect();
         let mut sum = 0.0;
-        for pair in counted.windows(2) {
-            let (one, other) = (pair[0], pair[1]);
-            let mut least: Option<f32> = None;
-            let mut last: [Option<u32>; 2] = [None, None];
-            for hit in hits {
-                let (side, across) = match hit.word {
-                    word if word == one => (0, 1),
-                    word if word == other => (1, 0),
-                    _ => continue,
-                };
-                last[side] = Some(hit.position);
-                if let Some(before) = last[across] {
-                    let distance = hit.position.saturating_sub(before);
-                    if distance <= MAX_DISTANCE {
-                        // In the order of the query, the distance is that of the text.
-                        let distance = distance.max(1) as f32 + if side == 0 { 1.0 } else { 0.0 };
-                        least = Some(least.map_or(distance, |least| least.min(distance)));
-                    }
-                }
-            }
-            let rarity = self.rarities[one].min(self.rarities[other]);
-            sum += least.map_or(0.0, |least| rarity / least);
-        }
-        sum + self.longest_run(hits, &counted)
-    }
-
-    /// The rarity of the longest sequence of query words that stand in the text as in the query, weighted by its share
-    /// of the query.
-    fn longest_run(&self, hits: &[WordHit], counted: &[usize]) -> f32 {
-        let ordinal = |word: usize| counted.iter().position(|counted| *counted == word);
-        let (mut best, mut run): (f32, Vec<usize>) = (0.0, Vec::new());
-        let mut last: Option<(usize, u32)> = None;
-        for hit in hits {
-            let Some(at) = ordinal(hit.word) else { continue };
-            let continues = last.is_some_and(|(before, position)| {
-                // Stop words of the query may stand in between.
-                let gap =
-                    self.words[hit.word].position.saturating_sub(self.words[counted[before]].position).max(1);
-                at == before + 1 && hit.position > position && hit.position - position <= gap
-            });
-            if !continues {
-                run.clear();
-            }
-            run.push(hit.word);
-            last = Some((at, hit.position));
-            if run.len() > 1 {
-                let rarity: f32 = run.iter().map(|word| self.rarities[*word]).sum();
-                best = best.max(rarity * run.len() as f32 / counted.len() as f32);
+        for (at, (one, first)) in positions.iter().enumerate() {
+            for (next, (other, second)) in positions.iter().enumerate().skip(at + 1) {
+                let Some(distance) = least_distance(first, second) else { continue };
+                let rarity = self.rarities[*one].min(self.rarities[*other]);
+                sum += rarity * if next == at + 1 { 1.0 } else { distant } / distance as f32;
             }
         }
-        best
+        sum
     }
 
     /// The lines with the most different words.
@@ -170,6 +134,19 @@ impl<'q> Matcher<'q> {
         });
         shown.collect()
     }
+}
+
+/// The smallest distance between a position of one list and one of the other, both in order; `None` if all are far. Two
+/// parts of one identifier are neighbours.
+fn least_distance(one: &[u32], other: &[u32]) -> Option<u32> {
+    let (mut at, mut across) = (0, 0);
+    let mut least: Option<u32> = None;
+    while let (Some(here), Some(there)) = (one.get(at), other.get(across)) {
+        let distance = here.abs_diff(*there).max(1);
+        least = Some(least.map_or(distance, |least| least.min(distance)));
+        if here < there { at += 1 } else { across += 1 }
+    }
+    least.filter(|least| *least <= MAX_DISTANCE)
 }
 
 /// Whether a word begins with these lower-case characters; the last may differ, because stemming changes the ends of

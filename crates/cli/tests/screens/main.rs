@@ -92,7 +92,8 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // Interrupts the command. If `script` were killed, the command would outlive it.
+        let _ = self.child.stdin.take().map(|mut keyboard| keyboard.write_all(b"\x03"));
         let _ = self.child.wait();
     }
 }

@@ -33,6 +33,25 @@ pub(super) fn is_plain(path: &str) -> bool {
     true
 }
 
+/// Whether a URI is certainly in normal form: a cheap check that accepts `scheme://authority/path` without escapes, query
+/// and fragment, and may return `false` for other normal URIs too.
+pub(super) fn is_normal(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let Some(colon) = bytes.iter().position(|&byte| byte == b':') else { return false };
+    let (scheme, rest) = (&bytes[..colon], &bytes[colon + 1..]);
+    let Some(rest) = rest.strip_prefix(b"//") else { return false };
+    let Some(slash) = rest.iter().position(|&byte| byte == b'/') else { return false };
+    let authority = &rest[..slash];
+    let in_scheme = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'+' | b'-' | b'.');
+    let in_authority = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_');
+    scheme.first().is_some_and(u8::is_ascii_lowercase)
+        && scheme.iter().all(in_scheme)
+        && authority.iter().all(in_authority)
+        // RFC 8089: `localhost` and no host are the same.
+        && (authority.is_empty() || scheme != b"file")
+        && is_plain(&text[colon + 3 + slash + 1..])
+}
+
 /// A syntax error and its byte offset.
 struct SyntaxError {
     what: String,

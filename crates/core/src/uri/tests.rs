@@ -149,6 +149,15 @@ proptest! {
     }
 
     #[test]
+    fn what_is_not_normalised_is_normal(
+        text in "(file|http|docs|a\\+b|H|1a)?:?(//?/?)(localhost|b\\.c|x_y|B|a:80|u@h)?(/|[a-z.]{0,3}|%41|-|\\?q|#f|é| ){0,6}"
+    ) {
+        if super::parse::is_normal(&text) {
+            prop_assert_eq!(super::parse::normalise(&text).unwrap(), text);
+        }
+    }
+
+    #[test]
     fn messages_are_short(text in any::<String>(), prefix in "[a-z]{0,90}:?") {
         if let Err(error) = Uri::parse(&(prefix + &text)) {
             prop_assert!(error.to_string().chars().count() < 200);
@@ -170,4 +179,23 @@ proptest! {
 fn the_local_host_of_a_file_need_not_be_named() {
     assert_eq!(Uri::parse("file://LOCALHOST/docs/a").unwrap().as_str(), "file:///docs/a");
     assert_eq!(Uri::parse("file://localhost.example/a").unwrap().as_str(), "file://localhost.example/a");
+}
+
+#[test]
+fn plain_uris_are_recognised() {
+    for text in ["file:///docs/a.txt", "docs://handbook/", "http://example.com/a/b-c_d~e", "a+b.c-1://x/y"] {
+        assert!(super::parse::is_normal(text), "{text}");
+    }
+    for text in [
+        "file://localhost/a",
+        "http://h",
+        "HTTP://h/",
+        "http://H/",
+        "a:///b/../c",
+        "a:///b//c",
+        "://h/",
+        "é://h/",
+    ] {
+        assert!(!super::parse::is_normal(text), "{text}");
+    }
 }

@@ -50,12 +50,19 @@ impl MemberPath {
     }
 }
 
-/// Whether a URI is below an archive, by the names in it. Every read asks this, so it is cheap for other URIs.
-pub(super) fn may_be_member(uri: &Uri) -> bool {
-    let bytes = uri.as_str().as_bytes();
+/// Whether a URI may be one of this layer: it has a query, or a folder whose name ends like that of an archive. Every read
+/// asks this several times, so it is one loop without branches, which the compiler vectorises.
+pub(super) fn may_be_own(uri: &Uri) -> bool {
     // The last letters of all extensions.
-    let ends_name = |slash: usize| slash > 0 && matches!(bytes[slash - 1] | 0x20, b'p' | b'r' | b'z');
-    memchr_iter(b'/', bytes).any(ends_name) && split(uri.as_str()).is_some()
+    let ends_archive = |byte: u8| matches!(byte | 0x20, b'p' | b'r' | b'z');
+    let bytes = uri.as_str().as_bytes();
+    let pairs = bytes.iter().zip(bytes.iter().skip(1));
+    pairs.fold(false, |own, (&before, &byte)| own | (byte == b'?') | (byte == b'/') & ends_archive(before))
+}
+
+/// Whether a URI is below an archive, by the names in it.
+pub(super) fn is_member(uri: &Uri) -> bool {
+    split(uri.as_str()).is_some()
 }
 
 /// Splits at the first segment that has the name of an archive and is followed by a slash.
@@ -71,7 +78,7 @@ fn split(text: &str) -> Option<(&str, &str, ArchiveFormat)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MemberPath, may_be_member};
+    use super::{MemberPath, is_member, may_be_own};
     use libris_core::Uri;
 
     #[test]
@@ -90,7 +97,18 @@ mod tests {
             "file:///a.zipp/b",
         ] {
             assert_eq!(member(none), None, "{none}");
-            assert!(!may_be_member(&Uri::parse(none).unwrap()));
+            assert!(!is_member(&Uri::parse(none).unwrap()));
         }
+    }
+
+    #[test]
+    fn members_and_queries_are_never_taken_for_other_uris() {
+        let own = |text: &str| may_be_own(&Uri::parse(text).unwrap());
+        for extension in ["zip", "tar", "tgz", "tar.gz", "TAR.GZ", "Zip"] {
+            assert!(own(&format!("file:///docs/a.{extension}/b")), "{extension}");
+            assert!(own(&format!("file:///a.{extension}/")), "{extension}");
+        }
+        assert!(own("file:///docs/a.pdf?as=text") && own("a:b?"));
+        assert!(!own("file:///docs/a.zip") && !own("file:///docs/notes/1k.txt") && !own("db://users/1"));
     }
 }

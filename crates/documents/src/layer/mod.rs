@@ -26,8 +26,8 @@ use quick_cache::sync::Cache;
 use crate::cache::Digest;
 use crate::extract::ExtractOptions;
 use crate::{DocumentReader, Format};
-use member_path::{MemberPath, may_be_member};
-use query::{document_uri, has_form, has_query};
+use member_path::{MemberPath, is_member, may_be_own};
+use query::{document_uri, has_form};
 
 /// The most documents whose digest is known while their proof holds.
 const MAX_KNOWN: usize = 4_096;
@@ -70,14 +70,13 @@ impl Documents {
 
     /// Whether a read of this URI is not that of the source.
     fn is_own(&self, uri: &Uri) -> bool {
-        has_form(uri)
-            || may_be_member(uri)
+        may_be_own(uri) && (has_form(uri) || is_member(uri))
             || self.plain == PlainRead::Text && Format::by_name(uri.path()).is_some()
     }
 
     /// The URI of the source that a URI of this layer depends on: the document, or the archive that contains it.
     fn inner_uri<'a>(&self, uri: &'a Uri) -> Cow<'a, Uri> {
-        if !has_query(uri) && !may_be_member(uri) {
+        if !may_be_own(uri) {
             return Cow::Borrowed(uri);
         }
         let own = has_form(uri) || self.plain == PlainRead::Text;
@@ -121,6 +120,14 @@ impl Source for Documents {
             return self.source.may_appear(uri);
         }
         self.source.may_appear(&document_uri(uri)) || self.source.may_appear(&self.inner_uri(uri))
+    }
+
+    async fn close(&self) {
+        self.source.close().await;
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.source.is_exclusive()
     }
 
     fn name(&self) -> Cow<'_, str> {

@@ -30,18 +30,10 @@ pub(super) struct DocumentQuery {
     pub(super) content: Option<HtmlContent>,
 }
 
-/// Whether a URI has parameters. Every read asks this, so it is cheap.
-pub(super) fn has_query(uri: &Uri) -> bool {
-    memchr::memchr(b'?', uri.as_str().as_bytes()).is_some()
-}
-
 /// Whether a URI has the parameter `as`.
 pub(super) fn has_form(uri: &Uri) -> bool {
-    // Most URIs have no query.
-    has_query(uri)
-        && uri
-            .query()
-            .is_some_and(|query| query.split('&').any(|pair| pair.starts_with("as=") && pair.len() > 3))
+    let sets_form = |pair: &str| pair.starts_with("as=") && pair.len() > 3;
+    uri.query().is_some_and(|query| query.split('&').any(sets_form))
 }
 
 /// The URI of the document: this URI without the parameters of this module.

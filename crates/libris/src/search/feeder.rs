@@ -1,13 +1,14 @@
 //! The feeder: keeps the index equal to the catalog, by list, read and the change stream.
 
 use std::collections::{BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
+use futures_util::{FutureExt as _, StreamExt as _};
 use libris_core::{Change, Context, DIRECTORY, Error, Resource, Source as _, Uri};
 use libris_search::{IndexError, IndexUpdater, IndexedResource, SearchIndex, uri_hash};
 use tokio::time::{Instant, sleep, timeout};
@@ -34,6 +35,12 @@ const LOCK_RETRY: Duration = Duration::from_secs(2);
 /// The pause before an index is built anew after an error. It doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// How often a damaged index is built anew in its folder before it is built in memory.
+const MAX_REBUILT: u32 = 2;
+
+/// The stamp of a version that may be in the index: that of no resource.
+const UNKNOWN_STAMP: u64 = 0;
 
 /// Why the feeder stopped working on an index.
 enum FeedEnd {
@@ -65,6 +72,7 @@ impl Feeder {
     /// damaged, in memory if the folder cannot be written.
     pub(super) async fn run(self) {
         let mut in_memory = false;
+        let mut rebuilt = 0;
         let mut pause = FIRST_PAUSE;
         loop {
             let started = Instant::now();
@@ -72,12 +80,15 @@ impl Feeder {
                 return;
             };
             let folder = folder.filter(|_| !in_memory);
+            // tantivy panics on some damaged files.
+            let feed = AssertUnwindSafe(self.feed(folder.as_deref())).catch_unwind();
             let fed = tokio::select! {
                 () = self.stop.cancelled() => return,
-                fed = self.feed(folder.as_deref()) => fed,
+                fed = feed => fed.unwrap_or_else(|_| Err(IndexError::Damaged("an update panicked".into()).into())),
             };
             let Some(shared) = self.shared.upgrade() else { return };
             shared.set_current(None);
+            shared.progress.is_warm.store(false, Ordering::Relaxed);
             shared.progress.set_complete(false);
             match fed {
                 Err(FeedEnd::Stopped) | Ok(()) => return,
@@ -86,20 +97,23 @@ impl Feeder {
                     tracing::warn!(%error, cause, "building the search index anew");
                     match (&error, &folder) {
                         (IndexError::Damaged(_), Some(folder)) => {
+                            rebuilt += 1;
                             if let Err(cause) = std::fs::remove_dir_all(folder) {
                                 tracing::warn!(%cause, "could not delete the damaged search index");
                                 in_memory = true;
                             }
+                            // A disk that is full or failing damages the new index too.
+                            in_memory |= rebuilt > MAX_REBUILT;
                         }
                         (IndexError::Unwritable(_), Some(_)) => in_memory = true,
                         // A folder that could not be written may be writable again.
-                        _ => in_memory = false,
+                        _ => (in_memory, rebuilt) = (false, 0),
                     }
                 }
             }
             drop(shared);
             if started.elapsed() > LONGEST_PAUSE {
-                pause = FIRST_PAUSE;
+                (pause, rebuilt) = (FIRST_PAUSE, 0);
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -119,11 +133,10 @@ impl Feeder {
             Some(folder) => SearchIndex::open(folder)?,
             None => SearchIndex::in_memory()?,
         });
-        // Reading the index finds damage before a search does.
-        index.stamps()?;
         let shared = self.shared()?;
-        shared.progress.indexed.store(index.len()?, Ordering::Relaxed);
+        shared.progress.is_warm.store(index.is_complete()?, Ordering::Relaxed);
         shared.set_current(Some(index.clone()));
+        shared.progress.indexed.store(index.len()?, Ordering::Relaxed);
         drop(shared);
         let mut updater = loop {
             if let Some(updater) = index.updater()? {
@@ -136,7 +149,7 @@ impl Feeder {
             let count = index.len()?;
             shared.progress.indexed.store(count, Ordering::Relaxed);
             shared.progress.listed.store(count, Ordering::Relaxed);
-            shared.progress.set_complete(count > 0);
+            shared.progress.set_complete(index.is_complete()?);
             drop(shared);
             sleep(LOCK_RETRY).await;
         };
@@ -160,7 +173,7 @@ impl Feeder {
             };
             match changed {
                 Changed::Everything => self.synchronise(&index, &mut updater).await?,
-                Changed::Resources(uris) => self.update(uris, &mut updater).await?,
+                Changed::Resources(uris) => self.update(uris, &index, &mut updater).await?,
             }
         }
     }
@@ -194,6 +207,7 @@ impl Feeder {
         let mut known: HashMap<u64, u64> = index.stamps()?;
         let shared = self.shared()?;
         shared.progress.listed.store(0, Ordering::Relaxed);
+        shared.progress.forget_left_out();
         let mut after: Option<Uri> = None;
         let mut committed = Instant::now();
         let mut is_whole = true;
@@ -217,7 +231,7 @@ impl Feeder {
             shared.progress.listed.fetch_add(page.resources.len(), Ordering::Relaxed);
             for resource in &page.resources {
                 let old = known.remove(&uri_hash(resource.uri.as_str()));
-                self.put(resource, old, updater).await?;
+                self.put(resource, old, index, updater).await?;
                 if committed.elapsed() >= COMMIT_INTERVAL {
                     updater.commit()?;
                     committed = Instant::now();
@@ -247,7 +261,7 @@ impl Feeder {
                 updater.remove(&uri);
             }
         }
-        updater.commit()?;
+        updater.complete()?;
         let count = index.len()?;
         shared.progress.indexed.store(count, Ordering::Relaxed);
         tracing::info!(resources = count, "the search index is up to date");
@@ -260,10 +274,12 @@ impl Feeder {
         &self,
         resource: &Resource,
         old: Option<u64>,
-        updater: &IndexUpdater<'_>,
+        index: &SearchIndex,
+        updater: &mut IndexUpdater<'_>,
     ) -> Result<(), FeedEnd> {
-        // The resources in a directory are found by its name too: it is part of their paths.
-        if resource.mime.as_deref() == Some(DIRECTORY) {
+        // The resources in a directory are found by its name too: it is part of their paths. The resources of Libris itself
+        // are about the others.
+        if resource.mime.as_deref() == Some(DIRECTORY) || resource.uri.scheme() == "libris" {
             return Ok(());
         }
         let (catalog, shared) = (self.catalog()?, self.shared()?);
@@ -273,6 +289,18 @@ impl Feeder {
         if old == Some(metadata) && stamp::is_dated(resource) {
             return Ok(());
         }
+        // A new version of a resource may exceed the memory by a quarter, so that changes are seen when it is full.
+        let most = shared.config.memory;
+        let most = if old.is_some() { most / 4 * 5 } else { most };
+        if index.memory().is_some_and(|bytes| bytes > most) {
+            updater.settle()?;
+            if index.memory().is_some_and(|bytes| bytes > most) {
+                updater.remove(resource.uri.as_str());
+                shared.progress.set_left_out(&resource.uri, true);
+                return Ok(());
+            }
+        }
+        shared.progress.set_left_out(&resource.uri, false);
         let text = match text::text(&catalog, resource).await {
             Ok(text) => text,
             Err(error) => {
@@ -295,15 +323,26 @@ impl Feeder {
     }
 
     /// Indexes changed resources.
-    async fn update(&self, uris: BTreeSet<Uri>, updater: &mut IndexUpdater<'_>) -> Result<(), FeedEnd> {
+    async fn update(
+        &self,
+        uris: BTreeSet<Uri>,
+        index: &SearchIndex,
+        updater: &mut IndexUpdater<'_>,
+    ) -> Result<(), FeedEnd> {
         for uri in uris {
             let catalog = self.catalog()?;
             match listed(&catalog, &uri).await {
-                Some(resource) => self.put(&resource, None, updater).await?,
-                None => updater.remove(uri.as_str()),
+                Some(resource) => self.put(&resource, Some(UNKNOWN_STAMP), index, updater).await?,
+                None => {
+                    updater.remove(uri.as_str());
+                    self.shared()?.progress.set_left_out(&uri, false);
+                }
             }
         }
         updater.commit()?;
+        let shared = self.shared()?;
+        shared.progress.indexed.store(index.len()?, Ordering::Relaxed);
+        shared.progress.publish();
         Ok(())
     }
 }

@@ -4,47 +4,47 @@ mod feeder;
 mod stamp;
 mod text;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use libris_core::{Context, Error, IndexingProgress, Result, SearchAnswer, SearchQuery, Uri};
-use libris_search::{IndexError, SearchIndex, VisibleResources};
+use libris_search::{IndexError, SearchIndex, VisibleResources, uri_hash};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::{Duration, Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::Catalog;
+use crate::PathNote;
 use crate::health::{Health, SearchIndexState};
 use feeder::Feeder;
 
 /// How many searches run at the same time; others wait.
 const CONCURRENT_SEARCHES: usize = 2;
 
+/// How long after the start of the index a search waits for it. Small libraries are indexed by then.
+const SETTLING_TIME: Duration = Duration::from_secs(5);
+
+/// The default of [`SearchConfig::memory`].
+const DEFAULT_MEMORY: usize = 256 << 20;
+
 /// How a catalog is indexed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchConfig {
     /// The folder of the index; `None` keeps the index in memory. Processes that serve the same sources may share it.
     pub folder: Option<PathBuf>,
     /// Notes on resources by the beginning of their URIs or paths. They are searched like descriptions and returned
     /// with hits.
     pub notes: Vec<PathNote>,
+    /// The largest index in memory, in bytes; twice as much may be used for moments, while parts are merged. Resources
+    /// that do not fit are found by name only, and the status says how many. The default is 256 MiB.
+    pub memory: usize,
 }
 
-/// A note on the resources below a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathNote {
-    /// The beginning of a URI, or a path such as `adr/` that occurs in URIs at the start of a segment.
-    pub path: String,
-    /// The note, such as "why things are as they are".
-    pub note: String,
-}
-
-impl PathNote {
-    /// Whether the note is about this resource.
-    fn covers(&self, uri: &Uri) -> bool {
-        let text = uri.as_str();
-        let path = self.path.trim_start_matches('/');
-        text.starts_with(&*self.path) || text.contains(&format!("/{path}"))
+impl Default for SearchConfig {
+    fn default() -> Self {
+        Self { folder: None, notes: Vec::new(), memory: DEFAULT_MEMORY }
     }
 }
 
@@ -55,6 +55,8 @@ pub(crate) struct CatalogIndex {
     progress: FeederProgress,
     stop: CancellationToken,
     permits: Arc<Semaphore>,
+    /// When indexing began.
+    started: Instant,
     /// Distinguishes visibility checks without a class.
     unclassified: AtomicU64,
 }
@@ -66,8 +68,13 @@ pub(crate) struct FeederProgress {
     indexed: AtomicUsize,
     /// Whether the index has all resources of the last full listing; watched by those who wait for it.
     completeness: watch::Sender<bool>,
+    /// Whether the index on disk had all resources when it was opened. Then it is searched alone while it is compared
+    /// with the sources.
+    is_warm: AtomicBool,
     /// Why the index is not on disk, or not updated by this process.
     remark: Mutex<Option<String>>,
+    /// The hashes of the URIs of resources that did not fit into the memory of the index.
+    left_out: Mutex<HashSet<u64>>,
 }
 
 impl FeederProgress {
@@ -77,7 +84,9 @@ impl FeederProgress {
             listed: AtomicUsize::new(0),
             indexed: AtomicUsize::new(0),
             completeness: watch::Sender::new(false),
+            is_warm: AtomicBool::new(false),
             remark: Mutex::default(),
+            left_out: Mutex::default(),
         };
         progress.publish();
         progress
@@ -85,12 +94,39 @@ impl FeederProgress {
 
     /// Updates the status and the metrics.
     fn publish(&self) {
+        let mut remarks = Vec::from_iter(self.remark.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        match self.left_out().len() {
+            0 => {}
+            count => remarks.push(format!(
+                "the memory for it is full, so {count} more are found by name only; set `cache_folder`, or \
+                 `search.memory_bytes` to more"
+            )),
+        }
         self.health.set_search(SearchIndexState {
             indexed: self.indexed.load(Ordering::Relaxed),
             listed: self.listed.load(Ordering::Relaxed),
             is_complete: *self.completeness.borrow(),
-            remark: self.remark.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            remark: (!remarks.is_empty()).then(|| remarks.join("; ")),
         });
+    }
+
+    fn left_out(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records whether a resource did not fit into the memory of the index.
+    fn set_left_out(&self, uri: &Uri, is_left_out: bool) {
+        let hash = uri_hash(uri.as_str());
+        let mut left_out = self.left_out();
+        if is_left_out {
+            left_out.insert(hash);
+        } else {
+            left_out.remove(&hash);
+        }
+    }
+
+    fn forget_left_out(&self) {
+        self.left_out().clear();
     }
 
     fn set_complete(&self, is_complete: bool) {
@@ -120,6 +156,7 @@ impl CatalogIndex {
             progress: FeederProgress::new(catalog.health().clone()),
             stop: CancellationToken::new(),
             permits: Arc::new(Semaphore::new(CONCURRENT_SEARCHES)),
+            started: Instant::now(),
             unclassified: AtomicU64::new(1 << 63),
         });
         let runtime = tokio::runtime::Handle::current();
@@ -157,10 +194,25 @@ impl CatalogIndex {
         })
     }
 
+    /// Whether resources are missing in the index, because it is being built or its memory is full.
+    pub(crate) fn is_partial(&self) -> bool {
+        let progress = &self.progress;
+        let has_all = *progress.completeness.borrow() || progress.is_warm.load(Ordering::Relaxed);
+        !has_all || !progress.left_out().is_empty()
+    }
+
     /// Waits until the index has all resources.
     pub(crate) async fn completed(&self) {
         // An error means that the index was dropped.
         _ = self.progress.completeness.subscribe().wait_for(|is_complete| *is_complete).await;
+    }
+
+    /// Waits until the index has all resources, or the time for that is over.
+    pub(crate) async fn settled(&self) {
+        let end = self.started + SETTLING_TIME;
+        if Instant::now() < end && self.indexing().is_some() {
+            _ = timeout_at(end, self.completed()).await;
+        }
     }
 
     /// Searches the index for what the context may see; `None` if there is no index yet. `generation` is that of the
@@ -222,20 +274,5 @@ fn lower_priority() {
     #[cfg(target_os = "linux")]
     if let Err(cause) = rustix::process::setpriority_process(None, 19) {
         tracing::debug!(%cause, "could not lower the priority of the search index");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::PathNote;
-    use libris_core::Uri;
-
-    #[test]
-    fn a_note_covers_a_folder_at_any_depth() {
-        let note = |path: &str| PathNote { path: path.to_owned(), note: String::new() };
-        let uri = Uri::parse("file:///docs/adr/0001.md").unwrap();
-        assert!(note("adr/").covers(&uri) && note("/adr/").covers(&uri));
-        assert!(note("file:///docs/").covers(&uri) && note("docs/adr").covers(&uri));
-        assert!(!note("dr/").covers(&uri) && !note("file:///other").covers(&uri));
     }
 }

@@ -9,8 +9,8 @@ use libris::uri_template::Specificity;
 use libris::wire::Caller;
 use libris::wire::http::{self, Endpoint};
 use libris::{
-    Catalog, Config, Contents, Context, Error, FunctionSource, Identified, Identity, Operation, Page, Policy,
-    Result, Rights, Rules, Server, Source, Template, Templates, Uri, UriTemplate,
+    Authenticate, Catalog, Config, Contents, Context, Error, FunctionSource, Identified, Identity, Operation,
+    Page, Policy, Result, Rights, Rules, Server, Source, Template, Templates, Uri, UriTemplate,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -65,10 +65,16 @@ impl Rules for AllButSecret {
 /// A has restricted rights, and B all rights.
 struct Readers;
 
-impl Policy for Readers {
+impl Authenticate for Readers {
     fn identify(&self, caller: &Caller<'_>) -> Identified {
         let name = caller.authorization.and_then(|text| text.strip_prefix(b"as "));
         Identified::Caller(name.map(|name| Identity::new(String::from_utf8_lossy(name))))
+    }
+}
+
+impl Policy for Readers {
+    fn authentication(&self) -> &dyn Authenticate {
+        self
     }
 
     fn rights(&self, identity: Option<&Identity>) -> Rights {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::http::Method;
 use libris::rules::RulesPolicy;
 use libris::wire::{Caller, Refusal};
-use libris::{Identified, Identity, Operation, Policy, Rights};
+use libris::{Authenticate, Identified, Identity, Operation, Policy, Rights};
 use serde_json::{Value, json};
 
 use crate::people::Who;
@@ -31,7 +31,7 @@ const PEOPLE: [(Who, Person); 4] = [
 /// Identifies the four.
 struct Known;
 
-impl Policy for Known {
+impl Authenticate for Known {
     fn identify(&self, caller: &Caller<'_>) -> Identified {
         let Some(text) = caller.authorization else { return Identified::Caller(None) };
         let person = PEOPLE.iter().find(|(who, _)| who.authorization().map(str::as_bytes) == Some(text));
@@ -50,6 +50,12 @@ impl Policy for Known {
 
     fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
         Some(format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", scopes.join(" ")))
+    }
+}
+
+impl Policy for Known {
+    fn authentication(&self) -> &dyn Authenticate {
+        self
     }
 
     fn rights(&self, _: Option<&Identity>) -> Rights {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use libris::wire::{Caller, Refusal};
-use libris::{Identified, Identity, Operation, Policy, Rights, Rules, Uri};
+use libris::{Authenticate, Identified, Identity, Operation, Policy, Rights, Rules, Uri};
 
 use crate::random::Random;
 use crate::rules;
@@ -104,7 +104,7 @@ impl People {
     }
 }
 
-impl Policy for People {
+impl Authenticate for People {
     fn identify(&self, caller: &Caller<'_>) -> Identified {
         match caller.authorization.map(|text| text.strip_prefix(b"as ")) {
             None => Identified::Caller(None),
@@ -115,6 +115,12 @@ impl Policy for People {
                 Identified::Refused(Refusal::Unauthenticated { challenge: "Test".into(), message })
             }
         }
+    }
+}
+
+impl Policy for People {
+    fn authentication(&self) -> &dyn Authenticate {
+        self
     }
 
     fn rights(&self, identity: Option<&Identity>) -> Rights {

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use libris::wire::Caller;
-use libris::{Change, Identified, Identity, Policy, Rights};
+use libris::{Authenticate, Change, Identified, Identity, Policy, Rights};
 use serde_json::json;
 
 use crate::people::Who;
@@ -22,13 +22,19 @@ const STREAMS: usize = 1_000;
 /// Identifies callers by name until it revokes them.
 struct Revocable(AtomicBool);
 
-impl Policy for Revocable {
+impl Authenticate for Revocable {
     fn identify(&self, caller: &Caller<'_>) -> Identified {
         Identified::Caller(caller.authorization.map(|name| Identity::new(String::from_utf8_lossy(name))))
     }
 
     fn is_valid(&self, identity: &Identity) -> bool {
         identity.name() != "as A" || !self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Policy for Revocable {
+    fn authentication(&self) -> &dyn Authenticate {
+        self
     }
 
     fn rights(&self, _: Option<&Identity>) -> Rights {

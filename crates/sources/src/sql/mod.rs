@@ -23,6 +23,7 @@ mod query;
 mod read;
 mod rows;
 mod schema;
+mod search;
 mod single_flight;
 mod stored;
 mod triggers;
@@ -42,7 +43,7 @@ use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
     Change, Client, Completion, CompletionRequest, Contents, Context, DIRECTORY, Error, Freshness, Page,
-    Proof, Resource, Result, Source, Template, Templates, Uri, UriTemplate,
+    Proof, Resource, Result, SearchAnswer, SearchQuery, Source, Template, Templates, Uri, UriTemplate,
 };
 
 pub use address::Url;
@@ -223,6 +224,10 @@ impl Source for Sql {
 
     async fn complete(&self, asked: CompletionRequest<'_>, context: &Context) -> Result<Completion> {
         REQUEST_CONTEXT.scope(context.clone(), self.inner.complete(asked)).await
+    }
+
+    async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {
+        REQUEST_CONTEXT.scope(context.clone(), self.inner.search(query, context)).await
     }
 
     async fn children(

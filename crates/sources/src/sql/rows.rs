@@ -320,7 +320,7 @@ impl RowStatements<'_> {
 }
 
 /// The type of a column in a key. PostgreSQL casts the text of an array or a composite type to that type, but not JSON.
-fn key_kind(column: &TableColumn) -> ValueType {
+pub(super) fn key_kind(column: &TableColumn) -> ValueType {
     match &*column.base {
         "array" | "composite" => ValueType::Other,
         _ => column.kind,

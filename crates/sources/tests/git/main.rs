@@ -5,6 +5,7 @@ mod blame;
 mod broken;
 mod complete;
 mod contract;
+mod descriptors;
 mod folder;
 mod inject;
 mod limits;

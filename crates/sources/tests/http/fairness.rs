@@ -78,3 +78,60 @@ async fn a_copy_for_each_reader_is_counted() {
     }
     assert_eq!(server.received().len(), 1);
 }
+
+/// Large pages of a list stay in memory until the last one has arrived. Walks beyond the memory for them wait with what
+/// they have, which is at most 1 MiB and a page.
+// The handlers of second pages block their threads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn walks_of_large_lists_share_memory() {
+    const MIB: usize = 1 << 20;
+    const WALKS: u8 = 5;
+    let release = Arc::new(AtomicUsize::new(0));
+    let (seen, released) = (Arc::new(AtomicUsize::new(0)), release.clone());
+    let counted = seen.clone();
+    // The body of the second page is large too; it is sent when the test says so.
+    let server = Server::start(move |received| {
+        let item = serde_json::json!([{ "id": received.target.len(), "filling": "x".repeat(MIB + MIB / 2) }]);
+        let answer = Answer::json(item).with("cache-control", "no-store");
+        if !received.target.contains("page=2") {
+            return answer.with("link", "<?page=2>; rel=\"next\"");
+        }
+        counted.fetch_add(1, Ordering::SeqCst);
+        while released.load(Ordering::SeqCst) == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        answer
+    })
+    .await;
+    // Each walk reserves twice `max_size`: 12 of 32 MiB, so that two fit.
+    let text = format!(
+        "base = \"{}\"\nlimits = {{ allow_private = true, timeout = \"1m\", max_size = {}, concurrency = 32 }}\n\
+         [[template]]\nuri = \"a://{{id}}\"\nurl = \"stations/{{id}}\"\nlist = {{ url = \"stations\", values = {{ id = \
+         \"/id\" }} }}\n",
+        server.url(),
+        6 * MIB
+    );
+    let mut walks = JoinSet::new();
+    for client in 1..=WALKS {
+        // A source of its own each, since walks of one source share their requests.
+        let source = libris_sources::Http::new(config(&text)).unwrap();
+        walks.spawn(async move { source.list(None, 100, &context(client)).await });
+    }
+    let first_pages = async {
+        let mut first = 0;
+        while first < usize::from(WALKS) || seen.load(Ordering::SeqCst) < 2 {
+            first += server.received().iter().filter(|received| !received.target.contains("page=2")).count();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), first_pages).await.expect("two walks go on");
+    // The others would ask for their second page now.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(seen.load(Ordering::SeqCst), 2, "more walks hold their pages than fit");
+    release.store(1, Ordering::SeqCst);
+    let listed = walks.join_all().await;
+    assert!(
+        listed.iter().all(|page| page.as_ref().is_ok_and(|page| page.resources.len() == 2)),
+        "{listed:?}"
+    );
+}

@@ -15,6 +15,7 @@ mod million;
 mod outage;
 mod queries;
 mod schemas;
+mod search;
 mod server;
 mod tls;
 mod transcript;

@@ -1,7 +1,8 @@
 //! The memory cost of each connection, session and stream, so that raising a limit without the memory for it fails a
 //! test.
 
-use super::{CONNECTION_WINDOW, Config};
+use super::Config;
+use super::serve::CONNECTION_WINDOW;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

@@ -21,9 +21,10 @@ use tokio::time::timeout;
 use super::{Lane, MAX_SLACK};
 use crate::empty::Empty;
 use crate::http::body::Body;
+use crate::http::express::through_hyper;
 use crate::http::gathered_body::GatheredBody;
 use crate::http::sessions::Peer;
-use crate::http::{Config, Endpoint, through_hyper};
+use crate::http::{Config, Endpoint};
 
 const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
 

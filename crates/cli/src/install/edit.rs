@@ -1,0 +1,174 @@
+//! Edits one entry of a configuration file, and leaves every other byte as it is.
+//!
+//! Each format has an editor that keeps comments and layout. Whatever an editor does, its result is parsed again: if it
+//! differs from the original in anything but the entry, the edit is refused.
+
+use anyhow::{Context as _, Result, anyhow};
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstInputValue, CstRootNode};
+use serde_json::{Map, Value};
+
+use super::yaml;
+
+/// The format of a configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConfigFormat {
+    /// JSON, with comments and trailing commas if the file has them.
+    Json,
+    Toml,
+    Yaml,
+}
+
+/// An entry of a configuration file: the server of this name, below this key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EntryPath<'a> {
+    pub(super) key: &'a str,
+    pub(super) name: &'a str,
+}
+
+impl ConfigFormat {
+    /// The text with the entry set to `value`, or without it.
+    pub(super) fn edit(self, text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String> {
+        let before = self.parse(text)?;
+        let edited = match self {
+            Self::Json => json(text, path, value),
+            Self::Toml => toml(text, path, value),
+            Self::Yaml => yaml::edit(text, path, value),
+        }?;
+        let mut expected = before;
+        set(&mut expected, path, value);
+        let found = self.parse(&edited).context("the edited file cannot be read")?;
+        if !is_same(&found, &expected, path) {
+            return Err(anyhow!("this file is written in a way that cannot be edited safely"));
+        }
+        Ok(edited)
+    }
+
+    /// The value of the entry.
+    pub(super) fn entry(self, text: &str, path: EntryPath<'_>) -> Result<Option<Value>> {
+        Ok(self.parse(text)?.get(path.key).and_then(|servers| servers.get(path.name)).cloned())
+    }
+
+    /// The whole file as a value. An empty file is an empty object.
+    fn parse(self, text: &str) -> Result<Value> {
+        if text.trim().is_empty() {
+            return Ok(Value::Object(Map::new()));
+        }
+        let value = match self {
+            Self::Json => CstRootNode::parse(text, &ParseOptions::default())?
+                .to_serde_value()
+                .unwrap_or_else(|| Value::Object(Map::new())),
+            Self::Toml => toml::from_str(text)?,
+            Self::Yaml => {
+                serde_saphyr::from_str::<Option<Value>>(text)?.unwrap_or_else(|| Value::Object(Map::new()))
+            }
+        };
+        if !value.is_object() {
+            return Err(anyhow!("the file has no keys at its top level"));
+        }
+        Ok(value)
+    }
+}
+
+/// Sets or removes the entry in a parsed file.
+fn set(file: &mut Value, path: EntryPath<'_>, value: Option<&Value>) {
+    let Some(file) = file.as_object_mut() else { return };
+    match value {
+        Some(value) => {
+            let servers = file.entry(path.key).or_insert_with(|| Value::Object(Map::new()));
+            if !servers.is_object() {
+                *servers = Value::Object(Map::new());
+            }
+            servers[path.name] = value.clone();
+        }
+        None => {
+            if let Some(servers) = file.get_mut(path.key).and_then(Value::as_object_mut) {
+                servers.remove(path.name);
+            }
+        }
+    }
+}
+
+/// Whether two parsed files are the same. A key without servers is the same as none.
+fn is_same(found: &Value, expected: &Value, path: EntryPath<'_>) -> bool {
+    let normal = |file: &Value| {
+        let mut file = file.clone();
+        let servers = file.get(path.key);
+        if servers.is_some_and(|servers| servers.is_null() || *servers == Value::Object(Map::new()))
+            && let Some(file) = file.as_object_mut()
+        {
+            file.remove(path.key);
+        }
+        file
+    };
+    normal(found) == normal(expected)
+}
+
+fn json(text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String> {
+    let root = CstRootNode::parse(text, &ParseOptions::default())?;
+    let file = root.object_value_or_set();
+    match value {
+        Some(value) => {
+            let servers = file.object_value_or_set(path.key);
+            match servers.get(path.name) {
+                Some(entry) => entry.set_value(input(value)),
+                None => {
+                    servers.ensure_multiline();
+                    servers.append(path.name, input(value));
+                }
+            }
+        }
+        None => {
+            if let Some(entry) = file.object_value(path.key).and_then(|servers| servers.get(path.name)) {
+                entry.remove();
+            }
+        }
+    }
+    let edited = root.to_string();
+    Ok(if text.trim().is_empty() { edited.trim().to_owned() + "\n" } else { edited })
+}
+
+fn input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(value) => CstInputValue::Bool(*value),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text.clone()),
+        Value::Array(values) => CstInputValue::Array(values.iter().map(input).collect()),
+        Value::Object(members) => {
+            CstInputValue::Object(members.iter().map(|(name, value)| (name.clone(), input(value))).collect())
+        }
+    }
+}
+
+fn toml(text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String> {
+    let mut file: toml_edit::DocumentMut = text.parse()?;
+    match value {
+        Some(value) => {
+            let servers = file.entry(path.key).or_insert_with(|| {
+                let mut servers = toml_edit::Table::new();
+                // Only `[mcp_servers.NAME]` has a line.
+                servers.set_implicit(true);
+                toml_edit::Item::Table(servers)
+            });
+            let servers =
+                servers.as_table_like_mut().ok_or_else(|| anyhow!("`{}` is not a table", path.key))?;
+            let value = toml_edit::ser::to_document(value)?.as_item().clone();
+            let table = value.into_table().map_err(|_| anyhow!("the entry is not a table"))?;
+            match servers.get_mut(path.name).and_then(toml_edit::Item::as_table_mut) {
+                // Its position and the comment above it stay.
+                Some(old) => {
+                    old.clear();
+                    old.extend(table.into_iter().map(|(key, value)| (key.to_string(), value)));
+                }
+                None => drop(servers.insert(path.name, toml_edit::Item::Table(table))),
+            }
+        }
+        None => {
+            if let Some(servers) = file.get_mut(path.key).and_then(toml_edit::Item::as_table_like_mut) {
+                servers.remove(path.name);
+            }
+        }
+    }
+    Ok(file.to_string())
+}

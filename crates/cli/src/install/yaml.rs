@@ -1,0 +1,83 @@
+//! Edits an entry of a YAML file: block mappings, as programs write them.
+//!
+//! No editor of YAML keeps the layout without a large dependency, and one entry of a block mapping is a run of lines. The
+//! caller parses the result and refuses it if anything else has changed, as in a file in flow style.
+
+use anyhow::{Result, anyhow};
+use serde_json::Value;
+
+use super::edit::EntryPath;
+
+/// The text with the entry set to `value`, or without it.
+pub(super) fn edit(text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String> {
+    let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
+    let is_key = |line: &String| key_of(line).is_some_and(|(indent, key)| indent == 0 && key == path.key);
+    let Some(start) = lines.iter().position(is_key) else {
+        let Some(value) = value else { return Ok(text.to_owned()) };
+        let mut text = text.to_owned();
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        return Ok(text + path.key + ":\n" + &entry(path.name, value, "  "));
+    };
+    let end = block_end(&lines, start, 0);
+    let child_indent =
+        lines[start + 1..end].iter().find_map(|line| key_of(line)).map_or(2, |(indent, _)| indent);
+    if child_indent == 0 {
+        return Err(anyhow!("`{}` is not a block mapping", path.key));
+    }
+    let indent = " ".repeat(child_indent);
+    let is_entry =
+        |line: &String| key_of(line).is_some_and(|(at, key)| at == child_indent && key == path.name);
+    let found = lines[start + 1..end].iter().position(is_entry).map(|at| start + 1 + at);
+    let new = value.map(|value| entry(path.name, value, &indent));
+    match found {
+        Some(at) => {
+            let last = block_end(&lines, at, child_indent);
+            lines.splice(at..last, new);
+        }
+        None => {
+            if let Some(line) = lines[..end].last_mut().filter(|line| !line.ends_with('\n')) {
+                line.push('\n');
+            }
+            lines.splice(end..end, new);
+        }
+    }
+    Ok(lines.concat())
+}
+
+/// The indentation and the key of a line; `None` for comments, empty lines, and lines without a key.
+fn key_of(line: &str) -> Option<(usize, &str)> {
+    let rest = line.trim_start_matches(' ');
+    let (key, _) = rest.split_once(':')?;
+    let is_comment = rest.starts_with('#') || rest.starts_with('-');
+    let key = key.trim_end().trim_matches(['"', '\'']);
+    (!is_comment && !key.is_empty()).then_some((line.len() - rest.len(), key))
+}
+
+/// The line after the block of the key at `start`: the next one that is indented as much or less, without the comments
+/// and empty lines before it.
+fn block_end(lines: &[String], start: usize, indent: usize) -> usize {
+    let is_content = |line: &&String| {
+        let rest = line.trim();
+        !rest.is_empty() && !rest.starts_with('#')
+    };
+    let inside = |line: &String| line.len() - line.trim_start_matches(' ').len() > indent;
+    let mut end = start + 1;
+    for (at, line) in lines.iter().enumerate().skip(start + 1).filter(|(_, line)| is_content(line)) {
+        if !inside(line) {
+            break;
+        }
+        end = at + 1;
+    }
+    end
+}
+
+/// The lines of an entry. JSON is YAML too, so its values are written as JSON.
+fn entry(name: &str, value: &Value, indent: &str) -> String {
+    let mut text = format!("{indent}{name}:\n");
+    for (key, value) in value.as_object().into_iter().flatten() {
+        text.push_str(&format!("{indent}  {key}: {value}\n"));
+    }
+    text
+}

@@ -1,0 +1,135 @@
+//! Tests of `libris install`, with configuration files in a temporary home folder.
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+const CURSOR: &str = "{\n  // tickets\n  \"mcpServers\": {\n    \"tickets\": { \"url\": \"https://tickets.example/mcp\" }\n  }\n}\n";
+
+fn home() -> TempDir {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(home.path().join(".cursor")).unwrap();
+    std::fs::create_dir_all(home.path().join("docs")).unwrap();
+    std::fs::write(home.path().join(".cursor/mcp.json"), CURSOR).unwrap();
+    home
+}
+
+fn install(home: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_libris"))
+        .arg("install")
+        .args(arguments)
+        .current_dir(home)
+        .env_clear()
+        .env("HOME", home)
+        .env("PATH", home.join("bin"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn backups(home: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(home.join(".cursor")).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.retain(|name| name != "mcp.json");
+    names
+}
+
+#[test]
+fn an_entry_is_shown_written_and_removed() {
+    let home = home();
+    let file = home.path().join(".cursor/mcp.json");
+    let text = || std::fs::read_to_string(&file).unwrap();
+
+    let printed = install(home.path(), &["cursor", "docs", "--print"]);
+    assert!(printed.status.success() && said(&printed).contains("+     \"libris\": {"), "{}", said(&printed));
+    let unconfirmed = install(home.path(), &["cursor", "docs"]);
+    assert!(!unconfirmed.status.success() && said(&unconfirmed).contains("--yes"), "{}", said(&unconfirmed));
+    assert_eq!((text().as_str(), backups(home.path())), (CURSOR, vec![]), "nothing is written yet");
+
+    let written = install(home.path(), &["cursor", "docs", "--yes"]);
+    assert!(written.status.success(), "{}", said(&written));
+    let docs = home.path().join("docs").display().to_string();
+    assert!(
+        text().contains("// tickets") && text().contains(&docs) && text().contains("\"--stdio\""),
+        "{}",
+        text()
+    );
+    let [backup] = &backups(home.path())[..] else { panic!("{:?}", backups(home.path())) };
+    assert_eq!(std::fs::read_to_string(home.path().join(".cursor").join(backup)).unwrap(), CURSOR);
+
+    let again = install(home.path(), &["cursor", "docs", "--yes"]);
+    assert!(again.status.success() && said(&again).contains("up to date"), "{}", said(&again));
+    let listed = said(&install(home.path(), &[]));
+    assert!(
+        listed.contains("Cursor") && listed.contains("has `libris`") && !listed.contains("Zed"),
+        "{listed}"
+    );
+
+    assert!(install(home.path(), &["cursor", "--remove", "--yes"]).status.success());
+    assert_eq!(text(), CURSOR);
+}
+
+/// The command in the entry starts a server that answers.
+#[test]
+fn the_entry_works() {
+    let home = home();
+    std::fs::write(home.path().join("docs/a.md"), "# A\n").unwrap();
+    let change = install(home.path(), &["cursor", "docs", "--print", "--json"]);
+    let change: serde_json::Value = serde_json::from_slice(&change.stdout).unwrap();
+    let arguments = change["entry"]["args"].as_array().unwrap().iter().map(|text| text.as_str().unwrap());
+    let mut server = Command::new(change["entry"]["command"].as_str().unwrap())
+        .args(arguments)
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    use std::io::Write as _;
+    let request = r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///docs/a.md","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"}}}}"#;
+    writeln!(server.stdin.take().unwrap(), "{request}").unwrap();
+    let output = server.wait_with_output().unwrap();
+    let answer = String::from_utf8_lossy(&output.stdout);
+    assert!(answer.contains("# A"), "{answer}");
+}
+
+#[test]
+fn mistakes_change_nothing_and_say_what_to_do() {
+    let home = home();
+    std::fs::write(home.path().join(".cursor/mcp.json"), "{ \"mcpServers\": ").unwrap();
+    for (arguments, expected) in [
+        (&["cursor", "docs", "--yes"][..], "yourself"),
+        (&["cursor", "--yes"], "name the sources"),
+        (&["cursor", "nowhere", "--yes"], "nowhere"),
+        (&["cursor", "--url", "ftp://x", "--yes"], "as `libris serve` prints it"),
+        (&["zed", "docs", "--yes"], "--print"),
+        (&["claude-desktop", "--url", "http://127.0.0.1:1/mcp", "--yes"], "start it once"),
+        (&["cursor", "docs", "--name", "a b"], "letters, digits"),
+        (&["cursr"], "cursor"),
+    ] {
+        let output = install(home.path(), arguments);
+        assert!(
+            !output.status.success() && said(&output).contains(expected),
+            "{arguments:?}: {}",
+            said(&output)
+        );
+    }
+    assert_eq!(std::fs::read_to_string(home.path().join(".cursor/mcp.json")).unwrap(), "{ \"mcpServers\": ");
+    assert_eq!(backups(home.path()), [""; 0]);
+}
+
+#[test]
+fn a_link_to_the_file_stays_a_link() {
+    let home = home();
+    let file = home.path().join(".cursor/mcp.json");
+    std::fs::rename(&file, home.path().join("dotfiles.json")).unwrap();
+    std::os::unix::fs::symlink(home.path().join("dotfiles.json"), &file).unwrap();
+    let written = install(home.path(), &["cursor", "--url", "http://127.0.0.1:4747/mcp", "--yes"]);
+    assert!(written.status.success(), "{}", said(&written));
+    assert!(file.is_symlink() && std::fs::read_to_string(&file).unwrap().contains("4747"));
+}
