@@ -119,13 +119,13 @@ fn files_are_served_as_what_they_are() {
     exit: 0
     docs: 2 resources, 4 templates
       … and 2 more resources
-      … and 3 more templates
+      … and 4 more templates
     sqlite:shop.db: 2 resources, 3 templates
       … and 2 more resources
       … and 3 more templates
-    project: 2 resources, 3 templates
+    project: 2 resources, 4 templates
       … and 2 more resources
-      … and 3 more templates
+      … and 4 more templates
       hint: `project` is a git repository: `git:project` serves its branches, history and diffs
     ok
     ");
@@ -268,7 +268,7 @@ fn check_shows_a_repository() {
     }
     assert_snapshot!(libris(folder.path(), &["check", "git:project"]), @"
     exit: 0
-    git:project: 9 resources, 34 B, 11 templates
+    git:project: 9 resources, 34 B, 12 templates
       git://project/diff/staged  text/x-diff  Staged changes of project
       git://project/diff/worktree  text/x-diff  Unstaged changes of project
       git://project/log/HEAD  text/markdown  Log of project
@@ -374,10 +374,10 @@ fn two_folders_of_one_name_are_refused() {
     exit: 1
     a/docs: 2 resources, 4 templates
       … and 2 more resources
-      … and 3 more templates
+      … and 4 more templates
     b/docs: 2 resources, 4 templates
       … and 2 more resources
-      … and 3 more templates
+      … and 4 more templates
     error: `a/docs` and `b/docs` would both have the URI `file:///docs/`
     hint: set a different `mount` for one of them in a configuration file
     ");

@@ -69,7 +69,7 @@ async fn the_screen_is_a_picture_needs_xvfb() {
     let listed: Vec<_> = listed.iter().map(|resource| resource.uri.as_str()).collect();
     assert_eq!(listed, ["libris://index", "libris://status", "screen://localhost/display1"]);
     let ResourceContents::BlobResourceContents { blob, mime_type, uri, .. } =
-        read(&client, listed[1]).await.expect("it reads")
+        read(&client, listed[2]).await.expect("it reads")
     else {
         panic!("it is not a picture");
     };

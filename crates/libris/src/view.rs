@@ -318,16 +318,10 @@ impl ViewSnapshot<'_> {
     /// Whether this value leads to a resource that the caller may read. If a variable in front of it has no value, this
     /// is unknown, and the value is omitted because it may name a hidden resource.
     fn completes(&self, partial: CompletionRequest<'_>, value: &str) -> bool {
-        let mut variables: Variables =
-            partial.known.iter().filter(|(name, _)| *name != partial.variable).collect();
-        let without = partial.template.prefix(&variables);
-        match partial.template.as_str().contains(&format!("{}*", partial.variable)) {
-            // A list, whose values are completed as one path.
-            true => {
-                variables.insert(partial.variable, value.split('/').map(str::to_owned).collect::<Vec<_>>())
-            }
-            false => variables.insert(partial.variable, value),
-        };
+        let known = partial.known.iter().filter(|(name, _)| *name != partial.variable);
+        let known: Vec<_> = known.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let without = partial.template.prefix(&partial.template.completed(known.iter().copied()));
+        let variables = partial.template.completed(known.into_iter().chain([(partial.variable, value)]));
         match (partial.template.prefix(&variables), without) {
             (Ok(TemplatePrefix::Whole(uri)), _) => {
                 Uri::parse(&uri).is_ok_and(|uri| self.decide(Operation::Read, &uri) != Decision::Deny)

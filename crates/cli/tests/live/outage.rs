@@ -89,8 +89,9 @@ async fn a_server_outlasts_its_sources_needs_postgres() {
     let database = folder.path().join("shop.db");
     std::fs::write(&database, "").unwrap();
     execute(&database, "CREATE TABLE t (id INTEGER PRIMARY KEY, v)").await;
+    // With instructions, so that connecting lists nothing: the outage is to begin after the clients have subscribed.
     let config = format!(
-        "[server]\nsource_timeout = \"1s\"\n[[files]]\npath = \"docs\"\n[[git]]\npath = \"docs\"\n\
+        "[server]\nsource_timeout = \"1s\"\ninstructions = \"Ask.\"\n[[files]]\npath = \"docs\"\n[[git]]\npath = \"docs\"\n\
          [[sql]]\nurl = \"sqlite:shop.db\"\n[[sql]]\nurl = \"{}\"\nname = \"orders\"\n\
          [[http]]\nname = \"weather\"\nbase = \"{api}\"\nlimits = {{ allow_private = true }}\n\
          [[http.template]]\nuri = \"weather://station/{{id}}\"\nurl = \"stations/{{id}}\"\n\

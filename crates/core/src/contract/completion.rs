@@ -133,7 +133,8 @@ async fn fill(
 }
 
 async fn reads(law: &LawCheck<'_>, template: &UriTemplate, known: &BTreeMap<String, String>) {
-    let expanded = template.expand(&known.iter().collect::<Variables>());
+    let values = known.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let expanded = template.expand(&template.completed(values));
     let expanded = law.expect_ok(format!("`{template}` filled in with {known:?}"), expanded);
     let what = format!("`{template}` filled in as `{expanded}`");
     let uri = law.expect_ok(&what, Uri::parse(&expanded));

@@ -83,6 +83,16 @@ impl UriTemplate {
         variables.any(|variable| variable.name == name && variable.modifier == Modifier::Explode)
     }
 
+    /// The variables with completed values. The value of a variable that [explodes](Self::explodes) is completed as a path,
+    /// whose segments are the list.
+    pub fn completed<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Variables {
+        let value = |(name, text): (&'a str, &'a str)| match self.explodes(name) {
+            true => (name, VariableValue::from(text.split('/').map(str::to_owned).collect::<Vec<_>>())),
+            false => (name, VariableValue::from(text)),
+        };
+        values.into_iter().map(value).collect()
+    }
+
     /// Expands the template. Variables without a value expand to nothing; values of other variables are ignored.
     /// [`Error::Invalid`] if a variable with a prefix, such as `{var:3}`, has a list or a map.
     pub fn expand(&self, variables: &Variables) -> Result<String> {

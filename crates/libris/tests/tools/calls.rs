@@ -19,7 +19,7 @@ fn names(answer: &Value) -> Vec<&str> {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_revision_lists_and_calls_the_tools_over_every_transport() {
     let folder = folder(&[("guide/keys.md", KEYS), ("README.md", "# Handbook\n")]);
-    let server = server(&folder);
+    let server = server(&folder).await;
     for revision in REVISIONS {
         for mut host in Host::both(&server, revision).await {
             assert_eq!(host.introduction["capabilities"]["tools"], json!({}), "{revision}");
@@ -51,7 +51,7 @@ async fn every_revision_lists_and_calls_the_tools_over_every_transport() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_search_gives_the_passage_to_read() {
     let folder = folder(&[("guide/keys.md", KEYS), ("guide/other.md", "# Backups\n\nEvery night.\n")]);
-    let mut host = Host::stdio(server(&folder), MODERN).await;
+    let mut host = Host::stdio(server(&folder).await, MODERN).await;
     let found = host.call("search_resources", json!({ "query": "lost keys", "limit": 1 })).await;
     let results = found.structured()["results"].as_array().unwrap();
     let [result] = &results[..] else { panic!("{found:?}") };
@@ -72,7 +72,7 @@ async fn a_search_gives_the_passage_to_read() {
 async fn a_long_text_is_read_part_by_part() {
     let text: String = (1..=2_000).map(|line| format!("line {line}\n")).collect();
     let folder = folder(&[("long.txt", &text)]);
-    let mut host = Host::http(server(&folder), MODERN).await;
+    let mut host = Host::http(server(&folder).await, MODERN).await;
     let mut arguments = json!({ "uri": "file:///docs/long.txt", "max_bytes": 4_000 });
     let (mut all, mut calls) = (String::new(), 0);
     loop {
@@ -103,7 +103,7 @@ async fn a_long_text_is_read_part_by_part() {
 async fn a_text_that_is_larger_than_the_limit_of_its_source_begins_with_its_first_lines() {
     let line = "x".repeat(99) + "\n";
     let folder = folder(&[("huge.log", &line.repeat(100_000))]);
-    let mut host = Host::stdio(server(&folder), MODERN).await;
+    let mut host = Host::stdio(server(&folder).await, MODERN).await;
     let read = host.call("read_resource", json!({ "uri": "file:///docs/huge.log" })).await;
     assert!(!read.is_error(), "{}", read.text());
     let next = &read.structured()["next"];
@@ -120,7 +120,7 @@ async fn a_picture_is_shown_and_other_binary_data_is_described() {
     let png = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xfe\xff";
     write(&folder, "logo.png", png);
     write(&folder, "data.bin", &[0, 159, 146, 150]);
-    let mut host = Host::http(server(&folder), MODERN).await;
+    let mut host = Host::http(server(&folder).await, MODERN).await;
     let logo = host.call("read_resource", json!({ "uri": "file:///docs/logo.png" })).await;
     let picture = &logo.0["content"][1];
     assert_eq!((&picture["type"], &picture["mimeType"]), (&json!("image"), &json!("image/png")));
@@ -135,7 +135,7 @@ async fn folders_are_listed_with_counts_and_in_pages() {
     texts.push(("guide/a.md".to_owned(), "# Title of a".to_owned()));
     let texts: Vec<_> = texts.iter().map(|(path, text)| (&**path, &**text)).collect();
     let folder = folder(&texts);
-    let mut host = Host::stdio(server(&folder), MODERN).await;
+    let mut host = Host::stdio(server(&folder).await, MODERN).await;
     let top = host.call("list_resources", json!({})).await;
     assert_eq!(top.structured()["parent"], "file:///docs/");
     let entry = |at: usize| &top.structured()["entries"][at];
@@ -167,7 +167,7 @@ async fn folders_are_listed_with_counts_and_in_pages() {
 #[tokio::test(flavor = "multi_thread")]
 async fn there_are_no_dead_ends() {
     let folder = folder(&[("guide/on-call.md", "# On call\n"), ("guide/first-day.md", "# First day\n")]);
-    let mut host = Host::http(server(&folder), MODERN).await;
+    let mut host = Host::http(server(&folder).await, MODERN).await;
     let cases = [
         (
             "read_resource",
@@ -198,7 +198,7 @@ async fn there_are_no_dead_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_tools_and_wrong_parameters_are_errors_of_the_protocol() {
     let folder = folder(&[("a.md", "x")]);
-    for mut host in Host::both(&server(&folder), MODERN).await {
+    for mut host in Host::both(&server(&folder).await, MODERN).await {
         for (params, message) in [
             (
                 json!({ "name": "read_resources", "arguments": {} }),
@@ -220,7 +220,7 @@ async fn unknown_tools_and_wrong_parameters_are_errors_of_the_protocol() {
 async fn tools_can_be_off() {
     let folder = folder(&[("a.md", "x")]);
     let tools = ToolsConfig { enabled: false, ..ToolsConfig::default() };
-    let server = Arc::new(Server::new(catalog(&folder), Config { tools, ..Config::default() }));
+    let server = Arc::new(Server::new(catalog(&folder).await, Config { tools, ..Config::default() }));
     for revision in REVISIONS {
         let mut host = Host::stdio(server.clone(), revision).await;
         assert!(host.introduction["capabilities"]["tools"].is_null());
@@ -264,7 +264,7 @@ async fn rules_can_turn_tools_off() {
         (vec![("libris://tools/list_resources", deny.clone()), ("**", allow.clone())], &everything[..2]),
         (vec![("libris://tools/**", deny.clone()), ("**", allow.clone())], &everything[..0]),
     ] {
-        let server = Server::with_policy(catalog(&folder), Config::default(), rules(&given));
+        let server = Server::with_policy(catalog(&folder).await, Config::default(), rules(&given));
         let mut host = Host::stdio(Arc::new(server), "2025-11-25").await;
         let listed = host.ask("tools/list", json!({})).await;
         assert_eq!(names(&listed), expected, "{given:?}");
@@ -277,7 +277,7 @@ async fn rules_can_turn_tools_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_file_is_read_anew() {
     let folder = folder(&[("a.md", "one\n")]);
-    for mut host in Host::both(&server(&folder), MODERN).await {
+    for mut host in Host::both(&server(&folder).await, MODERN).await {
         for text in ["one\n", "another\n", "a third text\n"] {
             write(&folder, "a.md", text.as_bytes());
             for _ in 0..3 {

@@ -9,7 +9,7 @@ use proptest::prelude::{ProptestConfig, any};
 use proptest::test_runner::TestRunner;
 use serde_json::json;
 
-use crate::host::{Host, MODERN, files, folder};
+use crate::host::{Host, MODERN, files, folder, indexed};
 
 /// Everybody may call.
 struct Anybody;
@@ -40,14 +40,14 @@ fn hidden_resources_show_through_nothing() {
     let config = ProptestConfig { cases: 24, ..ProptestConfig::default() };
     let strategy = (vec(any::<bool>(), 8), any::<bool>(), any::<bool>());
     TestRunner::new(config)
-        .run(&strategy, |(hidden, by_folder, indexed)| {
-            runtime.block_on(check(&hidden, by_folder, indexed));
+        .run(&strategy, |(hidden, by_folder, is_indexed)| {
+            runtime.block_on(check(&hidden, by_folder, is_indexed));
             Ok(())
         })
         .unwrap();
 }
 
-async fn check(hidden: &[bool], by_folder: bool, indexed: bool) {
+async fn check(hidden: &[bool], by_folder: bool, is_indexed: bool) {
     let texts = library(hidden.len());
     let borrowed: Vec<_> = texts.iter().map(|(path, text)| (&**path, &**text)).collect();
     let folder = folder(&borrowed);
@@ -74,11 +74,9 @@ async fn check(hidden: &[bool], by_folder: bool, indexed: bool) {
         .map(|number| PathNote { path: texts[number].0.clone(), note: format!("note on {}", word(number)) })
         .collect();
     let catalog = Arc::new(Catalog::new(vec![files(&folder)]));
-    #[cfg(feature = "search")]
-    if indexed {
-        catalog.search_on_demand(libris::SearchConfig { notes: notes.clone(), ..Default::default() });
+    if is_indexed {
+        indexed(&catalog, notes.clone()).await;
     }
-    let _ = indexed;
     catalog.add_index(notes.clone());
     let tools = ToolsConfig { bundle: true, ..ToolsConfig::default() };
     let server = Arc::new(Server::with_policy(catalog, Config { notes, tools, ..Config::default() }, policy));

@@ -11,7 +11,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use libris::wire::http::{self, Endpoint};
 use libris::wire::{Limits, stdio};
-use libris::{Catalog, Config, Server, Source};
+use libris::{Catalog, Config, PathNote, Server, Source};
 use libris_sources::files;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -45,17 +45,27 @@ fn source(path: &Path) -> Arc<dyn Source> {
     Arc::new(files::Files::open(config).unwrap())
 }
 
-/// A catalog of a folder, with an index that is built when it is searched.
-pub(crate) fn catalog(folder: &TempDir) -> Arc<Catalog> {
+/// A catalog of a folder, with an index.
+pub(crate) async fn catalog(folder: &TempDir) -> Arc<Catalog> {
     let catalog = Arc::new(Catalog::new(vec![files(folder)]));
-    #[cfg(feature = "search")]
-    catalog.search_on_demand(libris::SearchConfig::default());
+    indexed(&catalog, Vec::new()).await;
     catalog
 }
 
+/// Indexes a catalog, if the library can.
+pub(crate) async fn indexed(catalog: &Arc<Catalog>, notes: Vec<PathNote>) {
+    #[cfg(feature = "search")]
+    {
+        catalog.start_search(libris::SearchConfig { notes, ..libris::SearchConfig::default() }).unwrap();
+        catalog.search_index_completed().await;
+    }
+    #[cfg(not(feature = "search"))]
+    let _ = (catalog, notes);
+}
+
 /// A server of a folder with the default tools.
-pub(crate) fn server(folder: &TempDir) -> Arc<Server> {
-    Arc::new(Server::new(catalog(folder), Config::default()))
+pub(crate) async fn server(folder: &TempDir) -> Arc<Server> {
+    Arc::new(Server::new(catalog(folder).await, Config::default()))
 }
 
 /// A connection to a server in one revision.

@@ -19,7 +19,7 @@ async fn content_cannot_leave_its_marks_nor_hide_text() {
     );
     let folder =
         folder(&[("evil.md", &first), ("long.md", &format!("# {}\n\nzebra\n", "t".repeat(1 << 16)))]);
-    let mut host = Host::http(server(&folder), MODERN).await;
+    let mut host = Host::http(server(&folder).await, MODERN).await;
     let read = json!({ "uri": "file:///docs/evil.md" });
     // The mark of one answer in the content does not end the next.
     let once = host.call("read_resource", read.clone()).await;
@@ -57,7 +57,7 @@ async fn results_are_bounded() {
         .collect();
     let texts: Vec<_> = texts.iter().map(|(path, text)| (&**path, &**text)).collect();
     let folder = folder(&texts);
-    let mut host = Host::stdio(server(&folder), MODERN).await;
+    let mut host = Host::stdio(server(&folder).await, MODERN).await;
     for (tool, arguments, limit) in [
         ("search_resources", json!({ "query": "zebra", "limit": 50 }), 120_000),
         ("list_resources", json!({}), 60_000),

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use crate::host::{Host, MODERN, REVISIONS, catalog, folder, write};
 
-fn server_of(folder: &tempfile::TempDir) -> Arc<Server> {
+async fn server_of(folder: &tempfile::TempDir) -> Arc<Server> {
     let notes = vec![PathNote { path: "adr/".to_owned(), note: "why things are as they are".to_owned() }];
-    let catalog = catalog(folder);
+    let catalog = catalog(folder).await;
     catalog.add_index(notes.clone());
     Arc::new(Server::new(catalog, Config { notes, ..Config::default() }))
 }
@@ -22,7 +22,7 @@ async fn read(host: &mut Host, uri: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_index_and_the_instructions_follow_the_library() {
     let folder = folder(&[("adr/1.md", "# Use Rust\n"), ("guide.md", "# Guide\n")]);
-    let mut host = Host::stdio(server_of(&folder), MODERN).await;
+    let mut host = Host::stdio(server_of(&folder).await, MODERN).await;
     for _ in 0..2 {
         let index = read(&mut host, "libris://index").await;
         for part in
@@ -38,7 +38,7 @@ async fn the_index_and_the_instructions_follow_the_library() {
     assert!(index.contains("[Something new](file:///docs/new.md)"), "{index}");
     for revision in REVISIONS {
         // A new server, because instructions without a proof are used for a while.
-        let host = Host::http(server_of(&folder), revision).await;
+        let host = Host::http(server_of(&folder).await, revision).await;
         let instructions = host.introduction["instructions"].as_str().unwrap();
         for part in ["search_resources", "file:///docs/ (3 resources)", "why things", "libris://index"] {
             assert!(instructions.contains(part), "{revision}: {instructions}");
@@ -53,7 +53,7 @@ async fn a_large_library_has_an_index_for_each_folder() {
         .collect();
     let texts: Vec<_> = texts.iter().map(|(path, text)| (&**path, &**text)).collect();
     let folder = folder(&texts);
-    let mut host = Host::http(server_of(&folder), MODERN).await;
+    let mut host = Host::http(server_of(&folder).await, MODERN).await;
     let index = read(&mut host, "libris://index").await;
     assert!(index.len() <= 8 << 10, "{}", index.len());
     assert!(index.contains("more than"), "{index}");
@@ -70,6 +70,6 @@ async fn a_large_library_has_an_index_for_each_folder() {
 async fn configured_instructions_are_sent_as_they_are() {
     let folder = folder(&[("a.md", "x")]);
     let config = Config { instructions: Some("Read a.md.".to_owned()), ..Config::default() };
-    let host = Host::stdio(Arc::new(Server::new(catalog(&folder), config)), MODERN).await;
+    let host = Host::stdio(Arc::new(Server::new(catalog(&folder).await, config)), MODERN).await;
     assert_eq!(host.introduction["instructions"], "Read a.md.");
 }

@@ -23,7 +23,7 @@ async fn a_bundle_has_the_passages_within_its_budget() {
     let folder =
         folder(&[("keys.md", &long), ("copy.md", copy), ("other.md", "# Other\n\nNothing of it.\n")]);
     let tools = ToolsConfig { bundle: true, ..ToolsConfig::default() };
-    let server = Arc::new(Server::new(catalog(&folder), Config { tools, ..Config::default() }));
+    let server = Arc::new(Server::new(catalog(&folder).await, Config { tools, ..Config::default() }));
     let mut host = Host::http(server, MODERN).await;
     assert_eq!(names(&mut host).await.last().unwrap(), "bundle_resources");
     let bundle = host.call("bundle_resources", json!({ "query": "rotate keys", "budget": 400 })).await;
@@ -71,7 +71,7 @@ async fn connectors_get_search_and_fetch() {
         citation_base: Some("https://docs.example.com/".to_owned()),
         ..ToolsConfig::default()
     };
-    let server = Arc::new(Server::new(catalog(&folder), Config { tools, ..Config::default() }));
+    let server = Arc::new(Server::new(catalog(&folder).await, Config { tools, ..Config::default() }));
     let mut host = Host::stdio(server, MODERN).await;
     assert_eq!(names(&mut host).await[3..], ["search", "fetch"]);
     let found = host.call("search", json!({ "query": "rotate keys" })).await;
