@@ -25,6 +25,20 @@ impl Freshness {
         Self::default()
     }
 
+    /// A response that never changes and is the same for all callers: combined with another by [`and`](Self::and), it
+    /// leaves that one as it is.
+    pub fn unlimited() -> Self {
+        Self { ttl: Duration::MAX, scope: CacheScope::Public, proof: Some(Proof::always()) }
+    }
+
+    /// The same, unless nothing limits it: then clients must not cache it.
+    pub fn or_uncached(self) -> Self {
+        match self.ttl {
+            Duration::MAX => Self { ttl: Duration::ZERO, scope: CacheScope::Private, ..self },
+            _ => self,
+        }
+    }
+
     /// A response that the server may cache while `proof` holds.
     pub fn proven(proof: impl Into<Option<Proof>>) -> Self {
         Self { proof: proof.into(), ..Self::default() }

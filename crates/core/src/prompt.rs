@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::{Freshness, Icon, Meta, Proof, UnavailableSource, Uri, UriTemplate};
+use crate::{Freshness, Icon, Meta, UnavailableSource, Uri, UriTemplate};
 
 /// A prompt, as it is listed.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,7 +153,7 @@ pub struct Prompts {
 impl Default for Prompts {
     /// Those of a source that never has prompts.
     fn default() -> Self {
-        Self { prompts: Vec::new(), freshness: Freshness::proven(Proof::always()), unavailable: Vec::new() }
+        Self { prompts: Vec::new(), freshness: Freshness::unlimited(), unavailable: Vec::new() }
     }
 }
 

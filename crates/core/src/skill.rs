@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Freshness, Meta, Proof, UnavailableSource, Uri};
+use crate::{Freshness, Meta, UnavailableSource, Uri};
 
 /// A skill, with the digests of its files.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,14 +60,9 @@ pub struct SkillPage {
 }
 
 impl Default for SkillPage {
-    /// The page of a source that never has skills.
+    /// The page of a source that never has skills. It does not limit how a combined page may be cached.
     fn default() -> Self {
-        Self {
-            skills: Vec::new(),
-            more: false,
-            freshness: Freshness::proven(Proof::always()),
-            unavailable: Vec::new(),
-        }
+        Self { skills: Vec::new(), more: false, freshness: Freshness::unlimited(), unavailable: Vec::new() }
     }
 }
 

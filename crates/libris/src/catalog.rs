@@ -508,10 +508,8 @@ impl Source for Catalog {
         let answers = query::all(queries.collect()).await?;
         let (mut fresh, mut unavailable, mut pages) = (Vec::new(), Vec::new(), Vec::new());
         for (gated, page) in gathered(&sources, answers)? {
-            // A source without skills must not shorten the TTL of the others.
-            if !page.skills.is_empty() {
-                fresh.extend(gated.counted(page.freshness));
-            }
+            // Also of a source without skills now: whether it has some must not show in the TTL of a view without them.
+            fresh.extend(gated.counted(page.freshness));
             unavailable.extend(page.unavailable);
             pages.push((page.skills, page.more));
         }
@@ -540,9 +538,7 @@ impl Source for Catalog {
         let answers = query::all(queries.collect()).await?;
         let (mut fresh, mut unavailable, mut by_name) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (gated, given) in gathered(&sources, answers)? {
-            if !given.prompts.is_empty() {
-                fresh.extend(gated.counted(given.freshness));
-            }
+            fresh.extend(gated.counted(given.freshness));
             unavailable.extend(given.unavailable);
             for prompt in given.prompts {
                 // If two sources have the same name, that of the source that was added first.

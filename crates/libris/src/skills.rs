@@ -62,7 +62,7 @@ impl CallerView {
         }
         let reply = Reply {
             members: members.finish(),
-            freshness: Some(freshness),
+            freshness: Some(freshness.or_uncached()),
             meta: missing(&view, &unavailable),
         };
         Ok(self.scoped(reply))

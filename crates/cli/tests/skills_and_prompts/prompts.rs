@@ -285,7 +285,7 @@ fn the_built_in_prompt_shows_what_a_search_finds_and_can_be_removed() {
         assert!(std::time::Instant::now() < deadline, "{shown:?}");
         std::thread::yield_now();
     };
-    assert!(found[0].contains("Task: how many holidays") && found[0].contains("thirty days"), "{found:?}");
+    assert!(found[0].contains("Task: how many holidays"), "{found:?}");
     assert_eq!(found[1], "user: <file:///docs/guide/holidays.md>");
     drop(session);
     let config = CONFIG.replace("page_size = 2", "page_size = 9\nuse_resources_prompt = false");

@@ -65,7 +65,7 @@ impl CallerView {
             members = members.text("nextCursor", &cursor::encode(ListKind::Prompts, &last.name));
         }
         let meta = missing(&view, &unavailable);
-        Ok(self.scoped(Reply { members: members.finish(), freshness: Some(freshness), meta }))
+        Ok(self.scoped(Reply { members: members.finish(), freshness: Some(freshness.or_uncached()), meta }))
     }
 
     /// The prompts that the caller may see, with the built-in one, sorted by name.

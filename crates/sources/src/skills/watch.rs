@@ -74,23 +74,23 @@ impl SkillChanges {
         if let (Some(SkillTreeEntry::File(_)), Some(_), Some(uri)) =
             (entries.get(key), before.entries().get(key), self.inner.uri(key))
         {
-            self.ready.push_back(Change::Updated(uri.clone()));
-            let described =
-                |snapshot: &SkillSnapshot| snapshot.skill(key).map(|skill| skill.front_matter.clone());
-            if described(before) != described(&self.before) {
-                self.ready.push_back(Change::Described(uri));
-            }
+            self.ready.push_back(Change::Updated(uri));
         }
     }
 
-    /// Reports the files and directories that exist in only one of the snapshots.
+    /// Reports the files and directories that exist in only one of the snapshots, and skills with another front matter.
     fn compare(&mut self, before: &SkillSnapshot) {
         let (old, new) = (before.entries(), self.before.entries());
         let removed = old.keys().filter(|key| !new.contains_key(*key));
         let removed = removed.filter_map(|key| self.inner.uri(key)).map(Change::Removed);
         let added = new.keys().filter(|key| !old.contains_key(*key));
         let added = added.filter_map(|key| self.inner.uri(key)).map(Change::Added);
-        let changes: Vec<_> = removed.chain(added).collect();
+        let described = new.keys().filter(|key| match (before.skill(key), self.before.skill(key)) {
+            (Some(old), Some(new)) => old.front_matter != new.front_matter,
+            _ => false,
+        });
+        let described = described.filter_map(|key| self.inner.uri(key)).map(Change::Described);
+        let changes: Vec<_> = removed.chain(added).chain(described).collect();
         self.ready.extend(changes);
     }
 }
