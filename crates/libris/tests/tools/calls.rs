@@ -262,7 +262,7 @@ async fn rules_can_turn_tools_off() {
         (vec![("file:///docs/**", allow.clone())], everything),
         (vec![("file:///docs/**", allow.clone()), ("**", deny.clone())], everything),
         (vec![("libris://tools/list_resources", deny.clone()), ("**", allow.clone())], &everything[..2]),
-        (vec![("libris://tools/**", deny.clone()), ("**", allow.clone())], &[]),
+        (vec![("libris://tools/**", deny.clone()), ("**", allow.clone())], &everything[..0]),
     ] {
         let server = Server::with_policy(catalog(&folder), Config::default(), rules(&given));
         let mut host = Host::stdio(Arc::new(server), "2025-11-25").await;
