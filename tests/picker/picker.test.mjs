@@ -45,7 +45,7 @@ for (const [screen, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
       server = await serveHttp(['--config', library.config]);
       at = origin(server);
       // The index is built at the lowest priority, which takes a while on a busy machine.
-      const end = Date.now() + 180_000;
+      const end = Date.now() + 300_000;
       const isIndexed = text => /^libris_search_pending 0$/m.test(text) && /^libris_search_resources \d\d/m.test(text);
       while (!isIndexed(await (await fetch(`${at}/metrics`)).text())) {
         assert.ok(Date.now() < end, 'the search index is not completed');

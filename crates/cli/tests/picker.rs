@@ -24,7 +24,7 @@ fn furnished(more: &str) -> tempfile::TempDir {
     std::fs::write(docs.join("long.log"), "a line of a log\n".repeat(200_000)).unwrap();
     let config = format!(
         "{more}\n[[files]]\npath = \"docs\"\n[[rule]]\nuri = \"file:///docs/secret/**\"\naction = \"deny\"\n\
-         [[rule]]\nuri = \"**\"\naction = \"allow\"\n"
+         [[rule]]\nuri = \"file:///docs/**\"\naction = \"allow\"\n"
     );
     std::fs::write(folder.path().join("libris.toml"), config).unwrap();
     folder
@@ -134,7 +134,7 @@ async fn the_page_is_public_and_its_data_are_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_picker_can_be_switched_off() {
     let folder = furnished("[listen]\npicker = false\n");
-    for (arguments, status) in [(&[][..], 404), (&["--picker"], 200), (&["--no-picker"], 404)] {
+    for (arguments, status) in [(&[][..], 404), (&["--picker"][..], 200), (&["--no-picker"][..], 404)] {
         let (_server, origin) = serve(folder.path(), arguments).await;
         assert_eq!(get(format!("{origin}/")).await.status().as_u16(), status, "{arguments:?}");
     }

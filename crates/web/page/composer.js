@@ -98,6 +98,13 @@ export class Composer {
       if (asked !== this.#asked) return;
       resources = found.results;
     }
+    // A mention is by name, so names that match come before texts that do.
+    const wanted = typed.toLowerCase();
+    const rank = (resource) => {
+      const name = nameOf(resource).toLowerCase();
+      return name.startsWith(wanted) ? 0 : name.includes(wanted) ? 1 : 2;
+    };
+    resources = [...resources].sort((one, other) => rank(one) - rank(other));
     const offered = resources.map((resource) => ({ resource, label: nameOf(resource), about: clean(resource.title ?? resource.uri, 90) }));
     this.#show([...offered, ...templates].slice(0, OFFERED));
   }
