@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
+use futures_util::{FutureExt as _, StreamExt as _};
 use libris::{Catalog, Change, Source, Uri};
 use libris_core::contract::{self, Fixture};
 use libris_remote::{ProtocolChoice, RemoteTarget, UriMount};
@@ -44,23 +44,20 @@ impl Upstream {
         self.folder.path().join("library").join(uri.as_str().strip_prefix(&self.root).unwrap())
     }
 
-    /// Waits until the source knows about a change: news of another process take a moment.
-    async fn noticed(&self, uri: &Uri) {
+    /// Does something, and waits until the source reports it: news of another process take a moment.
+    async fn reported(&self, act: impl FnOnce(), expected: &Change) {
         let mut changes = self.changes.lock().await;
-        let noticed = async {
+        // What was reported before is of no interest.
+        while let Some(Some(_)) = changes.next().now_or_never() {}
+        act();
+        let reported = async {
             while let Some(change) = changes.next().await {
-                match change {
-                    Change::Lost => return,
-                    Change::Added(at) | Change::Updated(at) | Change::Removed(at) | Change::Described(at)
-                        if at == *uri =>
-                    {
-                        return;
-                    }
-                    _ => {}
+                if change == *expected || change == Change::Lost {
+                    return;
                 }
             }
         };
-        tokio::time::timeout(LONG, noticed).await.expect("the change is noticed");
+        tokio::time::timeout(LONG, reported).await.expect("the change is reported");
     }
 }
 
@@ -82,21 +79,23 @@ impl Fixture for Upstream {
 
     async fn add(&self, number: usize) -> Option<Uri> {
         let uri = Uri::parse(&format!("{}added-{number}.txt", self.root)).unwrap();
-        std::fs::write(self.path(&uri), "added").unwrap();
-        self.noticed(&uri).await;
+        let write = || std::fs::write(self.path(&uri), "added").unwrap();
+        self.reported(write, &Change::Added(uri.clone())).await;
         Some(uri)
     }
 
     async fn change(&self, uri: &Uri) -> bool {
-        std::fs::write(self.path(uri), "changed, and longer").unwrap();
-        self.noticed(uri).await;
-        true
+        // A server reports this only to subscribers.
+        std::fs::write(self.path(uri), "changed, and longer").is_ok()
     }
 
     async fn remove(&self, uri: &Uri) -> bool {
-        let removed = std::fs::remove_file(self.path(uri)).is_ok();
-        self.noticed(uri).await;
-        removed
+        if !self.path(uri).exists() {
+            return false;
+        }
+        let remove = || std::fs::remove_file(self.path(uri)).unwrap();
+        self.reported(remove, &Change::Removed(uri.clone())).await;
+        true
     }
 
     async fn deadline(&self) {
