@@ -107,8 +107,17 @@ fn main() -> ExitCode {
     if let Some(reaper) = reaper() {
         libris_process::set_reaper(reaper);
     }
-    // The report of `check` contains the warnings.
-    let level = if matches!(arguments.command, Command::Check(_)) { "off" } else { "warn" };
+    let level = match arguments.command {
+        // The report contains the warnings.
+        Command::Check(_) => "off",
+        // The command ends with the error of a source, and prints it.
+        Command::Ls(_)
+        | Command::Read(_)
+        | Command::Templates(_)
+        | Command::Complete(_)
+        | Command::Info(_) => "error",
+        _ => "warn",
+    };
     if let Err(error) = arguments.log.start(level) {
         return terminal::fail(&error);
     }

@@ -102,7 +102,7 @@ async fn a_thousand_subscribers_make_one_subscription() {
     until(async || !recorder.requests("resources/subscribe").is_empty()).await;
     // What is asked later is answered later: a second subscription would have been requested by now.
     first.ask("resources/read", json!({ "uri": "odd://two" })).await;
-    assert_eq!(recorder.requests("resources/subscribe"), [json!({ "uri": "odd://one" })]);
+    assert_eq!(recorder.uris("resources/subscribe"), ["odd://one"]);
     let answer = first.ask("resources/unsubscribe", json!({ "uri": "odd://one" })).await;
     assert_eq!(answer["result"], json!({}), "{answer}");
     assert!(recorder.requests("resources/unsubscribe").is_empty(), "1,000 others are subscribed");
@@ -123,7 +123,7 @@ async fn updates_pass_through_under_the_prefix() {
     recorder.notify("notifications/resources/updated", &json!({ "uri": "odd://one" }));
     assert_eq!(next(&mut changes).await, Change::Updated(uri("far+odd://one")));
     remote.unfollow(&uri("far+odd://one"));
-    until(async || recorder.requests("resources/unsubscribe") == [json!({ "uri": "odd://one" })]).await;
+    until(async || recorder.uris("resources/unsubscribe") == ["odd://one"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,7 +150,8 @@ async fn parts_and_bytes_pass_unchanged_and_tokens_of_callers_do_not_pass() {
         .iter()
         .map(|one| one["uri"].as_str().unwrap())
         .collect();
-    assert_eq!(uris, ["far+odd://one", "libris://status"]);
+    let others: Vec<_> = uris.into_iter().filter(|uri| !uri.starts_with("libris:")).collect();
+    assert_eq!(others, ["far+odd://one"]);
     assert!(!recorder.requests("resources/read").is_empty());
     assert!(!recorder.transcript().contains("of-the-caller"), "{}", recorder.transcript());
 }
@@ -280,6 +281,7 @@ async fn one_cursor_walks_through_all_servers() {
     sorted.sort();
     sorted.dedup();
     assert_eq!(uris, sorted);
-    // Two folders of 25 files, the status of the gateway, and that of the prefixed server.
-    assert_eq!(uris.len(), 2 * 26 + 2, "{uris:?}");
+    // Two folders of 25 files, besides the resources of the gateway and of the servers themselves.
+    let files = uris.iter().filter(|uri| uri.contains("file:///"));
+    assert_eq!(files.count(), 2 * 26, "{uris:?}");
 }

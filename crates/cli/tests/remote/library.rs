@@ -35,16 +35,8 @@ async fn a_program_reads_lists_completes_and_watches() {
     );
 
     let resources: Vec<_> = client.list().map(|resource| resource.unwrap().uri.to_string()).collect().await;
-    assert_eq!(
-        resources,
-        [
-            "file:///library/",
-            "file:///library/a.md",
-            "file:///library/b.bin",
-            "file:///library/settings.json",
-            "libris://status"
-        ]
-    );
+    let files: Vec<_> = resources.iter().filter_map(|uri| uri.strip_prefix("file:///library/")).collect();
+    assert_eq!(files, ["", "a.md", "b.bin", "settings.json"]);
     let template = client.templates().await.unwrap().remove(0).uri.to_string();
     assert_eq!(
         client.complete("file:///library/{+path}{?lines,bytes}", "path", "sett").await.unwrap(),

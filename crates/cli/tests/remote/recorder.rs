@@ -50,6 +50,11 @@ impl Recorder {
         requests.iter().filter(|(asked, ..)| asked == method).map(|(_, params, _)| params.clone()).collect()
     }
 
+    /// The URIs in the requests with this method.
+    pub(crate) fn uris(&self, method: &str) -> Vec<String> {
+        self.requests(method).iter().map(|params| params["uri"].as_str().unwrap().to_owned()).collect()
+    }
+
     /// All requests as text, with their headers.
     pub(crate) fn transcript(&self) -> String {
         format!("{:?}", self.shared.requests.lock().unwrap())

@@ -26,7 +26,7 @@ pub(crate) fn run(how: &str) {
         if method == "resources/read" && is_bad && misbehave(how, &id, &mut output) {
             continue;
         }
-        if how == "talkative" {
+        if how == "talkative" && method.starts_with("resources/") {
             let sampling = json!({ "jsonrpc": "2.0", "id": "s1", "method": "sampling/createMessage", "params": { "messages": [], "maxTokens": 1 } });
             let stranger = json!({ "jsonrpc": "2.0", "id": 123_456, "result": {} });
             let unknown = json!({ "jsonrpc": "2.0", "method": "notifications/odd", "params": {} });
