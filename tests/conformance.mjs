@@ -67,6 +67,28 @@ function run({ suite, expected, options }, url) {
   }
 }
 
+/** The scenarios of the Skills extension, which no revision includes. */
+const extensionScenarios = ['sep-2640-skills-enumeration', 'sep-2640-skills-manifest', 'sep-2640-skills-directory'];
+
+/** Runs one scenario, all of whose checks must pass. */
+function runScenario(scenario, url) {
+  const results = mkdtempSync(join(tmpdir(), 'libris-conformance-'));
+  try {
+    const program = here('node_modules/conformance-0.2/dist/index.js');
+    const asked = [program, 'server', '--url', url, '--scenario', scenario, '-o', results];
+    const { status, stdout, stderr } = spawnSync(process.execPath, asked, { encoding: 'utf8', maxBuffer: 1 << 26 });
+    const checks = checksIn(results);
+    const passed = checks.filter(check => check.status === 'SUCCESS').length;
+    const problems = checks.filter(check => check.status !== 'SUCCESS').map(check => `${scenario}:${check.id}: ${check.errorMessage}`);
+    if (status !== 0 || passed === 0) problems.push(`${scenario} ended with ${status}:\n${stdout}${stderr}`);
+    console.log(`${scenario}: ${passed} checks passed`);
+    for (const problem of problems) console.log(`✗ ${problem}`);
+    return { passed, excused: 0, failed: problems.length };
+  } finally {
+    rmSync(results, { recursive: true });
+  }
+}
+
 const servers = {
   'libris serve': () => serveHttp(['--config', here('../conformance/libris.toml')]),
   '#[resources]': () => start(process.env.LIBRIS_EXAMPLE, []),
@@ -82,6 +104,10 @@ for (const [name, serve] of Object.entries(servers)) {
       for (const key in total) total[key] += outcome[key];
     }
     if (name === 'libris serve') {
+      for (const scenario of extensionScenarios) {
+        const outcome = runScenario(scenario, server.url);
+        for (const key in total) total[key] += outcome[key];
+      }
       const checked = spawnSync('python3', [here('skills.py'), server.url, here('../conformance/skills')], { encoding: 'utf8' });
       console.log(checked.status === 0 ? checked.stdout.trim() : `✗ the digests of skills\n${checked.stdout}${checked.stderr}`);
       total[checked.status === 0 ? 'passed' : 'failed'] += 1;

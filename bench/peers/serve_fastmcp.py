@@ -10,7 +10,16 @@ import shelf
 
 folder, way = sys.argv[1:]
 server = FastMCP("minimal", list_page_size=shelf.PAGE)
-for book in shelf.load(folder):
+books = shelf.load(folder)
+texts = {str(book.uri): book.data for book in books if book.mime == "text/plain"}
+
+
+@server.tool
+def read_resource(uri: str) -> str:
+    return texts[uri]
+
+
+for book in books:
     known = {
         "uri": book.uri,
         "name": book.name,

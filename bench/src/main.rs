@@ -28,6 +28,7 @@ mod shelf;
 mod start;
 mod statistics;
 mod table;
+mod tasks;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -65,6 +66,7 @@ use crate::tree::Trees;
   cargo run --profile dist -p bench -- git                 a large git repository, beside `git`
   cargo run --profile dist -p bench -- documents           the text of real documents, beside `pdftotext`
   cargo run --profile dist -p bench -- search              quality and cost of search, beside plain BM25
+  cargo run --profile dist -p bench -- tasks               questions answered with tools, and bundles
   cargo run --profile dist -p bench -- hostile --scale 0.1 attacks on a server, a tenth of each
 
 The server is built by `cargo build --profile dist -p libris-cli` before it is measured. Name another one in
@@ -114,6 +116,8 @@ enum What {
     Documents(documents::Options),
     Live(live::Options),
     Search(search::Options),
+    /// A scripted host that answers questions with the tools, and the passages that bundles hold
+    Tasks,
     Hostile(hostile::Options),
     #[command(flatten)]
     Serve(Serve),
@@ -164,6 +168,7 @@ fn run(arguments: &Arguments) -> Result<()> {
             runtime()?.block_on(hostile::run(options, &attacks, &binary, &mut report))
         }
         Some(What::Search(options)) => search::run(options, &mut report),
+        Some(What::Tasks) => tasks::run(&binary, &mut report),
         Some(What::Git) => git::run(arguments.quick, &binary, &mut report),
         Some(What::Documents(options)) => documents::run(options, &binary, &mut report),
         what => measure(what.as_ref(), arguments, &binary, &mut report),

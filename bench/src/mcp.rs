@@ -61,6 +61,11 @@ impl Era {
         self.request("resources/read", json!({ "uri": uri }))
     }
 
+    /// A call of the tool that reads a resource.
+    pub(crate) fn call(self, uri: &str) -> Value {
+        self.request("tools/call", json!({ "name": "read_resource", "arguments": { "uri": uri } }))
+    }
+
     /// A request for a page of the list.
     pub(crate) fn list(self, cursor: Option<&str>) -> Value {
         self.request("resources/list", cursor.map_or(json!({}), |cursor| json!({ "cursor": cursor })))
@@ -93,8 +98,9 @@ impl Era {
             Self::Modern => {
                 header("mcp-protocol-version", self.version());
                 header("mcp-method", message["method"].as_str().unwrap_or_default());
-                if let Some(uri) = message["params"]["uri"].as_str() {
-                    header("mcp-name", uri);
+                let params = &message["params"];
+                if let Some(name) = params["uri"].as_str().or_else(|| params["name"].as_str()) {
+                    header("mcp-name", name);
                 }
             }
             Self::Legacy => {

@@ -10,8 +10,9 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use rmcp::model::{
-    Annotations, ErrorData, ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ServerCapabilities, ServerConfig,
+    Annotations, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+    ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Resource, ResourceContents, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -66,7 +67,7 @@ impl Minimal {
 
 impl ServerHandler for Minimal {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_resources().build())
+        ServerConfig::new(ServerCapabilities::builder().enable_resources().enable_tools().build())
     }
 
     async fn list_resources(
@@ -98,6 +99,19 @@ impl ServerHandler for Minimal {
             }
         };
         Ok(ReadResourceResult::new(vec![content.with_mime_type(book.mime)]).into())
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let uri = request.arguments.as_ref().and_then(|arguments| arguments.get("uri")?.as_str());
+        let book = uri.and_then(|uri| self.shelf.find(uri));
+        let Some(Content::Text(text)) = book.map(|book| &book.content) else {
+            return Err(ErrorData::invalid_params("there is no such text", None));
+        };
+        Ok(CallToolResult::success(vec![ContentBlock::text(text)]).into())
     }
 }
 

@@ -35,6 +35,8 @@ for (const [mode, revision] of [['legacy', LEGACY], ['auto', MODERN]]) {
         revision: () => client.getNegotiatedProtocolVersion(),
         list: () => client.listResources(),
         read: async uri => (await client.readResource({ uri })).contents,
+        tools: async () => (await client.listTools()).tools,
+        call: (name, args) => client.callTool({ name, arguments: args }),
         templates: async () => (await client.listResourceTemplates()).resourceTemplates,
         complete: async (uri, name, value) =>
           (await client.complete({ ref: { type: 'ref/resource', uri }, argument: { name, value } })).completion.values,

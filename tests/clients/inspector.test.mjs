@@ -26,6 +26,11 @@ for (const [era, revision] of [['legacy', LEGACY], ['modern', MODERN]]) {
         revision: async () => (await ask('initialize')).protocolVersion,
         list: () => ask('resources/list'),
         read: async uri => (await ask('resources/read', '--uri', uri)).contents,
+        tools: async () => (await ask('tools/list')).tools,
+        call: (name, args) => {
+          const given = Object.entries(args).flatMap(([key, value]) => ['--tool-arg', `${key}=${value}`]);
+          return ask('tools/call', '--tool-name', name, ...given);
+        },
         templates: async () => (await ask('resources/templates/list')).resourceTemplates,
         errorOf: failure => JSON.parse(failure.stderr).error,
       };

@@ -11,11 +11,13 @@ export const LEGACY = '2025-11-25';
 export const MODERN = '2026-07-28';
 
 export const LIST_CHANGED = 'the list changed';
+const INDEX = 'libris://index';
 const STATUS = 'libris://status';
 const NOT_FOUND = { [LEGACY]: -32002, [MODERN]: -32602 };
 const ROOT = 'file:///library/';
 const TEMPLATE = `${ROOT}{+path}{?lines,bytes}`;
 const FOLDERS = `${ROOT}{+folder}{?after,format,contents}`;
+const SEGMENTS = 'file:///library{/path*}';
 const TEXTS = `${ROOT}{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}`;
 const INTRO = Array.from({ length: 9 }, (_, n) => `line ${n + 1}\n`);
 const PICTURE = Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), Uint8Array.from({ length: 256 }, (_, n) => n)]);
@@ -94,8 +96,8 @@ async function enter(connect, transport) {
 
 /**
  * Declares the tests of one client. `connect` is given `{ url }` or `{ command, args }`, and a function
- * to call with what the client is told. It returns `{ revision, list, read, templates, complete, follow,
- * errorOf, close }`; what it cannot do, it leaves out. `follow` is given the URIs to be told of from then
+ * to call with what the client is told. It returns `{ revision, list, read, templates, complete, tools, call,
+ * follow, errorOf, close }`; what it cannot do, it leaves out. `follow` is given the URIs to be told of from then
  * on, besides the list, and returns those that the server agreed to. A client that turns the pages by
  * itself says `pagesItself`, one that does not tell the code of an error `hidesCodes`.
  */
@@ -121,7 +123,7 @@ export function visits(client, { revision, connect }) {
           cursor = page.nextCursor;
           pages++;
         } while (cursor);
-        assert.deepEqual(found.map(resource => resource.uri).sort(), [...everythingIn(visit.folder), STATUS]);
+        assert.deepEqual(found.map(resource => resource.uri).sort(), [...everythingIn(visit.folder), INDEX, STATUS]);
         assert.equal(pages, visitor.pagesItself ? 1 : 3);
         const directories = found.filter(resource => resource.mimeType === 'inode/directory');
         assert.deepEqual(directories.length, 8);
@@ -161,13 +163,29 @@ export function visits(client, { revision, connect }) {
 
       test('lists templates', async () => {
         const templates = (await visitor.templates()).map(template => template.uriTemplate);
-        assert.deepEqual(templates, [FOLDERS, TEXTS, TEMPLATE, `${STATUS}{?as}`]);
+        assert.deepEqual(templates, [FOLDERS, TEXTS, TEMPLATE, SEGMENTS, `${INDEX}{?below}`, `${STATUS}{?as}`]);
       });
 
       test('completes a path', async context => {
         if (!visitor.complete) return context.skip('this client cannot ask for completions');
         assert.deepEqual(await visitor.complete(TEMPLATE, 'path', 'gui'), ['guide/']);
         assert.deepEqual(await visitor.complete(TEMPLATE, 'path', 'guide/in'), ['guide/intro.md']);
+        assert.deepEqual(await visitor.complete(SEGMENTS, 'path', 'guide/in'), ['guide/intro.md']);
+      });
+
+      test('calls tools', async () => {
+        const tools = await visitor.tools();
+        assert.deepEqual(tools.map(tool => tool.name), ['search_resources', 'read_resource', 'list_resources']);
+        assert.ok(tools.every(tool => tool.annotations.readOnlyHint && tool.outputSchema.type === 'object'));
+        const found = await visitor.call('search_resources', { query: 'intro' });
+        assert.equal(found.structuredContent.results[0].uri, uriOf('guide/intro.md'));
+        const link = found.content.find(block => block.type === 'resource_link');
+        assert.deepEqual([link.uri, link.mimeType], [uriOf('guide/intro.md'), 'text/markdown']);
+        const read = await visitor.call('read_resource', { uri: uriOf('guide/intro.md'), lines: '2-3' });
+        assert.deepEqual([read.structuredContent.text, read.isError], [INTRO.slice(1, 3).join(''), false]);
+        assert.ok(read.content[0].text.includes(INTRO[1] + INTRO[2]), read.content[0].text);
+        const listed = await visitor.call('list_resources', { parent: `${ROOT}guide/` });
+        assert.deepEqual(listed.structuredContent.entries.map(entry => entry.uri), ['intro.md', 'picture.png'].map(name => uriOf(`guide/${name}`)));
       });
 
       test('meets not-found', async () => {

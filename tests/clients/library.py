@@ -16,11 +16,13 @@ LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 
 LIST_CHANGED = "the list changed"
+INDEX = "libris://index"
 STATUS = "libris://status"
 NOT_FOUND = {LEGACY: -32002, MODERN: -32602}
 ROOT = "file:///library/"
 TEMPLATE = ROOT + "{+path}{?lines,bytes}"
 FOLDERS = ROOT + "{+folder}{?after,format,contents}"
+SEGMENTS = "file:///library{/path*}"
 TEXTS = ROOT + "{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}"
 INTRO = [f"line {n}\n" for n in range(1, 10)]
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
@@ -119,7 +121,7 @@ class Visits:
 
     A subclass says which `revision` it must speak, which `error` it raises, and how to `connect` to
     `(url, None)` or `(None, command)`, with the `News` to tell. What it connects to has `revision`,
-    `list`, `read`, `templates`, `complete` and `follow`. The last is given the URIs to be told of from
+    `list`, `read`, `templates`, `complete`, `tools`, `call` and `follow`. The last is given the URIs to be told of from
     then on, besides the list, and returns those that the server agreed to.
     """
 
@@ -165,7 +167,7 @@ class Visits:
             found += page["resources"]
             cursor = page.get("nextCursor")
             pages += 1
-        assert sorted(resource["uri"] for resource in found) == everything_in(folder) + [STATUS]
+        assert sorted(resource["uri"] for resource in found) == everything_in(folder) + [INDEX, STATUS]
         assert pages == 3
         assert sum(resource["mimeType"] == "inode/directory" for resource in found) == 8
 
@@ -196,11 +198,27 @@ class Visits:
 
     async def test_lists_templates(self, client):
         templates = [wire(template)["uriTemplate"] for template in await client.templates()]
-        assert templates == [FOLDERS, TEXTS, TEMPLATE, STATUS + "{?as}"]
+        assert templates == [FOLDERS, TEXTS, TEMPLATE, SEGMENTS, INDEX + "{?below}", STATUS + "{?as}"]
 
     async def test_completes_a_path(self, client):
         assert await client.complete(TEMPLATE, "path", "gui") == ["guide/"]
         assert await client.complete(TEMPLATE, "path", "guide/in") == ["guide/intro.md"]
+        assert await client.complete(SEGMENTS, "path", "guide/in") == ["guide/intro.md"]
+
+    async def test_calls_tools(self, client):
+        tools = [wire(tool) for tool in await client.tools()]
+        assert [tool["name"] for tool in tools] == ["search_resources", "read_resource", "list_resources"]
+        assert all(tool["annotations"]["readOnlyHint"] and tool["outputSchema"]["type"] == "object" for tool in tools)
+        found = wire(await client.call("search_resources", {"query": "intro"}))
+        assert found["structuredContent"]["results"][0]["uri"] == uri_of("guide/intro.md")
+        link = next(block for block in found["content"] if block["type"] == "resource_link")
+        assert (link["uri"], link["mimeType"]) == (uri_of("guide/intro.md"), "text/markdown")
+        read = wire(await client.call("read_resource", {"uri": uri_of("guide/intro.md"), "lines": "2-3"}))
+        assert (read["structuredContent"]["text"], read["isError"]) == ("".join(INTRO[1:3]), False)
+        assert "".join(INTRO[1:3]) in read["content"][0]["text"]
+        listed = wire(await client.call("list_resources", {"parent": ROOT + "guide/"}))
+        entries = [entry["uri"] for entry in listed["structuredContent"]["entries"]]
+        assert entries == [uri_of("guide/intro.md"), uri_of("guide/picture.png")]
 
     async def test_meets_not_found(self, client):
         uri = uri_of("guide/missing.md")

@@ -19,6 +19,8 @@ visits('@modelcontextprotocol/sdk', {
       revision: () => revision,
       list: cursor => client.listResources({ cursor }),
       read: async uri => (await client.readResource({ uri })).contents,
+      tools: async () => (await client.listTools()).tools,
+      call: (name, args) => client.callTool({ name, arguments: args }),
       templates: async () => (await client.listResourceTemplates()).resourceTemplates,
       complete: async (uri, name, value) =>
         (await client.complete({ ref: { type: 'ref/resource', uri }, argument: { name, value } })).completion.values,

@@ -27,6 +27,8 @@ def adapt(client, follow):
         read=client.read_resource,
         templates=client.list_resource_templates,
         complete=complete,
+        tools=client.list_tools,
+        call=client.call_tool_mcp,
         follow=follow,
     )
 

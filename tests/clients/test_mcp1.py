@@ -22,6 +22,9 @@ def adapt(session, revision):
         ref = ResourceTemplateReference(type="ref/resource", uri=template)
         return (await session.complete(ref, {"name": variable, "value": typed})).completion.values
 
+    async def tools():
+        return (await session.list_tools()).tools
+
     def list_page(cursor):
         return session.list_resources(params=PaginatedRequestParams(cursor=cursor))
 
@@ -37,6 +40,8 @@ def adapt(session, revision):
         read=read,
         templates=templates,
         complete=complete,
+        tools=tools,
+        call=session.call_tool,
         follow=subscriber(subscribe, unsubscribe),
     )
 

@@ -20,6 +20,9 @@ def adapt(client, follow):
         ref = ResourceTemplateReference(uri=template)
         return (await client.complete(ref, {"name": variable, "value": typed})).completion.values
 
+    async def tools():
+        return (await client.list_tools()).tools
+
     def list_page(cursor):
         return client.list_resources(cursor=cursor)
 
@@ -29,6 +32,8 @@ def adapt(client, follow):
         read=read,
         templates=templates,
         complete=complete,
+        tools=tools,
+        call=client.call_tool,
         follow=follow,
     )
 

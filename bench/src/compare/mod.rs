@@ -12,7 +12,7 @@ use clap::Args;
 use clap::builder::ValueParser;
 use serde_json::Value;
 
-use self::data::{Data, Folder};
+use self::data::{Ask, Data, Folder};
 use self::results::Results;
 use self::workload::{Way, Workload};
 use crate::drive::{Bounds, Nothing, Slice, http, stdio};
@@ -40,7 +40,7 @@ pub(crate) struct Options {
     /// Only workloads with this in their names
     ///
     /// A name says how and what: http16, http64 (2026-07-28 over so many connections), legacy16 (sessions
-    /// of 2025-11-25), stdio64, stdio1 (so many in flight); read-1k, list, read-1m-text, read-1m-blob, and
+    /// of 2025-11-25), stdio64, stdio1 (so many in flight); read-1k, call-1k (with a tool), list, read-1m-text, read-1m-blob, and
     /// with -cold those of files that change before each read. With -identified each connection sends a
     /// bearer token, which only the server `embedded` takes.
     #[arg(long, value_name = "PART", value_parser = ValueParser::new(known))]
@@ -170,6 +170,7 @@ impl Bench<'_> {
 /// What one connection asks.
 fn request(era: Era, workload: &Workload, connection: usize) -> Value {
     match workload.ask.uri(workload.folder, connection) {
+        Some(uri) if workload.ask == Ask::Tool => era.call(&uri),
         Some(uri) => era.read(&uri),
         None => era.list(None),
     }

@@ -24,6 +24,9 @@ pub(super) fn judge(results: &Results, report: &mut Report) {
         cost("read-1m-blob-cold", Server::Rmcp, 0.3);
         cost("list", Server::Limit, 1.4);
     }
+    let ratio =
+        results.ratio(("http16-call-1k", Server::Libris), ("http16-read-1k", Server::Libris), Slice::cost);
+    report.judge_if_measured("http16-call-1k: computing ÷ http16-read-1k", ratio, Aim::AtMost(1.5));
     for what in ["read-1k", "list", "read-1m-text"] {
         let (legacy, modern) = (format!("legacy16-{what}"), format!("http16-{what}"));
         let ratio = results.ratio((&legacy, Server::Libris), (&modern, Server::Libris), Slice::cost);

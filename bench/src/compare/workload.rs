@@ -24,7 +24,7 @@ pub(super) enum Way {
 
 /// All of them, in groups whose turns take turns, since their numbers are compared with each other.
 pub(super) fn all() -> Vec<Vec<Workload>> {
-    use Ask::{Blob, Kilobyte, List, Text};
+    use Ask::{Blob, Kilobyte, List, Text, Tool};
     let http = |era, connections| Way::Http { era, connections };
     let (sixteen, many, sessions) = (http(Era::Modern, 16), http(Era::Modern, 64), http(Era::Legacy, 16));
     let workload = |way, ask, folder| Workload { way, ask, folder, sender: Sender::Anonymous };
@@ -32,7 +32,12 @@ pub(super) fn all() -> Vec<Vec<Workload>> {
     let cold = |way, ask| workload(way, ask, Folder::Cold);
     let identified = |workload| Workload { sender: Sender::Identified, ..workload };
     let mut all = vec![
-        vec![warm(sixteen, Kilobyte), identified(warm(sixteen, Kilobyte)), warm(sessions, Kilobyte)],
+        vec![
+            warm(sixteen, Kilobyte),
+            identified(warm(sixteen, Kilobyte)),
+            warm(sessions, Kilobyte),
+            warm(sixteen, Tool),
+        ],
         vec![cold(sixteen, Kilobyte), identified(cold(sixteen, Kilobyte))],
     ];
     all.extend([List, Text].map(|ask| vec![warm(sixteen, ask), warm(sessions, ask)]));
@@ -56,6 +61,9 @@ impl Workload {
             && matches!(self.way, Way::Http { era: Era::Modern, connections: ..64 });
         if server == Server::Embedded || self.sender == Sender::Identified {
             return server == Server::Embedded && compares_senders;
+        }
+        if self.ask == Ask::Tool {
+            return matches!(server, Server::Libris | Server::Rmcp) || server == Server::Fastmcp && !quick;
         }
         let knows = match self.way {
             Way::Http { era, .. } => server.speaks(era),
@@ -84,6 +92,7 @@ impl fmt::Display for Workload {
             Ask::Text => "read-1m-text",
             Ask::Blob => "read-1m-blob",
             Ask::List => "list",
+            Ask::Tool => "call-1k",
         };
         out.write_str(what)?;
         out.write_str(if self.folder == Folder::Cold { "-cold" } else { "" })?;

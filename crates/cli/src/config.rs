@@ -23,6 +23,7 @@ use crate::documents::DocumentsConfig;
 use crate::limits_config::LimitsConfig;
 use crate::rule_config;
 use crate::terminal::advice;
+use crate::tools_config::ToolsTable;
 
 /// The largest configuration file, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
@@ -51,6 +52,8 @@ pub(crate) struct Config {
     pub(crate) cache_folder: Option<PathBuf>,
     /// The search index of a server; `None` if the file has no such table.
     pub(crate) search: Option<SearchTable>,
+    /// The tools for models.
+    pub(crate) tools: ToolsTable,
     /// The sources, each kind under a key of its own.
     pub(crate) sources: Sections,
 }
@@ -68,6 +71,7 @@ const OWN_KEYS: &[&str] = &[
     "documents",
     "cache_folder",
     "search",
+    "tools",
 ];
 
 impl<'de> Deserialize<'de> for Config {
@@ -100,6 +104,7 @@ impl<'de> Visitor<'de> for ConfigVisitor {
                 "documents" => config.documents = map.next_value()?,
                 "cache_folder" => config.cache_folder = Some(map.next_value()?),
                 "search" => config.search = Some(map.next_value()?),
+                "tools" => config.tools = map.next_value()?,
                 source => config.sources.deserialize(source, &mut map)?,
             }
         }
@@ -133,7 +138,7 @@ pub(crate) struct ServerConfig {
     pub(crate) title: Option<String>,
     /// A description of the server.
     pub(crate) description: Option<String>,
-    /// Instructions for the model. Default: a short text that names the templates.
+    /// Instructions for the model. Default: a short text that says what there is.
     pub(crate) instructions: Option<String>,
     /// Whether clients are offered the prompt `use-resources`, which tells a model what the server has.
     pub(crate) use_resources_prompt: bool,
@@ -188,7 +193,6 @@ impl Default for SearchTable {
     }
 }
 
-#[cfg(feature = "search")]
 impl SearchTable {
     /// The notes for the index.
     pub(crate) fn notes(&self) -> Vec<libris::PathNote> {
@@ -239,6 +243,9 @@ pub(crate) struct ListenConfig {
     pub(crate) allow_origins: Vec<String>,
     /// Whether common HTTP/1.1 requests take the fast path, which bypasses the HTTP library.
     pub(crate) express: bool,
+    /// Whether the picker is served at `/`. Default: on loopback only.
+    #[cfg(feature = "picker")]
+    pub(crate) picker: Option<bool>,
     /// HTTPS without a proxy.
     pub(crate) tls: Option<TlsConfig>,
     /// The addresses of reverse proxies, such as `"10.0.0.0/8"`, that name the client whose request they forward.
@@ -257,6 +264,8 @@ impl Default for ListenConfig {
             allow_hosts: hosts,
             allow_origins: origins,
             express,
+            #[cfg(feature = "picker")]
+            picker: None,
             tls: None,
             trusted_proxies,
             forwarded_header,

@@ -45,6 +45,9 @@ impl LogOptions {
         let known = ["error", "warn", "info", "debug", "trace", "off"];
         let plain = level.chars().all(char::is_alphabetic);
         let filter = filter.filter(|_| !plain || known.contains(&&*level.to_ascii_lowercase()));
+        // The client of other MCP servers logs what our own messages say better, with texts of those servers.
+        let silent = |filter: Targets| filter.with_target("rmcp", LevelFilter::OFF);
+        let filter = filter.map(|filter| if level.contains("rmcp") { filter } else { silent(filter) });
         let Some(filter) = filter else {
             return Err(advice(
                 format!("`{level}` is not a log level"),
@@ -61,7 +64,7 @@ impl LogOptions {
             LogFormat::Human => layer.boxed(),
             LogFormat::Json => layer.json().boxed(),
         };
-        let collector = Collector.with_filter(LevelFilter::WARN);
+        let collector = Collector.with_filter(silent(Targets::new().with_default(LevelFilter::WARN)));
         tracing_subscriber::registry().with(layer.with_filter(filter)).with(collector).init();
         Ok(())
     }

@@ -2,16 +2,24 @@
 
 mod audit_log;
 mod auth;
+#[cfg(feature = "picker")]
+mod browse;
+#[cfg(feature = "search")]
+mod bundle;
 mod check;
+mod complete;
 mod config;
 #[cfg(feature = "text-documents")]
 mod documents;
 mod explain;
 mod hosts;
+mod info;
 mod install;
 mod key;
 mod limits_config;
 mod log;
+mod ls;
+mod read;
 mod recognise;
 mod reload;
 mod rule_config;
@@ -20,10 +28,14 @@ mod search;
 mod serve;
 mod sources;
 mod summary;
+mod target;
+mod templates;
 mod terminal;
+mod tools_config;
 #[cfg(feature = "postgres")]
 mod triggers;
 mod unopened;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -31,7 +43,7 @@ use clap::{Parser, Subcommand};
 
 /// The argument with which a server starts this program as its reaper: the process that kills the commands of a server
 /// that was killed itself.
-#[cfg(all(any(feature = "command", feature = "text-documents"), unix))]
+#[cfg(all(any(feature = "command", feature = "mcp", feature = "text-documents"), unix))]
 const REAPER_COMMAND: &str = "reap-commands";
 
 /// glibc does not return freed memory to the system: after a burst of large responses, the resident set stays large.
@@ -55,19 +67,29 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::ServeOptions),
+    #[cfg(feature = "picker")]
+    Browse(browse::BrowseOptions),
     Check(check::CheckOptions),
     Key(key::KeyOptions),
     Explain(explain::ExplainOptions),
     Install(install::InstallOptions),
+    Ls(ls::LsOptions),
+    Read(read::ReadOptions),
+    Templates(templates::TemplatesOptions),
+    Complete(complete::CompleteOptions),
+    Watch(watch::WatchOptions),
+    Info(info::InfoOptions),
     #[cfg(feature = "search")]
     Search(search::SearchOptions),
+    #[cfg(feature = "search")]
+    Bundle(bundle::BundleOptions),
     #[cfg(feature = "postgres")]
     Triggers(triggers::TriggersOptions),
 }
 
 fn main() -> ExitCode {
     // Not a subcommand: only a server starts it.
-    #[cfg(all(any(feature = "command", feature = "text-documents"), unix))]
+    #[cfg(all(any(feature = "command", feature = "mcp", feature = "text-documents"), unix))]
     if std::env::args_os().nth(1).is_some_and(|first| first == REAPER_COMMAND) {
         libris_process::reap(std::io::stdin().lock());
         return ExitCode::SUCCESS;
@@ -81,7 +103,7 @@ fn main() -> ExitCode {
         };
     }
     let arguments = Arguments::parse();
-    #[cfg(all(any(feature = "command", feature = "text-documents"), unix))]
+    #[cfg(all(any(feature = "command", feature = "mcp", feature = "text-documents"), unix))]
     if let Some(reaper) = reaper() {
         libris_process::set_reaper(reaper);
     }
@@ -97,17 +119,27 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(async {
         match arguments.command {
             Command::Serve(options) => serve::run(options).await.map(|()| ExitCode::SUCCESS),
+            #[cfg(feature = "picker")]
+            Command::Browse(options) => browse::run(options).await.map(|()| ExitCode::SUCCESS),
             Command::Check(options) => check::run(options).await,
             Command::Key(options) => key::run(options).map(|()| ExitCode::SUCCESS),
             Command::Explain(options) => explain::run(options).map(|()| ExitCode::SUCCESS),
             Command::Install(options) => install::run(&options).map(|()| ExitCode::SUCCESS),
+            Command::Ls(options) => target::exit(ls::run(options).await),
+            Command::Read(options) => target::exit(read::run(options).await),
+            Command::Templates(options) => target::exit(templates::run(options).await),
+            Command::Complete(options) => target::exit(complete::run(options).await),
+            Command::Watch(options) => target::exit(watch::run(options).await),
+            Command::Info(options) => target::exit(info::run(options).await),
             #[cfg(feature = "search")]
             Command::Search(options) => search::run(options).await,
+            #[cfg(feature = "search")]
+            Command::Bundle(options) => bundle::run(options).await,
             #[cfg(feature = "postgres")]
             Command::Triggers(options) => triggers::run(options).await.map(|()| ExitCode::SUCCESS),
         }
     });
-    #[cfg(all(any(feature = "command", feature = "text-documents"), unix))]
+    #[cfg(all(any(feature = "command", feature = "mcp", feature = "text-documents"), unix))]
     libris_process::kill_all();
     // A blocking read of standard input cannot be interrupted, so the runtime does not wait for it.
     runtime.shutdown_background();
@@ -118,7 +150,7 @@ fn main() -> ExitCode {
 }
 
 /// The command that starts this program as the reaper.
-#[cfg(all(any(feature = "command", feature = "text-documents"), unix))]
+#[cfg(all(any(feature = "command", feature = "mcp", feature = "text-documents"), unix))]
 fn reaper() -> Option<std::process::Command> {
     use std::os::unix::process::CommandExt as _;
     // The path of the executable may belong to another version once this one is replaced.

@@ -164,7 +164,7 @@ pub(crate) fn settings(config: &Config, sources: &SourceArguments) -> SearchConf
 }
 
 /// Waits until the index is complete, and shows the progress on a terminal.
-async fn wait(catalog: &Catalog) {
+pub(crate) async fn wait(catalog: &Catalog) {
     let mut progress = ProgressLine::new();
     let mut completed = std::pin::pin!(catalog.search_index_completed());
     let mut ticks = tokio::time::interval(Duration::from_millis(100));

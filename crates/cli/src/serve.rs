@@ -13,6 +13,8 @@ use tokio::net::TcpListener;
 
 use crate::audit_log::{AuditWriter, FlushOnDrop};
 use crate::auth::AuthArguments;
+#[cfg(feature = "picker")]
+use crate::browse::Browsing;
 use crate::hosts::NewServer;
 use crate::reload::{self, ServerAccess};
 use crate::rule_config::LocalCallers;
@@ -50,8 +52,20 @@ pub(crate) struct ServeOptions {
     /// Allow a non-loopback address, although there is no authentication
     #[arg(long, conflicts_with = "stdio")]
     allow_remote: bool,
+    /// Serve the picker, a web page, at `/` on a non-loopback address too
+    #[cfg(feature = "picker")]
+    #[arg(long, conflicts_with = "stdio")]
+    picker: bool,
+    /// Do not serve the picker
+    #[cfg(feature = "picker")]
+    #[arg(long, conflicts_with_all = ["stdio", "picker"])]
+    no_picker: bool,
     #[command(flatten)]
     auth: AuthArguments,
+    /// Set by `libris browse`.
+    #[cfg(feature = "picker")]
+    #[arg(skip)]
+    browsing: Option<Browsing>,
 }
 
 fn examples() -> String {
@@ -60,6 +74,8 @@ fn examples() -> String {
         ("libris serve ./docs --http 127.0.0.1:0", "over HTTP on a free port"),
         ("libris serve --config libris.toml", "the sources of a configuration file"),
         ("libris serve ./docs --keys keys.toml", "for callers with an API key"),
+        #[cfg(all(feature = "mcp", unix))]
+        ("libris serve ./docs -- npx -y notes-server", "a folder and another MCP server"),
     ];
     let more: String = more.map(|(command, what)| sources::example(command, what)).concat();
     format!("Examples:\n{}{}", sources::examples(), more.trim_end())
@@ -79,8 +95,14 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
     let catalog = Arc::new(Catalog::with_config(served, catalog_config));
     #[cfg(feature = "search")]
-    if config.search.as_ref().is_some_and(|search| search.enabled) {
-        catalog.start_search(crate::search::settings(&config, &options.sources))?;
+    match config.search.as_ref().map(|search| search.enabled) {
+        Some(true) => catalog.start_search(crate::search::settings(&config, &options.sources))?,
+        Some(false) => {}
+        None if options.wants_search() => {
+            catalog.start_search(crate::search::settings(&config, &options.sources))?;
+        }
+        // Reading everything costs time and requests, so it waits for a model that searches.
+        None => catalog.search_on_demand(crate::search::settings(&config, &options.sources)),
     }
     let callers = options.auth.open(&config, options.sources.file().as_deref())?;
     let name = config.server.name.clone();
@@ -91,6 +113,8 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         description: config.server.description,
         instructions: config.server.instructions,
         built_in_prompt: config.server.use_resources_prompt,
+        notes: config.search.as_ref().map(|search| search.notes()).unwrap_or_default(),
+        tools: config.tools.config(),
         page: config.server.page_size,
         cache_bytes: config.server.cache_bytes,
         subscriptions: config.limits.subscriptions(SubscriptionConfig {
@@ -120,6 +144,8 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         policy: serve.policy_handle(),
         audit,
     };
+    #[cfg(feature = "picker")]
+    let picker = PickerChoice::of(&options, config.listen.picker);
     let ServeOptions { sources, http, sse, mut allow_host, allow_origin, allow_remote, .. } = options;
     let command = own_command(&sources);
     tokio::spawn(reload::run(sources, opened.clone(), catalog, access));
@@ -141,6 +167,11 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         serve = serve.tls(tls);
     }
     note(format_args!("listening on {scheme}://{address}/mcp"));
+    #[cfg(feature = "picker")]
+    if picker.serves(&address) {
+        serve = serve.route(Arc::new(libris_web::Picker::default()));
+        picker.announce(&format!("{scheme}://{address}/"));
+    }
     if io::stderr().is_terminal() {
         let server = NewServer { name: host_name(&name), url: format!("{scheme}://{address}/mcp"), command };
         tokio::spawn(async move { summary::print(&opened, &server).await });
@@ -148,16 +179,94 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     Ok(serve.listen(listener).await?)
 }
 
+/// Whether the picker is served, and what happens then.
+#[cfg(feature = "picker")]
+struct PickerChoice {
+    /// What the command line or the configuration says; `None` for the default.
+    is_wanted: Option<bool>,
+    browsing: Option<Browsing>,
+}
+
+#[cfg(feature = "picker")]
+impl PickerChoice {
+    fn of(options: &ServeOptions, configured: Option<bool>) -> Self {
+        let is_wanted = match (options.browsing.is_some() || options.picker, options.no_picker) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => configured,
+        };
+        Self { is_wanted, browsing: options.browsing }
+    }
+
+    /// Whether it is served on this address: by default on loopback only.
+    fn serves(&self, address: &SocketAddr) -> bool {
+        self.is_wanted.unwrap_or_else(|| address.ip().is_loopback())
+    }
+
+    /// Tells the user where the page is, or opens it.
+    fn announce(&self, page: &str) {
+        if self.browsing.is_some() || io::stderr().is_terminal() {
+            note(format_args!("browse at {page}"));
+        }
+        if self.browsing == Some(Browsing::Open) {
+            crate::browse::open(page);
+        }
+    }
+}
+
 impl ServeOptions {
+    /// The options of `libris browse`.
+    #[cfg(feature = "picker")]
+    pub(crate) fn browsing(sources: SourceArguments, http: SocketAddr, browsing: Browsing) -> Self {
+        Self {
+            sources,
+            stdio: false,
+            http: Some(http),
+            sse: false,
+            allow_host: Vec::new(),
+            allow_origin: Vec::new(),
+            allow_remote: false,
+            picker: true,
+            no_picker: false,
+            auth: AuthArguments::default(),
+            browsing: Some(browsing),
+        }
+    }
+
+    /// Whether the sources are indexed even if the configuration does not say so: people search where they browse.
+    #[cfg(all(feature = "picker", feature = "search"))]
+    fn wants_search(&self) -> bool {
+        self.browsing.is_some()
+    }
+
+    #[cfg(all(not(feature = "picker"), feature = "search"))]
+    fn wants_search(&self) -> bool {
+        false
+    }
+
     /// Whether to serve over stdio rather than over HTTP.
     fn serves_stdio(&self) -> bool {
         let wants_http = self.http.is_some()
             || self.sse
             || self.allow_remote
+            || self.wants_picker()
             || self.auth.want_http()
             || !self.allow_host.is_empty()
             || !self.allow_origin.is_empty();
         self.stdio || (!wants_http && !io::stdin().is_terminal() && !stdin_is_null())
+    }
+}
+
+impl ServeOptions {
+    /// Whether an option for the picker is given, which only HTTP has.
+    #[cfg(feature = "picker")]
+    fn wants_picker(&self) -> bool {
+        self.picker || self.no_picker
+    }
+
+    #[cfg(not(feature = "picker"))]
+    fn wants_picker(&self) -> bool {
+        false
     }
 }
 
@@ -195,6 +304,11 @@ fn own_command(sources: &SourceArguments) -> Vec<String> {
     let mut command = vec![program, "serve".to_owned()];
     command.extend(sources.absolute());
     command.push("--stdio".to_owned());
+    let started = sources.command();
+    if !started.is_empty() {
+        command.push("--".to_owned());
+        command.extend(started);
+    }
     command
 }
 
@@ -216,7 +330,7 @@ fn none_opened(mut errors: Vec<Arc<anyhow::Error>>) -> anyhow::Error {
 }
 
 /// Parses an address in one of the usual forms: `127.0.0.1:8080`, `localhost:8080`, `:8080` or `8080`, also as a URL.
-fn address(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let text = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
     let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':')).unwrap_or(text);
     if let Ok(port) = port.parse() {

@@ -31,6 +31,10 @@ pub(crate) struct SourceArguments {
     /// The configuration file [default: `libris.toml`, if it exists and no SOURCE is given]
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// The command line of an MCP server to start, whose resources are served too
+    #[cfg(all(feature = "mcp", unix))]
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
 }
 
 /// A source of the configuration: open, or unavailable because it could not be opened.
@@ -89,8 +93,9 @@ impl ConfiguredSource {
             Ok(OpenedSource { source, root }) => {
                 #[cfg(feature = "text-documents")]
                 let source = match &self.documents {
-                    Some(documents) => documents.over(source),
-                    None => source,
+                    // Another server decides itself what it serves as text.
+                    Some(documents) if self.key != "mcp" => documents.over(source),
+                    _ => source,
                 };
                 (self.source, self.root, self.failure) = (source, root, None);
                 true
@@ -167,16 +172,29 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl SourceArguments {
     /// The sources of a configuration file.
     pub(crate) fn of_config(config: Option<PathBuf>) -> Self {
-        Self { sources: Vec::new(), config }
+        Self {
+            sources: Vec::new(),
+            config,
+            #[cfg(all(feature = "mcp", unix))]
+            command: Vec::new(),
+        }
     }
 
     /// The configuration file, given or default.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         let default = || {
-            (self.sources.is_empty() && Path::new(DEFAULT_FILE).is_file())
-                .then(|| PathBuf::from(DEFAULT_FILE))
+            (self.names_nothing() && Path::new(DEFAULT_FILE).is_file()).then(|| PathBuf::from(DEFAULT_FILE))
         };
         self.config_files().into_iter().next().or_else(default)
+    }
+
+    /// Whether no source is given.
+    fn names_nothing(&self) -> bool {
+        #[cfg(all(feature = "mcp", unix))]
+        let has_command = !self.command.is_empty();
+        #[cfg(not(all(feature = "mcp", unix)))]
+        let has_command = false;
+        self.sources.is_empty() && !has_command
     }
 
     /// The configuration files that are given, with `--config` or as a SOURCE.
@@ -201,7 +219,7 @@ impl SourceArguments {
                 _ => text,
             }
         };
-        let config = self.config.clone().or_else(|| self.file().filter(|_| self.sources.is_empty()));
+        let config = self.config.clone().or_else(|| self.file().filter(|_| self.names_nothing()));
         let config = config.map(|file| ["--config".to_owned(), absolute(&file).display().to_string()]);
         config.into_iter().flatten().chain(self.sources.iter().map(source)).collect()
     }
@@ -235,6 +253,14 @@ impl SourceArguments {
         Ok(OpenedConfig { config, sources, errors })
     }
 
+    /// The arguments after `--`: the command line of a server.
+    pub(crate) fn command(&self) -> Vec<String> {
+        #[cfg(all(feature = "mcp", unix))]
+        return self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        #[cfg(not(all(feature = "mcp", unix)))]
+        Vec::new()
+    }
+
     /// The databases among the sources.
     #[cfg(feature = "postgres")]
     pub(crate) fn databases(&self) -> Result<Vec<libris_sources::Sql>> {
@@ -264,6 +290,12 @@ impl SourceArguments {
             if let Argument::Source(source) = Argument::recognise(source) {
                 definitions.push(define(&source)?);
             }
+        }
+        #[cfg(all(feature = "mcp", unix))]
+        if !self.command.is_empty() {
+            let definition =
+                Box::new(libris_sources::mcp::ServerDefinition::of_command(self.command.clone()));
+            definitions.push(KeyedDefinition { key: "mcp", definition });
         }
         if definitions.is_empty() {
             return Err(advice(

@@ -36,13 +36,14 @@ fn check_says_what_would_be_served() {
     let folder = folder(&[("docs/a.md", "---\ntitle: First\n---\n"), ("docs/b/c.txt", "text")]);
     assert_snapshot!(libris(folder.path(), &["check", "docs"]), @"
     exit: 0
-    docs: 4 resources, 25 B, 3 templates
+    docs: 4 resources, 25 B, 4 templates
       file:///docs/  inode/directory
       file:///docs/a.md  text/markdown  First
       file:///docs/b/  inode/directory
       file:///docs/b/c.txt  text/plain  b/c.txt
       template file:///docs/{+path}{?lines,bytes}
       template file:///docs/{+folder}{?after,format,contents}
+      template file:///docs{/path*}
       template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
     ok
     ");
@@ -54,11 +55,12 @@ fn check_goes_on_after_an_error_and_reports_every_source() {
     let sources = ["check", "nowhere", "sqlite:broken.db", "docs"];
     assert_snapshot!(libris(folder.path(), &sources), @"
     exit: 1
-    docs: 2 resources, 3 templates
+    docs: 2 resources, 4 templates
       file:///docs/  inode/directory
       file:///docs/a.md  text/markdown
       template file:///docs/{+path}{?lines,bytes}
       template file:///docs/{+folder}{?after,format,contents}
+      template file:///docs{/path*}
       template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
     error: could not serve `nowhere`
       because: there is no folder `nowhere`
@@ -115,7 +117,7 @@ fn files_are_served_as_what_they_are() {
     let arguments = ["check", "team.toml", "shop.db", "project", "--show", "0"];
     assert_snapshot!(libris(folder.path(), &arguments), @"
     exit: 0
-    docs: 2 resources, 3 templates
+    docs: 2 resources, 4 templates
       … and 2 more resources
       … and 3 more templates
     sqlite:shop.db: 2 resources, 3 templates
@@ -286,7 +288,7 @@ fn check_shows_a_repository() {
       template git://project/status{?format}
       template git://project/tree/{ref}/{+folder}{?after,format,contents}
       template git://project/tree/{ref}/{+path}{?lines,bytes}
-      … and 1 more template
+      … and 2 more templates
     ok
     ");
 }
@@ -308,11 +310,12 @@ fn names_do_not_command_the_terminal() {
     let folder = folder(&[("docs/a\u{1b}[31m.md", "---\ntitle: \u{1b}[2J\n---\n")]);
     assert_snapshot!(libris(folder.path(), &["check", "docs"]), @r"
     exit: 0
-    docs: 2 resources, 20 B, 3 templates
+    docs: 2 resources, 20 B, 4 templates
       file:///docs/  inode/directory
       file:///docs/a%1B%5B31m.md  text/markdown  \u{1b}[2J
       template file:///docs/{+path}{?lines,bytes}
       template file:///docs/{+folder}{?after,format,contents}
+      template file:///docs{/path*}
       template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
     ok
     ");
@@ -369,10 +372,10 @@ fn two_folders_of_one_name_are_refused() {
     let folder = folder(&[("a/docs/x.md", ""), ("b/docs/y.md", "")]);
     assert_snapshot!(libris(folder.path(), &["check", "a/docs", "b/docs", "--show", "0"]), @"
     exit: 1
-    a/docs: 2 resources, 3 templates
+    a/docs: 2 resources, 4 templates
       … and 2 more resources
       … and 3 more templates
-    b/docs: 2 resources, 3 templates
+    b/docs: 2 resources, 4 templates
       … and 2 more resources
       … and 3 more templates
     error: `a/docs` and `b/docs` would both have the URI `file:///docs/`

@@ -67,7 +67,7 @@ async fn the_screen_is_a_picture_needs_xvfb() {
     let client = connect(&example("screen.toml"), &[("DISPLAY", &display)]).await;
     let listed = client.list_all_resources().await.expect("a list");
     let listed: Vec<_> = listed.iter().map(|resource| resource.uri.as_str()).collect();
-    assert_eq!(listed, ["libris://status", "screen://localhost/display1"]);
+    assert_eq!(listed, ["libris://index", "libris://status", "screen://localhost/display1"]);
     let ResourceContents::BlobResourceContents { blob, mime_type, uri, .. } =
         read(&client, listed[1]).await.expect("it reads")
     else {

@@ -215,10 +215,16 @@ fn a_weather_api_is_listed_completed_read_and_followed() {
     ]);
     let mut program = Program::session(&[], weather(&url).path());
     let listed = program.uris("resources/list", "resources", "uri");
-    assert_eq!(listed, ["https://weather.example/handbook.pdf", "libris://status", "weather://stations"]);
+    assert_eq!(
+        listed,
+        ["https://weather.example/handbook.pdf", "libris://index", "libris://status", "weather://stations"]
+    );
     let forecast = "weather://forecast/{city}/{date}";
     let templates = program.uris("resources/templates/list", "resourceTemplates", "uriTemplate");
-    assert_eq!(templates, ["flights://search/{airport}", "libris://status{?as}", forecast]);
+    assert_eq!(
+        templates,
+        ["flights://search/{airport}", "libris://index{?below}", "libris://status{?as}", forecast]
+    );
     assert_eq!(program.complete(forecast, "city", "Par"), json!(["par", "pkc"]));
     assert_eq!(program.complete("flights://search/{airport}", "airport", "kennedy"), json!(["JFK"]));
     assert_eq!(program.read("weather://stations"), stations);
@@ -312,7 +318,7 @@ fn an_openapi_document_is_served() {
     std::fs::write(folder.path().join("libris.toml"), config).unwrap();
     let mut program = Program::session(&[], folder.path());
     let listed = program.uris("resources/list", "resources", "uri");
-    assert_eq!(listed, ["library://books", "library://branches", "libris://status"]);
+    assert_eq!(listed, ["library://books", "library://branches", "libris://index", "libris://status"]);
     assert_eq!(program.read("library://books"), json!(["all"]));
     assert_eq!(program.read("library://books?language=fr"), json!(["Les Misérables"]));
     assert_eq!(program.read("library://books/7"), json!({ "title": "Emma" }));

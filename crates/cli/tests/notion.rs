@@ -58,7 +58,7 @@ async fn a_page_is_found_and_read() {
     let client = ().serve(child).await.expect("a connection");
     let listed = client.list_all_resources().await.expect("a list");
     let names: Vec<_> = listed.iter().map(|resource| resource.name.as_str()).collect();
-    assert_eq!(names, ["status", "Tasks: rows", "Tasks: columns", "Roadmap", "info"]);
+    assert_eq!(names, ["index", "status", "Tasks: rows", "Tasks: columns", "Roadmap", "info"]);
     let template = "notion://pages/{pageId}{?format}";
     let ids = client.complete_resource_simple(template, "pageId", "road").await.expect("a completion");
     assert_eq!(ids, [id(1)]);

@@ -9,11 +9,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode_str;
 use rmcp::model::{
-    ErrorCode, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ResourceContents,
+    CallToolRequestParams, ErrorCode, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ResourceContents,
 };
 use rmcp::service::RunningService;
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientLifecycleMode, ClientServiceExt as _, RoleClient, ServiceError};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::process::{HttpServer, serve};
@@ -23,6 +25,7 @@ type Client = RunningService<RoleClient, ()>;
 const ROOT: &str = "file:///library/";
 const TEMPLATE: &str = "file:///library/{+path}{?lines,bytes}";
 const FOLDERS: &str = "file:///library/{+folder}{?after,format,contents}";
+const SEGMENTS: &str = "file:///library{/path*}";
 const TEXTS: &str = "file:///library/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}";
 const INTRO: &str = "line 1\nline 2\nline 3\nline 4\nline 5\n";
 const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xfe\xff";
@@ -59,6 +62,15 @@ async fn text(client: &Client, path: &str) -> String {
     text.clone()
 }
 
+/// The structured result of a tool.
+async fn call(client: &Client, name: &'static str, arguments: Value) -> Value {
+    let arguments = arguments.as_object().expect("an object").clone();
+    let params = CallToolRequestParams::new(name).with_arguments(arguments);
+    let result = client.call_tool(params).await.expect("a result");
+    assert_eq!(result.is_error, Some(false));
+    result.structured_content.expect("structured content")
+}
+
 async fn visit(client: &Client, revision: &ProtocolVersion, paths: &BTreeSet<String>) {
     assert_eq!(client.peer_info().expect("it introduced itself").protocol_version, *revision);
 
@@ -80,6 +92,7 @@ async fn visit(client: &Client, revision: &ProtocolVersion, paths: &BTreeSet<Str
     };
     assert_eq!(pages, 3);
     assert_eq!(listed.pop().expect("the status").uri, "libris://status");
+    assert_eq!(listed.pop().expect("the index").uri, "libris://index");
     assert_eq!(listed.len(), paths.len());
     assert_eq!(listed.iter().map(|resource| path(&resource.uri)).collect::<BTreeSet<_>>(), *paths);
 
@@ -112,10 +125,24 @@ async fn visit(client: &Client, revision: &ProtocolVersion, paths: &BTreeSet<Str
     let templates = client.list_all_resource_templates().await.expect("templates");
     assert_eq!(
         templates.iter().map(|template| template.uri_template.as_str()).collect::<Vec<_>>(),
-        [FOLDERS, TEXTS, TEMPLATE, "libris://status{?as}"]
+        [FOLDERS, TEXTS, TEMPLATE, SEGMENTS, "libris://index{?below}", "libris://status{?as}"]
     );
     let completed = client.complete_resource_simple(TEMPLATE, "path", "gui").await.expect("a completion");
     assert_eq!(completed, ["guide/"]);
+
+    let tools = client.list_all_tools().await.expect("tools");
+    assert_eq!(
+        tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(),
+        ["search_resources", "read_resource", "list_resources"]
+    );
+    assert!(tools.iter().all(|tool| tool.output_schema.is_some() && tool.annotations.is_some()));
+    let uri = format!("{ROOT}guide/intro.md");
+    let found = call(client, "search_resources", json!({ "query": "intro" })).await;
+    assert_eq!(found["results"][0]["uri"], uri.as_str());
+    let read_part = call(client, "read_resource", json!({ "uri": uri, "lines": "2-3" })).await;
+    assert_eq!(read_part["text"], "line 2\nline 3\n");
+    let listed = call(client, "list_resources", json!({ "parent": format!("{ROOT}guide/") })).await;
+    assert_eq!(listed["entries"][0]["uri"], uri.as_str());
 
     let missing = format!("{ROOT}guide/missing.md");
     let Err(ServiceError::McpError(error)) = read(client, &missing).await else { panic!("it was found") };

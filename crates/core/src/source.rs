@@ -36,6 +36,12 @@ pub trait Source: Send + Sync + 'static {
         self.covers(uri).is_some_and(|specificity| specificity != Specificity::EXACT)
     }
 
+    /// Whether the URIs of this source must not be those of another source, because somebody else chooses them, as with
+    /// another MCP server. A catalog serves neither resource then, instead of one that is not the requested one.
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+
     /// The name of the source in the status, the log and the metrics, such as `files docs` or `sqlite shop`. It must
     /// not contain a path or a secret.
     fn name(&self) -> Cow<'_, str> {
@@ -191,6 +197,9 @@ pub trait Source: Send + Sync + 'static {
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(None)
     }
+
+    /// Ends connections to services behind the source, before a program exits. Nothing is requested from it any more.
+    async fn close(&self) {}
 }
 
 #[async_trait]
@@ -201,6 +210,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn may_appear(&self, uri: &Uri) -> bool {
         (**self).may_appear(uri)
+    }
+
+    fn is_exclusive(&self) -> bool {
+        (**self).is_exclusive()
     }
 
     fn name(&self) -> Cow<'_, str> {
@@ -312,6 +325,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         (**self).watch().await
+    }
+
+    async fn close(&self) {
+        (**self).close().await;
     }
 }
 
@@ -464,6 +481,17 @@ impl Context {
         self.visibility.as_ref().is_none_or(|visibility| visibility.reads(uri))
     }
 
+    /// Whether a resource may be listed to the caller. A source checks this, and [`sees`](Self::sees), before it names
+    /// resources of other sources.
+    pub fn lists(&self, uri: &Uri) -> bool {
+        self.visibility.as_ref().is_none_or(|visibility| visibility.lists(uri))
+    }
+
+    /// Whether the caller may see any resource whose URI begins with `prefix`.
+    pub fn sees_below(&self, prefix: &str) -> bool {
+        self.visibility.as_ref().is_none_or(|visibility| visibility.sees_below(prefix))
+    }
+
     /// Whether nothing is hidden from the caller, so that [`sees`](Self::sees) and [`reads`](Self::reads) are true for every resource.
     pub fn sees_everything(&self) -> bool {
         self.visibility.is_none()
@@ -559,6 +587,16 @@ pub trait Visibility: Send + Sync {
     /// Whether contents of the resource at `uri` may be shown to the caller. It may see more resources than it may read.
     fn reads(&self, uri: &Uri) -> bool {
         self.sees(uri)
+    }
+
+    /// Whether the resource at `uri` may be listed to the caller.
+    fn lists(&self, uri: &Uri) -> bool {
+        self.sees(uri)
+    }
+
+    /// Whether any resource whose URI begins with `prefix` may be named to the caller.
+    fn sees_below(&self, _prefix: &str) -> bool {
+        true
     }
 
     /// A number that checks with the same results share, by which results can be cached; `None` if there is none.

@@ -40,8 +40,8 @@ fn undeclared_list(revision: Revision, method: &str) -> Option<&'static str> {
 
 /// The view of one caller, with the caches and subscriptions of its server.
 pub(crate) struct CallerView {
-    inner: Arc<ServerInner>,
-    view: Arc<View>,
+    pub(crate) inner: Arc<ServerInner>,
+    pub(crate) view: Arc<View>,
     /// The client that the identity is.
     client: Option<Client>,
 }
@@ -85,9 +85,16 @@ impl CallerView {
         let (operation, right, uri) = match request {
             CacheableRequest::List(_) => (Operation::List.name(), None, None),
             CacheableRequest::Templates(_) => ("templates", None, None),
-            CacheableRequest::Read(uri) => (Operation::Read.name(), Some(Operation::Read), Some(uri)),
+            CacheableRequest::Read(uri) => {
+                (Operation::Read.name(), Some(Operation::Read), Some(uri.to_owned()))
+            }
+            CacheableRequest::Tools(_) => return,
+            CacheableRequest::Tool { name, arguments } => {
+                Self::audited_tool(name, arguments, &self.inner.config.tools)
+            }
         };
-        let audited = Audited { view: &self.view, client, operation, right, uri, took: since.elapsed() };
+        let (uri, took) = (uri.as_deref(), since.elapsed());
+        let audited = Audited { view: &self.view, client, operation, right, uri, took };
         self.inner.audit(&audited, Ok(reply.members.size()));
     }
 
@@ -104,6 +111,11 @@ impl CallerView {
             true => context.with_progress(Arc::new(CallReporter(call.clone()))),
             false => context,
         }
+    }
+
+    /// The context for reads, whose contents count against the memory for responses.
+    pub(crate) fn reading_context(&self, call: &Call) -> Context {
+        self.context(call).with_memory(Arc::new(CallReporter(call.clone())))
     }
 
     /// Makes the cache scope of a response private if the policy distinguishes callers. This happens after the cache
@@ -158,7 +170,12 @@ impl libris_wire::ServiceView for CallerView {
         let skills = (skills::EXTENSION.to_owned(), skills::settings());
         let extensions = self.inner.source.has_directories().then_some(skills).into_iter().collect();
         let prompts = Some(prompts::capability());
-        Capabilities { live: true, prompts, extensions, ..Capabilities::default() }
+        let tools = self.has_tools().then(|| serde_json::json!({}));
+        Capabilities { live: true, tools, prompts, extensions, ..Capabilities::default() }
+    }
+
+    async fn instructions(&self, call: &Call) -> Option<String> {
+        self.generated_instructions(call).await
     }
 
     fn cached(&self, revision: Revision, request: CacheableRequest<'_>, since: Instant) -> Option<Reply> {
@@ -190,6 +207,7 @@ impl libris_wire::ServiceView for CallerView {
         match method {
             directory::METHOD | skills::LIST | skills::GET => self.inner.source.has_directories(),
             prompts::LIST | prompts::GET => true,
+            "tools/list" | "tools/call" if self.has_tools() => true,
             _ => undeclared_list(revision, method).is_some(),
         }
     }
@@ -201,6 +219,8 @@ impl libris_wire::ServiceView for CallerView {
             skills::GET => return self.read_skill(call, params).await,
             prompts::LIST => return self.list_prompts(call, params).await,
             prompts::GET => return self.read_prompt(call, params).await,
+            "tools/list" if self.has_tools() => return self.tool_list(call, params).await,
+            "tools/call" if self.has_tools() => return self.call_tool(call, params).await,
             _ => {}
         }
         let name = undeclared_list(call.revision, method)
@@ -284,7 +304,7 @@ impl CallerView {
     async fn contents(&self, call: &Call, uri: &str) -> Answer {
         let (facts, view) = (call.revision.facts(), self.view.now());
         let parsed = Uri::parse(uri).map_err(to_failure)?;
-        let context = self.context(call).with_memory(Arc::new(CallReporter(call.clone())));
+        let context = self.reading_context(call);
         let contents = self.load(call, &view, &parsed, uri, &context).await?;
         self.reserve_loaded(call, contents.parts.iter().map(|part| part.body.len()).sum())?;
         let members = encode::contents(facts, contents.parts);

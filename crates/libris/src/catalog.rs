@@ -1,7 +1,8 @@
 //! The catalog: all sources combined into one source.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 #[cfg(feature = "search")]
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,9 +22,12 @@ use tokio::sync::watch;
 use crate::catalog_watch::CatalogWatch;
 use crate::gate::{GatedSource, SourceRole};
 use crate::health::Health;
+use crate::library_index::LibraryIndex;
 use crate::list_cache::{self, ListCache};
 use crate::lock::lock;
+use crate::path_note::PathNote;
 use crate::query::{self, SourceResponse, gathered, quoted};
+use crate::routing::{self, CollisionLog};
 #[cfg(feature = "search")]
 use crate::search::{CatalogIndex, SearchConfig};
 use crate::shared_reads::SharedReads;
@@ -62,12 +66,16 @@ pub struct Catalog {
     /// The combined templates of all sources, cached while their proof holds.
     joined: Mutex<Option<Arc<MergedTemplates>>>,
     shared: Mutex<Arc<SharedReads>>,
+    collisions: CollisionLog,
     /// The memory for cached lists of all sources.
     list_memory: Arc<Budget>,
     /// Generation counter: bumped when the sources change.
     generation: AtomicU64,
     #[cfg(feature = "search")]
     index: OnceLock<Arc<CatalogIndex>>,
+    /// How to index the resources at the first search, until it arrives.
+    #[cfg(feature = "search")]
+    on_demand: Mutex<Option<SearchConfig>>,
 }
 
 /// A snapshot of the sources of a catalog.
@@ -97,10 +105,13 @@ impl Catalog {
             health: Arc::default(),
             joined: Mutex::default(),
             shared: Mutex::default(),
+            collisions: CollisionLog::default(),
             list_memory: list_cache::budget(),
             generation: AtomicU64::new(0),
             #[cfg(feature = "search")]
             index: OnceLock::new(),
+            #[cfg(feature = "search")]
+            on_demand: Mutex::default(),
         };
         catalog.replace(sources);
         catalog
@@ -122,7 +133,7 @@ impl Catalog {
                 let gated = staying.iter().find(|gated| gated.is(&source)).cloned();
                 new.push(gated.unwrap_or_else(|| self.gated(source, &[&staying, &new])));
             }
-            new.extend(old.iter().filter(|gated| gated.role() == SourceRole::Status).cloned());
+            new.extend(old.iter().filter(|gated| gated.role() != SourceRole::Content).cloned());
             new
         });
         // The cache may hold contents of a removed source.
@@ -151,6 +162,20 @@ impl Catalog {
         });
     }
 
+    /// Adds the resource `libris://index`, which lists the most important resources, if the catalog does not have it yet.
+    /// [`Serve`](crate::Serve) calls this.
+    pub fn add_index(self: &Arc<Self>, notes: Vec<PathNote>) {
+        self.update(|old| {
+            let is_index = |gated: &GatedSource| gated.role() == SourceRole::Index;
+            let index = (!old.iter().any(is_index)).then(|| {
+                let index = Arc::new(LibraryIndex::new(Arc::downgrade(self), notes));
+                let health = self.health.source(index.name().into_owned());
+                GatedSource::new(index, health, SourceRole::Index, self.list_cache())
+            });
+            old.iter().cloned().chain(index).collect()
+        });
+    }
+
     /// Starts indexing the resources for search, in the background; later calls have no effect. Call it within a
     /// tokio runtime.
     #[cfg(feature = "search")]
@@ -160,6 +185,27 @@ impl Catalog {
             _ = self.index.set(index);
         }
         Ok(())
+    }
+
+    /// Starts indexing the resources, as [`start_search`](Self::start_search) does, when a client of a
+    /// [`Server`](crate::Server) calls a tool that searches.
+    #[cfg(feature = "search")]
+    pub fn search_on_demand(&self, config: SearchConfig) {
+        *lock(&self.on_demand) = Some(config);
+    }
+
+    /// Starts the index if it is built on demand, and waits a little for an index that was started recently.
+    #[cfg(feature = "search")]
+    pub(crate) async fn start_search_on_demand(self: &Arc<Self>) {
+        let config = lock(&self.on_demand).take();
+        if let Some(config) = config
+            && let Err(error) = self.start_search(config)
+        {
+            tracing::error!(%error, "could not start the search index");
+        }
+        if let Some(index) = self.index.get() {
+            index.settled().await;
+        }
     }
 
     /// Waits until the search index has all resources; returns at once if there is no index.
@@ -237,16 +283,26 @@ impl Catalog {
         let (sources, proof) = self.proven();
         let (mut all, mut owners) = (Vec::new(), HashMap::new());
         let (mut fresh, mut missing) = (Vec::new(), Vec::new());
+        let mut claimed_twice: HashSet<Box<str>> = HashSet::new();
         let queries = sources.iter().map(|gated| gated.templates(context, self.config));
         let answers = query::all(queries.collect()).await?;
         for (gated, Templates { templates, freshness, unavailable }) in gathered(&sources, answers)? {
             fresh.extend(gated.counted(freshness));
             missing.extend(unavailable);
             for template in templates {
-                owners.entry(template.uri.as_str().into()).or_insert_with(|| gated.clone());
+                match owners.entry(Box::<str>::from(template.uri.as_str())) {
+                    Entry::Vacant(entry) => _ = entry.insert(gated.clone()),
+                    // Neither is served, as with resources.
+                    Entry::Occupied(entry) if routing::is_claimed_twice(entry.get(), gated) => {
+                        claimed_twice.insert(Box::<str>::from(template.uri.as_str()));
+                    }
+                    Entry::Occupied(_) => {}
+                }
                 all.push(template);
             }
         }
+        all.retain(|template| !claimed_twice.contains(template.uri.as_str()));
+        claimed_twice.iter().for_each(|text| _ = owners.remove(&**text));
         // The sort is stable, so the template of the source that was added first stays.
         all.sort_by(|one, other| one.uri.as_str().cmp(other.uri.as_str()));
         all.dedup_by(|one, other| one.uri == other.uri);
@@ -263,13 +319,25 @@ impl Catalog {
         Ok(joined)
     }
 
-    /// The sources that cover `uri`, the most specific first.
+    /// One page of the resources of all sources, with those that two sources claim.
+    async fn merged_page(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
+        let (sources, proof) = self.proven();
+        let queries = sources.iter().map(|gated| gated.list(after, limit, context, self.config));
+        let answers = query::all(queries.collect()).await?;
+        let mut fresh = Vec::with_capacity(sources.len());
+        let mut unavailable = Vec::new();
+        let mut pages = Vec::with_capacity(sources.len());
+        for (gated, mut page) in gathered(&sources, answers)? {
+            fresh.extend(gated.counted(std::mem::take(&mut page.freshness)));
+            unavailable.append(&mut page.unavailable);
+            pages.push(page);
+        }
+        Ok(Page { freshness: joined_freshness(fresh, proof), unavailable, ..merge(pages, limit) })
+    }
+
+    /// The sources that cover `uri`, the most specific first; none if two of them claim it.
     pub(crate) fn candidates(sources: &Sources, uri: &Uri) -> Vec<GatedSource> {
-        let mut found: Vec<_> =
-            sources.iter().filter_map(|gated| Some((gated.source().covers(uri)?, gated.clone()))).collect();
-        // The sort is stable, so equally specific sources stay in the order in which they were added.
-        found.sort_by_key(|(specificity, _)| std::cmp::Reverse(*specificity));
-        found.into_iter().map(|(_, source)| source).collect()
+        routing::route(sources, uri).unwrap_or_default()
     }
 
     /// The error for a URI that no source covers. Callers with all rights get a hint with what the sources serve.
@@ -311,25 +379,23 @@ impl Source for Catalog {
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
-        let (sources, proof) = self.proven();
-        let queries = sources.iter().map(|gated| gated.list(after, limit, context, self.config));
-        let answers = query::all(queries.collect()).await?;
-        let mut fresh = Vec::with_capacity(sources.len());
-        let mut unavailable = Vec::new();
-        let mut pages = Vec::with_capacity(sources.len());
-        for (gated, mut page) in gathered(&sources, answers)? {
-            fresh.extend(gated.counted(std::mem::take(&mut page.freshness)));
-            unavailable.append(&mut page.unavailable);
-            pages.push(page);
+        let mut page = self.merged_page(after, limit, context).await?;
+        loop {
+            let last = page.resources.last().map(|last| last.uri.clone());
+            self.collisions.without_collisions(&self.sources(), &mut page.resources);
+            if !page.resources.is_empty() || !page.more || last.is_none() {
+                return Ok(page);
+            }
+            // Two sources claim all of the page. An empty page would end the walk of a client.
+            page = self.merged_page(last.as_ref(), limit, context).await?;
         }
-        Ok(Page { freshness: joined_freshness(fresh, proof), unavailable, ..merge(pages, limit) })
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let (sources, proof) = self.proven();
         let mut proof = Some(proof);
         let mut missing = None;
-        for gated in Self::candidates(&sources, uri) {
+        for gated in routing::route(&sources, uri).map_err(|collision| collision.error(uri))? {
             let source = gated.source();
             let read = async {
                 match source.is_shared(uri) {
@@ -408,7 +474,7 @@ impl Source for Catalog {
     ) -> Result<Page> {
         let sources = self.sources();
         let (mut missing, mut pages) = (None, Vec::new());
-        for gated in Self::candidates(&sources, uri) {
+        for gated in routing::route(&sources, uri).map_err(|collision| collision.error(uri))? {
             let children = async {
                 let context = gated.listing_permit(context, self.config.source_timeout).await?;
                 gated.source().children(uri, after, limit, &context).await
@@ -549,7 +615,7 @@ impl Source for Catalog {
 
     fn unfollow(&self, subject: &Uri) {
         // The source that followed it may no longer be the most specific one.
-        for gated in Self::candidates(&self.sources(), subject) {
+        for gated in self.sources().iter().filter(|gated| gated.source().covers(subject).is_some()) {
             gated.source().unfollow(subject);
         }
     }

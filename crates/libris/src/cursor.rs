@@ -15,6 +15,8 @@ pub(crate) enum ListKind {
     Children = b'd' as isize,
     Skills = b's' as isize,
     Prompts = b'p' as isize,
+    /// The entries of a folder, which a tool lists.
+    Entries = b'e' as isize,
 }
 
 /// Encodes the cursor of the page after `last`.

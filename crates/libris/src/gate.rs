@@ -34,6 +34,8 @@ pub(crate) enum SourceRole {
     Content,
     /// It is `libris://status`, which reports on the other sources.
     Status,
+    /// It is `libris://index`, which lists what the other sources have.
+    Index,
 }
 
 /// A weak reference to a source of a catalog.

@@ -30,28 +30,41 @@
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
 
+/// Another manual page with an example.
+#[cfg(all(doctest, feature = "remote", unix))]
+#[doc = include_str!("../../../docs/client.md")]
+struct ClientGuide;
+
 mod audit;
 #[cfg(feature = "auth")]
 mod authenticated;
+mod bundle;
+mod caller_instructions;
+mod caller_tools;
 mod caller_view;
 pub mod catalog;
 mod catalog_search;
 mod catalog_watch;
 mod cursor;
 mod directory;
+mod document_text;
 mod encode;
 mod functions;
 mod gate;
 mod health;
 mod last_known;
+mod library_index;
 mod list_cache;
 mod lock;
+mod outline;
 mod params;
+mod path_note;
 mod prompts;
 mod query;
 mod read_memory;
 mod response_cache;
 mod rights;
+mod routing;
 pub mod rules;
 #[cfg(feature = "search")]
 mod search;
@@ -61,12 +74,14 @@ mod shared_reads;
 mod skills;
 mod status;
 mod subscriptions;
+mod tools;
 mod unserved;
 mod view;
 
 pub use audit::{AuditDecision, AuditLog, AuditRecord};
 #[cfg(feature = "auth")]
 pub use authenticated::AuthenticatedCallers;
+pub use bundle::{Bundle, BundleFormat, BundlePassage, BundleRequest, count_tokens};
 pub use catalog::Catalog;
 pub use functions::{
     FromVariable, FunctionSource, FunctionSourceHandle, Handler, Instance, IntoCompletion, IntoContents,
@@ -76,21 +91,27 @@ pub use functions::{
 pub use libris_auth as auth;
 pub use libris_core::{
     Annotations, Audience, Authentication, CacheScope, Change, Completion, CompletionRequest, Content,
-    ContentBody, ContentMemory, Contents, Context, Error, Freshness, HitSection, Icon, Identity,
+    ContentBody, ContentMemory, Contents, Context, DIRECTORY, Error, Freshness, HitSection, Icon, Identity,
     IndexingProgress, Meta, Package, Page, Progress, Prompt, PromptArgument, PromptCompletion, PromptContent,
     PromptMessage, PromptRole, Prompts, Proof, Resource, Result, SearchAnswer, SearchHit, SearchQuery,
     Sha256Digest, Skill, SkillFile, SkillPage, SkillResources, SnippetLine, Source, Template, Templates,
     Theme, UnavailableSource, Uri, UriTemplate, uri_template,
 };
+#[cfg(all(feature = "remote", unix))]
+pub use libris_remote as remote;
+#[cfg(all(feature = "remote", unix))]
+pub use libris_remote::{ParsedContent, Remote, ResourceClient};
 #[cfg(feature = "search")]
 pub use libris_search::FORMAT as SEARCH_INDEX_FORMAT;
 pub use libris_wire as wire;
+pub use path_note::PathNote;
 pub use rights::{Authenticate, Decision, Identified, Operation, Policy, Rights, Rules};
 #[cfg(feature = "search")]
-pub use search::{PathNote, SearchConfig};
+pub use search::SearchConfig;
 pub use serve::{Serve, interrupted, serve};
 pub use server::{Config, PolicyHandle, Server};
 pub use subscriptions::SubscriptionConfig;
+pub use tools::ToolsConfig;
 pub use view::{View, ViewSnapshot};
 
 #[cfg(feature = "macros")]

@@ -45,6 +45,8 @@ struct ResponseKey {
     revision: Revision,
     kind: RequestKind,
     text: Option<Box<str>>,
+    /// The arguments of a tool.
+    arguments: Box<str>,
 }
 
 #[derive(Clone, Copy)]
@@ -52,16 +54,21 @@ enum RequestKind {
     List,
     Templates,
     Read,
+    Tools,
+    Tool,
 }
 
 impl ResponseKey {
     fn new(lookup: CacheLookup<'_>) -> Self {
-        let (kind, text) = match lookup.request {
-            CacheableRequest::List(cursor) => (RequestKind::List, cursor),
-            CacheableRequest::Templates(cursor) => (RequestKind::Templates, cursor),
-            CacheableRequest::Read(uri) => (RequestKind::Read, Some(uri)),
+        let (kind, text, arguments) = match lookup.request {
+            CacheableRequest::List(cursor) => (RequestKind::List, cursor, ""),
+            CacheableRequest::Templates(cursor) => (RequestKind::Templates, cursor, ""),
+            CacheableRequest::Read(uri) => (RequestKind::Read, Some(uri), ""),
+            CacheableRequest::Tools(cursor) => (RequestKind::Tools, cursor, ""),
+            CacheableRequest::Tool { name, arguments } => (RequestKind::Tool, Some(name), arguments),
         };
-        Self { class: lookup.class, revision: lookup.revision, kind, text: text.map(Box::from) }
+        let CacheLookup { class, revision, .. } = lookup;
+        Self { class, revision, kind, text: text.map(Box::from), arguments: arguments.into() }
     }
 
     fn lookup(&self) -> CacheLookup<'_> {
@@ -70,6 +77,10 @@ impl ResponseKey {
             RequestKind::List => CacheableRequest::List(text),
             RequestKind::Templates => CacheableRequest::Templates(text),
             RequestKind::Read => CacheableRequest::Read(text.unwrap_or_default()),
+            RequestKind::Tools => CacheableRequest::Tools(text),
+            RequestKind::Tool => {
+                CacheableRequest::Tool { name: text.unwrap_or_default(), arguments: &self.arguments }
+            }
         };
         CacheLookup { class: self.class, revision: self.revision, request }
     }
@@ -109,7 +120,8 @@ struct ResponseWeight;
 impl Weighter<ResponseKey, Arc<CachedResponse>> for ResponseWeight {
     fn weight(&self, key: &ResponseKey, response: &Arc<CachedResponse>) -> u64 {
         let members = response.reply.as_ref().map_or(0, |reply| reply.members.size());
-        (key.text.as_ref().map_or(0, |text| text.len()) + members + RESPONSE_OVERHEAD) as u64
+        let text = key.text.as_ref().map_or(0, |text| text.len()) + key.arguments.len();
+        (text + members + RESPONSE_OVERHEAD) as u64
     }
 }
 

@@ -125,6 +125,17 @@ impl Rights {
         decision
     }
 
+    /// What the rules say about a feature of the server, such as a tool, which has this URI for rules. A feature is allowed
+    /// unless a rule is about it: rules that deny everything do not mean features, which show only what else is allowed.
+    pub(crate) fn decide_feature(&self, uri: &Uri) -> Decision {
+        /// A URI that no rule means but those about everything.
+        static ANYTHING: LazyLock<Option<Uri>> = LazyLock::new(|| Uri::parse("urn:libris:anything").ok());
+        let Some(class) = &self.0 else { return Decision::Allow };
+        let decision = class.rules.overrule(Operation::Read, uri);
+        let general = ANYTHING.as_ref().and_then(|anything| class.rules.overrule(Operation::Read, anything));
+        decision.filter(|decision| general.as_ref() != Some(decision)).unwrap_or(Decision::Allow)
+    }
+
     /// Whether any resource whose URI begins with `prefix` may be read.
     pub fn may_allow_below(&self, prefix: &str) -> bool {
         self.0.as_ref().is_none_or(|class| class.rules.may_allow_below(prefix))

@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use libris_core::{Context, Error, Package, Result, Source, Template};
-use libris_wire::http::{self, Endpoint};
+use libris_core::{Error, Package, Result, Source};
+use libris_wire::http::{self, Endpoint, Route};
 use libris_wire::{Limits, stdio};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::rights::{OpenPolicy, Policy};
-use crate::{AuditLog, Catalog, Config, PolicyHandle, Server};
+use crate::{AuditLog, Catalog, Config, PolicyHandle, Server, ToolsConfig};
 
 /// Serves a source over MCP. Awaiting the result serves stdio; [`Serve::http`] serves HTTP.
 ///
@@ -29,7 +29,10 @@ use crate::{AuditLog, Catalog, Config, PolicyHandle, Server};
 /// The server introduces itself by the name and version of the package in which `#[resources]` is used, or else by the
 /// file name of the program and the version `0.0.0`. [`Serve::name`] and [`Serve::version`] set others.
 pub fn serve(source: impl Source) -> Serve {
-    Serve::from(Arc::new(Catalog::new(Vec::new()))).and(source)
+    let catalog = Arc::new(Catalog::new(Vec::new()));
+    #[cfg(feature = "search")]
+    catalog.search_on_demand(crate::SearchConfig::default());
+    Serve::from(catalog).and(source)
 }
 
 /// The builder of a server; see [`serve`].
@@ -41,6 +44,8 @@ pub struct Serve {
     policy: Arc<dyn Policy>,
     policy_handle: PolicyHandle,
     audit: Option<Arc<dyn AuditLog>>,
+    /// HTTP routes beside `/mcp`.
+    routes: Vec<Arc<dyn Route>>,
     allow_remote: bool,
     /// The package of the first source that has one.
     package: Option<Package>,
@@ -66,6 +71,7 @@ impl From<Arc<Catalog>> for Serve {
             policy,
             policy_handle: PolicyHandle::default(),
             audit: None,
+            routes: Vec::new(),
             allow_remote: false,
             package,
             name,
@@ -101,9 +107,15 @@ impl Serve {
         Self { version: Some(version.into()), ..self }
     }
 
-    /// Sets the instructions for models. Default: a text that lists the templates.
+    /// Sets the instructions for models. Default: a text that says what there is.
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
         self.config.instructions = Some(instructions.into());
+        self
+    }
+
+    /// Sets which tools models have. Default: search, read and list.
+    pub fn tools(mut self, tools: ToolsConfig) -> Self {
+        self.config.tools = tools;
         self
     }
 
@@ -137,6 +149,12 @@ impl Serve {
         Self { http, ..self }
     }
 
+    /// Adds a route beside `/mcp` for HTTP, such as a web page. The first route that covers a path answers.
+    pub fn route(mut self, route: Arc<dyn Route>) -> Self {
+        self.routes.push(route);
+        self
+    }
+
     /// Allows this host name in HTTP requests, in addition to `localhost` and IP addresses.
     pub fn allow_host(mut self, name: impl Into<String>) -> Self {
         self.http.hosts.push(name.into());
@@ -167,7 +185,7 @@ impl Serve {
 
     /// Serves stdio until the client closes standard input or the process is interrupted.
     pub async fn stdio(self) -> Result<()> {
-        let server = Arc::new(self.server().await?);
+        let server = Arc::new(self.server());
         let failed = |cause| Error::failed("use standard input and output", cause);
         let (input, output) = stdio::standard().map_err(failed)?;
         let stop = self.stop.unwrap_or_else(|| cancelled(interrupted()));
@@ -200,7 +218,7 @@ impl Serve {
 
     /// Serves HTTP on this listener until the process is interrupted.
     pub async fn listen(self, listener: TcpListener) -> Result<()> {
-        let endpoint = self.endpoint().await?;
+        let endpoint = self.endpoint();
         let failed = |cause| Error::failed("serve HTTP", cause);
         let stop = self.stop.unwrap_or_else(|| cancelled(interrupted()));
         #[cfg(feature = "tls")]
@@ -226,18 +244,13 @@ impl Serve {
     /// ```
     #[cfg(feature = "axum")]
     pub fn router(self) -> axum::Router {
-        use axum::http::StatusCode;
         use axum::response::IntoResponse as _;
-        let made = Arc::new((self, tokio::sync::OnceCell::<Arc<Endpoint>>::new()));
+        // The endpoint needs a runtime, which there is when the first request arrives.
+        let made = Arc::new((self, std::sync::OnceLock::<Arc<Endpoint>>::new()));
         let answer = async move |request: axum::extract::Request| {
             let (serve, endpoint) = &*made;
-            match endpoint.get_or_try_init(|| serve.endpoint()).await {
-                Ok(endpoint) => endpoint.clone().handle(request).await.into_response(),
-                Err(error) => {
-                    tracing::error!(%error, "could not set up the server");
-                    StatusCode::SERVICE_UNAVAILABLE.into_response()
-                }
-            }
+            let endpoint = endpoint.get_or_init(|| serve.endpoint()).clone();
+            endpoint.handle(request).await.into_response()
         };
         let answer = axum::routing::any(answer);
         // The metadata of a protected resource, by which clients learn how to authenticate.
@@ -248,36 +261,23 @@ impl Serve {
             .route(&format!("{metadata}/{{*path}}"), answer)
     }
 
-    async fn endpoint(&self) -> Result<Arc<Endpoint>> {
-        Ok(Endpoint::new(Arc::new(self.server().await?), self.http.clone()))
+    fn endpoint(&self) -> Arc<Endpoint> {
+        Endpoint::with_routes(Arc::new(self.server()), self.http.clone(), self.routes.clone())
     }
 
-    async fn server(&self) -> Result<Server> {
+    fn server(&self) -> Server {
         let mut config = self.config.clone();
         let package = self.package.map(|Package { name, version }| (name.to_owned(), version.to_owned()));
         let (package_name, package_version) = package.unzip();
         config.name = self.name.clone().or(package_name).unwrap_or(config.name);
         config.version = self.version.clone().or(package_version).unwrap_or(config.version);
-        if config.instructions.is_none() {
-            let templates = match self.catalog.templates(&Context::default()).await {
-                // All callers get the same instructions, which must not name templates that are hidden from some.
-                Ok(_) if !self.policy.is_open() => Vec::new(),
-                Ok(templates) => templates.templates,
-                // The sources may be available when the first request arrives.
-                Err(error) if !self.catalog.config().strict => {
-                    tracing::warn!(%error, "could not list the templates; the instructions do not name them");
-                    Vec::new()
-                }
-                Err(error) => return Err(error),
-            };
-            config.instructions = Some(instructions(&templates));
-        }
+        self.catalog.add_index(config.notes.clone());
         self.catalog.add_status();
         let (catalog, policy) = (self.catalog.clone(), self.policy.clone());
         let server = Server::of_catalog(catalog, config, policy, self.audit.clone());
         self.policy_handle.attach(&server);
         tokio::spawn(server.maintained());
-        Ok(server)
+        server
     }
 }
 
@@ -288,24 +288,6 @@ impl IntoFuture for Serve {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.stdio())
     }
-}
-
-/// The default instructions for models: what the server offers and how to read it.
-fn instructions(templates: &[Template]) -> String {
-    // Hosts truncate instructions at about 2 KB, so the text lists only the first templates.
-    const MAX_LISTED_TEMPLATES: usize = 12;
-    let mut text = String::from(
-        "This server holds documents and data as resources. Before you answer a question about them, \
-         read the ones that bear on it: list the resources, or fill in a template, then read the URI.",
-    );
-    for template in templates.iter().take(MAX_LISTED_TEMPLATES) {
-        let about = template.description.as_deref().or(template.title.as_deref()).unwrap_or(&template.name);
-        text.push_str(&format!("\n- {}: {about}", template.uri));
-    }
-    if templates.len() > MAX_LISTED_TEMPLATES {
-        text.push_str(&format!("\n- and {} more templates", templates.len() - MAX_LISTED_TEMPLATES));
-    }
-    text
 }
 
 /// Completes on Ctrl-C, or on Unix on SIGTERM. When this function returns, these signals no longer terminate the

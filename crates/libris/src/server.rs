@@ -11,12 +11,14 @@ use quick_cache::sync::Cache;
 
 use crate::Catalog;
 use crate::audit::{AuditDecision, AuditLog, AuditRecord};
+use crate::caller_instructions::KnownInstructions;
 use crate::caller_view::CallerView;
-use crate::health::Health;
 use crate::lock::lock;
+use crate::path_note::PathNote;
 use crate::response_cache::ResponseCache;
 use crate::rights::{CurrentPolicy, Identified, OpenPolicy, Policy};
 use crate::subscriptions::{SubscriptionConfig, SubscriptionHub};
+use crate::tools::ToolsConfig;
 use crate::view::View;
 
 /// The configuration of a server.
@@ -30,16 +32,20 @@ pub struct Config {
     pub version: String,
     /// A description of the server.
     pub description: Option<String>,
-    /// Instructions for models that use the server.
+    /// Instructions for models that use the server. Default: a text that says what is there, made for each caller.
     pub instructions: Option<String>,
     /// Whether clients are offered the prompt `use-resources`, which tells a model what the server has. Default: yes.
     pub built_in_prompt: bool,
+    /// Notes on resources by path, which stand in the default instructions.
+    pub notes: Vec<PathNote>,
     /// The number of resources, templates, skills or prompts per page.
     pub page: usize,
     /// The size of the response cache in bytes; 0 disables it.
     pub cache_bytes: u64,
     /// Limits and debouncing of subscriptions.
     pub subscriptions: SubscriptionConfig,
+    /// The tools for models.
+    pub tools: ToolsConfig,
 }
 
 impl Default for Config {
@@ -51,9 +57,11 @@ impl Default for Config {
             description: None,
             instructions: None,
             built_in_prompt: true,
+            notes: Vec::new(),
             page: 100,
             cache_bytes: 36 << 20,
             subscriptions: SubscriptionConfig::default(),
+            tools: ToolsConfig::default(),
         }
     }
 }
@@ -78,6 +86,9 @@ pub struct Server {
 /// The number of views of identities that are cached.
 const CACHED_VIEWS: usize = 4_096;
 
+/// The number of rights classes whose instructions are cached.
+const CACHED_INSTRUCTIONS: usize = 64;
+
 /// The state that all views of a server share.
 pub(crate) struct ServerInner {
     pub(crate) source: Arc<dyn Source>,
@@ -85,11 +96,22 @@ pub(crate) struct ServerInner {
     pub(crate) config: Config,
     pub(crate) cache: ResponseCache,
     pub(crate) hub: SubscriptionHub,
-    health: Option<Arc<Health>>,
+    /// The generated instructions, by rights class.
+    pub(crate) instructions: Cache<u64, Arc<KnownInstructions>>,
+    /// The source, if it is a catalog.
+    catalog: Option<Arc<Catalog>>,
     pub(crate) audit: Option<Arc<dyn AuditLog>>,
 }
 
 impl ServerInner {
+    /// Starts the search index of a catalog that builds it on demand, and waits a little for it.
+    pub(crate) async fn start_search(&self) {
+        #[cfg(feature = "search")]
+        if let Some(catalog) = &self.catalog {
+            catalog.start_search_on_demand().await;
+        }
+    }
+
     fn replace_policy(&self, policy: Arc<dyn Policy>) {
         self.access.replace(policy);
         self.hub.rights_changed();
@@ -164,15 +186,14 @@ impl Server {
         policy: Arc<dyn Policy>,
         audit: Option<Arc<dyn AuditLog>>,
     ) -> Self {
-        let health = catalog.health().clone();
-        Self::build(catalog, config, policy, Some(health), audit)
+        Self::build(catalog.clone(), config, policy, Some(catalog), audit)
     }
 
     fn build(
         source: Arc<dyn Source>,
         config: Config,
         policy: Arc<dyn Policy>,
-        health: Option<Arc<Health>>,
+        catalog: Option<Arc<Catalog>>,
         audit: Option<Arc<dyn AuditLog>>,
     ) -> Self {
         let hub = SubscriptionHub::new(source.clone(), config.subscriptions.clone());
@@ -183,7 +204,8 @@ impl Server {
             cache: ResponseCache::new(config.cache_bytes),
             config,
             hub,
-            health,
+            instructions: Cache::new(CACHED_INSTRUCTIONS),
+            catalog,
             audit,
         });
         let anonymous = RwLock::new(Arc::new(CallerView::new(inner.clone(), None)));
@@ -310,7 +332,7 @@ impl Service for Server {
         let mut counts = self.inner.hub.counts();
         counts.push(("cache_bytes", self.inner.cache.bytes()));
         counts.extend(self.inner.audit.iter().map(|log| ("audit_dropped_total", log.dropped())));
-        counts.extend(self.inner.health.iter().flat_map(|health| health.counts()));
+        counts.extend(self.inner.catalog.iter().flat_map(|catalog| catalog.health().counts()));
         counts
     }
 }

@@ -63,7 +63,7 @@ fn scheme(text: &str) -> &str {
 
 /// The scheme and authority of a URI or template, such as `git://project/`. Without an authority it has the first path
 /// segment too, such as `file:///handbook/`. It ends before the first variable.
-fn root(text: &str) -> &str {
+pub(crate) fn root(text: &str) -> &str {
     let literal = text.split(['{', '?', '#']).next().unwrap_or_default();
     let Some(colon) = literal.find(':') else { return literal };
     let Some(rest) = literal[colon + 1..].strip_prefix("//") else { return &literal[..=colon] };

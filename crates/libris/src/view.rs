@@ -321,7 +321,13 @@ impl ViewSnapshot<'_> {
         let mut variables: Variables =
             partial.known.iter().filter(|(name, _)| *name != partial.variable).collect();
         let without = partial.template.prefix(&variables);
-        variables.insert(partial.variable, value);
+        match partial.template.as_str().contains(&format!("{}*", partial.variable)) {
+            // A list, whose values are completed as one path.
+            true => {
+                variables.insert(partial.variable, value.split('/').map(str::to_owned).collect::<Vec<_>>())
+            }
+            false => variables.insert(partial.variable, value),
+        };
         match (partial.template.prefix(&variables), without) {
             (Ok(TemplatePrefix::Whole(uri)), _) => {
                 Uri::parse(&uri).is_ok_and(|uri| self.decide(Operation::Read, &uri) != Decision::Deny)
@@ -370,6 +376,14 @@ impl Visibility for RightsVisibility {
 
     fn reads(&self, uri: &Uri) -> bool {
         self.decide(Operation::Read, uri) == Decision::Allow
+    }
+
+    fn lists(&self, uri: &Uri) -> bool {
+        self.decide(Operation::List, uri) != Decision::Deny
+    }
+
+    fn sees_below(&self, prefix: &str) -> bool {
+        self.rights.may_allow_below(prefix)
     }
 
     fn class(&self) -> Option<u64> {

@@ -133,7 +133,7 @@ fn the_manual_shows_a_server_that_works() {
     assert_shown("docs/library.md", "documents.rs");
     let folder = tempfile::tempdir().unwrap();
     let mut docs = Example::start("documents", &[&folder.path().join("docs.db")]);
-    assert_eq!(docs.listed(), ["docs://documents", "libris://status"]);
+    assert_eq!(docs.listed(), ["docs://documents", "libris://index", "libris://status"]);
     assert_eq!(docs.text("docs://documents"), r#"["handbook","on-call"]"#);
     assert_eq!(docs.text("docs://documents/handbook"), "# The handbook");
     assert_eq!(docs.text("docs://documents/handbook?version=1"), "# Handbook");

@@ -22,6 +22,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 struct Shelf {
     name: &'static str,
     specificity: Specificity,
+    /// Whether somebody else chooses its URIs.
+    is_exclusive: bool,
     has: Has,
     followed: Mutex<BTreeSet<(Uri, Client)>>,
     /// The number of requests in progress.
@@ -44,6 +46,7 @@ impl Shelf {
         Self {
             name,
             specificity: Specificity::EXACT,
+            is_exclusive: false,
             has,
             followed: Mutex::default(),
             working: AtomicUsize::new(0),
@@ -54,6 +57,16 @@ impl Shelf {
     /// One that means its URIs less closely.
     fn vague(self) -> Self {
         Self { specificity: UriTemplate::parse("a:{name}").unwrap().specificity(), ..self }
+    }
+
+    /// One that may have any URI and claims none.
+    fn any(self) -> Self {
+        Self { specificity: UriTemplate::parse("{+uri}").unwrap().specificity(), ..self }
+    }
+
+    /// One whose URIs somebody else chooses.
+    fn exclusive(self) -> Self {
+        Self { is_exclusive: true, ..self }
     }
 
     /// One that answers requests for children or values when the test says so.
@@ -84,6 +97,14 @@ impl Shelf {
 impl Source for Shelf {
     fn covers(&self, _: &Uri) -> Option<Specificity> {
         Some(self.specificity)
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.is_exclusive
+    }
+
+    fn name(&self) -> std::borrow::Cow<'_, str> {
+        self.name.into()
     }
 
     async fn list(&self, _: Option<&Uri>, _: usize, _: &Context) -> Result<Page> {
@@ -281,6 +302,51 @@ async fn a_catalog_without_sources_is_empty_until_one_is_added() {
     assert!(page.resources.is_empty() && proof.holds());
     catalog.add(Arc::new(Shelf::new("full", Has::Everything)));
     assert!(!proof.holds());
+}
+
+#[tokio::test]
+async fn a_uri_that_an_exclusive_source_shares_is_served_from_neither() {
+    let shelf = |name| Shelf::new(name, Has::Everything);
+    let pairs = [
+        [shelf("one").exclusive(), shelf("other").exclusive()],
+        [shelf("one").exclusive(), shelf("other")],
+        [shelf("one"), shelf("other").exclusive()],
+        // An exclusive source cannot put a resource in the place of one that another source has by a template.
+        [shelf("one").exclusive(), shelf("other").vague()],
+        [shelf("one").vague().exclusive(), shelf("other").vague().exclusive()],
+    ];
+    for pair in pairs {
+        let pair = pair.map(Arc::new);
+        let catalog = catalog(&[&pair[0], &pair[1]]);
+        let error = catalog.read(&uri("a:1"), &Context::default()).await.unwrap_err().to_string();
+        let expected = "`a:1` is served neither from `one` nor from `other`, because both have it; hint: set `uris = \
+                        \"prefixed\"` for one of them";
+        assert_eq!(error, expected);
+        let children = catalog.children(&uri("a:1"), None, 9, &Context::default()).await;
+        assert_eq!(children.unwrap_err().to_string(), expected);
+        assert!(catalog.list(None, 9, &Context::default()).await.unwrap().resources.is_empty());
+        assert!(catalog.templates(&Context::default()).await.unwrap().templates.is_empty());
+        catalog.follow(&uri("a:1"), Client::default());
+        assert!(pair.iter().all(|shelf| shelf.followed().is_empty()));
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_claims_a_uri_more_closely_than_an_exclusive_one_answers() {
+    let shelf = |name| Shelf::new(name, Has::Everything);
+    let pairs = [
+        [shelf("best"), shelf("other").vague().exclusive()],
+        [shelf("best").exclusive(), shelf("other").vague().exclusive()],
+        // One that claims nothing does not collide.
+        [shelf("best").exclusive(), shelf("other").any()],
+        [shelf("best").any().exclusive(), shelf("other").any().exclusive()],
+    ];
+    for pair in pairs {
+        let pair = pair.map(Arc::new);
+        let catalog = catalog(&[&pair[0], &pair[1]]);
+        assert_eq!(origin(&catalog.read(&uri("a:1"), &Context::default()).await.unwrap()), "best");
+        assert_eq!(catalog.list(None, 9, &Context::default()).await.unwrap().resources.len(), 1);
+    }
 }
 
 /// A source that covers nothing and has a hint for URIs of one scheme.

@@ -13,6 +13,8 @@ pub mod git;
 pub mod http;
 #[cfg(feature = "inline")]
 pub mod inline;
+#[cfg(all(feature = "mcp", unix))]
+pub mod mcp;
 #[cfg(feature = "notion")]
 pub mod notion;
 #[cfg(feature = "prompts")]

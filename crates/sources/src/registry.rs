@@ -266,6 +266,8 @@ sources! {
     inline: crate::inline::Config,
     #[cfg(all(feature = "command", unix))]
     command: Vec<crate::command::Config>,
+    #[cfg(all(feature = "mcp", unix))]
+    mcp: Vec<crate::mcp::Config>,
     #[cfg(feature = "notion")]
     notion: Option<crate::notion::Config>,
     #[cfg(feature = "prompts")]

@@ -46,6 +46,11 @@ impl Call {
         Self { client, memory: Some(Arc::new(RequestReservation::new(content_budget, client))), ..self }
     }
 
+    /// The view that answers the request.
+    pub fn view(&self) -> &Arc<dyn ServiceView> {
+        &self.view
+    }
+
     /// How long ago the request arrived.
     pub fn elapsed(&self) -> Duration {
         self.arrived.elapsed()

@@ -212,9 +212,9 @@ impl Protocol {
         let nowhere = || ErrorObject::new(INVALID_REQUEST, "subscriptions need a session");
         let answer = match request {
             McpRequest::Initialize { asked, .. } => {
-                return Ok(self.initialize(view, Revision::negotiate(asked)));
+                return Ok(self.initialize(call, Revision::negotiate(asked)).await);
             }
-            McpRequest::Discover { .. } => return Ok(self.discover(view, call.revision)),
+            McpRequest::Discover { .. } => return Ok(self.discover(call).await),
             McpRequest::Ping => Ok(EMPTY),
             McpRequest::Subscribe { uri } => {
                 listener.ok_or_else(nowhere)?.subscribe(uri).await.map(|()| EMPTY)
@@ -337,29 +337,30 @@ impl Protocol {
             .boxed())
     }
 
-    fn initialize(&self, view: &dyn ServiceView, revision: Revision) -> Reply {
+    async fn initialize(&self, call: &Call, revision: Revision) -> Reply {
         let mut result = json!({
             "protocolVersion": revision.facts().date,
-            "capabilities": capabilities(view, revision),
+            "capabilities": capabilities(&*call.view, revision),
             "serverInfo": implementation(&self.info, revision),
         });
-        self.instruct(&mut result);
+        self.instruct(call, &mut result).await;
         Reply { members: members(&result), freshness: None, meta: Bytes::new() }
     }
 
-    fn discover(&self, view: &dyn ServiceView, revision: Revision) -> Reply {
+    async fn discover(&self, call: &Call) -> Reply {
         let supported: Vec<_> = Revision::ALL.iter().map(|revision| revision.facts().date).collect();
         let mut result = json!({
             "supportedVersions": supported,
-            "capabilities": capabilities(view, revision),
+            "capabilities": capabilities(&*call.view, call.revision),
         });
-        self.instruct(&mut result);
+        self.instruct(call, &mut result).await;
         Reply { members: members(&result), freshness: Some(Freshness::default()), meta: Bytes::new() }
     }
 
-    fn instruct(&self, result: &mut Value) {
-        if let Some(instructions) = &self.info.instructions {
-            result["instructions"] = instructions.clone().into();
+    async fn instruct(&self, call: &Call, result: &mut Value) {
+        let instructions = call.view.instructions(call).await.or_else(|| self.info.instructions.clone());
+        if let Some(instructions) = instructions {
+            result["instructions"] = instructions.into();
         }
     }
 

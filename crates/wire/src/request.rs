@@ -29,6 +29,7 @@ pub(crate) struct Params<'a> {
     name: Option<Text<'a>>,
     reference: Option<&'a str>,
     argument: Option<&'a str>,
+    arguments: Option<&'a str>,
     context: Option<&'a str>,
     protocol_version: Option<Text<'a>>,
     notifications: Option<&'a str>,
@@ -62,6 +63,7 @@ impl<'a> Params<'a> {
                 "name" => put(&mut params.name, reader.text()?),
                 "ref" => put(&mut params.reference, given(reader.raw()?)),
                 "argument" => put(&mut params.argument, given(reader.raw()?)),
+                "arguments" => put(&mut params.arguments, given(reader.raw()?)),
                 "context" => put(&mut params.context, given(reader.raw()?)),
                 "protocolVersion" => put(&mut params.protocol_version, reader.text()?),
                 "notifications" => put(&mut params.notifications, given(reader.raw()?)),
@@ -134,6 +136,11 @@ impl<'a> Params<'a> {
             "resources/read" => Some(CacheableRequest::Read(self.uri.as_ref()?.right()?)),
             "resources/list" => cursor.map(CacheableRequest::List),
             "resources/templates/list" => cursor.map(CacheableRequest::Templates),
+            "tools/list" => cursor.map(CacheableRequest::Tools),
+            "tools/call" => Some(CacheableRequest::Tool {
+                name: self.name.as_ref()?.right()?,
+                arguments: self.arguments.unwrap_or_default(),
+            }),
             _ => None,
         }
     }
@@ -242,7 +249,8 @@ fn first_named<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<String>, D::Err
 }
 
 impl McpRequest {
-    /// Whether it is answered without calling the service, so that no limit of requests in progress applies.
+    /// Whether it is answered without calling a source, except once in a while for the instructions, so that no limit of
+    /// requests in progress applies.
     pub(crate) fn is_free(&self) -> bool {
         match self {
             Self::Initialize { .. } | Self::Discover { .. } | Self::Ping => true,

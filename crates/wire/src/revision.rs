@@ -38,6 +38,10 @@ pub struct Facts {
     pub icons: bool,
     /// The `completions` capability.
     pub completions: bool,
+    /// `annotations` of tools.
+    pub tool_annotations: bool,
+    /// `outputSchema` of tools, and `structuredContent` and `resource_link` blocks in their results.
+    pub structured: bool,
     /// Batches: arrays of messages.
     pub batches: bool,
     /// The error code for an unknown resource.
@@ -61,13 +65,17 @@ impl Revision {
             titles: false,
             icons: false,
             completions: false,
+            tool_annotations: false,
+            structured: false,
             batches: false,
             not_found: -32002,
             hints: false,
             extensions: false,
         };
-        const SECOND: Facts = Facts { date: "2025-03-26", completions: true, batches: true, ..FIRST };
-        const THIRD: Facts = Facts { date: "2025-06-18", titles: true, batches: false, ..SECOND };
+        const SECOND: Facts =
+            Facts { date: "2025-03-26", completions: true, tool_annotations: true, batches: true, ..FIRST };
+        const THIRD: Facts =
+            Facts { date: "2025-06-18", titles: true, structured: true, batches: false, ..SECOND };
         const FOURTH: Facts = Facts { date: "2025-11-25", icons: true, extensions: true, ..THIRD };
         const FIFTH: Facts =
             Facts { date: "2026-07-28", era: Era::Modern, not_found: -32602, hints: true, ..FOURTH };

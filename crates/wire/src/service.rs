@@ -131,6 +131,11 @@ pub trait ServiceView: Send + Sync + 'static {
     /// The capabilities beyond listing, reading and completing.
     fn capabilities(&self) -> Capabilities;
 
+    /// Instructions for the model, if they differ between callers; `None` for those of [`ServerInfo`].
+    async fn instructions(&self, _call: &Call) -> Option<String> {
+        None
+    }
+
     /// The cached response to a request, if it was valid at `since`, when the request arrived, or later. Must not
     /// block.
     fn cached(&self, _revision: Revision, _request: CacheableRequest<'_>, _since: Instant) -> Option<Reply> {
@@ -186,6 +191,15 @@ pub enum CacheableRequest<'a> {
     Templates(Option<&'a str>),
     /// `resources/read`, with its URI.
     Read(&'a str),
+    /// `tools/list`, with its cursor.
+    Tools(Option<&'a str>),
+    /// `tools/call`, with the name of the tool and its arguments as JSON, empty if there are none.
+    Tool {
+        /// The name of the tool.
+        name: &'a str,
+        /// The arguments as the client sent them.
+        arguments: &'a str,
+    },
 }
 
 /// The subscriptions of one session or stream, which end on drop.

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use libris_wire::http::{Body, Config, Endpoint, Route, serve};
-use libris_wire::{Identity, Limits, ServiceView};
+use libris_wire::{Call, Identity, Limits};
 use serde_json::{Value, json};
 use support::{Toy, configured, initialize, modern, request};
 use tokio::net::{TcpListener, TcpStream};
@@ -28,8 +28,13 @@ impl Route for Page {
         path.starts_with("/page")
     }
 
-    async fn answer(&self, view: Arc<dyn ServiceView>, request: Request<Bytes>) -> Response<Body> {
-        let caller = view.caller().map_or("nobody", Identity::name);
+    fn public(&self, method: &Method, path: &str, _: &HeaderMap) -> Option<Response<Body>> {
+        (method == Method::GET && path == "/page/public")
+            .then(|| Response::new(Body::from("hello".to_owned())))
+    }
+
+    async fn answer(&self, call: &Call, request: Request<Bytes>) -> Response<Body> {
+        let caller = call.view().caller().map_or("nobody", Identity::name);
         let text =
             format!("{caller}: {} {} {}", request.method(), request.uri().path(), request.body().len());
         Response::new(Body::from(text))
@@ -382,6 +387,18 @@ async fn a_route_is_behind_the_same_guards() {
         let local = [("origin", "http://localhost:1")];
         let shared = server.ask(version, Method::GET, "/page", &local, String::new()).await;
         assert_eq!(shared.headers["access-control-allow-origin"], "http://localhost:1", "{version:?}");
+    }
+    let wrong = [("authorization", "Bearer x")];
+    for version in VERSIONS {
+        // A file for everybody needs no credentials; anything else of the route does.
+        let public = server.ask(version, Method::GET, "/page/public", &wrong, String::new()).await;
+        assert_eq!((public.status, &*public.text), (200, "hello"), "{version:?}");
+        for (method, path) in [(Method::PUT, "/page/public"), (Method::GET, "/page/other")] {
+            assert_eq!(server.ask(version, method, path, &wrong, String::new()).await.status, 401);
+        }
+        let foreign = [("origin", "http://evil.example")];
+        let foreign = server.ask(version, Method::GET, "/page/public", &foreign, String::new()).await;
+        assert_eq!(foreign.status, 403, "{version:?}");
     }
     let elsewhere = [("host", "evil.example")];
     assert_eq!(server.ask(Version::Long, Method::GET, "/page", &elsewhere, String::new()).await.status, 403);

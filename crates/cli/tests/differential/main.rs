@@ -19,9 +19,11 @@ use crate::wire::{Conversation, Libris, Transport, initialize};
 
 /// The resources of both servers. A page has two, so that there is a second page.
 const CONFIG: &str = r##"
+tools = false
+
 [server]
 instructions = "Ask for notes."
-page_size = 2
+page_size = 3
 
 [inline]
 ttl = "1m"
@@ -65,6 +67,13 @@ complete = { id = ["1", "12", "123", "2"] }
 /// Configuration that only Libris needs.
 const STATUS: &str = r#"
 [[inline.resource]]
+uri = "libris://index"
+name = "index"
+title = "Index"
+description = "What this server has: its folders and most important resources."
+mime = "text/markdown"
+
+[[inline.resource]]
 uri = "libris://status"
 name = "status"
 title = "Status of the sources"
@@ -72,6 +81,13 @@ description = "Whether each source of this server is available, and since when n
 mime = "text/markdown"
 "#;
 const STATUS_TEMPLATE: &str = r#"
+[[inline.template]]
+uri = "libris://index{?below}"
+name = "index"
+title = "Index of a folder"
+description = "`below` is the URI of a folder."
+mime = "text/markdown"
+
 [[inline.template]]
 uri = "libris://status{?as}"
 name = "status"

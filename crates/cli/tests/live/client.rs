@@ -222,7 +222,7 @@ impl Client {
         answer["result"]["contents"].is_array().then(|| answer["result"]["contents"].clone())
     }
 
-    /// All listed resources with their sizes, except for `libris://status`.
+    /// All listed resources with their sizes, except for those of Libris itself.
     pub(crate) async fn list(&self) -> BTreeMap<String, Option<u64>> {
         let mut all = BTreeMap::new();
         let mut cursor = Value::Null;
@@ -231,7 +231,7 @@ impl Client {
             let answer = self.ask("resources/list", params).await;
             for resource in answer["result"]["resources"].as_array().unwrap_or_else(|| panic!("{answer}")) {
                 let uri = resource["uri"].as_str().unwrap().to_owned();
-                if uri == "libris://status" {
+                if uri.starts_with("libris://") {
                     continue;
                 }
                 assert!(

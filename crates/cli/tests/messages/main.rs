@@ -36,7 +36,7 @@ const CONSTRUCTORS: [&str; 17] = [
 ];
 
 /// The parts of the page: a heading, and the folder or file whose messages it has. The first that matches counts.
-const PARTS: [(&str, &str); 16] = [
+const PARTS: [(&str, &str); 19] = [
     ("Command line and configuration file", "crates/cli/src"),
     ("Folders", "crates/sources/src/files"),
     ("Folders", "crates/sources/src/tree"),
@@ -44,6 +44,8 @@ const PARTS: [(&str, &str); 16] = [
     ("Databases", "crates/sources/src/sql"),
     ("HTTP APIs", "crates/sources/src/http"),
     ("Notion", "crates/sources/src/notion"),
+    ("Other MCP servers", "crates/remote/src"),
+    ("Other MCP servers", "crates/sources/src/mcp"),
     ("Commands", "crates/sources/src/command"),
     ("Commands", "crates/process/src"),
     ("Documents", "crates/documents/src"),
@@ -53,6 +55,7 @@ const PARTS: [(&str, &str); 16] = [
     ("Authentication", "crates/auth/src"),
     ("Server", "crates/libris/src"),
     ("Protocol", "crates/wire/src"),
+    ("Picker", "crates/web/src"),
 ];
 
 /// A message.

@@ -118,9 +118,9 @@ fn a_page_has_a_cursor_of_its_own_directory() {
     }
     for (params, why) in [
         (json!({}), "`uri` is missing"),
-        (json!({ "uri": "note://one" }), "`note://one` has no children"),
-        (json!({ "uri": "file:///docs/a.md" }), "`file:///docs/a.md` has no children"),
-        (json!({ "uri": "file:///docs/box.zip" }), "`file:///docs/box.zip` has no children"),
+        (json!({ "uri": "note://one" }), "`note://one` is not a directory"),
+        (json!({ "uri": "file:///docs/a.md" }), "`file:///docs/a.md` is not a directory"),
+        (json!({ "uri": "file:///docs/box.zip" }), "`file:///docs/box.zip` is not a directory"),
         (json!({ "uri": "file:///docs/nope" }), "resource not found"),
         (json!({ "uri": "no uri" }), ""),
     ] {

@@ -275,12 +275,14 @@ fn the_built_in_prompt_shows_what_a_search_finds_and_can_be_removed() {
     let folder = folder("[search]\nenabled = true\n");
     write(folder.path(), "docs/guide/holidays.md", "# Holidays\n\nEverybody has thirty days of holidays.\n");
     let mut session = Session::modern(folder.path());
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let found = loop {
         // Until the index has the file.
         let shown = messages(&mut session, "use-resources", json!({ "topic": "how many holidays" }));
         if shown.len() > 1 {
             break shown;
         }
+        assert!(std::time::Instant::now() < deadline, "{shown:?}");
         std::thread::yield_now();
     };
     assert!(found[0].contains("Task: how many holidays") && found[0].contains("thirty days"), "{found:?}");

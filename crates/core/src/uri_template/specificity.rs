@@ -22,6 +22,11 @@ impl Specificity {
     pub const EXACT: Self =
         Self { literals: usize::MAX, variables: Reverse(0), reserved: Reverse(0), hash: u64::MAX };
 
+    /// Whether the pattern has no literal character, so that it matches URIs of any scheme.
+    pub fn is_catch_all(&self) -> bool {
+        self.literals == 0
+    }
+
     pub(super) fn of(text: &str, pattern: &Pattern) -> Self {
         let mut literals = 0;
         let mut variables = 0;

@@ -122,6 +122,14 @@ impl Source for Documents {
         self.source.may_appear(&document_uri(uri)) || self.source.may_appear(&self.inner_uri(uri))
     }
 
+    async fn close(&self) {
+        self.source.close().await;
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.source.is_exclusive()
+    }
+
     fn name(&self) -> Cow<'_, str> {
         self.source.name()
     }

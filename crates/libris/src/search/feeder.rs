@@ -277,8 +277,9 @@ impl Feeder {
         index: &SearchIndex,
         updater: &mut IndexUpdater<'_>,
     ) -> Result<(), FeedEnd> {
-        // The resources in a directory are found by its name too: it is part of their paths.
-        if resource.mime.as_deref() == Some(DIRECTORY) {
+        // The resources in a directory are found by its name too: it is part of their paths. The resources of Libris itself
+        // are about the others.
+        if resource.mime.as_deref() == Some(DIRECTORY) || resource.uri.scheme() == "libris" {
             return Ok(());
         }
         let (catalog, shared) = (self.catalog()?, self.shared()?);

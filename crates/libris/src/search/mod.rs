@@ -12,14 +12,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use libris_core::{Context, Error, IndexingProgress, Result, SearchAnswer, SearchQuery, Uri};
 use libris_search::{IndexError, SearchIndex, VisibleResources, uri_hash};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::{Duration, Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::Catalog;
+use crate::PathNote;
 use crate::health::{Health, SearchIndexState};
 use feeder::Feeder;
 
 /// How many searches run at the same time; others wait.
 const CONCURRENT_SEARCHES: usize = 2;
+
+/// How long after the start of the index a search waits for it. Small libraries are indexed by then.
+const SETTLING_TIME: Duration = Duration::from_secs(5);
 
 /// The default of [`SearchConfig::memory`].
 const DEFAULT_MEMORY: usize = 256 << 20;
@@ -45,24 +50,6 @@ impl Default for SearchConfig {
     }
 }
 
-/// A note on the resources below a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathNote {
-    /// The beginning of a URI, or a path such as `adr/` that occurs in URIs at the start of a segment.
-    pub path: String,
-    /// The note, such as "why things are as they are".
-    pub note: String,
-}
-
-impl PathNote {
-    /// Whether the note is about this resource.
-    fn covers(&self, uri: &Uri) -> bool {
-        let text = uri.as_str();
-        let path = self.path.trim_start_matches('/');
-        text.starts_with(&*self.path) || text.contains(&format!("/{path}"))
-    }
-}
-
 /// The index of a catalog.
 pub(crate) struct CatalogIndex {
     config: SearchConfig,
@@ -70,6 +57,8 @@ pub(crate) struct CatalogIndex {
     progress: FeederProgress,
     stop: CancellationToken,
     permits: Arc<Semaphore>,
+    /// When indexing began.
+    started: Instant,
     /// Distinguishes visibility checks without a class.
     unclassified: AtomicU64,
 }
@@ -169,6 +158,7 @@ impl CatalogIndex {
             progress: FeederProgress::new(catalog.health().clone()),
             stop: CancellationToken::new(),
             permits: Arc::new(Semaphore::new(CONCURRENT_SEARCHES)),
+            started: Instant::now(),
             unclassified: AtomicU64::new(1 << 63),
         });
         let runtime = tokio::runtime::Handle::current();
@@ -220,6 +210,14 @@ impl CatalogIndex {
     pub(crate) async fn completed(&self) {
         // An error means that the index was dropped.
         _ = self.progress.completeness.subscribe().wait_for(|is_complete| *is_complete).await;
+    }
+
+    /// Waits until the index has all resources, or the time for that is over.
+    pub(crate) async fn settled(&self) {
+        let end = self.started + SETTLING_TIME;
+        if Instant::now() < end && self.indexing().is_some() {
+            _ = timeout_at(end, self.completed()).await;
+        }
     }
 
     /// Searches the index for what the context may see; `None` if there is no index yet. `generation` is that of the
@@ -281,20 +279,5 @@ fn lower_priority() {
     #[cfg(target_os = "linux")]
     if let Err(cause) = rustix::process::setpriority_process(None, 19) {
         tracing::debug!(%cause, "could not lower the priority of the search index");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::PathNote;
-    use libris_core::Uri;
-
-    #[test]
-    fn a_note_covers_a_folder_at_any_depth() {
-        let note = |path: &str| PathNote { path: path.to_owned(), note: String::new() };
-        let uri = Uri::parse("file:///docs/adr/0001.md").unwrap();
-        assert!(note("adr/").covers(&uri) && note("/adr/").covers(&uri));
-        assert!(note("file:///docs/").covers(&uri) && note("docs/adr").covers(&uri));
-        assert!(!note("dr/").covers(&uri) && !note("file:///other").covers(&uri));
     }
 }

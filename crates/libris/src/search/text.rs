@@ -7,6 +7,7 @@ use libris_core::{ContentBody, ContentMemory, Context, DIRECTORY, Error, Resourc
 use libris_search::MAX_TEXT;
 
 use crate::Catalog;
+use crate::document_text::text_uri;
 
 /// The largest resource that is read, in bytes. Larger ones are found by their metadata.
 const MAX_READ: usize = 2 * MAX_TEXT;
@@ -18,18 +19,25 @@ pub(super) async fn text(catalog: &Catalog, resource: &Resource) -> Result<Optio
         return Ok(None);
     }
     let context = Context::default().with_memory(Arc::new(ReadLimit(AtomicUsize::new(0))));
-    let contents = match catalog.read_in_background(&resource.uri, &context).await {
+    let uri = document_text(resource).unwrap_or_else(|| resource.uri.clone());
+    let contents = match catalog.read_in_background(&uri, &context).await {
         Ok(contents) => contents,
         Err(Error::TooLarge { .. } | Error::Busy(_)) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let is_own = |uri: &Uri| *uri == resource.uri;
+    let is_own = |part: &Uri| *part == uri;
     let texts =
         contents.parts.into_iter().filter(|part| is_own(&part.uri)).filter_map(|part| match part.body {
             ContentBody::Text(text) => Some(text),
             ContentBody::Bytes(_) => None,
         });
     Ok(texts.reduce(|all, text| all + "\n" + &text))
+}
+
+/// The URI of the text of a document, if the source has one.
+fn document_text(resource: &Resource) -> Option<Uri> {
+    resource.meta.as_ref()?.get("dev.libris/text")?;
+    text_uri(&resource.uri, resource.mime.as_deref())
 }
 
 /// Whether the media type says that there is no text.

@@ -10,6 +10,7 @@ use libris_wire::Notification;
 use super::budget::{BudgetOwner, OverBudget, SubscriptionBudget, SubscriptionCost};
 use super::notification_set::NotificationSet;
 use super::{SubscriptionConfig, should_shrink};
+use crate::library_index;
 use crate::rights::Operation;
 use crate::view::View;
 
@@ -371,6 +372,17 @@ impl Registry {
         for (listener, member) in &mut self.members {
             if classes.is_none_or(|classes| classes.contains(&member.class)) {
                 member.notify_list(self.list_followers.contains(listener));
+            }
+        }
+        // The index lists what the list contains. Only those whose list has changed are notified, so that nobody learns
+        // of changes of hidden resources.
+        let index = library_index::uri();
+        for Subscription { listener, name } in self.subjects.get(&index).into_iter().flatten() {
+            if let Some(member) = self.members.get(listener)
+                && classes.is_none_or(|classes| classes.contains(&member.class))
+                && !member.hidden.contains(name)
+            {
+                member.notifications.put(Notification::Updated(name.clone()));
             }
         }
     }

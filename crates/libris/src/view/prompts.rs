@@ -66,11 +66,11 @@ impl ViewSnapshot<'_> {
 
     /// Whether no resource of the prompt is hidden with this value.
     fn leads_to_visible(&self, prompt: &Prompt, partial: PromptCompletion<'_>, value: &str) -> bool {
-        let using = prompt
+        let mut using = prompt
             .resources
             .iter()
             .filter(|template| template.variables().any(|variable| variable == partial.argument));
-        using.into_iter().all(|template| {
+        using.all(|template| {
             let request = CompletionRequest {
                 template,
                 variable: partial.argument,

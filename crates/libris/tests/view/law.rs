@@ -185,10 +185,11 @@ impl Case {
 
     fn invent(&mut self) -> Ask {
         let asked = |method, params| Ask { method, params, undecided: false };
-        match self.random.below(20) {
+        match self.random.below(23) {
             12 | 13 => self.directory(),
             14 | 15 => self.skill(),
             16..20 => self.prompt(),
+            20.. => self.tool_call(),
             0 | 1 => {
                 let cursor = match self.random.chance(40) {
                     true if !self.cursors.is_empty() => json!({ "cursor": self.random.pick(&self.cursors) }),
@@ -267,6 +268,22 @@ impl Case {
                 asked("prompts/get", json!({ "name": name, "arguments": { argument: value } }))
             }
         }
+    }
+
+    /// A call of a tool, also with arguments that are wrong.
+    fn tool_call(&mut self) -> Ask {
+        let uri = self.uri();
+        let words = ["f0", "p1 p2", "d0", "g001 f3", "me", "nothing-like-it"];
+        let (name, arguments) = match self.random.below(8) {
+            0..3 => ("read_resource", json!({ "uri": uri })),
+            3 => ("read_resource", json!({ "uri": uri, "lines": "1-1" })),
+            4 => ("list_resources", json!({})),
+            5 => ("list_resources", json!({ "parent": uri })),
+            6 => ("search_resources", json!({ "query": self.random.pick(&words) })),
+            _ => ("search_resources", json!({ "query": self.random.pick(&words), "scope": uri })),
+        };
+        let params = json!({ "name": name, "arguments": arguments });
+        Ask { method: "tools/call", params, undecided: false }
     }
 
     fn completion(&mut self) -> Ask {
@@ -369,7 +386,7 @@ impl Case {
                 ]);
                 let name = match message["method"].as_str() {
                     Some("resources/read") => message["params"]["uri"].as_str(),
-                    Some("prompts/get") => message["params"]["name"].as_str(),
+                    Some("prompts/get" | "tools/call") => message["params"]["name"].as_str(),
                     _ => None,
                 };
                 headers.extend(name.map(|name| ("mcp-name", name)));

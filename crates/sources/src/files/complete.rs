@@ -1,6 +1,6 @@
 //! Completion of the variables `path` and `folder`, one segment at a time, as in a shell.
 
-use libris_core::{Completion, Result};
+use libris_core::{Completion, Result, Uri};
 
 use super::{FilesInner, read_error};
 use crate::path::{segments, unescape, value};
@@ -11,6 +11,14 @@ use crate::tree::{ResolvedPath, SubtreeSearch, case_folded, is_missing, walk};
 pub(super) enum CompletedKinds {
     All,
     Folders,
+}
+
+/// The first `limit` paths that complete the typed text of a variable whose segments the template escapes.
+pub(super) fn segments_of_paths(inner: &FilesInner, typed: &str, limit: usize) -> Result<Completion> {
+    let escaped: Vec<_> = typed.split('/').map(|name| Uri::encode_segment(name.as_bytes())).collect();
+    let completion = paths(inner, &escaped.join("/"), limit, CompletedKinds::All)?;
+    let plain = |value: &String| String::from_utf8(unescape(value)).ok();
+    Ok(Completion { values: completion.values.iter().filter_map(plain).collect(), ..completion })
 }
 
 /// The first `limit` paths that complete the typed text.

@@ -83,6 +83,8 @@ struct FilesInner {
     prefix: String,
     template: UriTemplate,
     folder_template: UriTemplate,
+    /// The template whose variable is a list of path segments.
+    segments_template: UriTemplate,
     tree: Arc<Tree>,
     describe: ResourceDescriber,
     /// The skills in the folder, if they are published.
@@ -143,6 +145,8 @@ impl Files {
             Some(file) => format!("{prefix}{file}{{?lines,bytes}}"),
             None => format!("{prefix}{{+path}}{{?lines,bytes}}"),
         };
+        // VS Code goes down folder by folder only in a variable of this form.
+        let segments_template = format!("{}{{/path*}}", prefix.trim_end_matches('/'));
         let folder_template = format!("{prefix}{{+folder}}{{?{}}}", folder_listing::KEYS.join(","));
         let inner = FilesInner {
             root: match &only {
@@ -152,6 +156,7 @@ impl Files {
             base: root_uri,
             template: UriTemplate::parse(&template)?,
             folder_template: UriTemplate::parse(&folder_template)?,
+            segments_template: UriTemplate::parse(&segments_template)?,
             only,
             tree: Arc::new(Tree::open(&options, root)?),
             describe: ResourceDescriber::new(&config.rules)?,
@@ -372,7 +377,13 @@ impl Source for Files {
             "The listing of a folder and its small text files. `after` is the name of the last entry of the previous \
              page, `format` is `markdown` or `json`, and `contents=none` omits the text files.",
         );
-        Ok(Templates { templates: vec![files, folders], freshness, ..Templates::default() })
+        let segments = described(
+            &inner.segments_template,
+            &format!("{} by segments", inner.mount),
+            format!("{}, folder by folder", title.unwrap_or(&inner.mount)),
+            "A file or folder by the segments of its path.",
+        );
+        Ok(Templates { templates: vec![files, folders, segments], freshness, ..Templates::default() })
     }
 
     async fn complete(&self, asked: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
@@ -380,6 +391,9 @@ impl Source for Files {
         let (typed, limit) = (asked.typed.to_owned(), asked.limit);
         let kinds = match asked.variable {
             "path" if *asked.template == inner.template => CompletedKinds::All,
+            "path" if *asked.template == inner.segments_template => {
+                return self.blocking(move |inner| complete::segments_of_paths(inner, &typed, limit)).await;
+            }
             "folder" if *asked.template == inner.folder_template => CompletedKinds::Folders,
             "format" => return Ok(Completion::of(["markdown", "json"], &typed, limit)),
             "contents" => return Ok(Completion::of(["text", "none"], &typed, limit)),

@@ -84,7 +84,7 @@ pub(super) enum PageFormat {
 }
 
 /// The templates below the root, with their names and descriptions.
-const TEMPLATES: [(&str, &str, &str); 10] = [
+const TEMPLATES: [(&str, &str, &str); 11] = [
     (
         "blame/{ref}/{+path}{?lines,format}",
         "blame",
@@ -119,6 +119,12 @@ const TEMPLATES: [(&str, &str, &str); 10] = [
         "tree/{ref}/{+path}{?lines,bytes}",
         "tree",
         "A file or folder by its path, at a branch, tag or commit; `lines=1-500` or `bytes=0-65535` reads a part of a file.",
+    ),
+    // VS Code goes down folder by folder only in a variable of this form.
+    (
+        "tree/{ref}{/path*}",
+        "segments",
+        "A file or folder by the segments of its path, at a branch, tag or commit.",
     ),
 ];
 

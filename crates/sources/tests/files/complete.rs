@@ -139,3 +139,31 @@ async fn folders_without_an_included_file_are_not_completed() {
     let found = files.complete(two, &Context::default()).await.unwrap();
     assert_eq!((found.values.len(), found.total, found.more), (2, Some(2), false));
 }
+
+#[tokio::test]
+async fn segments_complete_to_plain_names_that_expand_to_readable_uris() {
+    let names = ["guide/start.md", "guide/100%.md", "guide/why?.md", "guide/a b/c#1.md"];
+    let texts: Vec<_> = names.iter().map(|name| (*name, *name)).collect();
+    let sandbox = Sandbox::with(&texts);
+    let files = sandbox.files();
+    let context = Context::default();
+    let template = files.templates(&context).await.unwrap().templates.remove(2).uri;
+    assert!(template.as_str().ends_with("{/path*}"), "{template}");
+    let known = BTreeMap::new();
+    let complete = async |typed: &str| {
+        let asked =
+            CompletionRequest { template: &template, variable: "path", typed, known: &known, limit: 100 };
+        files.complete(asked, &context).await.unwrap().values
+    };
+    assert_eq!(complete("").await, ["guide/"]);
+    assert_eq!(complete("guide/").await, ["guide/100%.md", "guide/a b/", "guide/start.md", "guide/why?.md"]);
+    assert_eq!(complete("guide/100%").await, ["guide/100%.md"]);
+    assert_eq!(complete("guide/a b/").await, ["guide/a b/c#1.md"]);
+    for name in names {
+        let mut variables = Variables::new();
+        variables.insert("path", name.split('/').map(str::to_owned).collect::<Vec<_>>());
+        let uri = Uri::parse(&template.expand(&variables).unwrap()).unwrap();
+        let contents = files.read(&uri, &context).await.unwrap();
+        assert_eq!(contents.parts[0].body, libris_core::ContentBody::Text(name.to_owned()), "{uri}");
+    }
+}

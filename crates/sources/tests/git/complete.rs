@@ -64,3 +64,14 @@ async fn paths_within_the_revision_that_was_chosen() {
             .await;
     assert_eq!(diff.values, ["src/new.rs"]);
 }
+
+#[tokio::test]
+async fn segments_of_a_path() {
+    let sandbox = Sandbox::with(&[("guide/start.md", "x"), ("guide/100%.md", "y")]);
+    let source = sandbox.open();
+    let template = "tree/{ref}{/path*}";
+    let values = async |typed| complete(&source, template, "path", typed, &[("ref", "main")]).await.values;
+    assert_eq!(values("").await, ["guide/"]);
+    assert_eq!(values("guide/").await, ["guide/100%.md", "guide/start.md"]);
+    assert_eq!(complete(&source, template, "ref", "ma", &[]).await.values, ["main"]);
+}

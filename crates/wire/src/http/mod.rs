@@ -317,6 +317,9 @@ impl Endpoint {
         {
             return response::json(StatusCode::OK, Framed::whole(document));
         }
+        if let Some(response) = self.public(&request) {
+            return response;
+        }
         let peer = self.peer(&request);
         let view = match self.admit(peer, request.headers(), request.extensions()).await {
             Ok(view) => view,

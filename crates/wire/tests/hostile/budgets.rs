@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use libris_wire::http::{Body, Config, Endpoint, Route};
-use libris_wire::{Caller, Client as Address, Limits, Refusal, ServerInfo, Service, ServiceView};
+use libris_wire::{Call, Caller, Client as Address, Limits, Refusal, ServerInfo, Service, ServiceView};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
@@ -173,7 +173,7 @@ impl Route for Slow {
         path == "/slow"
     }
 
-    async fn answer(&self, _: Arc<dyn ServiceView>, _: Request<Bytes>) -> Response<Body> {
+    async fn answer(&self, _: &Call, _: Request<Bytes>) -> Response<Body> {
         self.0.notified().await;
         Response::new(Body::from("x".repeat(2 * MIB)))
     }

@@ -1,0 +1,135 @@
+//! `libris read`: prints the contents of a resource.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+use libris::{Content, ContentBody, Context, Uri};
+
+use crate::sources::SourceArguments;
+use crate::target::{EXIT_CODES, OpenedTarget, content_json, json_line};
+use crate::terminal::{HEADING, advice, bytes, print, shown, styled};
+
+/// Print the contents of a resource
+///
+/// Text is printed as it is; on a terminal, control characters are escaped. Binary contents are not printed to a
+/// terminal.
+#[derive(Debug, Args)]
+#[command(after_help = format!("Examples:
+  libris read file:///docs/intro.md ./docs              a file of a folder
+  libris read 'file:///docs/intro.md?lines=1-20' ./docs its first lines
+  libris read --as text file:///docs/report.pdf ./docs  the text of a document
+  libris read demo://logo https://mcp.example/mcp -o logo.png
+
+{EXIT_CODES}"))]
+pub(crate) struct ReadOptions {
+    /// The URI of the resource
+    uri: String,
+    #[command(flatten)]
+    sources: SourceArguments,
+    /// Write the contents to a file, as they are
+    #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
+    output: Option<PathBuf>,
+    /// Print JSON: one object per part
+    #[arg(long)]
+    json: bool,
+    /// Read a document as text: adds `as=text` to the URI
+    #[arg(long = "as", value_name = "FORM")]
+    form: Option<ContentForm>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ContentForm {
+    /// The text of a document, such as a PDF file
+    Text,
+}
+
+/// Reads a resource and prints it.
+pub(crate) async fn run(options: ReadOptions) -> Result<ExitCode> {
+    let uri = match options.form {
+        None => Uri::parse(&options.uri)?,
+        Some(ContentForm::Text) => {
+            let separator = if options.uri.contains('?') { '&' } else { '?' };
+            Uri::parse(&format!("{}{separator}as=text", options.uri))?
+        }
+    };
+    let target = OpenedTarget::open(&options.sources)?;
+    let contents = target.view.now().read(&uri, &Context::default()).await;
+    target.close().await;
+    let parts = contents.with_context(|| format!("could not read `{uri}`"))?.parts;
+    if options.json {
+        let lines: String = parts.iter().map(|part| json_line(&content_json(part))).collect();
+        print(&lines).context("could not print")?;
+    } else if let Some(path) = &options.output {
+        let data: Vec<u8> = parts.iter().flat_map(|part| data(part).iter().copied()).collect();
+        std::fs::write(path, data).with_context(|| format!("could not write `{}`", path.display()))?;
+    } else if std::io::stdout().is_terminal() {
+        print(&for_terminal(&parts)?).context("could not print")?;
+    } else {
+        write_all(&parts).context("could not print")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn data(part: &Content) -> &[u8] {
+    match &part.body {
+        ContentBody::Text(text) => text.as_bytes(),
+        ContentBody::Bytes(bytes) => bytes,
+    }
+}
+
+/// Writes the contents unchanged. A broken pipe, as with `| head`, is not an error.
+fn write_all(parts: &[Content]) -> std::io::Result<()> {
+    let mut output = std::io::stdout().lock();
+    let mut written = Ok(());
+    for part in parts {
+        written = written.and_then(|()| output.write_all(data(part)));
+    }
+    match written.and_then(|()| output.flush()) {
+        Err(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// The contents for a terminal: text with escaped control characters, each part below its URI if there are several.
+fn for_terminal(parts: &[Content]) -> Result<String> {
+    let mut text = String::new();
+    for part in parts {
+        let ContentBody::Text(body) = &part.body else {
+            let mime = part.mime.as_deref().unwrap_or("application/octet-stream");
+            return Err(advice(
+                format!("`{}` is binary: {}, {}", part.uri, shown(mime), bytes(part.body.len() as u64)),
+                "write it to a file with `--output FILE`, or pipe it into a program",
+            ));
+        };
+        if parts.len() > 1 {
+            text.push_str(&styled(HEADING, format_args!("==> {} <==", shown(part.uri.as_str()))));
+            text.push('\n');
+        }
+        text.push_str(&shown(body));
+        if !body.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use libris::{Content, Uri};
+
+    use super::for_terminal;
+
+    #[test]
+    fn a_terminal_gets_no_escape_sequences_and_no_binary() {
+        let uri = || Uri::parse("a:1").unwrap();
+        let text = |text: &str| Content::text(uri(), "text/plain", text);
+        assert_eq!(for_terminal(&[text("a\u{1b}]0;x\u{7}")]).unwrap(), "a\\u{1b}]0;x\\u{7}\n");
+        let two = for_terminal(&[text("a\n"), text("b")]).unwrap();
+        assert_eq!(anstream::adapter::strip_str(&two).to_string(), "==> a:1 <==\na\n==> a:1 <==\nb\n");
+        let error = for_terminal(&[Content::bytes(uri(), "image/png", &b"\x89PNG"[..])]).unwrap_err();
+        assert_eq!(error.to_string(), "`a:1` is binary: image/png, 4 B");
+    }
+}

@@ -1,0 +1,122 @@
+//! A small server over HTTP that records what it is asked for, and sends notifications when a test says so.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::broadcast;
+
+/// The server. It ends when it is dropped.
+pub(crate) struct Recorder {
+    pub(crate) url: String,
+    shared: Shared,
+    task: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Clone)]
+struct Shared {
+    requests: Arc<Mutex<Vec<(String, Value, HeaderMap)>>>,
+    notifications: broadcast::Sender<String>,
+    resources: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Recorder {
+    /// Starts a server with these URIs.
+    pub(crate) async fn start(uris: &[&str]) -> Self {
+        let resources = uris.iter().map(|uri| json!({ "uri": uri, "name": uri })).collect();
+        let shared = Shared {
+            requests: Arc::default(),
+            notifications: broadcast::Sender::new(64),
+            resources: Arc::new(Mutex::new(resources)),
+        };
+        let router = Router::new().route("/mcp", post(answer).get(events)).with_state(shared.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { url, shared, task }
+    }
+
+    /// The parameters of the requests with this method.
+    pub(crate) fn requests(&self, method: &str) -> Vec<Value> {
+        let requests = self.shared.requests.lock().unwrap();
+        requests.iter().filter(|(asked, ..)| asked == method).map(|(_, params, _)| params.clone()).collect()
+    }
+
+    /// All requests as text, with their headers.
+    pub(crate) fn transcript(&self) -> String {
+        format!("{:?}", self.shared.requests.lock().unwrap())
+    }
+
+    /// Gives all resources this name.
+    pub(crate) fn rename(&self, name: &str) {
+        self.shared.resources.lock().unwrap().iter_mut().for_each(|resource| resource["name"] = name.into());
+    }
+
+    /// Sends a notification to all event streams.
+    pub(crate) fn notify(&self, method: &str, params: &Value) {
+        let text = json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string();
+        self.shared.notifications.send(text).expect("an event stream is open");
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn answer(State(shared): State<Shared>, headers: HeaderMap, body: String) -> Response {
+    let request: Value = serde_json::from_str(&body).unwrap();
+    let (method, params) =
+        (request["method"].as_str().unwrap_or_default().to_owned(), request["params"].clone());
+    shared.requests.lock().unwrap().push((method.clone(), params.clone(), headers));
+    let id = request["id"].clone();
+    if id.is_null() {
+        return StatusCode::ACCEPTED.into_response();
+    }
+    let result = match &*method {
+        "initialize" => json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": { "resources": { "subscribe": true } },
+            "serverInfo": { "name": "recorder", "version": "1" },
+        }),
+        "resources/list" => json!({ "resources": *shared.resources.lock().unwrap() }),
+        "resources/templates/list" => json!({ "resourceTemplates": [] }),
+        "resources/read" => json!({ "contents": [
+            { "uri": params["uri"], "mimeType": "text/plain", "text": "one" },
+            { "uri": format!("{}/part", params["uri"].as_str().unwrap()), "blob": "AAEC/w==" },
+        ] }),
+        "resources/subscribe" | "resources/unsubscribe" | "ping" => json!({}),
+        _ => {
+            let error = json!({ "code": -32601, "message": "unknown method" });
+            return json_response(&json!({ "jsonrpc": "2.0", "id": id, "error": error }), None);
+        }
+    };
+    let session = (method == "initialize").then_some("session-1");
+    json_response(&json!({ "jsonrpc": "2.0", "id": id, "result": result }), session)
+}
+
+fn json_response(body: &Value, session: Option<&str>) -> Response {
+    let mut response = ([(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response();
+    if let Some(session) = session {
+        response.headers_mut().insert("mcp-session-id", session.parse().unwrap());
+    }
+    response
+}
+
+async fn events(State(shared): State<Shared>) -> Response {
+    let notifications = shared.notifications.subscribe();
+    let events = futures_util::stream::unfold(notifications, async |mut notifications| {
+        let text = notifications.recv().await.ok()?;
+        Some((Ok::<_, Infallible>(format!("data: {text}\n\n")), notifications))
+    });
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events.boxed())).into_response()
+}

@@ -1,0 +1,85 @@
+//! The instructions that a caller's model gets when it connects, generated from what the caller sees.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use libris_core::{Context, Freshness, Proof, Result};
+use libris_wire::Call;
+use tokio::time::timeout;
+
+use crate::caller_view::CallerView;
+use crate::library_index;
+use crate::outline::{Outline, OutlineRequest, ViewListing, outline};
+use crate::view::ViewSnapshot;
+
+/// How long sources may take to list. Later, the instructions do not say what is there.
+const LISTING_TIME: Duration = Duration::from_secs(3);
+
+/// How long instructions without a proof are used.
+const MAX_AGE: Duration = Duration::from_secs(10);
+
+/// How many roots are described, and how many resources of each are considered.
+const MAX_GROUPS: usize = 20;
+const MAX_RESOURCES: usize = 100;
+
+/// The instructions for a rights class.
+pub(crate) struct KnownInstructions {
+    text: Arc<str>,
+    proof: Option<Proof>,
+    made: Instant,
+}
+
+impl KnownInstructions {
+    fn is_valid(&self) -> bool {
+        match &self.proof {
+            Some(proof) => proof.holds(),
+            None => self.made.elapsed() < MAX_AGE,
+        }
+    }
+}
+
+impl CallerView {
+    /// The instructions, unless the configuration has some.
+    pub(crate) async fn generated_instructions(&self, call: &Call) -> Option<String> {
+        if self.inner.config.instructions.is_some() {
+            return None;
+        }
+        let view = self.view.now();
+        let class = view.rights().class();
+        if let Some(known) = self.inner.instructions.get(&class).filter(|known| known.is_valid()) {
+            return Some(known.text.as_ref().to_owned());
+        }
+        let context = self.context(call);
+        let has_tools = self.has_tools();
+        let notes = &self.inner.config.notes;
+        let (text, freshness) = match timeout(LISTING_TIME, summary(&view, &context)).await {
+            Ok(Ok((outline, templates, freshness))) => {
+                (library_index::instructions(&outline, &templates, notes, has_tools), freshness)
+            }
+            // The sources may be available when the next client connects.
+            _ => return Some(library_index::instructions(&Outline::default(), &[], &[], has_tools)),
+        };
+        if !context.identity_was_used() {
+            let known = KnownInstructions {
+                text: text.as_str().into(),
+                proof: freshness.proof,
+                made: Instant::now(),
+            };
+            self.inner.instructions.insert(class, Arc::new(known));
+        }
+        Some(text)
+    }
+}
+
+/// The roots and the templates that a view has.
+async fn summary(
+    view: &ViewSnapshot<'_>,
+    context: &Context,
+) -> Result<(Outline, Vec<libris_core::Template>, Freshness)> {
+    let listing = ViewListing { view, context };
+    let request = OutlineRequest { below: None, after: None, groups: MAX_GROUPS, resources: MAX_RESOURCES };
+    let outline = outline(&listing, request).await?;
+    let templates = view.templates(context).await?;
+    let freshness = outline.freshness.clone().and(templates.freshness);
+    Ok((outline, templates.templates, freshness))
+}

@@ -1,0 +1,175 @@
+//! The tools of one caller: lists and calls them, caches what they read, and records the calls.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use libris_core::{Context, Freshness, Proof};
+use libris_wire::{Answer, CacheableRequest, Call, Failure, Reply};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::audit::Audited;
+use crate::caller_view::CallerView;
+use crate::rights::{Decision, Operation};
+use crate::server::to_failure;
+use crate::tools::output::{self, ToolError};
+use crate::tools::{self, TemplateTool, Tool, ToolCall, ToolReply, ToolsConfig};
+use crate::view::ViewSnapshot;
+
+/// The parameters of `tools/call`.
+#[derive(Deserialize)]
+struct ToolParams<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+/// The parameters of `tools/list`.
+#[derive(Deserialize)]
+struct ToolListParams<'a> {
+    #[serde(borrow, default)]
+    cursor: Option<Cow<'a, str>>,
+}
+
+/// A tool that a call names.
+enum NamedTool {
+    Own(Tool),
+    OfTemplate(TemplateTool),
+}
+
+impl CallerView {
+    /// The tools that the caller may use.
+    fn tools(&self) -> Vec<Tool> {
+        let mut tools = Tool::configured(&self.inner.config.tools);
+        if !tools.is_empty() {
+            let view = self.view.now();
+            tools.retain(|tool| tools::decide(&view, tool.name()) != Decision::Deny);
+        }
+        tools
+    }
+
+    /// Whether the caller has tools.
+    pub(crate) fn has_tools(&self) -> bool {
+        !self.tools().is_empty()
+    }
+
+    /// The tools for templates that the caller may use.
+    async fn template_tools(
+        &self,
+        view: &ViewSnapshot<'_>,
+        context: &Context,
+    ) -> Result<Vec<TemplateTool>, Failure> {
+        let ToolsConfig { enabled, templates, .. } = self.inner.config.tools;
+        if !enabled || !templates {
+            return Ok(Vec::new());
+        }
+        let templates = view.templates(context).await.map_err(to_failure)?;
+        let mut tools = TemplateTool::all(templates.templates);
+        tools.retain(|tool| tools::decide(view, &tool.name) != Decision::Deny);
+        Ok(tools)
+    }
+
+    /// Answers `tools/list`.
+    pub(crate) async fn tool_list(&self, call: &Call, params: &str) -> Answer {
+        let params: ToolListParams<'_> =
+            serde_json::from_str(params).map_err(|_| Failure::invalid("`cursor` must be a string"))?;
+        if params.cursor.is_some() {
+            // All tools are on the first page.
+            return Err(Failure::invalid("unknown cursor; list again without a cursor"));
+        }
+        let (view, context) = (self.view.now(), self.context(call));
+        let templates = self.template_tools(&view, &context).await?;
+        let members = tools::definitions(&self.tools(), &templates, call.revision.facts());
+        let reply = Reply { members, freshness: Some(Freshness::default()), meta: Bytes::new() };
+        // Templates can change.
+        let proof = (!self.inner.config.tools.templates).then(Proof::always);
+        let (class, request) = (view.rights().class(), CacheableRequest::Tools(None));
+        Ok(self.scoped(self.inner.cache.insert(class, call.revision, request, reply, proof)))
+    }
+
+    /// Answers `tools/call`.
+    pub(crate) async fn call_tool(&self, call: &Call, params: &str) -> Answer {
+        let ToolParams { name, arguments } = serde_json::from_str(params)
+            .map_err(|_| Failure::invalid("`name` is missing, or not a string"))?;
+        let config = &self.inner.config.tools;
+        let view = self.view.now();
+        let context = self.reading_context(call);
+        let tool = match Tool::named(&name, config) {
+            Some(tool) => NamedTool::Own(tool),
+            None => {
+                let templates = self.template_tools(&view, &context).await?;
+                let found = templates.into_iter().find(|tool| tool.name == *name);
+                NamedTool::OfTemplate(found.ok_or_else(|| tools::unknown(&name, config))?)
+            }
+        };
+        match tools::decide(&view, &name) {
+            Decision::Allow => {}
+            Decision::Deny => return Err(tools::unknown(&name, config)),
+            Decision::Require(scopes) => {
+                let message = format!("the tool `{name}` requires the scope `{}`", scopes.join(" "));
+                return Err(Failure::ScopeRequired { scopes, message });
+            }
+        }
+        let arguments = arguments.map_or("", RawValue::get);
+        let running = ToolCall { view: &view, context: &context, call, inner: &self.inner };
+        let ToolReply { output, freshness, uri } = match &tool {
+            NamedTool::Own(tool) => running.run(*tool, arguments).await,
+            NamedTool::OfTemplate(tool) => running.run_template(tool, arguments).await,
+        };
+        let (answer, failure) = match output {
+            Ok(output) => (Ok(output.encode(call.revision.facts())), None),
+            Err(ToolError::Told(message)) => (Ok(output::error(&message)), Some(Failure::invalid(message))),
+            Err(ToolError::Missing(message)) => {
+                (Ok(output::error(&message)), Some(Failure::not_found(uri.clone().unwrap_or_default())))
+            }
+            Err(ToolError::Failed(failure)) => (Err(failure.clone()), Some(failure)),
+        };
+        let outcome = match (&answer, &failure) {
+            (Ok(members), None) => Ok(members.size()),
+            (_, Some(failure)) | (Err(failure), None) => Err(failure),
+        };
+        let kind = if let NamedTool::Own(tool) = tool { tool } else { Tool::Read };
+        self.audit_tool(call, kind, uri.as_deref(), call.elapsed(), outcome);
+        let reply = Reply { members: answer?, freshness: None, meta: Bytes::new() };
+        // A result that depends on the caller's identity must not be cached for others, nor an error for anybody.
+        let proof = freshness.proof.filter(|_| failure.is_none() && !context.identity_was_used());
+        let request = CacheableRequest::Tool { name: &name, arguments };
+        Ok(self.inner.cache.insert(view.rights().class(), call.revision, request, reply, proof))
+    }
+
+    fn audit_tool(
+        &self,
+        call: &Call,
+        tool: Tool,
+        uri: Option<&str>,
+        took: Duration,
+        outcome: Result<usize, &Failure>,
+    ) {
+        if self.inner.audit.is_some() {
+            let (operation, right) = audited(tool);
+            let audited = Audited { view: &self.view, client: call.client, operation, right, uri, took };
+            self.inner.audit(&audited, outcome);
+        }
+    }
+
+    /// What the audit log says about a cached result of a tool: the operation, its right, and the resource.
+    pub(crate) fn audited_tool(
+        name: &str,
+        arguments: &str,
+        config: &ToolsConfig,
+    ) -> (&'static str, Option<Operation>, Option<String>) {
+        let (operation, right) = Tool::named(name, config).map_or((Operation::Read.name(), None), audited);
+        (operation, right, tools::subject(arguments))
+    }
+}
+
+/// The operation of a tool in the audit log, and the right that decides about it.
+fn audited(tool: Tool) -> (&'static str, Option<Operation>) {
+    match tool {
+        Tool::Search | Tool::Bundle | Tool::ConnectorSearch => (Operation::Search.name(), None),
+        Tool::Read | Tool::ConnectorFetch => (Operation::Read.name(), Some(Operation::Read)),
+        Tool::List => (Operation::List.name(), None),
+    }
+}

@@ -1,0 +1,256 @@
+//! The outline of a listing: its roots, or the folders below a URI, with counts.
+//!
+//! A listing is in URI order, so that everything with one prefix stands together. A scan counts the resources of a prefix
+//! up to a limit, and then continues after the prefix without listing the rest of it.
+
+use async_trait::async_trait;
+use libris_core::{Context, DIRECTORY, Freshness, Page, Resource, Result, UnavailableSource, Uri};
+
+use crate::unserved::root;
+use crate::view::ViewSnapshot;
+
+/// How many resources are listed at a time.
+const PAGE: usize = 200;
+
+/// How many resources one scan lists at most.
+const MAX_SCANNED: usize = 20_000;
+
+/// Lists the resources that one caller may see.
+#[async_trait]
+pub(crate) trait OutlineListing: Sync {
+    /// One page in URI order after `after`. It may be shorter than `limit`, and empty, although there are more.
+    async fn page(&self, after: Option<&Uri>, limit: usize) -> Result<Page>;
+}
+
+/// The list of a view.
+pub(crate) struct ViewListing<'a> {
+    pub(crate) view: &'a ViewSnapshot<'a>,
+    pub(crate) context: &'a Context,
+}
+
+#[async_trait]
+impl OutlineListing for ViewListing<'_> {
+    async fn page(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        self.view.list(after, limit, self.context).await
+    }
+}
+
+/// What to scan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OutlineRequest<'a> {
+    /// The prefix whose folders are groups; `None` groups by the roots.
+    pub(crate) below: Option<&'a str>,
+    /// The URI after which the scan begins.
+    pub(crate) after: Option<&'a Uri>,
+    /// The maximum number of groups.
+    pub(crate) groups: usize,
+    /// How many resources of one group are counted and returned.
+    pub(crate) resources: usize,
+}
+
+/// Resources with a common prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct OutlineGroup {
+    /// The prefix, such as `file:///handbook/`, or the URI of a single resource that is not in a folder.
+    pub(crate) prefix: String,
+    /// The resource of the folder itself, if it is listed.
+    pub(crate) folder: Option<Resource>,
+    /// The first resources, without folders.
+    pub(crate) resources: Vec<Resource>,
+    /// How many resources there are, without folders; if `is_partial`, at least.
+    pub(crate) count: usize,
+    pub(crate) is_partial: bool,
+}
+
+impl OutlineGroup {
+    /// The resource, if the group is a single one that is not in a folder.
+    pub(crate) fn single(&self) -> Option<&Resource> {
+        self.resources.first().filter(|resource| resource.uri.as_str() == self.prefix)
+    }
+
+    /// The count for people: `12`, or `100+` if there may be more.
+    pub(crate) fn counted(&self) -> String {
+        counted(self.count, self.is_partial)
+    }
+}
+
+/// A count for people: `12`, or `100+` if there may be more.
+pub(crate) fn counted(count: usize, is_partial: bool) -> String {
+    format!("{count}{}", if is_partial { "+" } else { "" })
+}
+
+/// The groups of a listing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outline {
+    pub(crate) groups: Vec<OutlineGroup>,
+    /// The URI after which the next group begins, if there are more groups.
+    pub(crate) next: Option<Uri>,
+    /// How the outline may be cached.
+    pub(crate) freshness: Freshness,
+    pub(crate) unavailable: Vec<UnavailableSource>,
+}
+
+/// Scans a listing.
+pub(crate) async fn outline(listing: &dyn OutlineListing, request: OutlineRequest<'_>) -> Result<Outline> {
+    let below = request.below.and_then(|below| Uri::parse(below).ok());
+    let mut after = request.after.cloned().or(below);
+    let mut outline = Outline::default();
+    let mut freshness: Option<Freshness> = None;
+    let mut scanned = 0;
+    'pages: while scanned < MAX_SCANNED {
+        let page = listing.page(after.as_ref(), PAGE).await?;
+        freshness = Some(match freshness {
+            None => page.freshness,
+            Some(before) => before.and(page.freshness),
+        });
+        for source in page.unavailable {
+            if !outline.unavailable.contains(&source) {
+                outline.unavailable.push(source);
+            }
+        }
+        let is_empty = page.resources.is_empty();
+        for resource in page.resources {
+            scanned += 1;
+            let uri = resource.uri.clone();
+            let Some(prefix) = prefix_of(uri.as_str(), request.below) else {
+                // The directory itself, or what follows the prefix.
+                if request.below.is_some_and(|below| uri.as_str() > below && !uri.as_str().starts_with(below))
+                {
+                    break 'pages;
+                }
+                after = Some(uri);
+                continue;
+            };
+            let is_new = outline.groups.last().is_none_or(|last| last.prefix != prefix);
+            if is_new {
+                if outline.groups.len() == request.groups {
+                    outline.next.clone_from(&after);
+                    break 'pages;
+                }
+                outline.groups.push(OutlineGroup {
+                    prefix: prefix.to_owned(),
+                    folder: None,
+                    resources: Vec::new(),
+                    count: 0,
+                    is_partial: false,
+                });
+            }
+            let Some(group) = outline.groups.last_mut() else { break 'pages };
+            after = Some(uri);
+            match resource.mime.as_deref() == Some(DIRECTORY) {
+                true if resource.uri.as_str() == group.prefix => group.folder = Some(resource),
+                true => {}
+                false if group.count < request.resources => {
+                    group.count += 1;
+                    group.resources.push(resource);
+                }
+                false => {
+                    group.is_partial = true;
+                    // `~` is the last character that a URI in normal form can contain.
+                    let end = Uri::parse(&format!("{}~~~~~~~~~~~~", group.prefix)).ok();
+                    if let Some(end) = end.filter(|end| Some(end) > after.as_ref()) {
+                        after = Some(end);
+                        continue 'pages;
+                    }
+                }
+            }
+        }
+        if !page.more || is_empty {
+            break;
+        }
+    }
+    outline.freshness = freshness.unwrap_or_default();
+    Ok(outline)
+}
+
+/// The prefix by which a URI is grouped: its root, or the folder directly below `below`; `None` if it is not below.
+fn prefix_of<'u>(uri: &'u str, below: Option<&str>) -> Option<&'u str> {
+    let Some(below) = below else { return Some(root(uri)) };
+    let rest = uri.strip_prefix(below).filter(|rest| !rest.is_empty())?;
+    let path = rest.split(['?', '#']).next().unwrap_or_default();
+    Some(match path.find('/') {
+        Some(slash) => &uri[..=below.len() + slash],
+        None => uri,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outline, OutlineListing, OutlineRequest, outline, prefix_of};
+    use async_trait::async_trait;
+    use libris_core::{DIRECTORY, Page, Resource, Result, Uri};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    struct Sorted(Vec<Uri>, AtomicUsize);
+
+    #[async_trait]
+    impl OutlineListing for Sorted {
+        async fn page(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            let mut rest = self.0.iter().filter(|uri| after.is_none_or(|after| *uri > after));
+            let resource = |uri: &Uri| Resource {
+                mime: uri.as_str().ends_with('/').then(|| DIRECTORY.to_owned()),
+                ..Resource::new(uri.clone(), "x")
+            };
+            let resources = rest.by_ref().take(limit).map(resource).collect();
+            Ok(Page { resources, more: rest.next().is_some(), ..Page::default() })
+        }
+    }
+
+    fn listing(uris: impl IntoIterator<Item = String>) -> Sorted {
+        let mut uris: Vec<_> = uris.into_iter().map(|uri| Uri::parse(&uri).unwrap()).collect();
+        uris.sort();
+        Sorted(uris, AtomicUsize::new(0))
+    }
+
+    fn shown(outline: &Outline) -> Vec<String> {
+        outline.groups.iter().map(|group| format!("{} {}", group.prefix, group.counted())).collect()
+    }
+
+    #[tokio::test]
+    async fn a_large_group_is_skipped() {
+        let large = (0..10_000).map(|number| format!("file:///a/{}/f{number}", number % 7));
+        let small = ["file:///a/", "file:///b/x", "note:one", "note:two", "weather://stations"];
+        let listing = listing(large.chain(small.map(str::to_owned)));
+        let request = OutlineRequest { below: None, after: None, groups: 10, resources: 100 };
+        let roots = outline(&listing, request).await.unwrap();
+        assert_eq!(shown(&roots), ["file:///a/ 100+", "file:///b/ 1", "note: 2", "weather://stations 1"]);
+        assert!(roots.groups[0].folder.is_some() && roots.groups[3].single().is_some());
+        assert!(listing.1.load(Ordering::Relaxed) <= 3);
+        let below = OutlineRequest { below: Some("file:///a/"), resources: 2_000, ..request };
+        let folders = outline(&listing, below).await.unwrap();
+        assert_eq!(folders.groups.len(), 7);
+        assert_eq!(shown(&folders)[0], "file:///a/0/ 1429");
+    }
+
+    #[tokio::test]
+    async fn groups_come_in_pages() {
+        let listing = listing((0..25).map(|number| format!("s://h/{number:02}/x")));
+        let mut after = None;
+        let mut seen = Vec::new();
+        loop {
+            let request =
+                OutlineRequest { below: Some("s://h/"), after: after.as_ref(), groups: 10, resources: 1 };
+            let page = outline(&listing, request).await.unwrap();
+            seen.extend(page.groups.into_iter().map(|group| group.prefix));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, (0..25).map(|number| format!("s://h/{number:02}/")).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_prefix_ends_at_a_slash() {
+        for (uri, below, prefix) in [
+            ("file:///a/b/c.md", Some("file:///a/"), Some("file:///a/b/")),
+            ("file:///a/c.md?x=1/2", Some("file:///a/"), Some("file:///a/c.md?x=1/2")),
+            ("file:///a/", Some("file:///a/"), None),
+            ("file:///b/", Some("file:///a/"), None),
+            ("file:///a/b/c.md", None, Some("file:///a/")),
+        ] {
+            assert_eq!(prefix_of(uri, below), prefix);
+        }
+    }
+}

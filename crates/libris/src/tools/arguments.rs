@@ -1,0 +1,185 @@
+//! The arguments of a tool call.
+
+use libris_core::suggest;
+use serde_json::{Map, Value};
+
+use super::output::ToolError;
+
+/// The longest text of an argument, in bytes.
+const MAX_TEXT: usize = 8 * 1024;
+
+/// The arguments of a tool call, whose names are known.
+pub(crate) struct ToolArguments(Map<String, Value>);
+
+impl ToolArguments {
+    /// Parses the JSON of the arguments, empty if there are none. `known` are the names that the tool has.
+    pub(crate) fn parse(json: &str, known: &[&str]) -> Result<Self, ToolError> {
+        let arguments = match json {
+            "" => Map::new(),
+            json => {
+                serde_json::from_str(json).map_err(|_| ToolError::told("`arguments` must be an object"))?
+            }
+        };
+        let unknown = arguments.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name);
+        if let Some(name) = unknown.into_iter().find(|name| !known.contains(&name.as_str())) {
+            let name: String = name.chars().take(100).collect();
+            let similar = suggest::did_you_mean(&name, known.iter().copied());
+            let known = known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            return Err(ToolError::told(format!(
+                "there is no argument `{name}`{similar}; there are {known}"
+            )));
+        }
+        Ok(Self(arguments))
+    }
+
+    /// The first of these arguments that is a text, of arguments that need not be valid.
+    pub(crate) fn first_text(json: &str, names: &[&str]) -> Option<String> {
+        let arguments: Map<String, Value> = serde_json::from_str(json).ok()?;
+        names.iter().find_map(|name| arguments.get(*name)?.as_str().map(str::to_owned))
+    }
+
+    /// A text, if it is given and not empty.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&str>, ToolError> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) if text.len() > MAX_TEXT => {
+                Err(ToolError::told(format!("`{name}` is longer than {MAX_TEXT} bytes")))
+            }
+            Some(Value::String(text)) => Ok(Some(text.trim()).filter(|text| !text.is_empty())),
+            Some(_) => Err(ToolError::told(format!("`{name}` must be a text"))),
+        }
+    }
+
+    /// A text that must be given.
+    pub(crate) fn required(&self, name: &str, example: &str) -> Result<&str, ToolError> {
+        self.text(name)?
+            .ok_or_else(|| ToolError::told(format!("`{name}` is missing; give one such as `{example}`")))
+    }
+
+    /// A range such as `10-20`; a number is the range of one.
+    pub(crate) fn range(&self, name: &str) -> Result<Option<String>, ToolError> {
+        match self.0.get(name) {
+            Some(Value::Number(number)) => Ok(Some(number.to_string())),
+            _ => Ok(self.text(name)?.map(str::to_owned)),
+        }
+    }
+
+    /// A number within bounds; also as text, because some models write numbers so.
+    pub(crate) fn number(
+        &self,
+        name: &str,
+        bounds: std::ops::RangeInclusive<usize>,
+    ) -> Result<Option<usize>, ToolError> {
+        let number = match self.0.get(name) {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::Number(number)) => number.as_u64().and_then(|number| usize::try_from(number).ok()),
+            Some(Value::String(text)) => text.trim().parse().ok(),
+            Some(_) => None,
+        };
+        match number.filter(|number| bounds.contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let (least, most) = (bounds.start(), bounds.end());
+                Err(ToolError::told(format!("`{name}` must be a number from {least} to {most}")))
+            }
+        }
+    }
+
+    /// A text or a list of texts.
+    pub(crate) fn texts(&self, name: &str) -> Result<Vec<String>, ToolError> {
+        match self.0.get(name) {
+            Some(Value::Array(values)) => {
+                let texts: Option<Vec<_>> =
+                    values.iter().map(|value| value.as_str().map(str::to_owned)).collect();
+                texts.ok_or_else(|| ToolError::told(format!("`{name}` must be a text or a list of texts")))
+            }
+            _ => Ok(self.text(name)?.map(str::to_owned).into_iter().collect()),
+        }
+    }
+}
+
+/// Lines counted from 1, as in `10-20`, `10-`, `20` and `-20`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineRange {
+    /// From the first to the last, if there is one.
+    From(usize, Option<usize>),
+    /// This many at the end.
+    Last(usize),
+}
+
+impl LineRange {
+    pub(crate) fn parse(text: &str) -> Result<Self, ToolError> {
+        let wrong = || {
+            ToolError::told(format!(
+                "`lines` must be a range such as `10-20`, `10-`, `20` or `-20`, not `{text}`"
+            ))
+        };
+        let number =
+            |text: &str| text.trim().parse::<usize>().ok().filter(|number| *number > 0).ok_or_else(wrong);
+        match text.split_once('-') {
+            None => number(text).map(|only| Self::From(only, Some(only))),
+            Some(("", count)) => number(count).map(Self::Last),
+            Some((first, "")) => number(first).map(|first| Self::From(first, None)),
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                if last < first { Err(wrong()) } else { Ok(Self::From(first, Some(last))) }
+            }
+        }
+    }
+
+    /// The range as it stands in a URI.
+    pub(crate) fn query(self) -> String {
+        match self {
+            Self::From(first, Some(last)) => format!("{first}-{last}"),
+            Self::From(first, None) => format!("{first}-"),
+            Self::Last(count) => format!("-{count}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LineRange, ToolArguments, ToolError};
+
+    fn message<T>(result: Result<T, ToolError>) -> String {
+        match result.err() {
+            Some(ToolError::Told(message)) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn wrong_arguments_are_explained() {
+        let known = ["uri", "lines"];
+        let parse = |json| ToolArguments::parse(json, &known);
+        assert_eq!(
+            message(parse(r#"{"line":"1"}"#)),
+            "there is no argument `line`; did you mean `lines`?; there are `uri`, `lines`"
+        );
+        assert_eq!(message(parse("[]")), "`arguments` must be an object");
+        let arguments = parse(r#"{"uri":7,"lines":20}"#).ok().unwrap();
+        assert_eq!(message(arguments.text("uri")), "`uri` must be a text");
+        assert_eq!(message(arguments.number("lines", 1..=10)), "`lines` must be a number from 1 to 10");
+        assert_eq!(arguments.range("lines").ok().unwrap().as_deref(), Some("20"));
+        assert!(parse("").ok().unwrap().required("uri", "a:b").is_err());
+        assert!(parse(r#"{"other":null}"#).is_ok());
+    }
+
+    #[test]
+    fn ranges_of_lines_are_read() {
+        for (text, expected) in [
+            ("10-20", Some(LineRange::From(10, Some(20)))),
+            ("10-", Some(LineRange::From(10, None))),
+            ("7", Some(LineRange::From(7, Some(7)))),
+            ("-5", Some(LineRange::Last(5))),
+            ("0-3", None),
+            ("5-3", None),
+            ("a", None),
+            ("-", None),
+        ] {
+            let range = LineRange::parse(text).ok();
+            assert_eq!(range, expected, "{text}");
+            assert_eq!(range.map(|range| LineRange::parse(&range.query()).ok().unwrap()), expected);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Which server a [`Remote`](crate::Remote) connects to, and its limits.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::mount::UriMount;
+
+/// The configuration of a [`Remote`](crate::Remote).
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemoteConfig {
+    /// The name of the server in messages, without secrets.
+    pub name: String,
+    /// Where the server is.
+    pub target: RemoteTarget,
+    /// How URIs of the server become URIs of the source.
+    pub mount: UriMount,
+    /// The protocol revisions to try.
+    pub protocol: ProtocolChoice,
+    /// Timeouts and size limits.
+    pub limits: RemoteLimits,
+}
+
+impl RemoteConfig {
+    /// A server with this name, with the URIs that it gives and default limits.
+    pub fn new(name: impl Into<String>, target: RemoteTarget) -> Self {
+        Self {
+            name: name.into(),
+            target,
+            mount: UriMount::Kept,
+            protocol: ProtocolChoice::Auto,
+            limits: RemoteLimits::default(),
+        }
+    }
+}
+
+/// Where an MCP server is.
+#[derive(Clone, PartialEq)]
+pub enum RemoteTarget {
+    /// A program that speaks MCP on standard input and output.
+    Stdio {
+        /// The program.
+        program: OsString,
+        /// Its arguments.
+        arguments: Vec<OsString>,
+        /// Its working directory; empty for that of this process.
+        folder: PathBuf,
+        /// Its environment variables.
+        environment: ChildEnvironment,
+    },
+    /// A server of the Streamable HTTP transport.
+    Http {
+        /// The URL of its endpoint.
+        url: String,
+        /// The access token that is sent to it. It is never that of a caller.
+        token: Option<String>,
+        /// Additional headers, such as an API key.
+        headers: BTreeMap<String, String>,
+    },
+}
+
+/// Without the values of credentials.
+impl fmt::Debug for RemoteTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio { program, .. } => {
+                f.debug_struct("Stdio").field("program", program).finish_non_exhaustive()
+            }
+            Self::Http { url, .. } => f.debug_struct("Http").field("url", url).finish_non_exhaustive(),
+        }
+    }
+}
+
+/// The environment variables of a child process.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ChildEnvironment {
+    /// All variables of this process.
+    Inherited,
+    /// Only these.
+    Only(BTreeMap<OsString, OsString>),
+}
+
+/// The protocol revisions to try.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProtocolChoice {
+    /// Revision 2026-07-28, and the older ones with `initialize` if the server does not know it.
+    #[default]
+    Auto,
+    /// Only the revisions with `initialize`, up to 2025-11-25.
+    Initialize,
+    /// Only 2026-07-28.
+    Discover,
+}
+
+/// Timeouts and size limits of a [`Remote`](crate::Remote).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteLimits {
+    /// The timeout of connecting, which includes the start of a child process and the handshake.
+    pub connect_timeout: Duration,
+    /// The timeout of a request.
+    pub timeout: Duration,
+    /// How long a list is reused if the server does not report changes of its list.
+    pub list_ttl: Duration,
+    /// The pause before the first attempt to reconnect. It doubles with each attempt that fails, up to 30 seconds.
+    pub retry: Duration,
+    /// The size of the largest message, in bytes.
+    pub max_message: usize,
+    /// The most pages of a list.
+    pub max_pages: usize,
+    /// The most resources of a list, and the most templates.
+    pub max_resources: usize,
+}
+
+impl Default for RemoteLimits {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(60),
+            timeout: Duration::from_secs(30),
+            list_ttl: Duration::from_secs(5),
+            retry: Duration::from_secs(1),
+            max_message: 16 << 20,
+            max_pages: 10_000,
+            max_resources: 200_000,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Converts what a server sent into the types of sources.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use libris_core::{
+    Annotations, Audience, CacheScope, Content, ContentBody, Icon, Meta, Resource, Result, Template, Theme,
+    Uri,
+};
+use rmcp::model::{self, IconTheme, MetaObject, ResourceContents, Role};
+
+use crate::fault::RemoteFault;
+use crate::listing::CacheHints;
+use crate::mount::UriMount;
+
+/// The longest TTL of a server that is respected.
+const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The memory that a resource needs in a list, besides its texts.
+const RESOURCE_OVERHEAD: usize = 256;
+
+/// About how much memory a resource needs.
+pub(crate) fn resource_weight(resource: &model::Resource) -> usize {
+    let texts = [&resource.title, &resource.description, &resource.mime_type];
+    let meta = resource
+        .meta
+        .as_ref()
+        .and_then(|meta| serde_json::to_string(meta).ok())
+        .map_or(0, |text| 8 * text.len());
+    let icons = resource.icons.iter().flatten().map(|icon| icon.src.len() + RESOURCE_OVERHEAD).sum::<usize>();
+    RESOURCE_OVERHEAD
+        + 2 * resource.uri.len()
+        + resource.name.len()
+        + texts.into_iter().flatten().map(String::len).sum::<usize>()
+        + meta
+        + icons
+}
+
+/// A resource; an error if its URI is malformed.
+pub(crate) fn resource(resource: model::Resource, mount: &UriMount) -> Result<Resource> {
+    Ok(Resource {
+        uri: mount.outer(&resource.uri)?,
+        name: resource.name,
+        title: resource.title,
+        description: resource.description,
+        mime: resource.mime_type,
+        size: resource.size,
+        icons: icons(resource.icons),
+        annotations: annotations(resource.annotations),
+        meta: meta(resource.meta, mount),
+    })
+}
+
+/// A template; an error if it is malformed.
+pub(crate) fn template(template: model::ResourceTemplate, mount: &UriMount) -> Result<Template> {
+    Ok(Template {
+        uri: mount.outer_template(&template.uri_template)?,
+        name: template.name,
+        title: template.title,
+        description: template.description,
+        mime: template.mime_type,
+        icons: icons(template.icons),
+        annotations: annotations(template.annotations),
+        meta: meta(template.meta, mount),
+    })
+}
+
+/// A part of contents. `asked` is the URI that was read, which is used where the server repeats its own form of it.
+pub(crate) fn content(
+    contents: ResourceContents,
+    asked: (&str, &Uri),
+    mount: &UriMount,
+) -> std::result::Result<Content, RemoteFault> {
+    let (original, mime, body, metadata) = match contents {
+        ResourceContents::TextResourceContents { uri, mime_type, text, meta } => {
+            (uri, mime_type, ContentBody::Text(text), meta)
+        }
+        ResourceContents::BlobResourceContents { uri, mime_type, blob, meta } => {
+            let bytes = STANDARD.decode(blob.as_bytes()).map_err(|_| RemoteFault::Base64)?;
+            (uri, mime_type, ContentBody::Bytes(bytes.into()), meta)
+        }
+        _ => return Err(RemoteFault::NoContents),
+    };
+    let (asked_original, asked_uri) = asked;
+    let uri = match original == asked_original {
+        true => asked_uri.clone(),
+        false => mount.outer(&original).map_err(|_| RemoteFault::ContentUri)?,
+    };
+    Ok(Content { uri, mime, body, meta: meta(metadata, mount) })
+}
+
+/// The cache hints of a response. Without them, it must not be cached.
+pub(crate) fn hints(ttl_ms: Option<u64>, scope: Option<model::CacheScope>) -> CacheHints {
+    let ttl = Duration::from_millis(ttl_ms.unwrap_or(0)).min(MAX_TTL);
+    let scope = match scope {
+        Some(model::CacheScope::Public) => CacheScope::Public,
+        _ => CacheScope::Private,
+    };
+    CacheHints { ttl, scope }
+}
+
+fn meta(meta: Option<MetaObject>, mount: &UriMount) -> Option<Meta> {
+    let mut meta = meta?.0;
+    mount.rewrite_meta(&mut meta);
+    Some(meta)
+}
+
+fn annotations(annotations: Option<model::Annotations>) -> Annotations {
+    let Some(annotations) = annotations else { return Annotations::default() };
+    let audience = annotations.audience.unwrap_or_default();
+    Annotations {
+        audience: audience
+            .into_iter()
+            .map(|role| match role {
+                Role::User => Audience::User,
+                Role::Assistant => Audience::Assistant,
+            })
+            .collect(),
+        priority: annotations.priority.map(rounded).filter(|priority| (0.0..=1.0).contains(priority)),
+        last_modified: annotations.last_modified.and_then(|time| time.parse().ok()),
+    }
+}
+
+/// The decimal number that a server wrote, which rmcp keeps with less precision: 0.8 instead of 0.800000011920929.
+fn rounded(number: f32) -> f64 {
+    number.to_string().parse().unwrap_or_else(|_| f64::from(number))
+}
+
+fn icons(icons: Option<Vec<model::Icon>>) -> Vec<Icon> {
+    let icon = |icon: model::Icon| Icon {
+        src: icon.src,
+        mime: icon.mime_type,
+        sizes: icon.sizes.unwrap_or_default(),
+        theme: icon.theme.and_then(|theme| match theme {
+            IconTheme::Light => Some(Theme::Light),
+            IconTheme::Dark => Some(Theme::Dark),
+            #[allow(unreachable_patterns, reason = "the enum may get more variants")]
+            _ => None,
+        }),
+    };
+    icons.into_iter().flatten().map(icon).collect()
+}

@@ -1,0 +1,291 @@
+//! What a server did wrong, and the errors that callers get for it.
+
+use std::collections::VecDeque;
+use std::error::Error as StdError;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use libris_core::{Error, Uri};
+use rmcp::model::{ErrorCode, ErrorData};
+use rmcp::service::{ClientInitializeError, ServiceError};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpError,
+};
+
+/// The code of a JSON-RPC error that this crate substitutes for a malformed or oversized response of a server. It is
+/// outside of the range of JSON-RPC, and its `data` tells that it is ours.
+const SUBSTITUTE_CODE: i32 = 30_100;
+
+/// The most characters of a text of a server in a message.
+const MAX_QUOTED: usize = 300;
+
+/// What a server did wrong: completes "the MCP server `name` …".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RemoteFault {
+    #[error(
+        "sent a message of more than {limit} bytes; hint: raise `max_message` if the server is to be trusted"
+    )]
+    TooLarge { limit: usize },
+    #[error("sent bytes that are not UTF-8")]
+    NotUtf8,
+    #[error(
+        "sent {0} lines that are not JSON-RPC messages; hint: the server must write only messages to its standard output"
+    )]
+    NotJson(usize),
+    #[error("answered `{method}` with something else than the result of that method: {cause}")]
+    WrongResult { method: &'static str, cause: String },
+    #[error("answered with HTTP status {status}{}", .said.as_ref().map(|said| format!(": {said}")).unwrap_or_default())]
+    Status { status: u16, said: Option<String> },
+    #[error("redirects to another address; hint: use the address `{0}` if it is to be trusted")]
+    Redirect(String),
+    #[error(
+        "answered with `Content-Type: {0}`, which is not MCP; hint: the path of the endpoint is often `/mcp`"
+    )]
+    ContentType(String),
+    #[error(
+        "requires authorization; hint: set an access token with `token_env`, or with LIBRIS_TOKEN on the command line"
+    )]
+    Unauthorized,
+    #[error("refused the access token; hint: request a token with the scope `{0}`")]
+    Scope(String),
+    #[error("did not answer within {0:?}")]
+    Silent(Duration),
+    #[error("closed the connection{}", .0.as_ref().map(|last| format!(" after it wrote to its standard error: {last}")).unwrap_or_default())]
+    Closed(Option<String>),
+    #[error("could not be started: {0}")]
+    NotStarted(String),
+    #[error("could not be reached: {0}")]
+    Unreachable(String),
+    #[error("supports none of the protocol revisions that Libris speaks; it supports {0}")]
+    Revision(String),
+    #[error("answered with error {code}: {message}")]
+    Refused { code: i32, message: String },
+    #[error("asks for input of a user, which Libris cannot give")]
+    InputRequired,
+    #[error("sent a list with the same cursor twice")]
+    RepeatedCursor,
+    #[error("sent a list of more than {0} pages")]
+    EndlessPages(usize),
+    #[error("sent a list of more than {0} resources or templates; hint: raise `max_resources`")]
+    EndlessList(usize),
+    #[error("sent a list of more than {0} bytes; hint: raise `max_message`")]
+    LargeList(usize),
+    #[error("sent base64 that is malformed")]
+    Base64,
+    #[error("sent contents with a URI that is malformed")]
+    ContentUri,
+    #[error("answered with no contents")]
+    NoContents,
+}
+
+impl RemoteFault {
+    /// The error of a request to a server. `uri` is the URI that was read, as the caller knows it.
+    pub(crate) fn into_error(self, server: &str, uri: Option<&Uri>) -> Error {
+        match (&self, uri) {
+            (Self::Refused { code, message }, Some(uri)) if means_not_found(*code, message) => {
+                Error::NotFound(uri.clone())
+            }
+            (Self::TooLarge { limit }, Some(uri)) => Error::TooLarge {
+                uri: uri.clone(),
+                size: *limit as u64 + 1,
+                limit: *limit as u64,
+                hint: Some(format!("raise `max_message` of the MCP server `{server}`")),
+            },
+            (Self::Refused { code, .. }, _) if *code == ErrorCode::INVALID_PARAMS.0 => {
+                Error::invalid(format!("the MCP server `{server}` {self}"))
+            }
+            _ => Error::Unavailable(format!("the MCP server `{server}` {self}")),
+        }
+    }
+
+    /// The fault of a request.
+    pub(crate) fn of_request(error: ServiceError, timeout: Duration, journal: &FaultJournal) -> Self {
+        match error {
+            ServiceError::McpError(data) => Self::of_data(data),
+            ServiceError::Timeout { .. } => Self::Silent(timeout),
+            ServiceError::TransportClosed | ServiceError::Cancelled { .. } => journal.closed(),
+            ServiceError::UnexpectedResponse => {
+                let cause = "it has another shape".to_owned();
+                Self::WrongResult { method: "the request", cause }
+            }
+            ServiceError::TransportSend(sent) => Self::of_transport(sent.error.as_ref(), journal),
+            other => Self::Unreachable(quoted(&other.to_string())),
+        }
+    }
+
+    /// The fault of a handshake.
+    pub(crate) fn of_handshake(error: ClientInitializeError, journal: &FaultJournal) -> Self {
+        match error {
+            ClientInitializeError::JsonRpcError(data) => Self::of_data(data),
+            ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::Cancelled => journal.closed(),
+            ClientInitializeError::TransportError { error, .. } => {
+                Self::of_transport(error.error.as_ref(), journal)
+            }
+            ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
+                let versions: Vec<_> =
+                    server_supported.iter().take(8).map(|version| quoted(version.as_str())).collect();
+                Self::Revision(if versions.is_empty() { "none".into() } else { versions.join(", ") })
+            }
+            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
+                Self::of_handshake(*fallback, journal)
+            }
+            ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
+                Self::WrongResult { method: "initialize", cause: "it has another shape".into() }
+            }
+            other => Self::Unreachable(quoted(&other.to_string())),
+        }
+    }
+
+    fn of_data(data: ErrorData) -> Self {
+        let ours = data
+            .data
+            .as_ref()
+            .filter(|_| data.code.0 == SUBSTITUTE_CODE)
+            .and_then(|data| Substitute::parse(data));
+        match ours {
+            Some(fault) => fault,
+            None => Self::Refused { code: data.code.0, message: quoted(&data.message) },
+        }
+    }
+
+    fn of_transport(error: &(dyn StdError + 'static), journal: &FaultJournal) -> Self {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(fault) = error.downcast_ref::<Self>() {
+                return fault.clone();
+            }
+            match error.downcast_ref::<StreamableHttpError<Self>>() {
+                // These are not among the sources of the error.
+                Some(StreamableHttpError::Client(fault)) => return fault.clone(),
+                Some(StreamableHttpError::SessionExpired) => return Self::Closed(None),
+                Some(StreamableHttpError::UnexpectedContentType(kind)) => {
+                    return Self::ContentType(quoted(kind.as_deref().unwrap_or("none")));
+                }
+                _ => {}
+            }
+            if error.is::<AuthRequiredError>() {
+                return Self::Unauthorized;
+            }
+            if let Some(error) = error.downcast_ref::<InsufficientScopeError>() {
+                return Self::Scope(quoted(error.required_scope.as_deref().unwrap_or("that it names")));
+            }
+            if let Some(error) = error.downcast_ref::<HttpStatusError>() {
+                return Self::Status { status: error.status, said: None };
+            }
+            if error.is::<std::io::Error>() {
+                return journal.closed();
+            }
+            cause = error.source();
+        }
+        Self::Unreachable(quoted(&error.to_string()))
+    }
+
+    /// The JSON-RPC error that stands for this fault in a response.
+    pub(crate) fn substitute(&self) -> ErrorData {
+        let data = serde_json::to_value(Substitute::of(self)).unwrap_or_default();
+        ErrorData::new(ErrorCode(SUBSTITUTE_CODE), self.to_string(), Some(data))
+    }
+}
+
+/// The form in which a fault travels through rmcp.
+#[derive(serde::Serialize, serde::Deserialize)]
+enum Substitute {
+    TooLarge(usize),
+    NotUtf8,
+    WrongResult(String, String),
+}
+
+impl Substitute {
+    fn of(fault: &RemoteFault) -> Option<Self> {
+        Some(match fault {
+            RemoteFault::TooLarge { limit } => Self::TooLarge(*limit),
+            RemoteFault::NotUtf8 => Self::NotUtf8,
+            RemoteFault::WrongResult { method, cause } => {
+                Self::WrongResult((*method).to_owned(), cause.clone())
+            }
+            _ => return None,
+        })
+    }
+
+    fn parse(data: &serde_json::Value) -> Option<RemoteFault> {
+        Some(match serde_json::from_value::<Option<Self>>(data.clone()).ok()?? {
+            Self::TooLarge(limit) => RemoteFault::TooLarge { limit },
+            Self::NotUtf8 => RemoteFault::NotUtf8,
+            Self::WrongResult(method, cause) => {
+                let known = crate::decode::METHODS.into_iter().find(|known| *known == method);
+                RemoteFault::WrongResult { method: known.unwrap_or("the request"), cause }
+            }
+        })
+    }
+}
+
+/// Whether an error of a read means that there is no resource. Before 2026-07-28 the code was -32002, but many servers
+/// use others and say so only in the message; from then on it is -32602.
+fn means_not_found(code: i32, message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    let says_so = ["not found", "unknown resource", "no resource", "does not exist", "no such"];
+    code == ErrorCode::RESOURCE_NOT_FOUND.0
+        || (code != ErrorCode::METHOD_NOT_FOUND.0 && says_so.iter().any(|text| message.contains(text)))
+}
+
+/// A text of a server for a message: short and in one line. Control characters are escaped.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::new();
+    for (count, letter) in text.trim().chars().enumerate() {
+        if count == MAX_QUOTED {
+            out.push('…');
+            break;
+        }
+        match letter {
+            '\n' | '\t' => out.push(' '),
+            letter if letter.is_control() => out.extend(letter.escape_default()),
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+/// What is known about the end of a connection: the fault that ended it, and the last lines of standard error.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FaultJournal(Arc<Mutex<JournalState>>);
+
+#[derive(Debug, Default)]
+struct JournalState {
+    fatal: Option<RemoteFault>,
+    /// The last lines of standard error.
+    lines: VecDeque<String>,
+}
+
+impl FaultJournal {
+    /// The most lines of standard error that are kept.
+    const MAX_LINES: usize = 3;
+
+    fn state(&self) -> std::sync::MutexGuard<'_, JournalState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records the fault because of which the connection is closed.
+    pub(crate) fn fail(&self, fault: RemoteFault) {
+        self.state().fatal.get_or_insert(fault);
+    }
+
+    /// Records a line of standard error.
+    pub(crate) fn line(&self, line: &str) {
+        let line = quoted(line);
+        if line.is_empty() {
+            return;
+        }
+        let mut state = self.state();
+        if state.lines.len() == Self::MAX_LINES {
+            state.lines.pop_front();
+        }
+        state.lines.push_back(line);
+    }
+
+    /// Why the connection is closed.
+    pub(crate) fn closed(&self) -> RemoteFault {
+        let state = self.state();
+        let lines = state.lines.iter().map(String::as_str).collect::<Vec<_>>().join(" / ");
+        state.fatal.clone().unwrap_or_else(|| RemoteFault::Closed((!lines.is_empty()).then_some(lines)))
+    }
+}

@@ -1,0 +1,151 @@
+//! The last known lists of a server, and how long they are current.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use libris_core::{CacheScope, Freshness, Proof};
+
+use crate::listing::CacheHints;
+
+/// How long a list is current at most if the server reports changes of it: some servers say so and do not.
+const MAX_REPORTED_AGE: Duration = Duration::from_secs(60);
+
+/// A list with the time at which it was fetched.
+pub(crate) struct Snapshot<T> {
+    pub(crate) list: T,
+    validity: SnapshotValidity,
+    hints: CacheHints,
+}
+
+/// Until when a snapshot is current.
+#[derive(Clone)]
+pub(crate) struct SnapshotValidity {
+    expires: Instant,
+    /// Counters that are bumped when the list changes or the connection is lost, with their values before the fetch.
+    counters: [(Arc<AtomicU64>, u64); 2],
+}
+
+impl SnapshotValidity {
+    /// Begins a fetch: changes from now on end the validity.
+    pub(crate) fn begin(changes: &Arc<AtomicU64>, losses: &Arc<AtomicU64>) -> Self {
+        let counter = |counter: &Arc<AtomicU64>| (counter.clone(), counter.load(Ordering::Acquire));
+        Self { expires: Instant::now(), counters: [counter(changes), counter(losses)] }
+    }
+
+    /// The freshness of a response that was requested after [`begin`](Self::begin).
+    pub(crate) fn freshness(mut self, hints: CacheHints) -> Freshness {
+        self.expires = Instant::now() + hints.ttl;
+        let proof = (!hints.ttl.is_zero()).then(|| Proof::new(move || self.holds()));
+        freshness(hints, proof)
+    }
+
+    fn holds(&self) -> bool {
+        Instant::now() < self.expires
+            && self.counters.iter().all(|(counter, value)| counter.load(Ordering::Acquire) == *value)
+    }
+}
+
+impl<T> Snapshot<T> {
+    /// A list that was fetched just now. `reports` tells whether the server reports changes of it; if not, it is current
+    /// for `ttl` or for the time that the server gives.
+    pub(crate) fn new(
+        list: T,
+        mut validity: SnapshotValidity,
+        hints: CacheHints,
+        reports: bool,
+        ttl: Duration,
+    ) -> Self {
+        let least = if reports { MAX_REPORTED_AGE } else { ttl };
+        validity.expires = Instant::now() + hints.ttl.max(least);
+        Self { list, validity, hints }
+    }
+
+    pub(crate) fn is_current(&self) -> bool {
+        self.validity.holds()
+    }
+
+    /// The freshness of a response that is made from the list.
+    pub(crate) fn freshness(&self) -> Freshness {
+        let validity = self.validity.clone();
+        freshness(self.hints, Some(Proof::new(move || validity.holds())))
+    }
+}
+
+/// The freshness of a response with these hints. One that the server calls private is not cached for other callers.
+fn freshness(hints: CacheHints, proof: Option<Proof>) -> Freshness {
+    let is_private = hints.scope == CacheScope::Private && !hints.ttl.is_zero();
+    Freshness { ttl: hints.ttl, scope: hints.scope, proof: proof.filter(|_| !is_private) }
+}
+
+/// A list that is fetched when it is needed and not current; concurrent callers share one fetch.
+pub(crate) struct CachedFetch<T> {
+    known: Mutex<Option<Arc<Snapshot<T>>>>,
+    fetching: tokio::sync::Mutex<()>,
+}
+
+impl<T> Default for CachedFetch<T> {
+    fn default() -> Self {
+        Self { known: Mutex::default(), fetching: tokio::sync::Mutex::default() }
+    }
+}
+
+impl<T> CachedFetch<T> {
+    /// The last known list, current or not.
+    pub(crate) fn known(&self) -> Option<Arc<Snapshot<T>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn current(&self) -> Option<Arc<Snapshot<T>>> {
+        self.known().filter(|snapshot| snapshot.is_current())
+    }
+
+    /// The current list.
+    pub(crate) async fn current_or_fetch<E>(
+        &self,
+        fetch: impl Future<Output = Result<Snapshot<T>, E>>,
+    ) -> Result<Arc<Snapshot<T>>, E> {
+        if let Some(snapshot) = self.current() {
+            return Ok(snapshot);
+        }
+        let _fetching = self.fetching.lock().await;
+        if let Some(snapshot) = self.current() {
+            return Ok(snapshot);
+        }
+        let snapshot = Arc::new(fetch.await?);
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot.clone());
+        Ok(snapshot)
+    }
+}
+
+/// The number of counters of updates.
+const UPDATE_COUNTERS: usize = 256;
+
+/// Counters of the updates of resources, by a hash of their URIs: bounded, whatever a server reports.
+pub(crate) struct UpdateCounters([Arc<AtomicU64>; UPDATE_COUNTERS]);
+
+impl Default for UpdateCounters {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Arc::default()))
+    }
+}
+
+impl UpdateCounters {
+    /// The counter of a URI of the server.
+    pub(crate) fn of(&self, uri: &str) -> &Arc<AtomicU64> {
+        let hash = uri.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        &self.0[(hash >> 32) as usize % UPDATE_COUNTERS]
+    }
+
+    /// Begins a read: an update from now on, or the loss of the connection, ends the validity of what is read.
+    pub(crate) fn begin(&self, uri: &str, losses: &Arc<AtomicU64>) -> SnapshotValidity {
+        SnapshotValidity::begin(self.of(uri), losses)
+    }
+
+    /// Ends the validity of everything that was read.
+    pub(crate) fn bump_all(&self) {
+        self.0.iter().for_each(|counter| _ = counter.fetch_add(1, Ordering::AcqRel));
+    }
+}

@@ -1,0 +1,28 @@
+//! Other MCP servers as sources.
+//!
+//! A [`Remote`] is a [`Source`](libris_core::Source) whose resources are those of an MCP server, which it starts as a
+//! child process or reaches over HTTP. The server is not trusted: sizes, pages and times are bounded, and malformed
+//! messages fail one request each. [`ResourceClient`] reads resources of any source with a few lines of code.
+//!
+//! This crate is the only one that speaks MCP as a client, through `rmcp`. On Unix only, because of process groups.
+#![cfg(unix)]
+
+mod config;
+mod convert;
+mod decode;
+mod fault;
+mod http;
+mod inventory;
+mod link;
+mod listing;
+mod mount;
+mod remote;
+mod resource_client;
+mod stdio;
+mod upstream_watch;
+
+pub use config::{ChildEnvironment, ProtocolChoice, RemoteConfig, RemoteLimits, RemoteTarget};
+pub use link::ServerIdentity;
+pub use mount::UriMount;
+pub use remote::Remote;
+pub use resource_client::{ParsedContent, ResourceClient};

@@ -1,0 +1,387 @@
+//! The connection to a server: connects, reconnects with backoff, and tells why there is none.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ClientRequest, Implementation, PingRequest, ProtocolVersion,
+    ResourceUpdatedNotificationParam, ServerPeerInfo,
+};
+use rmcp::service::{NotificationContext, Peer, RunningService, ServiceError};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{ClientCacheConfig, ClientHandler, ClientLifecycleMode, ClientServiceExt as _, RoleClient};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::config::{ProtocolChoice, RemoteConfig, RemoteTarget};
+use crate::fault::{FaultJournal, RemoteFault};
+use crate::http::UpstreamHttp;
+use crate::stdio;
+use crate::upstream_watch::{self, UpstreamEvents};
+
+/// The longest pause between two attempts to connect.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A connection that lasted this long resets the backoff.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
+
+/// How many notifications of a server may wait. If there are more, changes are lost, and watchers are told so.
+const MAX_NOTIFICATIONS: usize = 1024;
+
+/// The concurrent HTTP requests to a server.
+const MAX_CONCURRENT_REQUESTS: usize = 32;
+
+/// How long the end of a session may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Who a server is and what it can do.
+#[derive(Clone, Debug)]
+pub struct ServerIdentity(Arc<ServerPeerInfo>);
+
+impl ServerIdentity {
+    /// The negotiated protocol revision, such as `2025-11-25`.
+    pub fn revision(&self) -> &str {
+        self.0.protocol_version.as_str()
+    }
+
+    /// The name of the server, if it gives one.
+    pub fn name(&self) -> Option<&str> {
+        self.0.server_info.as_ref().map(|info| &*info.name)
+    }
+
+    /// Its version.
+    pub fn version(&self) -> Option<&str> {
+        self.0.server_info.as_ref().map(|info| &*info.version)
+    }
+
+    /// Its display name.
+    pub fn title(&self) -> Option<&str> {
+        self.0.server_info.as_ref().and_then(|info| info.title.as_deref())
+    }
+
+    /// Its instructions for models.
+    pub fn instructions(&self) -> Option<&str> {
+        self.0.instructions.as_deref()
+    }
+
+    /// Its capabilities, with the names that the protocol has for them.
+    pub fn capabilities(&self) -> serde_json::Value {
+        serde_json::to_value(&self.0.capabilities).unwrap_or_default()
+    }
+}
+
+/// An established connection.
+pub(crate) struct UpstreamSession {
+    pub(crate) peer: Peer<RoleClient>,
+    pub(crate) info: Arc<ServerPeerInfo>,
+    /// Counts the connections of a link.
+    pub(crate) generation: u64,
+    journal: FaultJournal,
+    /// A request found that the connection is lost.
+    broken: Notify,
+}
+
+impl UpstreamSession {
+    /// Whether the revision has `subscriptions/listen` instead of `resources/subscribe`.
+    pub(crate) fn is_modern(&self) -> bool {
+        !self.info.protocol_version.has_initialize()
+    }
+
+    pub(crate) fn identity(&self) -> ServerIdentity {
+        ServerIdentity(self.info.clone())
+    }
+
+    pub(crate) fn supports_resources(&self) -> bool {
+        self.info.capabilities.resources.is_some()
+    }
+
+    pub(crate) fn reports_list_changes(&self) -> bool {
+        self.info
+            .capabilities
+            .resources
+            .as_ref()
+            .is_some_and(|resources| resources.list_changed == Some(true))
+    }
+
+    pub(crate) fn supports_subscriptions(&self) -> bool {
+        self.info.capabilities.resources.as_ref().is_some_and(|resources| resources.subscribe == Some(true))
+    }
+
+    /// The fault of a request that failed. If the connection is lost, the link connects again.
+    pub(crate) fn fault(&self, error: ServiceError, limit: Duration) -> RemoteFault {
+        let fault = RemoteFault::of_request(error, limit, &self.journal);
+        if matches!(fault, RemoteFault::Unreachable(_) | RemoteFault::Closed(_)) {
+            self.broken.notify_one();
+        }
+        fault
+    }
+
+    /// Whether the server still answers. From 2026-07-28 on there is no ping, but a listen stream that ends.
+    pub(crate) async fn is_alive(&self, limit: Duration) -> bool {
+        if self.is_modern() {
+            return true;
+        }
+        let ping = self.peer.send_request(ClientRequest::PingRequest(PingRequest::default()));
+        matches!(timeout(limit, ping).await, Ok(Ok(_) | Err(ServiceError::McpError(_))))
+    }
+
+    /// Ends when a request has found that the connection is lost.
+    pub(crate) async fn broken(&self) {
+        self.broken.notified().await;
+    }
+}
+
+#[derive(Clone)]
+enum LinkState {
+    Connecting,
+    Up(Arc<UpstreamSession>),
+    Down(RemoteFault),
+}
+
+/// The connection to a server, which is established in the background and again whenever it is lost.
+pub(crate) struct UpstreamLink {
+    state: watch::Receiver<LinkState>,
+    /// Counts connections that ended, so that what was learnt from them is no longer trusted.
+    losses: Arc<AtomicU64>,
+    closing: Arc<Notify>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl UpstreamLink {
+    /// Starts to connect. Must be called within a tokio runtime.
+    pub(crate) fn start(config: RemoteConfig, events: Weak<UpstreamEvents>, losses: Arc<AtomicU64>) -> Self {
+        let (sender, state) = watch::channel(LinkState::Connecting);
+        let closing = Arc::new(Notify::new());
+        let supervisor = Supervisor {
+            config,
+            sender,
+            events,
+            generation: 0,
+            losses: losses.clone(),
+            closing: closing.clone(),
+        };
+        let task = Mutex::new(Some(tokio::spawn(supervisor.run())));
+        Self { state, losses, closing, task }
+    }
+
+    /// The connection; waits while it is being established.
+    pub(crate) async fn session(&self, limit: Duration) -> Result<Arc<UpstreamSession>, RemoteFault> {
+        let mut state = self.state.clone();
+        let settled = state.wait_for(|state| !matches!(state, LinkState::Connecting));
+        match timeout(limit, settled).await {
+            Err(_) => Err(RemoteFault::Silent(limit)),
+            Ok(Err(_)) => Err(RemoteFault::Closed(None)),
+            Ok(Ok(state)) => match &*state {
+                LinkState::Up(session) => Ok(session.clone()),
+                LinkState::Down(fault) => Err(fault.clone()),
+                LinkState::Connecting => Err(RemoteFault::Silent(limit)),
+            },
+        }
+    }
+
+    /// The number of connections that ended.
+    pub(crate) fn losses(&self) -> &Arc<AtomicU64> {
+        &self.losses
+    }
+
+    /// Ends the session and the process of the server.
+    pub(crate) async fn close(&self) {
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut task) = task {
+            self.closing.notify_one();
+            if timeout(CLOSE_TIMEOUT * 2, &mut task).await.is_err() {
+                task.abort();
+            }
+        }
+    }
+}
+
+impl Drop for UpstreamLink {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // Ends the process of the server, too.
+            task.abort();
+        }
+    }
+}
+
+/// The task behind a [`UpstreamLink`].
+struct Supervisor {
+    config: RemoteConfig,
+    sender: watch::Sender<LinkState>,
+    events: Weak<UpstreamEvents>,
+    generation: u64,
+    losses: Arc<AtomicU64>,
+    closing: Arc<Notify>,
+}
+
+/// A connection with what it needs until it ends.
+struct Established {
+    service: RunningService<RoleClient, UpstreamHandler>,
+    session: Arc<UpstreamSession>,
+    notifications: mpsc::Receiver<UpstreamNotification>,
+    overflow: Arc<Notify>,
+    /// Killed on drop.
+    _process: Option<stdio::ServerProcess>,
+}
+
+impl Supervisor {
+    async fn run(mut self) {
+        let mut pause = self.config.limits.retry;
+        loop {
+            self.sender.send_replace(LinkState::Connecting);
+            let limit = self.config.limits.connect_timeout;
+            let connected = match timeout(limit, self.connect()).await {
+                Ok(connected) => connected,
+                Err(_) => Err(RemoteFault::Silent(limit)),
+            };
+            let fault = match connected {
+                Ok(established) => {
+                    let since = Instant::now();
+                    let Some(fault) = self.serve(established).await else { return };
+                    if since.elapsed() >= STABLE_AFTER {
+                        pause = self.config.limits.retry;
+                    }
+                    fault
+                }
+                Err(fault) => fault,
+            };
+            let server = &self.config.name;
+            tracing::debug!(server, %fault, "no connection to an MCP server");
+            self.sender.send_replace(LinkState::Down(fault));
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.closing.notified() => return,
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn connect(&mut self) -> Result<Established, RemoteFault> {
+        let journal = FaultJournal::default();
+        let (sender, notifications) = mpsc::channel(MAX_NOTIFICATIONS);
+        let overflow = Arc::new(Notify::new());
+        let handler = UpstreamHandler { sender, overflow: overflow.clone() };
+        let lifecycle = lifecycle(self.config.protocol);
+        let limits = &self.config.limits;
+        let (service, process) = match &self.config.target {
+            target @ RemoteTarget::Stdio { .. } => {
+                let (transport, process) = stdio::start(target, limits.max_message, &journal)?;
+                (handler.serve_with_lifecycle(transport, lifecycle).await, Some(process))
+            }
+            RemoteTarget::Http { url, token, headers } => {
+                let client =
+                    UpstreamHttp::new(url, limits.max_message, limits.connect_timeout, limits.timeout)?;
+                let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                    .max_concurrent_requests(MAX_CONCURRENT_REQUESTS)
+                    .max_sse_event_size(limits.max_message)
+                    // The link connects again, and then everybody learns of it.
+                    .reinit_on_expired_session(false)
+                    .custom_headers(headers.iter().filter_map(|(name, value)| header(name, value)).collect());
+                config.auth_header = token.clone();
+                let transport = StreamableHttpClientTransport::with_client(client, config);
+                (handler.serve_with_lifecycle(transport, lifecycle).await, None)
+            }
+        };
+        let service = service.map_err(|error| RemoteFault::of_handshake(error, &journal))?;
+        // Responses are cached by the server that serves this source, which knows about callers.
+        service.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
+        let info = service.peer().peer_info().ok_or(RemoteFault::Closed(None))?;
+        self.generation += 1;
+        let session = UpstreamSession {
+            peer: service.peer().clone(),
+            info,
+            generation: self.generation,
+            journal,
+            broken: Notify::new(),
+        };
+        Ok(Established { service, session: Arc::new(session), notifications, overflow, _process: process })
+    }
+
+    /// Uses a connection until it ends, and returns why it did; `None` if the link was closed.
+    async fn serve(&self, established: Established) -> Option<RemoteFault> {
+        let Established { service, session, mut notifications, overflow, _process } = established;
+        self.sender.send_replace(LinkState::Up(session.clone()));
+        let token = service.cancellation_token();
+        let mut ended = pin!(service.waiting());
+        let watched =
+            upstream_watch::run(&self.events, &session, &mut notifications, &overflow, &self.config);
+        let (is_wanted, has_ended) = tokio::select! {
+            _ = &mut ended => (true, true),
+            () = watched => (true, false),
+            () = self.closing.notified() => (false, false),
+        };
+        self.losses.fetch_add(1, Ordering::AcqRel);
+        if !has_ended {
+            token.cancel();
+            let _ = timeout(CLOSE_TIMEOUT, ended).await;
+        }
+        is_wanted.then(|| session.journal.closed())
+    }
+}
+
+fn lifecycle(choice: ProtocolChoice) -> ClientLifecycleMode {
+    let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+    match choice {
+        ProtocolChoice::Auto => ClientLifecycleMode::Auto {
+            preferred_versions,
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        },
+        ProtocolChoice::Initialize => ClientLifecycleMode::Initialize,
+        ProtocolChoice::Discover => ClientLifecycleMode::Discover { preferred_versions },
+    }
+}
+
+fn header(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
+    let mut value = HeaderValue::from_str(value).ok()?;
+    value.set_sensitive(true);
+    Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
+}
+
+/// A notification of a server.
+#[derive(Debug)]
+pub(crate) enum UpstreamNotification {
+    Updated(String),
+    ListChanged,
+}
+
+/// Receives the notifications of a server. Requests of servers for sampling, roots or input are refused.
+#[derive(Clone)]
+struct UpstreamHandler {
+    sender: mpsc::Sender<UpstreamNotification>,
+    overflow: Arc<Notify>,
+}
+
+impl UpstreamHandler {
+    fn tell(&self, notification: UpstreamNotification) {
+        if self.sender.try_send(notification).is_err() {
+            self.overflow.notify_one();
+        }
+    }
+}
+
+impl ClientHandler for UpstreamHandler {
+    async fn on_resource_updated(
+        &self,
+        params: ResourceUpdatedNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        self.tell(UpstreamNotification::Updated(params.uri));
+    }
+
+    async fn on_resource_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.tell(UpstreamNotification::ListChanged);
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        let client = Implementation::new("libris", env!("CARGO_PKG_VERSION"));
+        let mut config = ClientConfig::new(ClientCapabilities::default(), client);
+        config.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+        config
+    }
+}

@@ -1,0 +1,163 @@
+//! How URIs of a server become URIs of the source, and back.
+
+use libris_core::{Error, Meta, Result, Uri, UriTemplate};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+/// What is escaped in a URI of a server that is malformed: characters that no part of a URI may contain.
+const FORBIDDEN: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// How URIs of a server become URIs of the source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum UriMount {
+    /// The source has the URIs of the server.
+    #[default]
+    Kept,
+    /// A prefix before the scheme, as in `name+file:///a`. The URIs of apps begin with `ui://` in any case, so there it
+    /// is before the authority, as in `ui://name+app/view`.
+    Prefixed(String),
+}
+
+impl UriMount {
+    /// A prefix; an error if it cannot be a part of a scheme.
+    pub fn prefixed(name: &str) -> Result<Self> {
+        let is_valid = name.starts_with(|letter: char| letter.is_ascii_lowercase())
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte));
+        match is_valid {
+            true => Ok(Self::Prefixed(name.to_owned())),
+            false => Err(Error::invalid(format!(
+                "`{name}` cannot begin a URI scheme; hint: use lower-case letters, digits, `-` and `.`, with a letter first"
+            ))),
+        }
+    }
+
+    /// The URI of the source for a URI of the server. Characters that a URI must not contain are escaped.
+    pub(crate) fn outer(&self, inner: &str) -> Result<Uri> {
+        let uri = parse_leniently(inner)?;
+        match self {
+            Self::Kept => Ok(uri),
+            Self::Prefixed(name) => Uri::parse(&prefixed(name, uri.as_str())),
+        }
+    }
+
+    /// The URI of the server for a URI of the source, in normal form; `None` if it has another prefix.
+    pub(crate) fn inner(&self, outer: &Uri) -> Option<Uri> {
+        match self {
+            Self::Kept => Some(outer.clone()),
+            Self::Prefixed(name) => Uri::parse(&unprefixed(name, outer.as_str())?).ok(),
+        }
+    }
+
+    /// The template of the source for a template of the server.
+    pub(crate) fn outer_template(&self, inner: &str) -> Result<UriTemplate> {
+        match self {
+            Self::Kept => UriTemplate::parse(inner),
+            Self::Prefixed(name) => UriTemplate::parse(&prefixed(name, inner)),
+        }
+    }
+
+    /// Replaces the URIs in the metadata of a resource: that of the app that shows it.
+    pub(crate) fn rewrite_meta(&self, meta: &mut Meta) {
+        if *self == Self::Kept {
+            return;
+        }
+        let outer = |text: &str| self.outer(text).ok().map(|uri| uri.as_str().into());
+        if let Some(app) = meta.get_mut("ui").and_then(|ui| ui.get_mut("resourceUri"))
+            && let Some(uri) = app.as_str().and_then(outer)
+        {
+            *app = uri;
+        }
+        if let Some(app) = meta.get_mut("ui/resourceUri")
+            && let Some(uri) = app.as_str().and_then(outer)
+        {
+            *app = uri;
+        }
+    }
+}
+
+fn prefixed(name: &str, text: &str) -> String {
+    match text.strip_prefix("ui://") {
+        Some(rest) => format!("ui://{name}+{rest}"),
+        None => format!("{name}+{text}"),
+    }
+}
+
+fn unprefixed(name: &str, text: &str) -> Option<String> {
+    match text.strip_prefix("ui://") {
+        Some(rest) => Some(format!("ui://{}", rest.strip_prefix(name)?.strip_prefix('+')?)),
+        None => Some(text.strip_prefix(name)?.strip_prefix('+')?.to_owned()),
+    }
+}
+
+/// Parses a URI. If it is malformed, characters that a URI must not contain are escaped.
+fn parse_leniently(text: &str) -> Result<Uri> {
+    Uri::parse(text).or_else(|error| {
+        if text.len() > Uri::LIMIT {
+            return Err(error);
+        }
+        Uri::parse(&utf8_percent_encode(text, FORBIDDEN).to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use libris_core::Uri;
+
+    use super::UriMount;
+
+    fn mount() -> UriMount {
+        UriMount::prefixed("docs").unwrap()
+    }
+
+    #[test]
+    fn a_prefix_is_put_before_the_scheme_and_taken_away() {
+        for (inner, outer) in [
+            ("file:///a/b.md", "docs+file:///a/b.md"),
+            ("demo:one?x=1#y", "docs+demo:one?x=1#y"),
+            ("ui://app/view", "ui://docs+app/view"),
+            ("http://EXAMPLE.com", "docs+http://example.com/"),
+            ("note://a b", "docs+note://a%20b"),
+            ("note://ä/{x}", "docs+note://%C3%A4/%7Bx%7D"),
+        ] {
+            let mapped = mount().outer(inner).unwrap();
+            assert_eq!(mapped.as_str(), outer);
+            let back = mount().inner(&mapped).unwrap();
+            assert_eq!(mount().outer(back.as_str()).unwrap(), mapped);
+        }
+        for other in ["file:///a", "other+file:///a", "docsfile:///a", "ui://app/view"] {
+            assert_eq!(mount().inner(&Uri::parse(other).unwrap()), None, "{other}");
+        }
+        assert!(mount().outer("no scheme at all").is_err());
+    }
+
+    #[test]
+    fn templates_keep_their_expressions() {
+        for (inner, outer) in [
+            ("db://{table}/rows{?a,b}", "docs+db://{table}/rows{?a,b}"),
+            ("ui://{app*}", "ui://docs+{app*}"),
+            ("{+uri}", "docs+{+uri}"),
+        ] {
+            assert_eq!(mount().outer_template(inner).unwrap().as_str(), outer);
+        }
+        assert!(mount().outer_template("a:{").is_err());
+    }
+
+    #[test]
+    fn a_prefix_is_part_of_a_scheme() {
+        for wrong in ["", "1a", "Docs", "a_b", "a+b", "a b", "-a"] {
+            assert!(UriMount::prefixed(wrong).is_err(), "{wrong}");
+        }
+        assert!(UriMount::prefixed("a.b-1").is_ok());
+    }
+}

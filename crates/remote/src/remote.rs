@@ -1,0 +1,329 @@
+//! A server as a source.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_core::stream::BoxStream;
+use futures_util::stream::{self, StreamExt as _};
+use libris_core::uri_template::Specificity;
+use libris_core::{
+    Change, Client, Completion, CompletionRequest, Contents, Context, DIRECTORY, Error, Page, Resource,
+    Result, Source, Templates, Uri, UriTemplate,
+};
+use rmcp::model::{
+    ArgumentInfo, CompleteRequestParams, CompletionContext, ErrorCode, ReadResourceRequestParams,
+    ReadResourceResponse, Reference,
+};
+use rmcp::service::ServiceError;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::timeout;
+
+use crate::config::{RemoteConfig, RemoteTarget};
+use crate::convert;
+use crate::fault::RemoteFault;
+use crate::link::{ServerIdentity, UpstreamLink, UpstreamSession};
+use crate::listing::ResourceList;
+use crate::mount::UriMount;
+use crate::upstream_watch::UpstreamEvents;
+
+/// The concurrent reads and completions of a server. Each may hold a message of the maximum size in memory.
+const CONCURRENCY: usize = 8;
+
+/// An MCP server as a source.
+///
+/// It connects in the background as soon as it is created, and again whenever the connection is lost. Requests fail
+/// while there is none. Dropping it ends the connection and the process of the server.
+pub struct Remote {
+    config: RemoteConfig,
+    link: UpstreamLink,
+    events: Arc<UpstreamEvents>,
+    /// The specificity of URIs that the server may have although it lists neither them nor a template for them.
+    unlisted: Specificity,
+}
+
+impl Remote {
+    /// Starts to connect to a server; fails if the configuration is wrong. Must be called within a tokio runtime.
+    pub fn new(config: RemoteConfig) -> Result<Self> {
+        check(&config)?;
+        let unlisted = UriTemplate::parse("{+uri}")?.specificity();
+        let losses = Arc::default();
+        let events = Arc::new(UpstreamEvents::new(config.clone(), Arc::clone(&losses)));
+        let link = UpstreamLink::start(config.clone(), Arc::downgrade(&events), losses);
+        Ok(Self { config, link, events, unlisted })
+    }
+
+    /// Who the server is and what it can do; waits for the connection.
+    pub async fn identity(&self) -> Result<ServerIdentity> {
+        Ok(self.session().await?.identity())
+    }
+
+    async fn session(&self) -> Result<Arc<UpstreamSession>> {
+        let session = self.link.session(self.config.limits.connect_timeout).await;
+        session.map_err(|fault| self.error(fault, None))
+    }
+
+    fn error(&self, fault: RemoteFault, uri: Option<&Uri>) -> Error {
+        fault.into_error(&self.config.name, uri)
+    }
+
+    /// Waits for the response to a request.
+    async fn answer<T>(
+        &self,
+        session: &UpstreamSession,
+        request: impl Future<Output = Result<T, ServiceError>>,
+    ) -> Result<T, RemoteFault> {
+        let limit = self.config.limits.timeout;
+        match timeout(limit, request).await {
+            Ok(answer) => answer.map_err(|error| session.fault(error, limit)),
+            Err(_) => Err(RemoteFault::Silent(limit)),
+        }
+    }
+
+    /// The URI of the server for a URI of the source; `None` if it has another prefix.
+    fn inner(&self, uri: &Uri) -> Option<String> {
+        let known = self.events.resources.known();
+        let original = known.as_ref().and_then(|known| known.list.originals.get(uri));
+        original.map(ToString::to_string).or_else(|| Some(self.config.mount.inner(uri)?.as_str().to_owned()))
+    }
+
+    /// The schemes of URIs that the server lists; `None` if its lists are unknown.
+    fn has_scheme(&self, scheme: &str) -> Option<bool> {
+        let (resources, templates) = (self.events.resources.known(), self.events.templates.known());
+        if resources.is_none() && templates.is_none() {
+            return None;
+        }
+        let lists = resources.iter().any(|known| known.list.schemes.contains(scheme));
+        Some(lists || templates.iter().any(|known| known.list.schemes.contains(scheme)))
+    }
+
+    async fn read_within(&self, uri: &Uri, inner: &str, context: &Context) -> Result<Contents> {
+        let session = self.session().await?;
+        let validity = self.events.updates.begin(inner, self.link.losses());
+        let request = session.peer.read_resource_once(ReadResourceRequestParams::new(inner));
+        let answer = self.answer(&session, request).await.map_err(|fault| self.error(fault, Some(uri)))?;
+        let ReadResourceResponse::Complete(result) = answer else {
+            return Err(self.error(RemoteFault::InputRequired, Some(uri)));
+        };
+        let hints = convert::hints(result.ttl_ms, result.cache_scope);
+        let parts =
+            result.contents.into_iter().map(|part| convert::content(part, (inner, uri), &self.config.mount));
+        let parts = parts.collect::<Result<Vec<_>, _>>().map_err(|fault| self.error(fault, Some(uri)))?;
+        context.grow(parts.iter().map(|part| part.body.len() as u64).sum())?;
+        Ok(Contents { parts, freshness: validity.freshness(hints) })
+    }
+}
+
+/// Checks what would otherwise fail at every attempt to connect.
+fn check(config: &RemoteConfig) -> Result<()> {
+    let RemoteTarget::Http { url, token, headers } = &config.target else { return Ok(()) };
+    let uri = Uri::parse(url)?;
+    if !matches!(uri.scheme(), "http" | "https") || uri.authority().is_none_or(str::is_empty) {
+        return Err(Error::invalid(
+            "the URL of an MCP server must begin with `https://` or `http://` and have a host",
+        ));
+    }
+    let has_credentials = token.is_some() || !headers.is_empty();
+    if has_credentials && uri.scheme() == "http" && !is_loopback(uri.authority().unwrap_or_default()) {
+        return Err(Error::invalid(
+            "credentials would be sent unencrypted; hint: use an `https://` URL, or a server on this machine",
+        ));
+    }
+    for (name, value) in headers {
+        if http::HeaderName::from_bytes(name.as_bytes()).is_err()
+            || http::HeaderValue::from_str(value).is_err()
+        {
+            return Err(Error::invalid(format!("`{name}` is not a valid HTTP header, or its value is not")));
+        }
+    }
+    Ok(())
+}
+
+fn is_loopback(authority: &str) -> bool {
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = match host.strip_prefix('[') {
+        Some(literal) => literal.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// One page of resources in URI order.
+fn page<'a>(resources: impl Iterator<Item = &'a Resource>, limit: usize) -> Page {
+    let mut rest = resources.peekable();
+    let resources = rest.by_ref().take(limit).cloned().collect();
+    Page { resources, more: rest.peek().is_some(), ..Page::default() }
+}
+
+/// The resources of a list after a URI.
+fn after<'a>(list: &'a ResourceList, after: Option<&Uri>) -> impl Iterator<Item = &'a Resource> {
+    let start = after.map_or(0, |after| list.resources.partition_point(|resource| resource.uri <= *after));
+    list.resources[start..].iter()
+}
+
+/// Whether a URI is directly below another.
+fn is_directly_below(uri: &Uri, directory: &Uri) -> bool {
+    let directory = directory.as_str();
+    let directory = directory.strip_suffix('/').unwrap_or(directory);
+    let below = uri.as_str().strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
+    below.is_some_and(|name| !name.is_empty() && !name.trim_end_matches('/').contains('/'))
+}
+
+#[async_trait]
+impl Source for Remote {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.config.mount.inner(uri)?;
+        if let Some(known) = self.events.resources.known()
+            && known.list.find(uri).is_some()
+        {
+            return Some(Specificity::EXACT);
+        }
+        if let Some(known) = self.events.templates.known()
+            && let Some((template, ..)) = known.list.set.closest(uri)
+        {
+            return Some(template.specificity());
+        }
+        // With a prefix, nobody else has the URI. Without, other schemes are not the business of the server, and URIs of
+        // other sources must not be sent to it.
+        let is_own = self.config.mount != UriMount::Kept || self.has_scheme(uri.scheme()).unwrap_or(true);
+        is_own.then_some(self.unlisted)
+    }
+
+    fn may_appear(&self, uri: &Uri) -> bool {
+        self.covers(uri).is_some()
+    }
+
+    fn is_exclusive(&self) -> bool {
+        true
+    }
+
+    fn name(&self) -> Cow<'_, str> {
+        format!("mcp {}", self.config.name).into()
+    }
+
+    async fn list(&self, start: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
+        let session = self.session().await?;
+        let snapshot =
+            self.events.current_resources(&session).await.map_err(|fault| self.error(fault, None))?;
+        Ok(Page { freshness: snapshot.freshness(), ..page(after(&snapshot.list, start), limit) })
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        let Some(inner) = self.inner(uri) else { return Err(Error::NotFound(uri.clone())) };
+        self.read_within(uri, &inner, context).await
+    }
+
+    async fn templates(&self, _context: &Context) -> Result<Templates> {
+        let session = self.session().await?;
+        let snapshot =
+            self.events.current_templates(&session).await.map_err(|fault| self.error(fault, None))?;
+        let (templates, freshness) = (snapshot.list.templates.clone(), snapshot.freshness());
+        Ok(Templates { templates, freshness, ..Templates::default() })
+    }
+
+    async fn complete(&self, partial: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
+        let session = self.session().await?;
+        if session.info.capabilities.completions.is_none()
+            || !partial.template.variables().any(|name| name == partial.variable)
+        {
+            return Ok(Completion::default());
+        }
+        let known = self.events.templates.known();
+        let original = known.as_ref().and_then(|known| known.list.originals.get(partial.template.as_str()));
+        let Some(original) = original else { return Ok(Completion::default()) };
+        let argument = ArgumentInfo::new(partial.variable, partial.typed);
+        let mut params = CompleteRequestParams::new(Reference::for_resource(&**original), argument);
+        if !partial.known.is_empty() {
+            let known = partial.known.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+            params = params.with_context(CompletionContext::with_arguments(known));
+        }
+        let completion = match self.answer(&session, session.peer.complete(params)).await {
+            Ok(answer) => answer.completion,
+            Err(RemoteFault::Refused { code, .. }) if code == ErrorCode::METHOD_NOT_FOUND.0 => {
+                return Ok(Completion::default());
+            }
+            Err(fault) => return Err(self.error(fault, None)),
+        };
+        let (total, mut more) = (completion.total.map(u64::from), completion.has_more.unwrap_or(false));
+        let mut values = completion.values;
+        more |= values.len() > partial.limit;
+        values.truncate(partial.limit);
+        Ok(Completion { values, total, more })
+    }
+
+    async fn children(
+        &self,
+        uri: &Uri,
+        start: Option<&Uri>,
+        limit: usize,
+        _context: &Context,
+    ) -> Result<Page> {
+        let session = self.session().await?;
+        let snapshot =
+            self.events.current_resources(&session).await.map_err(|fault| self.error(fault, None))?;
+        match snapshot.list.find(uri) {
+            None => Err(Error::NotFound(uri.clone())),
+            Some(resource) if resource.mime.as_deref() != Some(DIRECTORY) => {
+                Err(Error::NotDirectory(uri.clone()))
+            }
+            Some(_) => {
+                let below =
+                    after(&snapshot.list, start).filter(|resource| is_directly_below(&resource.uri, uri));
+                Ok(Page { freshness: snapshot.freshness(), ..page(below, limit) })
+            }
+        }
+    }
+
+    fn follow(&self, subject: &Uri, _client: Client) {
+        if let Some(inner) = self.inner(subject) {
+            self.events.follow(inner, subject.clone());
+        }
+    }
+
+    fn unfollow(&self, subject: &Uri) {
+        self.events.unfollow(subject);
+    }
+
+    fn concurrency(&self) -> usize {
+        CONCURRENCY
+    }
+
+    async fn verify(&self) -> Result<()> {
+        self.session().await.map(drop)
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        let changes = stream::unfold(self.events.watch(), async |mut changes| match changes.recv().await {
+            Ok(change) => Some((change, changes)),
+            Err(RecvError::Lagged(_)) => Some((Change::Lost, changes)),
+            Err(RecvError::Closed) => None,
+        });
+        Ok(Some(changes.boxed()))
+    }
+
+    /// Ends the connection and the process of the server.
+    async fn close(&self) {
+        self.link.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_loopback;
+
+    #[test]
+    fn credentials_are_sent_unencrypted_to_this_machine_only() {
+        for local in ["localhost", "127.0.0.1:80", "[::1]:8080", "user@127.1.2.3"] {
+            assert!(is_loopback(local), "{local}");
+        }
+        for other in [
+            "example.com",
+            "localhost.example.com",
+            "10.0.0.1",
+            "127.0.0.1.example.com",
+            "localhost@example.com",
+        ] {
+            assert!(!is_loopback(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A server as a child process: messages as lines on its standard input and output.
+
+use std::io;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use libris_process::ProcessGroup;
+use rmcp::RoleClient;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
+};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::sync::Mutex;
+
+use crate::config::{ChildEnvironment, RemoteTarget};
+use crate::decode::{self, DecodeFailure, DroppedMessage, PendingMethods};
+use crate::fault::{FaultJournal, RemoteFault, quoted};
+
+/// The most lines in a row that are not messages. Some servers log to standard output.
+const MAX_GARBAGE_LINES: usize = 1000;
+
+/// The most bytes of a line of standard error that are kept.
+const MAX_STDERR_LINE: u64 = 2048;
+
+/// A running server.
+pub(crate) struct ServerProcess {
+    _child: Child,
+    _group: ProcessGroup,
+}
+
+/// Starts a server; its transport, and the process, which is killed on drop.
+pub(crate) fn start(
+    target: &RemoteTarget,
+    max_message: usize,
+    journal: &FaultJournal,
+) -> Result<(impl Transport<RoleClient> + 'static + use<>, ServerProcess), RemoteFault> {
+    let RemoteTarget::Stdio { program, arguments, folder, environment } = target else {
+        return Err(RemoteFault::NotStarted("it is not a program".to_owned()));
+    };
+    libris_process::prepare();
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A group of its own, because servers such as `npx …` start further processes.
+    command.process_group(0).kill_on_drop(true);
+    if !folder.as_os_str().is_empty() {
+        command.current_dir(folder);
+    }
+    if let ChildEnvironment::Only(variables) = environment {
+        command.env_clear().envs(variables);
+    }
+    let mut child = command.spawn().map_err(|cause| {
+        let program = program.to_string_lossy();
+        RemoteFault::NotStarted(match cause.kind() {
+            io::ErrorKind::NotFound => {
+                format!(
+                    "there is no program `{}`; hint: install it, or write its full path",
+                    quoted(&program)
+                )
+            }
+            _ => cause.to_string(),
+        })
+    })?;
+    let group = ProcessGroup::of(child.id());
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+        return Err(RemoteFault::NotStarted("it has no pipes".to_owned()));
+    };
+    tokio::spawn(keep_stderr(stderr, journal.clone()));
+    let transport = LineTransport::new(stdout, stdin, max_message, journal.clone());
+    Ok((transport, ServerProcess { _child: child, _group: group }))
+}
+
+/// Logs standard error and keeps its last lines, for the message if the server ends.
+async fn keep_stderr(stderr: ChildStderr, journal: FaultJournal) {
+    let mut reader = BufReader::new(stderr);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match (&mut reader).take(MAX_STDERR_LINE).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {
+                let text = String::from_utf8_lossy(&line);
+                tracing::debug!(line = %quoted(&text), "an MCP server wrote to its standard error");
+                journal.line(&text);
+            }
+        }
+    }
+}
+
+/// A transport of lines, each a message.
+struct LineTransport<R, W> {
+    reader: BufReader<R>,
+    writer: Arc<Mutex<Option<W>>>,
+    pending: PendingMethods,
+    journal: FaultJournal,
+    max_message: usize,
+    /// The beginning of a line that is not complete yet. In the transport, because `receive` may be cancelled.
+    line: Vec<u8>,
+    /// The message that is dropped because it is too large.
+    dropped: Option<DroppedMessage>,
+    /// The lines in a row that were not messages.
+    garbage: usize,
+}
+
+/// What was received.
+enum ReceivedLine {
+    Line,
+    /// A line that exceeds the limit.
+    TooLarge(DroppedMessage),
+    End,
+}
+
+impl<R: AsyncRead + Unpin + Send, W> LineTransport<R, W> {
+    fn new(reader: R, writer: W, max_message: usize, journal: FaultJournal) -> Self {
+        Self {
+            reader: BufReader::with_capacity(64 << 10, reader),
+            writer: Arc::new(Mutex::new(Some(writer))),
+            pending: PendingMethods::default(),
+            journal,
+            max_message,
+            line: Vec::new(),
+            dropped: None,
+            garbage: 0,
+        }
+    }
+
+    /// Receives a line into `self.line`. Cancellation-safe: bytes are consumed only after they are stored.
+    async fn receive_line(&mut self) -> ReceivedLine {
+        loop {
+            let available = match self.reader.fill_buf().await {
+                Ok(available) if !available.is_empty() => available,
+                _ => return ReceivedLine::End,
+            };
+            let newline = available.iter().position(|byte| *byte == b'\n');
+            let taken = newline.map_or(available.len(), |at| at + 1);
+            let bytes = &available[..taken];
+            if let Some(dropped) = &mut self.dropped {
+                dropped.add(bytes);
+            } else if self.line.len() + taken > self.max_message {
+                let mut dropped = DroppedMessage::default();
+                dropped.add(&self.line);
+                dropped.add(bytes);
+                self.dropped = Some(dropped);
+                self.line = Vec::new();
+            } else {
+                self.line.extend_from_slice(bytes);
+            }
+            self.reader.consume(taken);
+            // A line that never ends would keep its request waiting.
+            let is_endless = self
+                .dropped
+                .as_ref()
+                .is_some_and(|dropped| dropped.len() > self.max_message.saturating_mul(8));
+            if newline.is_some() || is_endless {
+                return match self.dropped.take() {
+                    Some(dropped) => ReceivedLine::TooLarge(dropped),
+                    None => ReceivedLine::Line,
+                };
+            }
+        }
+    }
+
+    /// The message of the received line; `None` if it is to be ignored, `Err` if the connection is to be closed.
+    fn decoded(&mut self) -> Result<Option<ServerJsonRpcMessage>, RemoteFault> {
+        let line = std::mem::take(&mut self.line);
+        let text = line.trim_ascii();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let decoded = decode::message(text, &self.pending);
+        // The buffer is reused, but not that of a large message.
+        if line.capacity() <= 64 << 10 {
+            self.line = line;
+            self.line.clear();
+        }
+        match decoded {
+            Ok(message) => {
+                self.garbage = 0;
+                Ok(Some(message))
+            }
+            Err(DecodeFailure::Response(id, fault)) => Ok(Some(decode::substitute(id, &fault))),
+            Err(DecodeFailure::Unknown(fault)) => Err(fault),
+            Err(DecodeFailure::NotMessage) => {
+                self.garbage += 1;
+                if self.garbage >= MAX_GARBAGE_LINES {
+                    return Err(RemoteFault::NotJson(self.garbage));
+                }
+                tracing::debug!("an MCP server wrote a line that is not a message to its standard output");
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl<R, W> Transport<RoleClient> for LineTransport<R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        self.pending.record(&message);
+        let writer = self.writer.clone();
+        async move {
+            let mut line = serde_json::to_vec(&message)?;
+            line.push(b'\n');
+            let mut writer = writer.lock().await;
+            let writer = writer.as_mut().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
+            writer.write_all(&line).await?;
+            writer.flush().await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            let fatal = match self.receive_line().await {
+                ReceivedLine::Line => match self.decoded() {
+                    Ok(Some(message)) => return Some(message),
+                    Ok(None) => continue,
+                    Err(fault) => fault,
+                },
+                ReceivedLine::TooLarge(dropped) => {
+                    let fault = RemoteFault::TooLarge { limit: self.max_message };
+                    match dropped.id() {
+                        Some(id) => return Some(decode::substitute(id, &fault)),
+                        None => fault,
+                    }
+                }
+                ReceivedLine::End => return None,
+            };
+            self.journal.fail(fatal);
+            return None;
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        // The end of its input asks a server to end.
+        drop(self.writer.lock().await.take());
+        Ok(())
+    }
+}

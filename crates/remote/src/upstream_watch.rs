@@ -1,0 +1,413 @@
+//! Subscriptions to a server: one for each followed resource, however many clients follow it, and what the server
+//! reports.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt as _};
+use futures_util::stream::{self, StreamExt as _};
+use libris_core::{Change, Uri};
+use rmcp::model::{ServerNotification, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams};
+use rmcp::service::Subscription;
+use tokio::sync::{Notify, broadcast, mpsc};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+
+use crate::config::{RemoteConfig, RemoteTarget};
+use crate::inventory::{CachedFetch, Snapshot, SnapshotValidity, UpdateCounters};
+use crate::link::{UpstreamNotification, UpstreamSession};
+use crate::listing::{ResourceList, TemplateList};
+
+/// The most followed resources of a server.
+const MAX_FOLLOWED: usize = 20_000;
+
+/// How many changes a watcher may be behind. If it is further behind, it is told that changes were lost.
+const MAX_UNREAD_CHANGES: usize = 4096;
+
+/// The most changes of a list that are reported one by one.
+const MAX_LIST_CHANGES: usize = 1000;
+
+/// How many subscriptions are requested at once.
+const CONCURRENT_SUBSCRIPTIONS: usize = 8;
+
+/// How long changes of a list are gathered before it is fetched again (debounce).
+const LIST_DEBOUNCE: Duration = Duration::from_millis(100);
+
+/// The interval of pings to an HTTP server, whose end is not noticed otherwise.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// What a source shares with its link: the followed resources, the last known lists and the watchers.
+pub(crate) struct UpstreamEvents {
+    config: RemoteConfig,
+    followed: Mutex<BTreeSet<FollowedUri>>,
+    wake: Notify,
+    changes: broadcast::Sender<Change>,
+    /// Bumped when the lists may have changed.
+    pub(crate) list_changes: Arc<AtomicU64>,
+    /// Bumped when a connection ends.
+    losses: Arc<AtomicU64>,
+    pub(crate) updates: UpdateCounters,
+    pub(crate) resources: CachedFetch<ResourceList>,
+    pub(crate) templates: CachedFetch<TemplateList>,
+    announced: Mutex<AnnouncedLists>,
+}
+
+/// The lists that watchers know: the first ones, and then those whose changes they were told.
+#[derive(Default)]
+struct AnnouncedLists {
+    resources: Option<Arc<Snapshot<ResourceList>>>,
+    templates: Option<Arc<Snapshot<TemplateList>>>,
+}
+
+/// A followed resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FollowedUri {
+    /// The URI of the server.
+    inner: String,
+    /// The URI of the source.
+    outer: Uri,
+}
+
+impl UpstreamEvents {
+    pub(crate) fn new(config: RemoteConfig, losses: Arc<AtomicU64>) -> Self {
+        Self {
+            config,
+            followed: Mutex::default(),
+            wake: Notify::new(),
+            changes: broadcast::Sender::new(MAX_UNREAD_CHANGES),
+            list_changes: Arc::default(),
+            losses,
+            updates: UpdateCounters::default(),
+            resources: CachedFetch::default(),
+            templates: CachedFetch::default(),
+            announced: Mutex::default(),
+        }
+    }
+
+    fn announced(&self) -> MutexGuard<'_, AnnouncedLists> {
+        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn followed(&self) -> MutexGuard<'_, BTreeSet<FollowedUri>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Subscribes to a resource.
+    pub(crate) fn follow(&self, inner: String, outer: Uri) {
+        let mut followed = self.followed();
+        if followed.len() >= MAX_FOLLOWED {
+            drop(followed);
+            tracing::warn!(
+                "an MCP server has {MAX_FOLLOWED} subscriptions; further resources are not subscribed to"
+            );
+            return;
+        }
+        if followed.insert(FollowedUri { inner, outer }) {
+            drop(followed);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Cancels the subscription to a resource.
+    pub(crate) fn unfollow(&self, outer: &Uri) {
+        let mut followed = self.followed();
+        let before = followed.len();
+        followed.retain(|one| one.outer != *outer);
+        if followed.len() < before {
+            drop(followed);
+            self.wake.notify_one();
+        }
+    }
+
+    /// The changes from now on.
+    pub(crate) fn watch(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    fn tell(&self, change: Change) {
+        // Without watchers, nobody has to know.
+        let _ = self.changes.send(change);
+    }
+
+    /// Tells watchers that anything may have changed.
+    fn lost(&self) {
+        self.list_changes.fetch_add(1, Ordering::AcqRel);
+        self.updates.bump_all();
+        *self.announced() = AnnouncedLists::default();
+        self.tell(Change::Lost);
+    }
+
+    fn updated(&self, inner: &str) {
+        self.updates.of(inner).fetch_add(1, Ordering::AcqRel);
+        // The size or the time in the list may have changed, too.
+        self.list_changes.fetch_add(1, Ordering::AcqRel);
+        let known = self.followed().iter().find(|one| one.inner == inner).map(|one| one.outer.clone());
+        match known.map_or_else(|| self.config.mount.outer(inner), Ok) {
+            Ok(outer) => self.tell(Change::Updated(outer)),
+            Err(cause) => tracing::debug!(%cause, "an MCP server reported a change of a malformed URI"),
+        }
+    }
+
+    /// The list of resources, fetched if it is not current.
+    pub(crate) async fn current_resources(
+        &self,
+        session: &UpstreamSession,
+    ) -> Result<Arc<Snapshot<ResourceList>>, crate::fault::RemoteFault> {
+        let RemoteConfig { mount, limits, .. } = &self.config;
+        let fetch = async {
+            let validity = SnapshotValidity::begin(&self.list_changes, &self.losses);
+            let list = ResourceList::fetch(session, mount, limits).await?;
+            let hints = list.hints;
+            Ok(Snapshot::new(list, validity, hints, session.reports_list_changes(), limits.list_ttl))
+        };
+        let snapshot = self.resources.current_or_fetch(fetch).await?;
+        self.announced().resources.get_or_insert_with(|| snapshot.clone());
+        Ok(snapshot)
+    }
+
+    /// The templates, fetched if they are not current.
+    pub(crate) async fn current_templates(
+        &self,
+        session: &UpstreamSession,
+    ) -> Result<Arc<Snapshot<TemplateList>>, crate::fault::RemoteFault> {
+        let RemoteConfig { mount, limits, .. } = &self.config;
+        let fetch = async {
+            let validity = SnapshotValidity::begin(&self.list_changes, &self.losses);
+            let list = TemplateList::fetch(session, mount, limits).await?;
+            let hints = list.hints;
+            Ok(Snapshot::new(list, validity, hints, session.reports_list_changes(), limits.list_ttl))
+        };
+        let snapshot = self.templates.current_or_fetch(fetch).await?;
+        self.announced().templates.get_or_insert_with(|| snapshot.clone());
+        Ok(snapshot)
+    }
+
+    /// Fetches the lists again and tells watchers what changed.
+    async fn relist(&self, session: &UpstreamSession) {
+        let before = std::mem::take(&mut *self.announced());
+        let after = (self.current_resources(session).await, self.current_templates(session).await);
+        let (Some(before), Some(templates), (Ok(after), Ok(templates_after))) =
+            (before.resources, before.templates, after)
+        else {
+            return self.tell(Change::Lost);
+        };
+        let changes = list_changes(&before.list, &after.list);
+        if changes.len() > MAX_LIST_CHANGES || templates.list.templates != templates_after.list.templates {
+            return self.tell(Change::Lost);
+        }
+        changes.into_iter().for_each(|change| self.tell(change));
+    }
+}
+
+/// What changed from one list to the next.
+fn list_changes(before: &ResourceList, after: &ResourceList) -> Vec<Change> {
+    let removed = before.resources.iter().filter(|resource| after.find(&resource.uri).is_none());
+    let removed = removed.map(|resource| Change::Removed(resource.uri.clone()));
+    let changed = after.resources.iter().filter_map(|resource| match before.find(&resource.uri) {
+        None => Some(Change::Added(resource.uri.clone())),
+        Some(known) if known != resource => Some(Change::Described(resource.uri.clone())),
+        Some(_) => None,
+    });
+    removed.chain(changed).collect()
+}
+
+/// Watches a server until the connection is lost or the source is gone.
+pub(crate) async fn run(
+    events: &Weak<UpstreamEvents>,
+    session: &Arc<UpstreamSession>,
+    notifications: &mut mpsc::Receiver<UpstreamNotification>,
+    overflow: &Notify,
+    config: &RemoteConfig,
+) {
+    let Some(events) = events.upgrade() else { return };
+    let mut subscriber = UpstreamSubscriber::new(session, config.limits.timeout);
+    let mut subscribing: Option<BoxFuture<'_, Subscribed>> = None;
+    let mut relisting: Option<BoxFuture<'_, ()>> = None;
+    let mut relist_at: Option<Instant> = None;
+    let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let is_http = matches!(config.target, RemoteTarget::Http { .. });
+    let mut is_first = true;
+    loop {
+        if subscribing.is_none() {
+            let wanted = events.followed().clone();
+            subscribing = subscriber.change(wanted);
+        }
+        if is_first && subscribing.is_none() {
+            // What happened between two connections is unknown.
+            if session.generation > 1 {
+                events.lost();
+            }
+            is_first = false;
+        }
+        let relist_time = tokio::time::sleep_until(relist_at.unwrap_or_else(Instant::now));
+        tokio::select! {
+            () = session.broken() => return,
+            subscribed = async { subscribing.as_mut().expect("checked").await }, if subscribing.is_some() => {
+                subscribing = None;
+                let added = subscriber.changed(subscribed);
+                // Changes between the request of a client and the subscription are not reported by the server.
+                if !is_first || session.generation == 1 {
+                    added.into_iter().for_each(|one| events.updated(&one.inner));
+                }
+            }
+            notification = notifications.recv() => match notification {
+                Some(UpstreamNotification::Updated(uri)) => events.updated(&uri),
+                Some(UpstreamNotification::ListChanged) => {
+                    events.list_changes.fetch_add(1, Ordering::AcqRel);
+                    relist_at.get_or_insert_with(|| Instant::now() + LIST_DEBOUNCE);
+                }
+                None => return,
+            },
+            listened = subscriber.listen() => match listened {
+                Some(UpstreamNotification::Updated(uri)) => events.updated(&uri),
+                Some(UpstreamNotification::ListChanged) => {
+                    events.list_changes.fetch_add(1, Ordering::AcqRel);
+                    relist_at.get_or_insert_with(|| Instant::now() + LIST_DEBOUNCE);
+                }
+                None => return,
+            },
+            () = overflow.notified() => events.lost(),
+            () = events.wake.notified() => {}
+            () = relist_time, if relist_at.is_some() && relisting.is_none() => {
+                relist_at = None;
+                relisting = Some(events.relist(session).boxed());
+            }
+            () = async { relisting.as_mut().expect("checked").await }, if relisting.is_some() => relisting = None,
+            _ = heartbeat.tick(), if is_http => {
+                if !session.is_alive(config.limits.timeout).await {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The subscriptions of a connection.
+struct UpstreamSubscriber<'a> {
+    session: &'a Arc<UpstreamSession>,
+    timeout: Duration,
+    active: BTreeSet<FollowedUri>,
+    /// The open `subscriptions/listen`, and whether it is needed.
+    listening: Option<Subscription>,
+    needs_listening: bool,
+    /// Whether the server refused `subscriptions/listen`.
+    is_refused: bool,
+}
+
+/// What a change of the subscriptions led to.
+struct Subscribed {
+    wanted: BTreeSet<FollowedUri>,
+    listening: Option<Subscription>,
+    is_refused: bool,
+}
+
+impl<'a> UpstreamSubscriber<'a> {
+    fn new(session: &'a Arc<UpstreamSession>, timeout: Duration) -> Self {
+        let needs_listening = session.is_modern() && session.reports_list_changes();
+        Self {
+            session,
+            timeout,
+            active: BTreeSet::new(),
+            listening: None,
+            needs_listening,
+            is_refused: false,
+        }
+    }
+
+    /// Begins to subscribe to what is wanted; `None` if nothing has to be done.
+    fn change(&self, wanted: BTreeSet<FollowedUri>) -> Option<BoxFuture<'a, Subscribed>> {
+        let wanted = if self.session.supports_subscriptions() { wanted } else { BTreeSet::new() };
+        let (session, limit) = (self.session, self.timeout);
+        if session.is_modern() {
+            let is_listening = self.listening.is_some() || !(self.needs_listening || !wanted.is_empty());
+            if self.is_refused || (is_listening && wanted == self.active) {
+                return None;
+            }
+            let mut filter = SubscriptionFilter::new();
+            filter.resources_list_changed = self.needs_listening.then_some(true);
+            filter.resource_subscriptions =
+                (!wanted.is_empty()).then(|| wanted.iter().map(|one| one.inner.clone()).collect());
+            return Some(
+                async move {
+                    let listening = match timeout(limit, session.peer.listen(filter)).await {
+                        Ok(Ok(listening)) => Some(listening),
+                        Ok(Err(error)) => {
+                            let fault = session.fault(error, limit);
+                            tracing::warn!(%fault, "an MCP server refused subscriptions");
+                            None
+                        }
+                        Err(_) => None,
+                    };
+                    let is_refused = listening.is_none();
+                    Subscribed { wanted, listening, is_refused }
+                }
+                .boxed(),
+            );
+        }
+        if wanted == self.active {
+            return None;
+        }
+        let removed: Vec<_> = self.active.difference(&wanted).cloned().collect();
+        let added: Vec<_> = wanted.difference(&self.active).cloned().collect();
+        Some(
+            async move {
+                #[allow(deprecated, reason = "revisions before 2026-07-28 have no other way")]
+                let unsubscribe = |one: FollowedUri| async move {
+                    let params = UnsubscribeRequestParams::new(one.inner);
+                    let _ = timeout(limit, session.peer.unsubscribe(params)).await;
+                };
+                #[allow(deprecated, reason = "revisions before 2026-07-28 have no other way")]
+                let subscribe = |one: FollowedUri| async move {
+                    let params = SubscribeRequestParams::new(one.inner);
+                    if let Ok(Err(error)) = timeout(limit, session.peer.subscribe(params)).await {
+                        let fault = session.fault(error, limit);
+                        tracing::warn!(%fault, "an MCP server refused a subscription");
+                    }
+                };
+                stream::iter(removed)
+                    .map(unsubscribe)
+                    .buffer_unordered(CONCURRENT_SUBSCRIPTIONS)
+                    .collect::<()>()
+                    .await;
+                stream::iter(added)
+                    .map(subscribe)
+                    .buffer_unordered(CONCURRENT_SUBSCRIPTIONS)
+                    .collect::<()>()
+                    .await;
+                Subscribed { wanted, listening: None, is_refused: false }
+            }
+            .boxed(),
+        )
+    }
+
+    /// Takes over what a change led to, and returns the new subscriptions.
+    fn changed(&mut self, subscribed: Subscribed) -> Vec<FollowedUri> {
+        self.is_refused |= subscribed.is_refused;
+        if let Some(listening) = subscribed.listening {
+            // The one before it ends only now, so that nothing is missed in between.
+            self.listening = Some(listening);
+        }
+        let added = subscribed.wanted.difference(&self.active).cloned().collect();
+        self.active = subscribed.wanted;
+        added
+    }
+
+    /// The next notification of `subscriptions/listen`; `None` if it ended. Waits for ever if there is none.
+    async fn listen(&mut self) -> Option<UpstreamNotification> {
+        let Some(listening) = &mut self.listening else { return std::future::pending().await };
+        loop {
+            match listening.next().await {
+                Ok(Some(ServerNotification::ResourceUpdatedNotification(updated))) => {
+                    return Some(UpstreamNotification::Updated(updated.params.uri));
+                }
+                Ok(Some(ServerNotification::ResourceListChangedNotification(_))) => {
+                    return Some(UpstreamNotification::ListChanged);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+// The composer: a message in which `@` offers resources and templates, and what else could be attached.
+
+import { debounced, fill, h, icon } from './dom.js';
+import { clean, kindOf, nameOf } from './format.js';
+
+const OFFERED = 8;
+const SUGGESTED = 4;
+const MIN_SUGGEST = 12;
+const AUTOMATIC = 'libris-attach';
+
+export class Composer {
+  #library;
+  #selection;
+  #open;
+  #area;
+  #menu;
+  #offers = [];
+  #active = 0;
+  #from = -1;
+  #asked = 0;
+  #suggestions;
+  #automatic;
+  #dismissed = new Set();
+
+  constructor({ library, selection, open }) {
+    this.#library = library;
+    this.#selection = selection;
+    this.#open = open;
+    this.#menu = h('ul', { class: 'offers', id: 'offers', role: 'listbox', 'aria-label': 'Resources to mention', hidden: true });
+    this.#area = h('textarea', {
+      id: 'message', rows: '4', placeholder: 'Write your question. Type @ to mention a resource.',
+      'aria-controls': 'offers', 'aria-autocomplete': 'list',
+      oninput: () => this.#typed(),
+      onkeydown: (event) => this.#key(event),
+      onblur: () => setTimeout(() => this.#close(), 150),
+    });
+    this.#suggestions = h('div', { class: 'suggestions', 'aria-live': 'polite' });
+    this.#automatic = h('input', { type: 'checkbox', id: 'automatic', checked: localStorage.getItem(AUTOMATIC) === 'yes',
+      onchange: () => {
+        localStorage.setItem(AUTOMATIC, this.#automatic.checked ? 'yes' : 'no');
+        this.#suggest();
+      } });
+    this.element = h('div', { class: 'composer' },
+      h('label', { for: 'message' }, 'Message'),
+      h('div', { class: 'composer-box' }, this.#area, this.#menu),
+      this.#suggestions);
+    this.#acceptFiles();
+    this.suggestLater = debounced(450, () => this.#suggest());
+    selection.addEventListener('changed', () => this.#redraw());
+  }
+
+  /** Files that are dropped here are selected beside the resources; they stay in the browser. */
+  #acceptFiles() {
+    const mark = (on) => this.element.classList.toggle('dropping', on);
+    this.element.addEventListener('dragover', (event) => {
+      if (!event.dataTransfer.types.includes('Files')) return;
+      event.preventDefault();
+      mark(true);
+    });
+    this.element.addEventListener('dragleave', () => mark(false));
+    this.element.addEventListener('drop', (event) => {
+      mark(false);
+      const files = [...event.dataTransfer.files];
+      if (files.length === 0) return;
+      event.preventDefault();
+      this.#selection.add(files.map((file) => ({
+        uri: `local:${encodeURIComponent(file.name)}`, label: file.name, name: file.name, mimeType: file.type || undefined, size: file.size, local: file,
+      })));
+    });
+  }
+
+  get text() {
+    return this.#area.value.trim();
+  }
+
+  #typed() {
+    this.suggestLater();
+    const before = this.#area.value.slice(0, this.#area.selectionStart);
+    const found = /(?:^|\s)@([^\s@]*)$/.exec(before);
+    if (!found) return this.#close();
+    this.#from = this.#area.selectionStart - found[1].length - 1;
+    return this.#offer(found[1]);
+  }
+
+  async #offer(typed) {
+    this.#asked += 1;
+    const asked = this.#asked;
+    const templates = this.#library.templates
+      .filter((template) => `${template.name} ${template.title ?? ''} ${template.uriTemplate}`.toLowerCase().includes(typed.toLowerCase()))
+      .slice(0, 2)
+      .map((template) => ({ template, label: clean(template.title ?? template.name, 80), about: template.uriTemplate }));
+    let resources = [];
+    if (typed === '') {
+      const known = [...this.#library.nodes.values()].filter((node) => !node.folder).slice(0, OFFERED);
+      resources = known.map((node) => node.resource);
+    } else {
+      const found = await this.#library.search(typed, { limit: OFFERED }).catch(() => ({ results: [] }));
+      if (asked !== this.#asked) return;
+      resources = found.results;
+    }
+    const offered = resources.map((resource) => ({ resource, label: nameOf(resource), about: clean(resource.title ?? resource.uri, 90) }));
+    this.#show([...offered, ...templates].slice(0, OFFERED));
+  }
+
+  #show(offers) {
+    this.#offers = offers;
+    this.#active = 0;
+    this.#menu.hidden = offers.length === 0;
+    this.#drawOffers();
+  }
+
+  #drawOffers() {
+    fill(this.#menu, this.#offers.map((offer, index) => h('li', {
+      id: `offer-${index}`, role: 'option', 'aria-selected': String(index === this.#active),
+      onmousedown: (event) => {
+        event.preventDefault();
+        this.#take(index);
+      },
+    }, icon(offer.template ? 'template' : kindOf(offer.resource), 'kind'), h('bdi', { class: 'name' }, offer.label), h('span', { class: 'about' }, offer.about))));
+    if (this.#menu.hidden) this.#area.removeAttribute('aria-activedescendant');
+    else this.#area.setAttribute('aria-activedescendant', `offer-${this.#active}`);
+  }
+
+  #take(index) {
+    const offer = this.#offers[index];
+    if (!offer) return;
+    const end = this.#area.selectionStart;
+    const { value } = this.#area;
+    if (offer.template) {
+      this.#area.value = value.slice(0, this.#from) + value.slice(end);
+      this.#close();
+      this.#open({ template: offer.template });
+      return;
+    }
+    const mention = `@${offer.label.replace(/\s+/g, '_')} `;
+    this.#area.value = value.slice(0, this.#from) + mention + value.slice(end);
+    const caret = this.#from + mention.length;
+    this.#area.setSelectionRange(caret, caret);
+    this.#selection.add([offer.resource]);
+    this.#close();
+    this.suggestLater();
+  }
+
+  #close() {
+    this.#asked += 1;
+    this.#offers = [];
+    this.#menu.hidden = true;
+    this.#drawOffers();
+  }
+
+  #key(event) {
+    if (this.#menu.hidden) return;
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) {
+      event.preventDefault();
+      this.#active = (this.#active + step + this.#offers.length) % this.#offers.length;
+      this.#drawOffers();
+    } else if (event.key === 'Enter' || event.key === 'Tab') {
+      event.preventDefault();
+      this.#take(this.#active);
+    } else if (event.key === 'Escape') {
+      event.stopPropagation();
+      this.#close();
+    }
+  }
+
+  #found = [];
+
+  /** Looks for what the message is about. */
+  async #suggest() {
+    const text = this.text.replace(/@\S+/g, ' ').trim();
+    if (text.length < MIN_SUGGEST || !this.#library.searchesText) {
+      this.#found = [];
+      return this.#redraw();
+    }
+    const found = await this.#library.search(text.slice(-400), { limit: SUGGESTED * 2 }).catch(() => ({ results: [] }));
+    this.#found = found.results;
+    if (this.#automatic.checked) {
+      this.#selection.add(this.#left().slice(0, SUGGESTED));
+    }
+    return this.#redraw();
+  }
+
+  #left() {
+    return this.#found.filter((hit) => !this.#selection.has(hit.uri) && !this.#dismissed.has(hit.uri));
+  }
+
+  #redraw() {
+    const left = this.#left().slice(0, SUGGESTED);
+    const choice = h('label', { class: 'automatic' }, this.#automatic, 'Attach what fits by itself');
+    if (left.length === 0) {
+      fill(this.#suggestions, this.#found.length > 0 ? choice : null);
+      return;
+    }
+    fill(this.#suggestions,
+      h('div', { class: 'suggest-head' }, icon('spark', 'kind'), h('strong', {}, 'What fits your message'),
+        h('button', { class: 'link', type: 'button', onclick: () => this.#selection.add(left) }, 'Add all')),
+      h('ul', {}, left.map((hit) => h('li', {},
+        h('div', {}, h('bdi', { class: 'name' }, clean(hit.title ?? '', 100) || nameOf(hit)),
+          h('span', { class: 'about' }, clean(hit.heading ? `In “${hit.heading}”: ${hit.snippet}` : hit.snippet ?? '', 110))),
+        h('button', { class: 'quiet framed', type: 'button', 'aria-label': `Add ${nameOf(hit)}`, onclick: () => this.#selection.add([hit]) }, icon('plus')),
+        h('button', { class: 'quiet', type: 'button', 'aria-label': `Do not suggest ${nameOf(hit)}`, onclick: () => { this.#dismissed.add(hit.uri); this.#redraw(); } }, icon('close'))))),
+      choice);
+  }
+}

@@ -1,0 +1,158 @@
+// Texts for people: names, sizes, dates, kinds of resources and estimates of tokens.
+
+/** Characters that change the direction of the text around them, and control characters. */
+const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** A text of somebody else for one line: control characters and changes of direction are visible. */
+export function clean(text, most = 300) {
+  const shown = String(text ?? '').slice(0, most + 1).replace(UNSAFE, '\ufffd');
+  return shown.length > most ? `${shown.slice(0, most)}…` : shown;
+}
+
+export const DIRECTORY = 'inode/directory';
+
+/** A URI without the slash at its end, by which folders are the same however they are written. */
+export function folderKey(uri) {
+  return uri.endsWith('/') && !/^[^:]+:\/\/\/?$/.test(uri) ? uri.slice(0, -1) : uri;
+}
+
+/** The last segment of a URI. */
+export function lastSegment(uri) {
+  const path = uri.split(/[?#]/, 1)[0].replace(/\/+$/, '');
+  const name = path.slice(path.lastIndexOf('/') + 1);
+  try {
+    return decodeURIComponent(name) || uri;
+  } catch {
+    return name || uri;
+  }
+}
+
+/** The URI of the folder that a URI is in; `null` at the top. */
+export function parentOf(uri) {
+  const path = folderKey(uri.split(/[?#]/, 1)[0]);
+  const root = /^[^:/?#]+:(?:\/\/[^/]*)?/.exec(path)?.[0] ?? '';
+  const rest = path.slice(root.length);
+  const end = rest.lastIndexOf('/');
+  if (end > 0) return root + rest.slice(0, end);
+  return rest !== '' && /:\/\/[^/]/.test(root) ? root : null;
+}
+
+/** The name of a resource in a list: the last segment of its URI, or its query. */
+export function nameOf(resource) {
+  if (resource.label) return clean(resource.label, 160);
+  const query = resource.uri.indexOf('?');
+  const name = lastSegment(resource.uri);
+  return clean(query >= 0 ? name + resource.uri.slice(query) : name, 160);
+}
+
+/** The title of a resource, if it says more than its name. */
+export function titleOf(resource) {
+  const title = clean(resource.title ?? '', 200);
+  if (!title) return '';
+  const path = decode(resource.uri.split(/[?#]/, 1)[0]);
+  return path.replace(/\/$/, '').endsWith(title.replace(/\/$/, '')) ? '' : title;
+}
+
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+const UNITS = ['B', 'KB', 'MB', 'GB', 'TB'];
+
+export function bytes(size) {
+  if (size === null || size === undefined) return '';
+  let unit = 0;
+  let value = size;
+  while (value >= 1000 && unit < UNITS.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]}`;
+}
+
+export function count(number) {
+  return number.toLocaleString('en');
+}
+
+export function counted(number, noun) {
+  return `${count(number)} ${noun}${number === 1 ? '' : 's'}`;
+}
+
+const DAY = new Intl.DateTimeFormat(undefined, { year: 'numeric', month: 'short', day: 'numeric' });
+const MOMENT = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+
+export function date(text) {
+  const time = Date.parse(text ?? '');
+  return Number.isNaN(time) ? '' : DAY.format(time);
+}
+
+export function moment(text) {
+  const time = Date.parse(text ?? '');
+  return Number.isNaN(time) ? '' : MOMENT.format(time);
+}
+
+const EXTENSIONS = {
+  md: 'text', markdown: 'text', txt: 'text', rst: 'text', log: 'text', adoc: 'text',
+  json: 'data', yaml: 'data', yml: 'data', toml: 'data', xml: 'data', ini: 'data',
+  csv: 'table', tsv: 'table', xlsx: 'table', xls: 'table', ods: 'table', parquet: 'table',
+  pdf: 'book', epub: 'book', docx: 'book', odt: 'book', pptx: 'book', odp: 'book', rtf: 'book', ipynb: 'book',
+  zip: 'archive', tar: 'archive', gz: 'archive', tgz: 'archive', bz2: 'archive', xz: 'archive',
+};
+
+/** The icon of a resource by its media type and name. */
+export function kindOf(resource) {
+  const mime = resource.mimeType ?? '';
+  if (resource.folder || mime === DIRECTORY) return 'folder';
+  if (resource.uriTemplate) return 'template';
+  const [group] = mime.split('/');
+  if (group === 'image' || group === 'audio' || group === 'video') return group;
+  const name = lastSegment(resource.uri);
+  const known = EXTENSIONS[name.slice(name.lastIndexOf('.') + 1).toLowerCase()];
+  if (known) return known;
+  if (mime === 'application/json' || mime.endsWith('+json') || mime.endsWith('xml')) return 'data';
+  if (mime === 'text/markdown' || mime === 'text/plain' || mime === 'text/html') return 'text';
+  if (mime === 'text/csv') return 'table';
+  if (mime === 'application/pdf') return 'book';
+  return group === 'text' || mime.includes('script') ? 'code' : mime ? 'binary' : 'text';
+}
+
+/** The words for a kind, for people who do not see the icon. */
+export const KIND_NAMES = {
+  folder: 'Folder', open: 'Folder', text: 'Text', code: 'Source', data: 'Data', table: 'Table', image: 'Image',
+  audio: 'Audio', video: 'Video', book: 'Document', archive: 'Archive', binary: 'Binary', template: 'Template',
+};
+
+/** About how many tokens a model needs for a resource, by its size. */
+export function tokensOf(resource) {
+  if (resource.tokens !== undefined) return resource.tokens;
+  const kind = kindOf(resource);
+  if (kind === 'image') return 1500;
+  if (kind === 'folder' || kind === 'audio' || kind === 'video' || kind === 'archive') return 0;
+  return Math.ceil((resource.size ?? 0) / 4);
+}
+
+/** About how many tokens a text has: four bytes each in English prose and code, fewer characters in other scripts. */
+export function tokensOfText(text) {
+  let wide = 0;
+  for (let index = 0; index < text.length; index += 1) if (text.charCodeAt(index) > 0x2e80) wide += 1;
+  return Math.ceil((text.length - wide) / 4 + wide);
+}
+
+/** Splits a text at the words of a query: plain and matching parts in turn. */
+export function marked(text, query) {
+  const words = query.match(/[\p{L}\p{N}_]{2,}/gu) ?? [];
+  if (words.length === 0) return [text];
+  const pattern = words.slice(0, 12).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  return text.split(new RegExp(`((?:${pattern.join('|')})[\\p{L}\\p{N}_]*)`, 'giu'));
+}
+
+/** The URI of the text of a document, unless the document is text that is better as it is. */
+export function textUri(resource) {
+  const mime = resource.mimeType ?? '';
+  const isReadable = (mime.startsWith('text/') && mime !== 'text/html') || mime.includes('json') || /\.ipynb$/i.test(resource.uri);
+  return isReadable ? undefined : resource._meta?.['dev.libris/text'];
+}

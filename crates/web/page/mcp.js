@@ -1,0 +1,214 @@
+// An MCP client (2026-07-28) for the server of this page: requests, and a stream of changes that recovers by itself.
+
+const VERSION = '2026-07-28';
+const META = {
+  'io.modelcontextprotocol/protocolVersion': VERSION,
+  'io.modelcontextprotocol/clientCapabilities': {},
+  'io.modelcontextprotocol/clientInfo': { name: 'libris-picker', title: 'Libris picker', version: '1' },
+};
+const TOKEN = 'libris-token';
+const LONGEST_WAIT = 15000;
+
+/** An error that the server answered. */
+export class McpError extends Error {
+  constructor(message, code, data, status) {
+    super(message);
+    Object.assign(this, { code, data, status });
+  }
+}
+
+export class Mcp extends EventTarget {
+  #next = 1;
+  #token = sessionStorage.getItem(TOKEN);
+  #wanted = new Set();
+  #stream = null;
+  #login = null;
+  state = 'connecting';
+
+  /** Where requests for credentials go: a function that returns a promise of a token. */
+  askForToken = null;
+
+  /** Sends a request and returns its result. */
+  async request(method, params = {}, { signal } = {}) {
+    const response = await this.#post(method, params, signal);
+    const type = response.headers.get('content-type') ?? '';
+    if (type.startsWith('text/event-stream')) {
+      for await (const message of events(response.body)) {
+        if ('result' in message || 'error' in message) return settle(message, response.status);
+      }
+      throw new McpError('the response ended early');
+    }
+    let message;
+    try {
+      message = await response.json();
+    } catch {
+      throw new McpError(`the server answered ${response.status}`, undefined, undefined, response.status);
+    }
+    return settle(message, response.status);
+  }
+
+  /** Posts JSON to another path of the server. */
+  async post(path, value, { signal } = {}) {
+    const send = () => fetch(path, { method: 'POST', signal, headers: this.#headers({}), body: JSON.stringify(value) });
+    const response = await this.#authenticated(send);
+    const answer = await response.json().catch(() => ({}));
+    if (!response.ok) {
+      const message = answer.error?.message ?? answer.error ?? `the server answered ${response.status}`;
+      throw new McpError(String(message), undefined, undefined, response.status);
+    }
+    return answer;
+  }
+
+  /** Fetches a path of the server as text. */
+  async text(path) {
+    const response = await this.#authenticated(() => fetch(path, { headers: this.#headers({}) }));
+    if (!response.ok) throw new McpError(`the server answered ${response.status}`, undefined, undefined, response.status);
+    return response.text();
+  }
+
+  #headers(more) {
+    const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...more };
+    if (this.#token) headers.authorization = `Bearer ${this.#token}`;
+    return headers;
+  }
+
+  async #post(method, params, signal) {
+    const id = this.#next;
+    this.#next += 1;
+    const body = JSON.stringify({ jsonrpc: '2.0', id, method, params: { ...params, _meta: META } });
+    const subject = params.uri ?? params.name;
+    const named = { 'mcp-protocol-version': VERSION, 'mcp-method': method };
+    if (typeof subject === 'string') named['mcp-name'] = headerValue(subject);
+    return this.#authenticated(() => fetch('/mcp', { method: 'POST', signal, headers: this.#headers(named), body }));
+  }
+
+  /** Sends a request, and asks for credentials as long as the server wants some. */
+  async #authenticated(send) {
+    for (;;) {
+      let response;
+      try {
+        response = await send();
+      } catch (cause) {
+        if (cause.name !== 'AbortError') this.#become('offline');
+        throw cause;
+      }
+      if (response.status !== 401 || !this.askForToken) return response;
+      const message = await response.json().then((answer) => answer.error?.message, () => '');
+      this.#login ??= this.askForToken(this.#token ? message || 'This key was not accepted.' : '').finally(() => {
+        this.#login = null;
+      });
+      this.#token = await this.#login;
+      sessionStorage.setItem(TOKEN, this.#token);
+    }
+  }
+
+  get hasToken() {
+    return Boolean(this.#token);
+  }
+
+  forgetToken() {
+    this.#token = null;
+    sessionStorage.removeItem(TOKEN);
+  }
+
+  #become(state) {
+    if (this.state === state) return;
+    this.state = state;
+    this.dispatchEvent(new CustomEvent('state', { detail: state }));
+  }
+
+  /** Follows the list and these resources. A call with other resources replaces the one before. */
+  follow(uris) {
+    const same = uris.length === this.#wanted.size && uris.every((uri) => this.#wanted.has(uri));
+    this.#wanted = new Set(uris);
+    if (this.#stream && !same) this.#stream.abort('changed');
+    if (!this.#stream) this.#run();
+  }
+
+  async #run() {
+    let wait = 500;
+    let missed = false;
+    const wake = () => this.#stream?.abort('online');
+    addEventListener('online', wake);
+    for (;;) {
+      this.#stream = new AbortController();
+      const { signal } = this.#stream;
+      try {
+        const uris = [...this.#wanted];
+        const filter = { resourcesListChanged: true, resourceSubscriptions: uris };
+        const response = await this.#post('subscriptions/listen', { notifications: filter }, signal);
+        const type = response.headers.get('content-type') ?? '';
+        if (!type.startsWith('text/event-stream')) {
+          settle(await response.json(), response.status);
+          throw new McpError('the server has no stream');
+        }
+        for await (const message of events(response.body)) {
+          if (message.method === 'notifications/subscriptions/acknowledged') {
+            this.#become('live');
+            wait = 500;
+            // What changed while there was no stream is not told.
+            if (missed) this.dispatchEvent(new CustomEvent('missed'));
+            missed = true;
+          } else if (message.method === 'notifications/resources/updated') {
+            this.dispatchEvent(new CustomEvent('updated', { detail: message.params.uri }));
+          } else if (message.method === 'notifications/resources/list_changed') {
+            this.dispatchEvent(new CustomEvent('listchanged'));
+          }
+        }
+      } catch (cause) {
+        if (signal.reason === 'changed') {
+          missed = false;
+          continue;
+        }
+        if (cause.code === -32601) {
+          this.#become('static');
+          return;
+        }
+      }
+      this.#become('offline');
+      missed = true;
+      await new Promise((resolve) => {
+        const timer = setTimeout(resolve, wait * (0.75 + Math.random() / 2));
+        this.#stream.signal.addEventListener('abort', () => {
+          clearTimeout(timer);
+          resolve();
+        });
+      });
+      wait = Math.min(wait * 2, LONGEST_WAIT);
+    }
+  }
+}
+
+function settle(message, status) {
+  if (message.error) throw new McpError(message.error.message, message.error.code, message.error.data, status);
+  return message.result;
+}
+
+/** A header value; other characters than those of ASCII are sent in Base64. */
+function headerValue(text) {
+  if (/^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/.test(text) && !/^=\?base64\?/.test(text)) return text;
+  const bytes = new TextEncoder().encode(text);
+  return `=?base64?${btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''))}?=`;
+}
+
+/** The messages of an event stream. */
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let buffered = '';
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      buffered += value;
+      let end;
+      while ((end = buffered.search(/\r?\n\r?\n/)) >= 0) {
+        const event = buffered.slice(0, end);
+        buffered = buffered.slice(end).replace(/^\r?\n\r?\n/, '');
+        const data = event.split(/\r?\n/).filter((line) => line.startsWith('data:'));
+        if (data.length > 0) yield JSON.parse(data.map((line) => line.slice(5).trimStart()).join('\n'));
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}

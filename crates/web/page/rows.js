@@ -1,0 +1,94 @@
+// A list of any length of which only the rows in view are elements.
+
+import { h } from './dom.js';
+
+const OVERSCAN = 8;
+
+export class VirtualRows {
+  #box;
+  #space;
+  #drawn = new Map();
+  #scheduled = false;
+  #height;
+  items = [];
+
+  /** `draw(item, index, element)` fills the element of a row; `shown(first, last)` tells which rows are in view. */
+  constructor(box, { height, draw, shown }) {
+    Object.assign(this, { draw, shown });
+    this.#box = box;
+    this.#height = height;
+    this.#space = h('div', { class: 'space', role: 'presentation' });
+    box.append(this.#space);
+    box.addEventListener('scroll', () => this.schedule(), { passive: true });
+    new ResizeObserver(() => this.schedule()).observe(box);
+  }
+
+  get rowHeight() {
+    return this.#height;
+  }
+
+  set(items) {
+    this.items = items;
+    this.refresh();
+  }
+
+  /** Draws all rows in view anew. */
+  refresh() {
+    this.#space.style.height = `${this.items.length * this.#height}px`;
+    for (const row of this.#drawn.values()) row.stale = true;
+    this.schedule();
+  }
+
+  schedule() {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    requestAnimationFrame(() => {
+      this.#scheduled = false;
+      this.#render();
+    });
+  }
+
+  #render() {
+    const top = this.#box.scrollTop;
+    const view = this.#box.clientHeight || 600;
+    const first = Math.max(0, Math.floor(top / this.#height) - OVERSCAN);
+    const last = Math.min(this.items.length, Math.ceil((top + view) / this.#height) + OVERSCAN);
+    const spare = [];
+    for (const [index, row] of this.#drawn) {
+      if (index < first || index >= last) {
+        spare.push(row);
+        this.#drawn.delete(index);
+      }
+    }
+    for (let index = first; index < last; index += 1) {
+      let row = this.#drawn.get(index);
+      const item = this.items[index];
+      if (!row) {
+        row = spare.pop() ?? { element: this.#space.appendChild(h('div', { class: 'row' })) };
+        row.element.style.transform = `translateY(${index * this.#height}px)`;
+        row.stale = true;
+        this.#drawn.set(index, row);
+      }
+      if (row.stale || row.item !== item) {
+        row.item = item;
+        row.stale = false;
+        this.draw(item, index, row.element);
+      }
+    }
+    for (const row of spare) row.element.remove();
+    this.shown?.(Math.floor(top / this.#height), Math.ceil((top + view) / this.#height));
+  }
+
+  /** Scrolls until a row is in view. */
+  reveal(index) {
+    const top = index * this.#height;
+    const view = this.#box.clientHeight;
+    if (top < this.#box.scrollTop) this.#box.scrollTop = top;
+    else if (top + this.#height > this.#box.scrollTop + view) this.#box.scrollTop = top + this.#height - view;
+    this.schedule();
+  }
+
+  get page() {
+    return Math.max(1, Math.floor(this.#box.clientHeight / this.#height) - 1);
+  }
+}

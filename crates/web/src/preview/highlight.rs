@@ -1,0 +1,357 @@
+//! Highlighted source: a lexer that knows comments, strings, numbers and keywords.
+//!
+//! It is linear in the length of the text, whatever the text is, and needs no grammar files. The grammars of editors mark
+//! more, for megabytes of tables and regular expressions that can backtrack.
+
+use super::language::{Grammar, SourceLanguage};
+use crate::html;
+
+/// The most lines that are shown, and the most characters of one.
+const MAX_LINES: usize = 6_000;
+const MAX_LINE: usize = 2_000;
+
+/// What a piece of source is: the class of its element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece {
+    Plain,
+    Comment,
+    String,
+    Number,
+    Keyword,
+    Type,
+    Function,
+    Added,
+    Removed,
+    Head,
+}
+
+impl Piece {
+    const fn class(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Comment => "c",
+            Self::String => "s",
+            Self::Number => "n",
+            Self::Keyword => "k",
+            Self::Type => "t",
+            Self::Function => "f",
+            Self::Added => "add",
+            Self::Removed => "del",
+            Self::Head => "h",
+        }
+    }
+}
+
+/// Renders source with line numbers, and returns whether something was left out.
+pub(super) fn render_lines(out: &mut String, text: &str, language: &SourceLanguage) -> bool {
+    let mut lines = LineWriter { out, line: 0, length: 0, is_cut: false, is_open: false };
+    lines.out.push_str("<pre class=\"source\" tabindex=\"0\"><code>");
+    lex(text, language, &mut |piece, text| lines.push(piece, text));
+    lines.finish();
+    let is_cut = lines.is_cut;
+    out.push_str("</code></pre>");
+    is_cut
+}
+
+/// Renders source without line numbers, as in a code block.
+pub(super) fn render_block(out: &mut String, text: &str, language: &SourceLanguage) {
+    out.push_str("<pre><code>");
+    lex(text, language, &mut |piece, text| push_piece(out, piece, text));
+    out.push_str("</code></pre>");
+}
+
+fn push_piece(out: &mut String, piece: Piece, text: &str) {
+    if piece == Piece::Plain {
+        return html::push_text(out, text);
+    }
+    out.push_str("<i class=\"");
+    out.push_str(piece.class());
+    out.push_str("\">");
+    html::push_text(out, text);
+    out.push_str("</i>");
+}
+
+/// Writes pieces line by line, because each line is an element.
+struct LineWriter<'a> {
+    out: &'a mut String,
+    line: usize,
+    /// Characters of the line so far.
+    length: usize,
+    is_cut: bool,
+    is_open: bool,
+}
+
+impl LineWriter<'_> {
+    fn push(&mut self, piece: Piece, text: &str) {
+        for (index, part) in text.split('\n').enumerate() {
+            if index > 0 {
+                self.end_line();
+            }
+            if self.line >= MAX_LINES {
+                self.is_cut = true;
+                return;
+            }
+            let part = part.strip_suffix('\r').unwrap_or(part);
+            if part.is_empty() {
+                continue;
+            }
+            self.open();
+            let (shown, is_all) = html::beginning(part, MAX_LINE - self.length.min(MAX_LINE));
+            if !shown.is_empty() {
+                push_piece(self.out, piece, shown);
+            }
+            if !is_all && self.length < MAX_LINE {
+                self.out.push_str("<span class=\"more\">…</span>");
+            }
+            self.is_cut |= !is_all;
+            self.length += if is_all { shown.chars().count() } else { MAX_LINE };
+        }
+    }
+
+    fn open(&mut self) {
+        if !self.is_open {
+            self.out.push_str("<span class=\"l\">");
+            self.is_open = true;
+        }
+    }
+
+    fn end_line(&mut self) {
+        if self.line < MAX_LINES {
+            self.open();
+            self.out.push_str("</span>\n");
+        }
+        (self.is_open, self.length) = (false, 0);
+        self.line += 1;
+    }
+
+    fn finish(&mut self) {
+        if self.is_open {
+            self.end_line();
+        }
+    }
+}
+
+/// Splits source into pieces, which together are the whole text.
+fn lex<'a>(text: &'a str, language: &SourceLanguage, emit: &mut dyn FnMut(Piece, &'a str)) {
+    match language.grammar {
+        Grammar::Diff => diff(text, emit),
+        Grammar::Markup => markup(text, language, emit),
+        Grammar::Code | Grammar::Settings => code(text, language, emit),
+    }
+}
+
+fn diff<'a>(text: &'a str, emit: &mut dyn FnMut(Piece, &'a str)) {
+    for line in text.split_inclusive('\n') {
+        let piece = match line.as_bytes() {
+            [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] | [b'd', b'i', b'f', b'f', ..] => Piece::Keyword,
+            [b'@', b'@', ..] => Piece::Head,
+            [b'+', ..] => Piece::Added,
+            [b'-', ..] => Piece::Removed,
+            _ => Piece::Plain,
+        };
+        emit(piece, line);
+    }
+}
+
+fn markup<'a>(text: &'a str, language: &SourceLanguage, emit: &mut dyn FnMut(Piece, &'a str)) {
+    let mut rest = text;
+    while let Some(at) = rest.find('<') {
+        emit(Piece::Plain, &rest[..at]);
+        rest = &rest[at..];
+        if let Some(length) = block_comment(rest, language) {
+            emit(Piece::Comment, &rest[..length]);
+            rest = &rest[length..];
+            continue;
+        }
+        let end = rest.find('>').map_or(rest.len(), |end| end + 1);
+        let tag = &rest[..end];
+        let name = tag.find(|letter: char| letter.is_whitespace() || letter == '>').unwrap_or(tag.len());
+        emit(Piece::Keyword, &tag[..name]);
+        let mut attributes = &tag[name..];
+        while let Some(at) = attributes.find(['"', '\'']) {
+            emit(Piece::Plain, &attributes[..at]);
+            attributes = &attributes[at..];
+            let length = string(attributes, &attributes[..1]);
+            emit(Piece::String, &attributes[..length]);
+            attributes = &attributes[length..];
+        }
+        emit(Piece::Plain, attributes);
+        rest = &rest[end..];
+    }
+    emit(Piece::Plain, rest);
+}
+
+fn code<'a>(text: &'a str, language: &SourceLanguage, emit: &mut dyn FnMut(Piece, &'a str)) {
+    // Plain text is emitted in runs: `start..at`.
+    let (mut start, mut at) = (0, 0);
+    let mut at_line_start = true;
+    while at < text.len() {
+        let rest = &text[at..];
+        let (piece, length) = match piece_at(rest, language, at_line_start) {
+            Some(found) => found,
+            None => (Piece::Plain, rest.chars().next().map_or(1, char::len_utf8)),
+        };
+        at_line_start = match rest.as_bytes()[0] {
+            b'\n' => true,
+            b' ' | b'\t' | b'-' => at_line_start,
+            _ => false,
+        };
+        if piece != Piece::Plain {
+            if start < at {
+                emit(Piece::Plain, &text[start..at]);
+            }
+            emit(piece, &text[at..at + length]);
+            start = at + length;
+        }
+        at += length;
+    }
+    if start < text.len() {
+        emit(Piece::Plain, &text[start..]);
+    }
+}
+
+/// The piece at the beginning of a text and its length, unless it is a plain character.
+fn piece_at(rest: &str, language: &SourceLanguage, at_line_start: bool) -> Option<(Piece, usize)> {
+    if let Some(length) = block_comment(rest, language) {
+        return Some((Piece::Comment, length));
+    }
+    if language.line_comments.iter().any(|mark| rest.starts_with(mark)) {
+        return Some((Piece::Comment, rest.find('\n').unwrap_or(rest.len())));
+    }
+    if let Some(quote) = language.quotes.iter().find(|quote| rest.starts_with(**quote)) {
+        return Some((Piece::String, string(rest, quote)));
+    }
+    let first = rest.chars().next()?;
+    if language.grammar == Grammar::Settings && at_line_start {
+        if first == '[' {
+            return Some((Piece::Type, rest.find('\n').unwrap_or(rest.len())));
+        }
+        if let Some(length) = setting_key(rest) {
+            return Some((Piece::Keyword, length));
+        }
+    }
+    if first.is_ascii_digit() && !language.keywords.is_empty() {
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_');
+        return Some((Piece::Number, rest.find(|letter| !is_part(letter)).unwrap_or(rest.len())));
+    }
+    if !(first.is_alphabetic() || first == '_') {
+        return None;
+    }
+    let length = rest.find(|letter: char| !(letter.is_alphanumeric() || letter == '_')).unwrap_or(rest.len());
+    let word = &rest[..length];
+    let piece = if language.has_keyword(word) {
+        Piece::Keyword
+    } else if language.keywords.is_empty() {
+        Piece::Plain
+    } else if rest[length..].starts_with('(') {
+        Piece::Function
+    } else if first.is_uppercase() && word.contains(char::is_lowercase) {
+        Piece::Type
+    } else {
+        Piece::Plain
+    };
+    Some((piece, length))
+}
+
+/// The length of the key of a setting, if the line begins with one.
+fn setting_key(rest: &str) -> Option<usize> {
+    let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.' | '/' | '$');
+    let length = rest.find(|letter| !is_part(letter)).filter(|length| *length > 0)?;
+    let after = rest[length..].trim_start_matches([' ', '\t']);
+    (after.starts_with('=') || rest[length..].starts_with(':')).then_some(length)
+}
+
+/// The length of the block comment at the beginning of a text, if there is one.
+fn block_comment(rest: &str, language: &SourceLanguage) -> Option<usize> {
+    let (begin, end) = language.block_comment?;
+    let inner = rest.strip_prefix(begin)?;
+    Some(inner.find(end).map_or(rest.len(), |at| begin.len() + at + end.len()))
+}
+
+/// The length of the string at the beginning of a text.
+fn string(rest: &str, quote: &str) -> usize {
+    let is_multiline = quote.len() > 1 || quote == "`";
+    let mut escaped = false;
+    let mut at = quote.len();
+    while let Some(letter) = rest[at..].chars().next() {
+        if escaped {
+            escaped = false;
+        } else if letter == '\\' {
+            escaped = true;
+        } else if rest[at..].starts_with(quote) {
+            return at + quote.len();
+        } else if letter == '\n' && !is_multiline {
+            return at;
+        }
+        at += letter.len_utf8();
+    }
+    rest.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, proptest};
+
+    use super::super::language::named;
+    use super::{MAX_LINE, MAX_LINES, Piece, lex, render_lines};
+
+    fn pieces(text: &str, name: &str) -> Vec<(Piece, String)> {
+        let mut pieces = Vec::new();
+        lex(text, named(name), &mut |piece, text| pieces.push((piece, text.to_owned())));
+        pieces.retain(|(piece, _)| *piece != Piece::Plain);
+        pieces
+    }
+
+    fn shown(text: &str, name: &str) -> Vec<String> {
+        pieces(text, name).into_iter().map(|(piece, text)| format!("{} {text}", piece.class())).collect()
+    }
+
+    #[test]
+    fn words_strings_and_comments_are_marked() {
+        assert_eq!(
+            shown("fn add(a: Vec<u8>) { \"x\\\"y\" } // end\n/* a\nb */ 0x1F", "rs"),
+            ["k fn", "f add", "t Vec", "s \"x\\\"y\"", "c // end", "c /* a\nb */", "n 0x1F"]
+        );
+        assert_eq!(shown("SELECT a FROM b -- c", "sql"), ["k SELECT", "k FROM", "c -- c"]);
+        assert_eq!(shown("x = '''a\nb''' # c", "py"), ["s '''a\nb'''", "c # c"]);
+        assert_eq!(shown("[a]\nkey = \"v\" # c\n", "toml"), ["t [a]", "k key", "s \"v\"", "c # c"]);
+        assert_eq!(shown("a: b\n  - c: true", "yaml"), ["k a", "k c", "k true"]);
+        assert_eq!(
+            shown("<a href=\"x\">b</a><!-- c -->", "html"),
+            ["k <a", "s \"x\"", "k </a", "c <!-- c -->"]
+        );
+        assert_eq!(shown("@@ 1\n+a\n-b\n c\n", "diff"), ["h @@ 1\n", "add +a\n", "del -b\n"]);
+    }
+
+    #[test]
+    fn a_string_that_does_not_end_ends_with_its_line() {
+        assert_eq!(shown("it's\nlet a", "js"), ["s 's", "k let"]);
+        assert_eq!(shown("`a\nb", "js"), ["s `a\nb"]);
+    }
+
+    #[test]
+    fn lines_are_elements_and_long_ones_are_cut() {
+        let mut out = String::new();
+        assert!(!render_lines(&mut out, "/* a\n\nb */\n", named("c")));
+        assert_eq!(
+            out,
+            "<pre class=\"source\" tabindex=\"0\"><code><span class=\"l\"><i class=\"c\">/* a</i></span>\n\
+             <span class=\"l\"></span>\n<span class=\"l\"><i class=\"c\">b */</i></span>\n</code></pre>"
+        );
+        let mut out = String::new();
+        assert!(render_lines(&mut out, &"x".repeat(10_000_000), named("txt")));
+        assert!(out.len() < MAX_LINE + 200, "{}", out.len());
+        let mut out = String::new();
+        assert!(render_lines(&mut out, &"x\n".repeat(MAX_LINES + 10), named("txt")));
+        assert_eq!(out.matches("class=\"l\"").count(), MAX_LINES);
+    }
+
+    proptest! {
+        #[test]
+        fn the_pieces_are_the_text(text in any::<String>(), name in "rs|py|js|html|toml|yaml|diff|sql|txt|lua") {
+            let mut all = String::new();
+            lex(&text, named(&name), &mut |_, piece| all.push_str(piece));
+            assert_eq!(all, text);
+        }
+    }
+}

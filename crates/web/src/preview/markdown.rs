@@ -1,0 +1,382 @@
+//! Markdown as HTML, without anything that could run or load.
+//!
+//! HTML in Markdown is reduced to a list of plain elements without attributes, everything else is shown as text. That is
+//! stricter than a sanitiser, needs no HTML parser, and the output is safe by construction: it contains only what this
+//! module writes.
+
+use std::collections::{HashMap, HashSet};
+
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd, html as writer};
+
+use super::links::{LinkBase, LinkTarget};
+use super::{highlight, language};
+use crate::html;
+
+/// The elements of HTML that are kept, without their attributes.
+const ELEMENTS: [&str; 42] = [
+    "abbr",
+    "b",
+    "blockquote",
+    "br",
+    "caption",
+    "center",
+    "cite",
+    "code",
+    "dd",
+    "del",
+    "details",
+    "dfn",
+    "div",
+    "dl",
+    "dt",
+    "em",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "hr",
+    "i",
+    "ins",
+    "kbd",
+    "li",
+    "mark",
+    "ol",
+    "p",
+    "pre",
+    "q",
+    "s",
+    "small",
+    "span",
+    "strong",
+    "sub",
+    "summary",
+    "sup",
+    "table",
+    "ul",
+    "var",
+];
+
+/// The parts of tables, which are kept too.
+const TABLE_PARTS: [&str; 6] = ["tbody", "td", "tfoot", "th", "thead", "tr"];
+
+fn options() -> Options {
+    Options::ENABLE_TABLES
+        | Options::ENABLE_FOOTNOTES
+        | Options::ENABLE_STRIKETHROUGH
+        | Options::ENABLE_TASKLISTS
+        | Options::ENABLE_GFM
+        | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
+}
+
+/// The URIs of the pictures in a text, without those of the web.
+pub(super) fn pictures(text: &str, base: &LinkBase) -> Vec<String> {
+    let pictures = Parser::new_ext(text, options()).filter_map(|event| match event {
+        Event::Start(Tag::Image { dest_url, .. }) => match base.resolve(&dest_url) {
+            Some(LinkTarget::Resource(uri)) => Some(uri),
+            _ => None,
+        },
+        _ => None,
+    });
+    pictures.collect()
+}
+
+/// Renders a text with these pictures, and returns whether something was left out: never.
+pub(super) fn render(
+    out: &mut String,
+    text: &str,
+    base: &LinkBase,
+    pictures: &HashMap<String, String>,
+) -> bool {
+    let rendering = MarkdownEvents {
+        events: Parser::new_ext(text, options()),
+        base,
+        pictures,
+        slugs: HashSet::new(),
+        pending: Vec::new().into_iter(),
+    };
+    out.push_str("<article class=\"prose\">");
+    writer::push_html(out, rendering);
+    out.push_str("</article>");
+    false
+}
+
+/// The events of a text, in which links, pictures, code and HTML are replaced by safe HTML.
+struct MarkdownEvents<'a, I> {
+    events: I,
+    base: &'a LinkBase,
+    pictures: &'a HashMap<String, String>,
+    /// The identifiers of headings so far.
+    slugs: HashSet<String>,
+    /// Events to return before the next one.
+    pending: std::vec::IntoIter<Event<'a>>,
+}
+
+impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, I> {
+    /// The plain text up to the end of an element.
+    fn text_until(&mut self, is_end: impl Fn(&TagEnd) -> bool) -> String {
+        let mut text = String::new();
+        for event in self.events.by_ref() {
+            match event {
+                Event::End(end) if is_end(&end) => break,
+                Event::Text(part) | Event::Code(part) => text.push_str(&part),
+                Event::SoftBreak | Event::HardBreak => text.push(' '),
+                _ => {}
+            }
+        }
+        text
+    }
+
+    fn picture(&mut self, target: &str) -> String {
+        let mut depth = 1;
+        let mut alternative = String::new();
+        // A description can contain pictures.
+        while depth > 0 {
+            match self.events.next() {
+                None => break,
+                Some(Event::Start(Tag::Image { .. })) => depth += 1,
+                Some(Event::End(TagEnd::Image)) => depth -= 1,
+                Some(Event::Text(part) | Event::Code(part)) => alternative.push_str(&part),
+                Some(_) => {}
+            }
+        }
+        let data = match self.base.resolve(target) {
+            Some(LinkTarget::Resource(uri)) => self.pictures.get(&uri),
+            _ => None,
+        };
+        let mut out = String::new();
+        match data {
+            Some(data) => {
+                out.push_str("<img src=\"");
+                html::push_attribute(&mut out, data);
+                out.push_str("\" alt=\"");
+                html::push_attribute(&mut out, &alternative);
+                out.push_str("\">");
+            }
+            None => {
+                let shown = if alternative.is_empty() { "picture" } else { &alternative };
+                out.push_str("<span class=\"picture\">");
+                html::push_text(&mut out, shown);
+                out.push_str("</span>");
+            }
+        }
+        out
+    }
+
+    /// The events of a heading, with an identifier to which links can lead.
+    fn heading(&mut self, tag: Tag<'a>) -> Event<'a> {
+        let Tag::Heading { level, .. } = tag else { return Event::Start(tag) };
+        let mut inner = Vec::new();
+        let mut title = String::new();
+        for event in self.events.by_ref() {
+            let ends = matches!(event, Event::End(TagEnd::Heading(_)));
+            if let Event::Text(part) | Event::Code(part) = &event {
+                title.push_str(part);
+            }
+            inner.push(event);
+            if ends {
+                break;
+            }
+        }
+        let slug = self.slug(&title);
+        // The events within the heading are replaced like all others.
+        let mut nested = MarkdownEvents {
+            events: inner.into_iter(),
+            base: self.base,
+            pictures: self.pictures,
+            slugs: HashSet::new(),
+            pending: Vec::new().into_iter(),
+        };
+        let replaced: Vec<_> = std::iter::from_fn(|| nested.next()).collect();
+        self.pending = replaced.into_iter();
+        Event::Start(Tag::Heading { level, id: Some(slug.into()), classes: Vec::new(), attrs: Vec::new() })
+    }
+
+    /// The identifier of a heading, as on GitHub.
+    fn slug(&mut self, title: &str) -> String {
+        let mut slug = String::new();
+        for letter in title.trim().chars().take(100) {
+            match letter {
+                ' ' | '-' => slug.push('-'),
+                letter if letter.is_alphanumeric() || letter == '_' => slug.extend(letter.to_lowercase()),
+                _ => {}
+            }
+        }
+        let mut unique = slug.clone();
+        let mut number = 0;
+        while !self.slugs.insert(unique.clone()) {
+            number += 1;
+            unique = format!("{slug}-{number}");
+        }
+        unique
+    }
+}
+
+impl<'a, I: Iterator<Item = Event<'a>>> Iterator for MarkdownEvents<'a, I> {
+    type Item = Event<'a>;
+
+    fn next(&mut self) -> Option<Event<'a>> {
+        if let Some(event) = self.pending.next() {
+            return Some(event);
+        }
+        Some(match self.events.next()? {
+            Event::Start(Tag::Link { dest_url, .. }) => {
+                let mut start = String::new();
+                self.base.push_start(&mut start, &dest_url);
+                Event::InlineHtml(start.into())
+            }
+            Event::End(TagEnd::Link) => Event::InlineHtml("</a>".into()),
+            Event::Start(Tag::Image { dest_url, .. }) => Event::InlineHtml(self.picture(&dest_url).into()),
+            Event::Start(Tag::CodeBlock(kind)) => {
+                let text = self.text_until(|end| *end == TagEnd::CodeBlock);
+                let name = match &kind {
+                    CodeBlockKind::Fenced(name) => name.split([' ', ',']).next().unwrap_or_default(),
+                    CodeBlockKind::Indented => "",
+                };
+                let mut out = String::new();
+                highlight::render_block(&mut out, &text, language::named(name));
+                Event::Html(out.into())
+            }
+            Event::Start(Tag::MetadataBlock(_)) => {
+                let text = self.text_until(|end| matches!(end, TagEnd::MetadataBlock(_)));
+                let mut out = String::from("<details class=\"front\"><summary>Front matter</summary>");
+                highlight::render_block(&mut out, &text, language::named("yaml"));
+                out.push_str("</details>");
+                Event::Html(out.into())
+            }
+            Event::Start(tag @ Tag::Heading { .. }) => self.heading(tag),
+            // A tag can go over several lines, each of which is an event.
+            Event::Start(Tag::HtmlBlock) => {
+                let mut raw = String::new();
+                for event in self.events.by_ref() {
+                    match event {
+                        Event::End(TagEnd::HtmlBlock) => break,
+                        Event::Html(part) | Event::Text(part) => raw.push_str(&part),
+                        _ => {}
+                    }
+                }
+                Event::Html(plain_elements(&raw).into())
+            }
+            Event::Html(raw) => Event::Html(plain_elements(&raw).into()),
+            Event::InlineHtml(raw) => Event::InlineHtml(plain_elements(&raw).into()),
+            Event::Text(text) if text.contains(is_bidi) => Event::InlineHtml(html::text(&text).into()),
+            Event::Code(text) if text.contains(is_bidi) => {
+                Event::InlineHtml(format!("<code>{}</code>", html::text(&text)).into())
+            }
+            event => event,
+        })
+    }
+}
+
+fn is_bidi(letter: char) -> bool {
+    matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// HTML reduced to the kept elements without their attributes. Comments are left out, everything else is text.
+fn plain_elements(raw: &str) -> String {
+    let mut out = String::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(at) = rest.find('<') {
+        html::push_text(&mut out, &rest[..at]);
+        rest = &rest[at..];
+        if let Some(comment) = rest.strip_prefix("<!--") {
+            rest = comment.find("-->").map_or("", |end| &comment[end + 3..]);
+            continue;
+        }
+        let name_at = if rest.starts_with("</") { 2 } else { 1 };
+        let name: String = rest[name_at..]
+            .chars()
+            .take_while(char::is_ascii_alphanumeric)
+            .collect::<String>()
+            .to_lowercase();
+        let end = rest.find('>');
+        let is_kept = ELEMENTS.contains(&&*name) || TABLE_PARTS.contains(&&*name);
+        match end {
+            Some(end) if is_kept => {
+                out.push_str(&rest[..name_at]);
+                out.push_str(&name);
+                out.push('>');
+                rest = &rest[end + 1..];
+            }
+            // Such as the picture of a badge: nothing to show.
+            Some(end) if matches!(&*name, "img" | "picture" | "source" | "a" | "nobr" | "font") => {
+                rest = &rest[end + 1..];
+            }
+            _ => {
+                out.push_str("&lt;");
+                rest = &rest[1..];
+            }
+        }
+    }
+    html::push_text(&mut out, rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::{LinkBase, pictures, render};
+
+    fn rendered(text: &str) -> String {
+        let mut out = String::new();
+        let pictures =
+            HashMap::from([("file:///d/a.png".to_owned(), "data:image/png;base64,AA==".to_owned())]);
+        render(&mut out, text, &LinkBase::new("file:///d/x.md"), &pictures);
+        out.strip_prefix("<article class=\"prose\">").unwrap().strip_suffix("</article>").unwrap().to_owned()
+    }
+
+    #[test]
+    fn html_is_reduced_to_plain_elements() {
+        let html =
+            rendered("a <b onclick=\"x()\">b</b> <script>alert(1)</script> <img src=x onerror=alert(1)> c");
+        assert_eq!(html, "<p>a <b>b</b> &lt;script&gt;alert(1)&lt;/script&gt;  c</p>\n");
+        let html = rendered(
+            "<details open>\n<summary style=\"x\">More</summary>\n\n*in*\n\n</details>\n<!-- <script> -->",
+        );
+        assert!(
+            html.starts_with("<details>\n<summary>More</summary>\n<p><em>in</em></p>\n</details>"),
+            "{html}"
+        );
+        assert!(!html.contains("script"), "{html}");
+        assert_eq!(rendered("<p align=center\n  onclick=x>\nhi\n</p>\n"), "<p>\nhi\n</p>\n");
+        let html = rendered("<iframe src=\"javascript:x\"></iframe>\n\n<svg onload=x>");
+        assert!(!html.contains("<iframe") && !html.contains("<svg"), "{html}");
+    }
+
+    #[test]
+    fn links_lead_to_resources_or_to_a_new_tab() {
+        assert_eq!(
+            rendered("[a](b.md) [c](javascript:alert(1)) [d](https://e.example)"),
+            "<p><a target=\"_top\" href=\"/#uri=file%3A%2F%2F%2Fd%2Fb.md\">a</a> \
+             <a target=\"_top\" href=\"/#uri=javascript%3Aalert%281%29\">c</a> \
+             <a class=\"web\" target=\"_blank\" rel=\"noopener noreferrer nofollow\" \
+             href=\"https://e.example/\">d</a></p>\n"
+        );
+    }
+
+    #[test]
+    fn pictures_are_embedded_or_named() {
+        let text = "![A](a.png) ![B *c*](https://e.example/b.png)";
+        assert_eq!(pictures(text, &LinkBase::new("file:///d/x.md")), ["file:///d/a.png"]);
+        assert_eq!(
+            rendered(text),
+            "<p><img src=\"data:image/png;base64,AA==\" alt=\"A\"> <span class=\"picture\">B c</span></p>\n"
+        );
+    }
+
+    #[test]
+    fn headings_have_identifiers() {
+        let html = rendered("# A `b` [c](d.md)!\n## A b c\n");
+        assert!(html.starts_with("<h1 id=\"a-b-c\">A <code>b</code> <a target=\"_top\""), "{html}");
+        assert!(html.contains("<h2 id=\"a-b-c-1\">"), "{html}");
+    }
+
+    #[test]
+    fn front_matter_and_code_are_highlighted() {
+        let html = rendered("---\ntitle: x\n---\n```rust\nlet a = \"<\";\n```\n");
+        assert!(html.contains("<details class=\"front\">"), "{html}");
+        assert!(html.contains("<i class=\"k\">let</i> a = <i class=\"s\">&quot;&lt;&quot;</i>"), "{html}");
+    }
+}

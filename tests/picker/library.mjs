@@ -1,0 +1,146 @@
+// The libraries that the browser visits: one with every kind of source, a hostile one, and a large one.
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const root = join(import.meta.dirname, '../..');
+const scratch = mkdtempSync(join(tmpdir(), 'libris-picker-'));
+process.once('exit', () => rmSync(scratch, { recursive: true, force: true }));
+
+function folder(name) {
+  const path = join(mkdtempSync(join(scratch, 'case-')), name);
+  mkdirSync(path);
+  return path;
+}
+
+/** A PDF of one page with this text. */
+function pdf(text) {
+  const stream = `BT /F1 24 Tf 72 720 Td (${text}) Tj ET`;
+  const objects = [
+    '<< /Type /Catalog /Pages 2 0 R >>',
+    '<< /Type /Pages /Kids [3 0 R] /Count 1 >>',
+    '<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>',
+    `<< /Length ${stream.length} >>\nstream\n${stream}\nendstream`,
+    '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>',
+  ];
+  let body = '%PDF-1.4\n';
+  const offsets = objects.map((object, index) => {
+    const at = body.length;
+    body += `${index + 1} 0 obj\n${object}\nendobj\n`;
+    return at;
+  });
+  const start = body.length;
+  const entries = offsets.map(offset => `${String(offset).padStart(10, '0')} 00000 n \n`).join('');
+  return `${body}xref\n0 ${objects.length + 1}\n0000000000 65535 f \n${entries}trailer\n<< /Size ${objects.length + 1} /Root 1 0 R >>\nstartxref\n${start}\n%%EOF\n`;
+}
+
+/** A second of silence. */
+function wav() {
+  const data = Buffer.alloc(8000);
+  const head = Buffer.alloc(44);
+  head.write('RIFF', 0);
+  head.writeUInt32LE(36 + data.length, 4);
+  head.write('WAVEfmt ', 8);
+  head.writeUInt32LE(16, 16);
+  head.writeUInt16LE(1, 20);
+  head.writeUInt16LE(1, 22);
+  head.writeUInt32LE(8000, 24);
+  head.writeUInt32LE(8000, 28);
+  head.writeUInt16LE(1, 32);
+  head.writeUInt16LE(8, 34);
+  head.write('data', 36);
+  head.writeUInt32LE(data.length, 40);
+  return Buffer.concat([head, data]);
+}
+
+/** Files of every kind, a repository, a database and documents, with search. */
+export function everything() {
+  const base = folder('everything');
+  const handbook = join(base, 'handbook');
+  cpSync(join(root, 'examples/handbook'), handbook, { recursive: true });
+  cpSync(join(root, 'examples/shop.db'), join(base, 'shop.db'));
+  const kinds = join(handbook, 'kinds');
+  mkdirSync(kinds);
+  writeFileSync(join(kinds, 'program.rs'), '//! A small program.\n\nfn main() {\n    let answer = 42; // by Douglas Adams\n    println!("the answer is {answer}");\n}\n');
+  writeFileSync(join(kinds, 'report.pdf'), pdf('Quarterly results are excellent'));
+  writeFileSync(join(kinds, 'tone.wav'), wav());
+  writeFileSync(join(kinds, 'bytes.bin'), Buffer.from([0, 1, 2, 3, 255, 254, 0, 77, 90]));
+  writeFileSync(join(kinds, 'study.ipynb'), JSON.stringify({ cells: [
+    { cell_type: 'markdown', source: ['# Study\n', 'Of *numbers*.'] },
+    { cell_type: 'code', source: 'import math\nprint(math.pi)', outputs: [{ output_type: 'stream', text: ['3.14159\n'] }] },
+  ], metadata: { language_info: { name: 'python' } }, nbformat: 4, nbformat_minor: 5 }));
+  writeFileSync(join(kinds, 'change.patch'), 'diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old line\n+new line\n');
+  writeFileSync(join(kinds, 'picture.svg'), '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 40 40"><circle cx="20" cy="20" r="18" fill="#7a2e3a"/></svg>');
+  writeFileSync(join(kinds, 'live.md'), '# Live\n\nThe first version.\n');
+  writeFileSync(join(kinds, 'long.log'), Array.from({ length: 60_000 }, (_, line) => `${line} a line of the log of a long night`).join('\n'));
+  const project = join(base, 'project');
+  mkdirSync(project);
+  const git = (...words) => execFileSync('git', ['-C', project, ...words], { stdio: 'ignore' });
+  git('init', '-b', 'main');
+  writeFileSync(join(project, 'README.md'), '# Project\n\nSee [the code](src/lib.rs).\n');
+  mkdirSync(join(project, 'src'));
+  writeFileSync(join(project, 'src/lib.rs'), 'pub fn one() -> u8 { 1 }\n');
+  git('add', '.');
+  git('-c', 'user.name=A', '-c', 'user.email=a@b.example', 'commit', '-m', 'begin');
+  const config = join(base, 'libris.toml');
+  writeFileSync(config, `
+[server]
+name = "handbook"
+title = "The handbook"
+
+[search]
+enabled = true
+
+[[files]]
+path = "handbook"
+
+[[files.rule]]
+glob = "README.md"
+priority = 0.9
+audience = ["user", "assistant"]
+
+[[git]]
+path = "project"
+
+[[sql]]
+url = "sqlite:shop.db"
+`);
+  return { config, handbook, kinds };
+}
+
+/** Names and contents that try to run, to load, or to break the layout. */
+export function hostile() {
+  const path = folder('hostile');
+  const attack = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
+  const files = {
+    '<img src=x onerror=alert(3)>.md': `# ${attack}\n\n[click](javascript:alert(4)) [data](data:text/html,<script>alert(5)</script>)\n\n${attack}\n\n<iframe src="https://evil.example/"></iframe>\n<object data="https://evil.example/"></object>\n<link rel=stylesheet href="https://evil.example/a.css">\n<style>body { display: none; background: url(https://evil.example/b.png) }</style>\n<form action="https://evil.example/"><input name=a autofocus onfocus=alert(6)></form>\n<svg onload=alert(7)></svg>\n<meta http-equiv=refresh content="0;url=https://evil.example/">\n<base href="https://evil.example/">\n\n![a picture](https://evil.example/c.png) ![b](x.svg)\n\n<a href="https://evil.example/" target=_top onclick=alert(8)>out</a>\n\nlast words\n`,
+    'x.svg': '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(9)"><script>alert(10)</script><image href="https://evil.example/d.png"/><rect width="9" height="9"/></svg>',
+    'page.html': `<!doctype html><title>${attack}</title><body onload=alert(11)>${attack}<p>the words of a page</p>`,
+    'names.json': JSON.stringify({ [attack]: [attack, { '</span><script>alert(12)</script>': '</details>' }], '__proto__': 'x' }),
+    'rows.csv': `"${attack.replaceAll('"', '""')}",b\n=cmd(),${'c'.repeat(5000)}\n`,
+    'line.txt': 'x'.repeat(10_000_000),
+    'line.md': `start ${'y'.repeat(2_000_000)}`,
+    'cells.ipynb': JSON.stringify({ cells: [{ cell_type: 'markdown', source: attack }, { cell_type: 'code', source: attack, outputs: [{ data: { 'image/png': '"><script>alert(13)</script>', 'text/html': attack }, text: attack }] }], metadata: {} }),
+    'right\u202eto\u202cleft.rs': `let admin\u202e = "${attack}"; // \u2066 hidden \u2069\n`,
+    [`${'long'.repeat(50)}.md`]: `# ${'W'.repeat(3000)}\n`,
+    'deep.json': `${'['.repeat(5000)}${']'.repeat(5000)}`,
+    'zalgo.md': `# ${'a\u0301\u0302\u0303\u0304\u0305'.repeat(300)}\n`,
+  };
+  for (const [name, content] of Object.entries(files)) writeFileSync(join(path, name), content);
+  return path;
+}
+
+/** A hundred thousand resources: many folders, and one with many files. */
+export function large() {
+  const path = folder('large');
+  const wide = join(path, 'wide');
+  mkdirSync(wide);
+  for (let number = 0; number < 20_000; number += 1) writeFileSync(join(wide, `note-${String(number).padStart(5, '0')}.txt`), '');
+  for (let number = 0; number < 800; number += 1) {
+    const sub = join(path, `folder-${String(number).padStart(3, '0')}`);
+    mkdirSync(sub);
+    for (let inner = 0; inner < 100; inner += 1) writeFileSync(join(sub, `page-${inner}.md`), '');
+  }
+  return path;
+}

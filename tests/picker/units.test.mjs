@@ -1,0 +1,83 @@
+// The parts of the page that need no browser: URIs, templates, names and exports.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { clean, folderKey, kindOf, lastSegment, marked, parentOf, titleOf, tokensOfText } from '../../crates/web/page/format.js';
+import { expand, variables } from '../../crates/web/page/templates.js';
+import { exported } from '../../crates/web/page/export.js';
+import { snippets } from '../../crates/web/page/snippets.js';
+
+test('a URI has a folder and a name', () => {
+  for (const [uri, parent, name] of [
+    ['file:///docs/guide/x%20y.md', 'file:///docs/guide', 'x y.md'],
+    ['file:///docs/guide/', 'file:///docs', 'guide'],
+    ['file:///docs/', null, 'docs'],
+    ['git://project/refs', 'git://project', 'refs'],
+    ['git://project/', null, 'project'],
+    ['libris://status', null, 'status'],
+    ['urn:a:b', null, 'urn:a:b'],
+    ['db://shop/users/rows?limit=1#x', 'db://shop/users', 'rows'],
+    ['file:///docs/%zz', 'file:///docs', '%zz'],
+  ]) {
+    assert.deepEqual([parentOf(uri), lastSegment(uri)], [parent, name], uri);
+  }
+  assert.equal(folderKey('file:///docs/'), 'file:///docs');
+  assert.equal(folderKey('file:///'), 'file:///');
+});
+
+test('templates are filled in as RFC 6570 says', () => {
+  const values = { path: 'a b/ü.md', table: 'x/y', limit: '10', empty: '', var: 'value' };
+  for (const [template, uri] of [
+    ['file:///docs/{+path}{?lines,limit}', 'file:///docs/a%20b/%C3%BC.md?limit=10'],
+    ['db://{table}/rows{?empty}', 'db://x%2Fy/rows'],
+    ['a:{var:3}{/var,limit}{;limit}{&limit}{#path}{.var}', 'a:val/value/10;limit=10&limit=10#a%20b/%C3%BC.md.value'],
+  ]) {
+    assert.equal(expand(template, values), uri, template);
+  }
+  assert.equal(expand('a:b{?filter*}', { filter: 'x=1&y=a b' }), 'a:b?x=1&y=a%20b');
+  assert.deepEqual(variables('a:{x}{?y,x,z*}'), ['x', 'y', 'z']);
+});
+
+test('texts of others are shown safely', () => {
+  assert.equal(clean('a\u202eb\nc\u0000'), 'a\ufffdb\ufffdc\ufffd');
+  assert.equal(clean('x'.repeat(400), 10), `${'x'.repeat(10)}…`);
+  assert.equal(titleOf({ uri: 'file:///h/data/a.json', title: 'data/a.json' }), '');
+  assert.equal(titleOf({ uri: 'file:///h/a.md', title: 'Start' }), 'Start');
+  assert.deepEqual(marked('Keys (a+b) keyring', 'key (a+b'), ['', 'Keys', ' (a+b) ', 'keyring', '']);
+  assert.equal(kindOf({ uri: 'a:b.csv', mimeType: 'text/plain' }), 'table');
+  assert.equal(tokensOfText('abcd'.repeat(10)), 10);
+  assert.equal(tokensOfText('日本語'), 3);
+});
+
+test('exports keep contents apart, whatever they contain', async () => {
+  const contents = {
+    'a:1': [{ uri: 'a:1', mimeType: 'text/markdown', text: '````\n</document>&' }],
+    'a:2': [{ uri: 'a:2', blob: 'AAE=' }],
+  };
+  const library = { read: async uri => {
+    if (!contents[uri]) throw new Error('resource not found');
+    return { contents: contents[uri] };
+  } };
+  const resources = [{ uri: 'a:1', title: 'One <1>', mimeType: 'text/markdown' }, { uri: 'a:2' }, { uri: 'a:3' }];
+  const learned = {};
+  const make = format => exported(format, resources, library, 'Why?', (uri, facts) => { learned[uri] = facts.tokens; });
+  const markdown = await make('markdown');
+  assert.equal(markdown.failed, 1);
+  assert.match(markdown.text, /^Why\?\n\n## One <1>\n\nSource: <a:1>\n\n`````markdown\n````\n<\/document>&\n`````\n/);
+  assert.match(markdown.text, /\*Could not be read: resource not found\*/);
+  const xml = (await make('xml')).text;
+  assert.match(xml, /<document index="1" uri="a:1" title="One &lt;1&gt;">\n````\n&lt;\/document&gt;&amp;\n<\/document>/);
+  assert.match(xml, /<document index="3" uri="a:3" title="a:3" error="resource not found"\/>/);
+  const json = JSON.parse((await make('json')).text);
+  assert.deepEqual(json, [
+    { type: 'resource', resource: contents['a:1'][0] },
+    { type: 'resource', resource: contents['a:2'][0] },
+    { type: 'text', text: 'Why?' },
+  ]);
+  assert.equal(learned['a:1'], 5);
+});
+
+test('a URI cannot leave its quotes in a program', () => {
+  const { curl, TypeScript } = snippets('http://127.0.0.1/mcp', "file:///a'b\"c", false);
+  assert.ok(curl.includes("'mcp-name: file:///a'\\''b\"c'"));
+  assert.ok(TypeScript.includes('"file:///a\'b\\"c"'));
+});
