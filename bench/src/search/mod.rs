@@ -40,6 +40,9 @@ pub(crate) struct Options {
     /// Without ripgrep, which takes most of the time
     #[arg(long)]
     no_ripgrep: bool,
+    /// Only this set of questions: `perlfaq`, `phrases`, `symbols` or `code`; may be given several times
+    #[arg(long, value_name = "NAME")]
+    set: Vec<String>,
     /// Only the questions for tuning, and only Libris
     #[arg(long)]
     tune: bool,
@@ -93,7 +96,9 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let [phrases, symbols] = questions::python(corpus)?;
     let sets = [questions::perlfaq(corpus)?, phrases, symbols, questions::code(&repository, CODE_QUESTIONS)?];
-    for set in &sets {
+    for set in
+        sets.iter().filter(|set| options.set.is_empty() || options.set.iter().any(|name| name == set.name))
+    {
         quality(set, options, report)?;
     }
     if options.quality || options.tune { Ok(()) } else { large::run(options.documents, report) }
@@ -151,10 +156,10 @@ fn quality(set: &QuestionSet, options: &Options, report: &mut Report) -> Result<
                 Cell::from(engine.name()),
                 Cell::from(part),
                 Cell::from(measured.questions as f64),
-                Cell::from(measured.recall_at_1),
-                Cell::from(measured.recall_at_5),
-                Cell::from(measured.recall_at_10),
-                Cell::from(measured.ndcg_at_10),
+                Cell::from(&*format!("{:.3}", measured.recall_at_1)),
+                Cell::from(&*format!("{:.3}", measured.recall_at_5)),
+                Cell::from(&*format!("{:.3}", measured.recall_at_10)),
+                Cell::from(&*format!("{:.3}", measured.ndcg_at_10)),
             ]);
             let name = format!("search {} {part} {} nDCG@10", set.name, engine.name());
             match aim(set.name).filter(|_| engine.name() == "Libris") {

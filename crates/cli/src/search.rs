@@ -118,7 +118,8 @@ pub(crate) async fn run(options: SearchOptions) -> Result<ExitCode> {
     let catalog_config =
         catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
     let catalog = Arc::new(Catalog::with_config(opened, catalog_config));
-    catalog.start_search(settings(&config, &options.sources))?;
+    let settings = SearchConfig { is_awaited: true, ..settings(&config, &options.sources) };
+    catalog.start_search(settings)?;
     wait(&catalog).await;
     let view = Server::new(catalog, libris::Config::default()).view_for(None);
     let query = SearchQuery {
@@ -158,6 +159,7 @@ pub(crate) fn settings(config: &Config, sources: &SourceArguments) -> SearchConf
         folder: folder.map(|folder: PathBuf| std::path::absolute(&folder).unwrap_or(folder)),
         notes,
         memory: config.search.clone().unwrap_or_default().memory_bytes,
+        ..SearchConfig::default()
     }
 }
 

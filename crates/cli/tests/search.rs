@@ -180,7 +180,7 @@ fn many(count: usize) -> (tempfile::TempDir, PathBuf) {
     std::fs::create_dir(folder.path().join("docs")).unwrap();
     for number in 0..count {
         let words: String =
-            (0..1500).map(|word| format!("word{} ", (word * 7919 + number * 104_729) % 50_000)).collect();
+            (0..800).map(|word| format!("word{} ", (word * 7919 + number * 104_729) % 50_000)).collect();
         std::fs::write(folder.path().join(format!("docs/{number}.md")), format!("everywhere {words}"))
             .unwrap();
     }
@@ -199,7 +199,7 @@ const ALL: [&str; 5] = ["search", "everywhere", "--json", "--config", "libris.to
 
 #[test]
 fn an_index_is_whole_after_its_process_was_killed() {
-    let (folder, _) = many(300);
+    let (folder, _) = many(120);
     let cache = folder.path().join("cache");
     let bytes = || -> u64 {
         let files = std::fs::read_dir(&cache).into_iter().flatten().flatten();
@@ -207,7 +207,7 @@ fn an_index_is_whole_after_its_process_was_killed() {
         files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
     };
     // Killed as soon as the folder exists, once it has files, and later.
-    for least in [0, 1, 200_000] {
+    for least in [0, 1, 50_000] {
         let mut process = libris(folder.path()).args(ALL).stdout(Stdio::null()).spawn().unwrap();
         let end = Instant::now() + Duration::from_secs(60);
         while (!cache.exists() || bytes() < least) && Instant::now() < end {
@@ -221,26 +221,26 @@ fn an_index_is_whole_after_its_process_was_killed() {
         assert!(cache.exists(), "nothing was written");
     }
     let output = libris(folder.path()).args(ALL).output().unwrap();
-    assert_eq!(total(&output), 300);
+    assert_eq!(total(&output), 120);
     assert!(!text(&output.stderr).contains("memory"), "{output:?}");
 }
 
 #[test]
 fn two_processes_use_one_cache_folder() {
-    let (folder, _) = many(100);
+    let (folder, _) = many(60);
     let start =
         || libris(folder.path()).args(ALL).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let both = [start(), start()];
     for process in both {
-        assert_eq!(total(&process.wait_with_output().unwrap()), 100);
+        assert_eq!(total(&process.wait_with_output().unwrap()), 60);
     }
-    assert_eq!(total(&libris(folder.path()).args(ALL).output().unwrap()), 100);
+    assert_eq!(total(&libris(folder.path()).args(ALL).output().unwrap()), 60);
 }
 
 /// A process that may write files of 64 KiB only, as on a full disk, searches in memory; the next one writes the index.
 #[test]
 fn a_full_disk_does_not_stop_a_search() {
-    let (folder, _) = many(200);
+    let (folder, _) = many(80);
     let program = env!("CARGO_BIN_EXE_libris");
     let limited = Command::new("bash")
         .arg("-c")
@@ -250,8 +250,8 @@ fn a_full_disk_does_not_stop_a_search() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    assert_eq!(total(&limited), 200);
-    assert_eq!(total(&libris(folder.path()).args(ALL).output().unwrap()), 200);
+    assert_eq!(total(&limited), 80);
+    assert_eq!(total(&libris(folder.path()).args(ALL).output().unwrap()), 80);
     let largest = walk(&folder.path().join("cache")).into_iter().max().unwrap_or_default();
     assert!(largest > 64 * 1024, "the second process writes the index: {largest}");
 }

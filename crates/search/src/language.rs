@@ -1,5 +1,8 @@
 //! Languages: detection by stop words, and stemming.
 
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
 use frostem::{Algorithm, Stemmer};
 
 /// A language whose words are stemmed.
@@ -18,7 +21,7 @@ pub(crate) enum Language {
 }
 
 /// How many words of a text the detection looks at.
-const MAX_DETECTION_WORDS: usize = 400;
+const MAX_DETECTION_WORDS: usize = 200;
 
 impl Language {
     /// All languages; the first is that of texts without stop words, such as code.
@@ -107,9 +110,13 @@ impl Language {
                 continue;
             }
             lower.clear();
-            lower.extend(word.chars().flat_map(char::to_lowercase));
-            for (count, language) in counts.iter_mut().zip(Self::ALL) {
-                *count += usize::from(language.stop_words().contains(&&*lower));
+            match word.is_ascii() {
+                true => lower.extend(word.bytes().map(|byte| char::from(byte.to_ascii_lowercase()))),
+                false => lower.extend(word.chars().flat_map(char::to_lowercase)),
+            }
+            let languages = stop_words().get(&*lower).copied().unwrap_or_default();
+            for (at, count) in counts.iter_mut().enumerate() {
+                *count += usize::from(languages >> at & 1);
             }
         }
         let (best, count) = counts.iter().enumerate().max_by_key(|(at, count)| (**count, usize::MAX - at))?;
@@ -124,7 +131,21 @@ impl Language {
 
 /// Whether a lower-case word is too common to identify a resource, in any language.
 pub(crate) fn is_stop_word(word: &str) -> bool {
-    Language::ALL.iter().any(|language| language.stop_words().contains(&word))
+    stop_words().contains_key(word)
+}
+
+/// The stop words of all languages, each with a bit for every language that has it.
+fn stop_words() -> &'static HashMap<&'static str, u16> {
+    static WORDS: OnceLock<HashMap<&'static str, u16>> = OnceLock::new();
+    WORDS.get_or_init(|| {
+        let mut words = HashMap::new();
+        for (at, language) in Language::ALL.iter().enumerate() {
+            for word in language.stop_words() {
+                *words.entry(*word).or_default() |= 1 << at;
+            }
+        }
+        words
+    })
 }
 
 /// Whether a lower-case word, as part of a question, says little about its subject.

@@ -3,6 +3,9 @@
 //! All statistics (document frequencies, average lengths) are those of the resources that the caller may see. So the
 //! answer is the same as if hidden resources did not exist.
 
+use std::cell::RefCell;
+
+use tantivy::fieldnorm::FieldNormReader;
 use tantivy::postings::{Postings as _, TermInfo};
 use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{DocSet as _, InvertedIndexReader, SegmentReader, TERMINATED, Term};
@@ -177,6 +180,21 @@ pub(crate) struct Ranking<'s> {
     pub(crate) statistics: Statistics,
     resources: usize,
     documents: usize,
+    /// What a term in the text counts, by the length of its resource.
+    resource_factors: Vec<f32>,
+    /// What it counts for its section, by the number that stands for the length of that.
+    section_factors: [f32; 256],
+    scratch: RefCell<Scratch>,
+}
+
+/// Memory for the weights of one word in one segment. Between words, all weights are zero and the lists are empty.
+#[derive(Default)]
+struct Scratch {
+    resource_weights: Vec<f32>,
+    section_weights: Vec<f32>,
+    /// The resources and sections with a weight.
+    resources: Vec<u32>,
+    sections: Vec<u32>,
 }
 
 impl<'s> Ranking<'s> {
@@ -185,7 +203,34 @@ impl<'s> Ranking<'s> {
         let resources = last.map_or(0, |last| last.resource_base as usize + last.map.heads.len());
         let documents = last.map_or(0, |last| last.document_base as usize + last.map.resource_of.len());
         let statistics = Statistics::of(segments);
-        Self { segments, fields, weights, statistics, resources, documents }
+        let average = statistics.average_resource();
+        let Weights { length, section_length, .. } = *weights;
+        let factor = |length: f32, relative: f32| 1.0 / (1.0 - length + length * relative);
+        let lengths = segments.iter().flat_map(|segment| &segment.map.lengths);
+        let resource_factors = lengths.map(|tokens| factor(length, *tokens as f32 / average)).collect();
+        let section_factors = std::array::from_fn(|id| {
+            let tokens = FieldNormReader::id_to_fieldnorm(id as u8);
+            factor(section_length, tokens as f32 / USUAL_SECTION)
+        });
+        let largest = |count: fn(&SegmentMap) -> usize| {
+            segments.iter().map(|segment| count(&segment.map)).max().unwrap_or_default()
+        };
+        let scratch = RefCell::new(Scratch {
+            resource_weights: vec![0.0; largest(|map| map.heads.len())],
+            section_weights: vec![0.0; largest(|map| map.resource_of.len())],
+            ..Scratch::default()
+        });
+        Self {
+            segments,
+            fields,
+            weights,
+            statistics,
+            resources,
+            documents,
+            resource_factors,
+            section_factors,
+            scratch,
+        }
     }
 
     fn fields(&self) -> [WeightedField; 7] {
@@ -242,13 +287,11 @@ impl<'s> Ranking<'s> {
     /// Finds a word in all fields.
     fn matches(&self, word: &QueryWord) -> tantivy::Result<WordMatches> {
         let mut found = WordMatches::default();
-        let average = self.statistics.average_resource();
-        let Weights { length, section_length, .. } = *self.weights;
+        let mut scratch = self.scratch.borrow_mut();
+        let Scratch { resource_weights, section_weights, resources, sections } = &mut *scratch;
         for segment in self.segments {
-            let map = &segment.map;
-            let mut resource_weights: Vec<f32> = Vec::new();
-            let mut section_weights: Vec<f32> = Vec::new();
-            let (mut resources, mut sections) = (Vec::new(), Vec::new());
+            let map = &*segment.map;
+            let factors = &self.resource_factors[segment.resource_base as usize..];
             for WeightedField { field, weight, kind } in self.fields() {
                 let index = segment.reader.inverted_index(field)?;
                 let mut norms = None;
@@ -259,57 +302,59 @@ impl<'s> Ranking<'s> {
                     };
                     if norms.is_none() {
                         norms = Some(segment.reader.get_fieldnorms_reader(field)?);
-                        resource_weights.resize(map.heads.len(), 0.0);
-                        section_weights.resize(map.resource_of.len(), 0.0);
                     }
                     let Some(norms) = &norms else { continue };
                     while postings.doc() != TERMINATED {
                         let document = postings.doc();
                         let resource = map.resource_of[document as usize];
-                        if segment.visible.contains(resource) {
-                            let count = postings.term_freq() as f32;
-                            if kind != FieldKind::Outline {
-                                let (length, relative) = match kind {
-                                    FieldKind::Head => (0.5, norms.fieldnorm(document) as f32 / 8.0),
-                                    _ => (length, map.lengths[resource as usize] as f32 / average),
-                                };
-                                let whole = &mut resource_weights[resource as usize];
-                                if *whole == 0.0 {
-                                    resources.push(resource);
-                                }
-                                *whole += weight * count / (1.0 - length + length * relative);
+                        if !segment.visible.contains(resource) {
+                            postings.advance();
+                            continue;
+                        }
+                        let count = weight * postings.term_freq() as f32;
+                        if kind != FieldKind::Outline {
+                            let factor = match kind {
+                                FieldKind::Head => 1.0 / (0.5 + norms.fieldnorm(document) as f32 / 16.0),
+                                _ => factors[resource as usize],
+                            };
+                            let whole = &mut resource_weights[resource as usize];
+                            if *whole == 0.0 {
+                                resources.push(resource);
                             }
-                            if kind != FieldKind::Head {
-                                let relative = match kind {
-                                    FieldKind::Body => norms.fieldnorm(document) as f32 / USUAL_SECTION,
-                                    _ => 1.0,
-                                };
-                                let part = &mut section_weights[document as usize];
-                                if *part == 0.0 {
-                                    sections.push(document);
+                            *whole += count * factor;
+                        }
+                        if kind != FieldKind::Head {
+                            let factor = match kind {
+                                FieldKind::Body => {
+                                    self.section_factors[usize::from(norms.fieldnorm_id(document))]
                                 }
-                                *part += weight * count / (1.0 - section_length + section_length * relative);
+                                _ => 1.0,
+                            };
+                            let part = &mut section_weights[document as usize];
+                            if *part == 0.0 {
+                                sections.push(document);
                             }
+                            *part += count * factor;
                         }
                         postings.advance();
                     }
                 }
             }
             found.frequency += resources.len() as u32;
-            let in_scope = |resource: u32| segment.scope.contains(resource);
-            found.resources.extend(
-                resources
-                    .iter()
-                    .filter(|resource| in_scope(**resource))
-                    .map(|resource| (segment.resource_base + resource, resource_weights[*resource as usize])),
-            );
-            let in_scope = |document: u32| in_scope(map.resource_of[document as usize]);
-            found.sections.extend(
-                sections
-                    .iter()
-                    .filter(|section| in_scope(**section))
-                    .map(|section| (segment.document_base + section, section_weights[*section as usize])),
-            );
+            found.resources.reserve(resources.len());
+            for resource in resources.drain(..) {
+                let weight = std::mem::take(&mut resource_weights[resource as usize]);
+                if segment.scope.contains(resource) {
+                    found.resources.push((segment.resource_base + resource, weight));
+                }
+            }
+            found.sections.reserve(sections.len());
+            for section in sections.drain(..) {
+                let weight = std::mem::take(&mut section_weights[section as usize]);
+                if segment.scope.contains(map.resource_of[section as usize]) {
+                    found.sections.push((segment.document_base + section, weight));
+                }
+            }
         }
         Ok(found)
     }

@@ -28,6 +28,7 @@ impl ResourceSet {
         self.0[at as usize / 64] &= !(1 << (at % 64));
     }
 
+    #[inline]
     pub(crate) fn contains(&self, at: u32) -> bool {
         self.0[at as usize / 64] >> (at % 64) & 1 == 1
     }
@@ -69,6 +70,7 @@ impl SegmentMap {
     }
 
     /// The documents of a resource, the head first.
+    #[inline]
     pub(crate) fn documents(&self, resource: u32) -> std::ops::Range<u32> {
         let start = self.heads[resource as usize];
         let end = self.heads.get(resource as usize + 1).copied();

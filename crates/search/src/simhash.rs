@@ -1,7 +1,5 @@
 //! Near-duplicate detection: texts that differ in few words have fingerprints that differ in few bits.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 /// How many words of a text the fingerprint covers.
 const MAX_WORDS: usize = 4000;
 
@@ -15,18 +13,16 @@ const MIN_WORDS: usize = 20;
 pub(crate) fn of(text: &str) -> u64 {
     let mut weights = [0_i32; 64];
     let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
-    let mut shingle: [&str; 3] = [""; 3];
+    let mut shingle = [0_u64; 3];
     let mut count = 0;
     for word in words.take(MAX_WORDS) {
         shingle.rotate_left(1);
-        shingle[2] = word;
+        shingle[2] = hash(word);
         count += 1;
         if count < 3 {
             continue;
         }
-        let mut hasher = DefaultHasher::new();
-        shingle.hash(&mut hasher);
-        let hash = hasher.finish();
+        let hash = mixed(shingle[0] ^ mixed(shingle[1] ^ mixed(shingle[2])));
         for (bit, weight) in weights.iter_mut().enumerate() {
             *weight += if hash >> bit & 1 == 1 { 1 } else { -1 };
         }
@@ -35,6 +31,19 @@ pub(crate) fn of(text: &str) -> u64 {
         return 0;
     }
     weights.iter().enumerate().fold(0, |hash, (bit, weight)| hash | u64::from(*weight > 0) << bit)
+}
+
+/// FNV-1a, which is fast for short words.
+fn hash(word: &str) -> u64 {
+    word.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Spreads every bit over all, as the last step of SplitMix64.
+fn mixed(mut hash: u64) -> u64 {
+    hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ hash >> 31
 }
 
 /// Whether two fingerprints are those of near-duplicates.

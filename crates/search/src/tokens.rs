@@ -75,25 +75,13 @@ pub(crate) struct TextTokens<'a> {
     position: u32,
     stems: &'a mut StemCache,
     pending: VecDeque<TextToken>,
-    /// The words of the current chain, such as `os`, `path` of `os.path`.
-    chain: Vec<String>,
-    chain_from: usize,
-    /// The end of its last word.
-    chain_to: usize,
+    /// The words of the current chain, such as `os`, `path` of `os.path`, as ranges of the text.
+    chain: Vec<Range<usize>>,
 }
 
 impl<'a> TextTokens<'a> {
     pub(crate) fn new(text: &'a str, stems: &'a mut StemCache) -> Self {
-        Self {
-            text,
-            at: 0,
-            position: 0,
-            stems,
-            pending: VecDeque::new(),
-            chain: Vec::new(),
-            chain_from: 0,
-            chain_to: 0,
-        }
+        Self { text, at: 0, position: 0, stems, pending: VecDeque::new(), chain: Vec::new() }
     }
 
     /// Reads the next word and queues its tokens; `false` at the end of the text.
@@ -118,13 +106,8 @@ impl<'a> TextTokens<'a> {
             return true;
         }
         self.push_parts(word, from);
-        if self.chain.is_empty() {
-            self.chain_from = from;
-        }
-        self.chain_to = to;
-        let whole = folded(word.chars().filter(|letter| *letter != '_'));
-        if !whole.is_empty() {
-            self.chain.push(whole);
+        if word.bytes().any(|byte| byte != b'_') {
+            self.chain.push(from..to);
         }
         self.position += 1;
         true
@@ -132,6 +115,12 @@ impl<'a> TextTokens<'a> {
 
     /// Queues the parts of an identifier and, if there are several, the whole.
     fn push_parts(&mut self, word: &str, from: usize) {
+        if is_plain(word) {
+            let mut text = word.to_ascii_lowercase();
+            self.stems.stem(&mut text);
+            self.push(text, TextTokenKind::Part, from, from + word.len());
+            return;
+        }
         let mut count = 0;
         for (start, part) in parts(word) {
             count += 1;
@@ -158,11 +147,17 @@ impl<'a> TextTokens<'a> {
 
     /// Queues the tokens of a chain that ends here, such as `os.path.join` and `path.join`.
     fn end_chain(&mut self) {
-        let chain = std::mem::take(&mut self.chain);
-        if chain.len() < 2 || chain.len() > 8 {
+        let length = self.chain.len();
+        if !(2..=8).contains(&length) {
+            self.chain.clear();
             return;
         }
-        let (from, to) = (self.chain_from, self.chain_to);
+        let (from, to) = (self.chain[0].start, self.chain[length - 1].end);
+        let words = self
+            .chain
+            .drain(..)
+            .map(|range| folded(self.text[range].chars().filter(|letter| *letter != '_')));
+        let chain: Vec<_> = words.collect();
         self.push(chain.join("."), TextTokenKind::Whole, from, to);
         if chain.len() > 2 {
             let is_version =
@@ -203,8 +198,7 @@ pub(crate) fn for_each_part(text: &str, each: &mut dyn FnMut(u32, Range<usize>))
         let to = from + rest.find(|letter: char| !is_word_letter(letter)).unwrap_or(rest.len());
         at = to;
         let word = &text[from..to];
-        let is_plain = word.bytes().skip(1).all(|byte| byte.is_ascii_lowercase());
-        if is_plain && word.is_ascii() {
+        if is_plain(word) {
             each(position, from..to);
         } else if word.chars().any(is_unspaced) {
             let offsets: Vec<_> = word.char_indices().map(|(offset, _)| offset).chain([word.len()]).collect();
@@ -219,6 +213,13 @@ pub(crate) fn for_each_part(text: &str, each: &mut dyn FnMut(u32, Range<usize>))
         }
         position += 1;
     }
+}
+
+/// Whether a word is one part of ASCII letters.
+fn is_plain(word: &str) -> bool {
+    let mut bytes = word.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
+        && bytes.all(|byte| byte.is_ascii_lowercase())
 }
 
 /// Lower case, without the marks that writers often leave out.

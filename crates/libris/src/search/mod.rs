@@ -40,11 +40,13 @@ pub struct SearchConfig {
     /// The largest index in memory, in bytes; twice as much may be used for moments, while parts are merged. Resources
     /// that do not fit are found by name only, and the status says how many. The default is 256 MiB.
     pub memory: usize,
+    /// Whether somebody waits for the index, so that it is built with the usual priority. The default is the lowest.
+    pub is_awaited: bool,
 }
 
 impl Default for SearchConfig {
     fn default() -> Self {
-        Self { folder: None, notes: Vec::new(), memory: DEFAULT_MEMORY }
+        Self { folder: None, notes: Vec::new(), memory: DEFAULT_MEMORY, is_awaited: false }
     }
 }
 
@@ -161,9 +163,12 @@ impl CatalogIndex {
         });
         let runtime = tokio::runtime::Handle::current();
         let feeder = Feeder::new(Arc::downgrade(catalog), Arc::downgrade(&index), index.stop.clone());
+        let is_awaited = index.config.is_awaited;
         let thread = std::thread::Builder::new().name("search-index".to_owned());
         let spawned = thread.spawn(move || {
-            lower_priority();
+            if !is_awaited {
+                lower_priority();
+            }
             runtime.block_on(feeder.run());
         });
         spawned.map_err(|cause| Error::failed("start the thread of the search index", cause))?;
