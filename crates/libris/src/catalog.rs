@@ -199,7 +199,7 @@ impl Catalog {
     pub(crate) async fn start_search_on_demand(self: &Arc<Self>) {
         let config = lock(&self.on_demand).take();
         if let Some(config) = config
-            && let Err(error) = self.start_search(config)
+            && let Err(error) = self.start_search(SearchConfig { is_awaited: true, ..config })
         {
             tracing::error!(%error, "could not start the search index");
         }

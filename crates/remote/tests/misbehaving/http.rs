@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
 use futures_util::stream;
-use libris_core::{Error, Source as _};
+use libris_core::Error;
 use libris_remote::{Remote, RemoteConfig, RemoteTarget};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
