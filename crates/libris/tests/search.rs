@@ -275,15 +275,15 @@ async fn a_source_that_searches_itself_is_fused_and_a_slow_one_is_named() {
         effect: Effect::Allow,
     };
     let rules = RuleSet::new(vec![allowed]);
-    let policy = Arc::new(RulesPolicy::new(&rules, Arc::new(Same(Rights::everything()))));
+    let policy = Arc::new(RulesPolicy::new(&rules, Arc::new(SameRights(Rights::everything()))));
     let view = Server::with_policy(catalog, libris::Config::default(), policy).view_for(None);
     assert_eq!(search(&view, "retention").await.left_out, ["a source"]);
 }
 
 /// Gives every caller the same rights.
-struct Same(Rights);
+struct SameRights(Rights);
 
-impl Policy for Same {
+impl Policy for SameRights {
     fn rights(&self, _: Option<&Identity>) -> Rights {
         self.0.clone()
     }
@@ -340,7 +340,7 @@ fn hidden_resources_never_show() {
                 (format!("note:{number}"), text)
             })
             .collect();
-        let policy = Arc::new(RulesPolicy::new(&rules, Arc::new(Same(Rights::everything()))));
+        let policy = Arc::new(RulesPolicy::new(&rules, Arc::new(SameRights(Rights::everything()))));
         let rights = policy.rights(None);
         let is_visible = |uri: &str| {
             let uri = Uri::parse(uri).unwrap();
@@ -389,7 +389,7 @@ async fn a_hit_needs_the_rights_to_search_and_to_read() {
         rule("note:c", [Operation::Search].into_iter().collect(), Effect::Deny),
         rule("**", Operations::ALL, Effect::Allow),
     ]);
-    let policy = Arc::new(RulesPolicy::new(&rules, Arc::new(Same(Rights::everything()))));
+    let policy = Arc::new(RulesPolicy::new(&rules, Arc::new(SameRights(Rights::everything()))));
     let view = Server::with_policy(catalog, libris::Config::default(), policy).view_for(None);
     let answer = search(&view, "retention").await;
     assert_eq!((uris(&answer), answer.total), (vec!["note:a"], 1));
