@@ -300,8 +300,10 @@ fn narrowed(line: &SnippetLine, columns: usize) -> SnippetLine {
     let column = |offset: usize| offsets.partition_point(|known| *known < offset);
     let first = matches.first().map_or(0, |range| column(range.start));
     let last = matches.first().map_or(0, |range| column(range.end));
-    // As much as possible from the beginning, or else a quarter of the line before the match.
-    let start = if last < columns { 0 } else { first.saturating_sub(columns / 4) };
+    // As much as possible from the beginning, or else a quarter of the line before the match, or less if the match and
+    // the two ellipses would not fit.
+    let lead = (columns / 4).min(columns.saturating_sub(last - first + 2));
+    let start = if last < columns { 0 } else { first.saturating_sub(lead) };
     let start = start.min(length - columns.min(length));
     let (before, after) = (usize::from(start > 0), usize::from(start + columns < length));
     let from = offsets[start + before];

@@ -36,9 +36,7 @@ impl ViewSnapshot<'_> {
             }
         }
         visible.skills.truncate(limit);
-        // How long the list of hidden skills is fresh must not show.
-        let freshness = freshness.filter(|_| !visible.skills.is_empty()).unwrap_or_default();
-        Ok(SkillPage { freshness, ..visible })
+        Ok(SkillPage { freshness: freshness.unwrap_or_default(), ..visible })
     }
 
     /// The skill whose `SKILL.md` is at `uri`, listed or not, with the files that the caller may read.
