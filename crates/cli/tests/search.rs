@@ -53,8 +53,11 @@ fn hits_are_printed_for_people() {
     let output = search(folder.path(), &["rotating keys", "./docs", "--limit", "1"]);
     assert!(output.status.success(), "{output:?}");
     let said = text(&output.stdout);
-    assert!(said.starts_with("file:///docs/adr/0001.md\n  lines 1-3  Decision\n"), "{said}");
-    assert!(said.contains("      3 Keys rotate every month.\n"), "{said}");
+    assert!(
+        said.starts_with("file:///docs/keys.md  Keys\n  lines 5-7  Keys > Rotation of signing keys\n"),
+        "{said}"
+    );
+    assert!(said.contains("      5 ## Rotation of signing keys\n"), "{said}");
     assert!(said.ends_with("… and 1 more\n"), "{said}");
     let nothing = search(folder.path(), &["zzzzzzzz", "./docs"]);
     assert_eq!((nothing.status.code(), text(&nothing.stdout)), (Some(1), "nothing found\n".to_owned()));

@@ -75,7 +75,8 @@ impl Ranking<'_> {
         if !(4..=40).contains(&length) {
             return Ok(Vec::new());
         }
-        let distance = if length < 8 { 1 } else { 2 };
+        // Terms are stems, so a long word differs from its own by more than the mistake.
+        let distance = if length < 7 { 1 } else { 2 };
         let mut terms = BTreeSet::new();
         for field in [
             self.fields.title,
