@@ -123,7 +123,7 @@ fn prefix(configured: &str) -> Result<String> {
     }
     let uri = format!("{SCHEME}{segments}/");
     match Uri::parse(&uri) {
-        Ok(parsed) if parsed.as_str() == uri && parsed.query().is_none() && !segments.contains("//") => {
+        Ok(parsed) if parsed.without_query().as_str() == uri && !segments.contains("//") => {
             Ok(format!("{segments}/"))
         }
         _ => Err(Error::invalid(format!(
