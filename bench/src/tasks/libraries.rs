@@ -198,7 +198,7 @@ fn pdf(pages: &[&[&str]]) -> Vec<u8> {
     }
     let start = file.len();
     _ = write!(file, "xref\n0 {}\n0000000000 65535 f \n", objects.len() + 1);
-    offsets.iter().for_each(|offset| _ = write!(file, "{offset:010} 00000 n \n"));
+    offsets.iter().for_each(|offset| _ = writeln!(file, "{offset:010} 00000 n "));
     _ = write!(file, "trailer\n<< /Size {} /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n", objects.len() + 1);
     file.into_bytes()
 }

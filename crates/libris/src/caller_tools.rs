@@ -36,7 +36,7 @@ struct ToolListParams<'a> {
 /// A tool that a call names.
 enum NamedTool {
     Own(Tool),
-    OfTemplate(TemplateTool),
+    OfTemplate(Box<TemplateTool>),
 }
 
 impl CallerView {
@@ -101,7 +101,7 @@ impl CallerView {
             None => {
                 let templates = self.template_tools(&view, &context).await?;
                 let found = templates.into_iter().find(|tool| tool.name == *name);
-                NamedTool::OfTemplate(found.ok_or_else(|| tools::unknown(&name, config))?)
+                NamedTool::OfTemplate(Box::new(found.ok_or_else(|| tools::unknown(&name, config))?))
             }
         };
         match tools::decide(&view, &name) {

@@ -171,7 +171,7 @@ impl libris_wire::ServiceView for CallerView {
         let extensions = self.inner.source.has_directories().then_some(skills).into_iter().collect();
         let prompts = Some(prompts::capability());
         let tools = self.has_tools().then(|| serde_json::json!({}));
-        Capabilities { live: true, tools, prompts, extensions, ..Capabilities::default() }
+        Capabilities { live: true, tools, prompts, extensions }
     }
 
     async fn instructions(&self, call: &Call) -> Option<String> {

@@ -137,11 +137,7 @@ impl RemoteFault {
     }
 
     fn of_data(data: ErrorData) -> Self {
-        let ours = data
-            .data
-            .as_ref()
-            .filter(|_| data.code.0 == SUBSTITUTE_CODE)
-            .and_then(|data| Substitute::parse(data));
+        let ours = data.data.as_ref().filter(|_| data.code.0 == SUBSTITUTE_CODE).and_then(Substitute::parse);
         match ours {
             Some(fault) => fault,
             None => Self::Refused { code: data.code.0, message: quoted(&data.message) },

@@ -321,7 +321,7 @@ impl<'a> UpstreamSubscriber<'a> {
         let wanted = if self.session.supports_subscriptions() { wanted } else { BTreeSet::new() };
         let (session, limit) = (self.session, self.timeout);
         if session.is_modern() {
-            let is_listening = self.listening.is_some() || !(self.needs_listening || !wanted.is_empty());
+            let is_listening = self.listening.is_some() || !self.needs_listening && wanted.is_empty();
             if self.is_refused || (is_listening && wanted == self.active) {
                 return None;
             }

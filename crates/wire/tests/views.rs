@@ -309,9 +309,10 @@ async fn capabilities_are_those_of_the_view() {
     let mut with_extensions = with_tools.clone();
     with_extensions["extensions"] = json!({ "a/b": { "c": 1 } });
     for (who, legacy, modern) in [(None, &plain, &plain), (Some("as A"), &with_tools, &with_extensions)] {
-        for date in ["2025-03-26", "2025-06-18", "2025-11-25"] {
+        // Extensions exist from 2025-11-25 on.
+        for (date, expected) in [("2025-03-26", legacy), ("2025-06-18", legacy), ("2025-11-25", modern)] {
             let (_, opened) = server.session(who, date).await;
-            assert_eq!(opened["capabilities"], *legacy, "{who:?} {date}");
+            assert_eq!(opened["capabilities"], *expected, "{who:?} {date}");
         }
         for version in VERSIONS {
             let discovered = server.modern(version, who, "server/discover", json!({})).await.json();

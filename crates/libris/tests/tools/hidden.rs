@@ -101,7 +101,7 @@ async fn check(hidden: &[bool], by_folder: bool, is_indexed: bool) {
         said.push(host.call(tool, arguments).await.0.to_string());
     }
     said.push(host.ask("resources/read", json!({ "uri": "libris://index" })).await.to_string());
-    for number in 0..hidden.len() {
+    for (number, (name, _)) in texts.iter().enumerate().take(hidden.len()) {
         let (word, is_hidden) = (word(number), is_hidden(number));
         let shown: Vec<_> = said.iter().filter(|text| text.contains(&word)).collect();
         match is_hidden {
@@ -109,7 +109,7 @@ async fn check(hidden: &[bool], by_folder: bool, is_indexed: bool) {
             false => assert!(shown.len() > 3, "{word} of {hidden:?}, {by_folder}: {said:?}"),
         }
         // What is hidden looks as if it were not there.
-        let uri = format!("file:///docs/{}", texts[number].0);
+        let uri = format!("file:///docs/{name}");
         let read = host.call("read_resource", json!({ "uri": uri })).await;
         assert_eq!(read.is_error(), is_hidden);
         assert!(

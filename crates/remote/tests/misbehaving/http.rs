@@ -101,7 +101,8 @@ async fn bodies_and_events_that_are_too_large_fail_one_read() {
 
 #[tokio::test]
 async fn responses_that_are_not_mcp_say_so() {
-    let cases: [(fn(Value) -> Response, &str); 7] = [
+    type Answer = fn(Value) -> Response;
+    let cases: [(Answer, &str); 7] = [
         (
             |_| with_type("text/html", "<html>Log in</html>"),
             "answered with `Content-Type: text/html`, which is not MCP; hint: the path of the endpoint is often `/mcp`",
