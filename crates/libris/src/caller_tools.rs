@@ -101,12 +101,12 @@ impl CallerView {
             None => {
                 let templates = self.template_tools(&view, &context).await?;
                 let found = templates.into_iter().find(|tool| tool.name == *name);
-                NamedTool::OfTemplate(Box::new(found.ok_or_else(|| tools::unknown(&name, config))?))
+                NamedTool::OfTemplate(Box::new(found.ok_or_else(|| tools::unknown(&name, &self.tools()))?))
             }
         };
         match tools::decide(&view, &name) {
             Decision::Allow => {}
-            Decision::Deny => return Err(tools::unknown(&name, config)),
+            Decision::Deny => return Err(tools::unknown(&name, &self.tools())),
             Decision::Require(scopes) => {
                 let message = format!("the tool `{name}` requires the scope `{}`", scopes.join(" "));
                 return Err(Failure::ScopeRequired { scopes, message });

@@ -174,10 +174,10 @@ pub(crate) fn title(resource: &Resource) -> &str {
     resource.title.as_deref().unwrap_or(&resource.name)
 }
 
-/// The error for a tool that does not exist.
-pub(crate) fn unknown(name: &str, config: &ToolsConfig) -> Failure {
+/// The error for a tool that does not exist, or that the caller may not use. `usable` are those that it may.
+pub(crate) fn unknown(name: &str, usable: &[Tool]) -> Failure {
     let shown: String = name.chars().take(100).collect();
-    let known = Tool::configured(config).into_iter().map(Tool::name);
+    let known = usable.iter().map(|tool| tool.name());
     let similar = libris_core::suggest::did_you_mean(&shown, known);
     Failure::invalid(format!("unknown tool `{shown}`{similar}"))
 }

@@ -44,7 +44,8 @@ struct Shown {
 impl Rules for Shown {
     /// About the URI alone: that a part is hidden with its whole is left to the view.
     fn allow(&self, _: Operation, uri: &Uri) -> bool {
-        self.predicate.shows(uri)
+        // Whether a caller has tools is tested with rules.
+        uri.as_str().starts_with("libris://tools/") || self.predicate.shows(uri)
     }
 
     fn may_allow_below(&self, prefix: &str) -> bool {
