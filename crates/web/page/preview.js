@@ -11,6 +11,9 @@ const LARGEST_MEDIA = 32 * 1024 * 1024;
 /** Marks HTML as made by the server's renderer, where browsers ask for that. */
 const trusted = globalThis.trustedTypes?.createPolicy('libris-preview', { createHTML: (html) => html }) ?? { createHTML: (html) => html };
 
+/** Media types of documents that the server can give as text. */
+const DOCUMENT = /pdf|officedocument|opendocument|epub|ms-excel|rtf/;
+
 /** The style of previews. Their frame has no origin, so it cannot load one. */
 const style = fetch('/picker/preview.css').then((response) => response.text());
 
@@ -283,7 +286,7 @@ export class Detail {
       // A resource that is not in a list has no media type until it is read.
       const [group] = (preview.mimeType ?? '').split('/');
       if (['image', 'audio', 'video'].includes(group)) return this.#media(panel, resource, group, signal);
-      if (!uri.includes('?')) {
+      if (!uri.includes('?') && DOCUMENT.test(preview.mimeType ?? '')) {
         const asText = await this.#mcp.post('/picker/preview', { uri: `${uri}?as=text` }, { signal }).catch(() => null);
         if (signal.aborted) return undefined;
         preview = asText ?? preview;
