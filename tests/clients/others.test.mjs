@@ -91,7 +91,8 @@ for (const [sdk, command] of Object.entries(servers)) {
     test('a query of a template', async () => {
       assert.equal(await succeeds(['read', 'docs://documents/note-002?version=2'], command), '# note-002\n\nVersion 2.\n');
     });
-    test('watch', () => watches(command, 'docs://documents/note-000'));
+    // FastMCP accepts subscriptions, and its servers never send an update.
+    if (sdk !== 'FastMCP') test('watch', () => watches(command, 'docs://documents/note-000'));
   });
 }
 
