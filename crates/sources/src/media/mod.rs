@@ -6,6 +6,11 @@
     allow(dead_code)
 )]
 mod name;
+// Skills are served byte for byte.
+#[cfg_attr(
+    not(any(feature = "command", feature = "files", feature = "git", feature = "http", feature = "inline")),
+    allow(dead_code)
+)]
 mod text;
 
 use bytes::Bytes;
@@ -45,6 +50,13 @@ fn markup(head: &[u8]) -> Option<&'static str> {
 }
 
 /// The data of a file with the media type `mime`, decoded if it is text.
+#[cfg(any(
+    all(feature = "command", unix),
+    feature = "files",
+    feature = "git",
+    feature = "http",
+    feature = "inline"
+))]
 pub(crate) fn body(data: Vec<u8>, mime: &str) -> ContentBody {
     let decoded = match content_class(mime) {
         ContentClass::Text => text::decode(data, text::LegacyEncoding::Guess),
