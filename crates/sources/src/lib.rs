@@ -55,7 +55,7 @@ mod media;
 mod meta;
 #[cfg(any(feature = "files", feature = "git"))]
 mod part;
-#[cfg(any(feature = "files", feature = "git", feature = "skills"))]
+#[cfg(any(feature = "files", feature = "git"))]
 mod path;
 #[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 mod patterns;

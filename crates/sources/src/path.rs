@@ -7,13 +7,11 @@
 use libris_core::Uri;
 
 /// Typed text as the path of a URI.
-#[cfg(any(feature = "files", feature = "git"))]
 pub(crate) fn segments(typed: &str) -> String {
     typed.split('/').map(|segment| Uri::encode_segment(&unescape(segment))).collect::<Vec<_>>().join("/")
 }
 
 /// Decodes percent-escapes; a `%` that does not begin an escape is literal, as in an expansion.
-#[cfg(any(feature = "files", feature = "git"))]
 pub(crate) fn unescape(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -35,7 +33,6 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
 }
 
 /// The path of a URI as a value, with as few escapes as a reserved expansion allows.
-#[cfg(any(feature = "files", feature = "git"))]
 pub(crate) fn value(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for (at, segment) in path.split('/').enumerate() {
