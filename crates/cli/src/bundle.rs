@@ -1,16 +1,15 @@
 //! `libris bundle`: prints the passages that answer a question best, within a number of tokens.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use libris::{Bundle, BundleFormat, BundlePassage, BundleRequest, Catalog, Context, Server, catalog};
+use libris::{Bundle, BundleFormat, BundlePassage, BundleRequest, Context};
 use serde_json::{Value, json};
 
 use crate::search;
-use crate::sources::{OpenedConfig, SourceArguments};
-use crate::terminal::{advice, note, print, report, shown};
+use crate::sources::SourceArguments;
+use crate::terminal::{note, print, shown};
 
 /// Bundle the passages that answer a question, for the context of a model
 ///
@@ -68,21 +67,7 @@ fn budget(text: &str) -> Result<usize, String> {
 
 /// Indexes the sources, bundles the passages and prints them.
 pub(crate) async fn run(options: BundleOptions) -> Result<ExitCode> {
-    let OpenedConfig { config, sources, errors } = options.sources.open(&[])?;
-    errors.iter().for_each(|error| report(error));
-    if errors.len() == sources.len() {
-        return Err(advice(
-            "none of the sources can be searched",
-            "correct them, and see what `libris check` reports",
-        ));
-    }
-    let opened = sources.iter().map(|opened| opened.source.clone()).collect();
-    let catalog_config =
-        catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
-    let catalog = Arc::new(Catalog::with_config(opened, catalog_config));
-    catalog.start_search(search::settings(&config, &options.sources))?;
-    search::wait(&catalog).await;
-    let view = Server::new(catalog, libris::Config::default()).view_for(None);
+    let view = search::indexed(&options.sources).await?;
     let request = BundleRequest {
         query: options.query,
         budget: options.budget,

@@ -106,22 +106,7 @@ fn since(text: &str) -> Result<Timestamp, String> {
 
 /// Indexes the sources, searches them and prints the hits.
 pub(crate) async fn run(options: SearchOptions) -> Result<ExitCode> {
-    let OpenedConfig { config, sources, errors } = options.sources.open(&[])?;
-    errors.iter().for_each(|error| report(error));
-    if errors.len() == sources.len() {
-        return Err(advice(
-            "none of the sources can be searched",
-            "correct them, and see what `libris check` reports",
-        ));
-    }
-    let opened = sources.iter().map(|opened| opened.source.clone()).collect();
-    let catalog_config =
-        catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
-    let catalog = Arc::new(Catalog::with_config(opened, catalog_config));
-    let settings = SearchConfig { is_awaited: true, ..settings(&config, &options.sources) };
-    catalog.start_search(settings)?;
-    wait(&catalog).await;
-    let view = Server::new(catalog, libris::Config::default()).view_for(None);
+    let view = indexed(&options.sources).await?;
     let query = SearchQuery {
         sources: options.names.clone(),
         mimes: options.mime.clone(),
@@ -144,6 +129,26 @@ pub(crate) async fn run(options: SearchOptions) -> Result<ExitCode> {
     Ok(if answer.hits.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Opens the sources and indexes them, and returns the view of a caller who may see everything. Shows the progress.
+pub(crate) async fn indexed(arguments: &SourceArguments) -> Result<View> {
+    let OpenedConfig { config, sources, errors } = arguments.open(&[])?;
+    errors.iter().for_each(|error| report(error));
+    if errors.len() == sources.len() {
+        return Err(advice(
+            "none of the sources can be searched",
+            "correct them, and see what `libris check` reports",
+        ));
+    }
+    let opened = sources.iter().map(|opened| opened.source.clone()).collect();
+    let catalog_config =
+        catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
+    let catalog = Arc::new(Catalog::with_config(opened, catalog_config));
+    let settings = SearchConfig { is_awaited: true, ..settings(&config, arguments) };
+    catalog.start_search(settings)?;
+    wait(&catalog).await;
+    Ok(Server::new(catalog, libris::Config::default()).view_for(None))
+}
+
 /// How the sources are indexed: in a folder of their own below the cache folder, or in memory.
 pub(crate) fn settings(config: &Config, sources: &SourceArguments) -> SearchConfig {
     let file = sources.file();
@@ -164,7 +169,7 @@ pub(crate) fn settings(config: &Config, sources: &SourceArguments) -> SearchConf
 }
 
 /// Waits until the index is complete, and shows the progress on a terminal.
-pub(crate) async fn wait(catalog: &Catalog) {
+async fn wait(catalog: &Catalog) {
     let mut progress = ProgressLine::new();
     let mut completed = std::pin::pin!(catalog.search_index_completed());
     let mut ticks = tokio::time::interval(Duration::from_millis(100));

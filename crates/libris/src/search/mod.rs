@@ -150,7 +150,7 @@ impl FeederProgress {
 }
 
 impl CatalogIndex {
-    /// Starts indexing a catalog in the background, on a thread of the lowest priority.
+    /// Starts indexing a catalog in the background, on a thread of the lowest priority unless somebody waits for it.
     pub(crate) fn start(catalog: &Arc<Catalog>, config: SearchConfig) -> Result<Arc<Self>> {
         let index = Arc::new(Self {
             config,
