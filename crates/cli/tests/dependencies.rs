@@ -40,7 +40,6 @@ const DUPLICATES: &[(&str, &str)] = &[
     ("hashlink", "rusqlite, whose version is bound to the SQLite of sqlx"),
     ("hayro-ccitt", "unpdf has the older one, its dependency hayro-jbig2 the newer"),
     ("io-lifetimes", "cap-std has the newer one, its dependency fs-set-times the older"),
-    ("itertools", "bpe-openai has the newer one, tantivy the older"),
     ("md-5", "sqlx 0.8; unpdf has the newer one"),
     ("rand", "sqlx 0.8; tantivy has the newer one"),
     ("rand_chacha", "rand"),

@@ -136,13 +136,7 @@ enum ReceivedLine {
 }
 
 impl<R: AsyncRead + Unpin + Send, W> LineTransport<R, W> {
-    fn new(
-        reader: R,
-        writer: W,
-        max_message: usize,
-        journal: FaultJournal,
-        stderr_end: StderrEnd,
-    ) -> Self {
+    fn new(reader: R, writer: W, max_message: usize, journal: FaultJournal, stderr_end: StderrEnd) -> Self {
         Self {
             reader: BufReader::with_capacity(64 << 10, reader),
             writer: Arc::new(Mutex::new(Some(writer))),
