@@ -29,6 +29,8 @@ const LICENCE_EXCEPTIONS: [(&str, &str); 1] = [("uluru", "MPL-2.0")];
 /// The crates that are compiled in several versions, with the dependencies that prevent a single one.
 const DUPLICATES: &[(&str, &str)] = &[
     ("base64", "sqlx 0.8"),
+    ("bit-set", "tiktoken-rs has the older one, proptest the newer"),
+    ("bit-vec", "bit-set"),
     ("block-buffer", "digest"),
     ("const-oid", "digest"),
     ("cpufeatures", "sha2"),

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use libris_core::{DIRECTORY, Resource, Uri};
 use rmcp::model::ListResourcesResult;
 use serde_json::json;
 
@@ -62,7 +63,7 @@ pub(crate) async fn fetch(
         for resource in page.resources {
             walk.add_bytes(convert::resource_weight(&resource))?;
             let original = resource.uri.clone();
-            match convert::resource(resource, mount) {
+            match convert::resource(resource, mount).and_then(|child| like_parent(child, directory)) {
                 Ok(resource) => children.add(resource, original, mount),
                 Err(cause) => {
                     tracing::warn!(%cause, "a child in a directory of an MCP server is malformed and left out");
@@ -72,4 +73,14 @@ pub(crate) async fn fetch(
     }
     children.sort(walk.hints());
     Ok(Some(children))
+}
+
+/// A child with a slash at the end if it is a directory and the URI of its parent has one. The method omits slashes that
+/// the list of resources may have.
+fn like_parent(mut child: Resource, directory: &str) -> Result<Resource, libris_core::Error> {
+    let is_directory = child.mime.as_deref() == Some(DIRECTORY);
+    if is_directory && directory.ends_with('/') && !child.uri.as_str().ends_with('/') {
+        child.uri = Uri::parse(&format!("{}/", child.uri))?;
+    }
+    Ok(child)
 }

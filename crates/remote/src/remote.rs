@@ -302,7 +302,13 @@ impl Source for Remote {
             && let Some(inner) = self.inner(uri)
         {
             let children = self.events.current_directory(&session, &inner).await;
-            if let Some(children) = children.map_err(|fault| self.error(fault, Some(uri)))? {
+            let children = children.map_err(|fault| match (&fault, fault.is_not_found()) {
+                (RemoteFault::Refused { code, .. }, false) if *code == ErrorCode::INVALID_PARAMS.0 => {
+                    Error::NotDirectory(uri.clone())
+                }
+                _ => self.error(fault, Some(uri)),
+            });
+            if let Some(children) = children? {
                 return Ok(Page {
                     freshness: children.freshness(),
                     ..page(after(&children.list, start), limit)
