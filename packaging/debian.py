@@ -10,9 +10,9 @@ import subprocess
 
 from package import ROOT, SUMMARY, Failure, glibc_version
 
-DESCRIPTION = """ Libris turns folders, git repositories, SQL databases, HTTP APIs, Notion, commands
- and other servers of the Model Context Protocol (MCP) into MCP resources, which
- AI hosts can list, search, complete, read and subscribe to.
+DESCRIPTION = """ Libris turns folders, git repositories, SQL databases, HTTP APIs, Notion,
+ commands and other servers of the Model Context Protocol (MCP) into MCP
+ resources, which AI hosts can list, search, complete, read and subscribe to.
  .
  It speaks stdio and Streamable HTTP in every revision of the protocol.
 """
@@ -42,7 +42,6 @@ def depends(binary):
 
 
 def pack(release, target):
-    version = f"{release.version}-1"
     root = release.scratch / f"debian-{target.debian}"
     binary = release.binaries[target]
 
@@ -67,14 +66,14 @@ def pack(release, target):
     for name, place in places.items():
         put(f"usr/share/{place}", (release.completions / name).read_bytes())
     put("usr/share/doc/libris/copyright", (ROOT / "packaging/debian/copyright").read_bytes())
-    put("usr/share/doc/libris/changelog.gz", compressed((ROOT / "CHANGELOG.md").read_bytes()))
+    put("usr/share/doc/libris/NEWS.md.gz", compressed((ROOT / "CHANGELOG.md").read_bytes()))
     date = email.utils.formatdate(release.time)
-    changes = f"libris ({version}) stable; urgency=medium\n\n  * Version {release.version}.\n\n -- {owner}  {date}\n"
-    put("usr/share/doc/libris/changelog.Debian.gz", compressed(changes.encode()))
+    changes = f"libris ({release.version}) stable; urgency=medium\n\n  * Version {release.version}.\n\n -- {owner}  {date}\n"
+    put("usr/share/doc/libris/changelog.gz", compressed(changes.encode()))
     put("usr/share/lintian/overrides/libris", (ROOT / "packaging/debian/lintian-overrides").read_bytes())
     size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file()) // 1024
     put("DEBIAN/control", f"""Package: libris
-Version: {version}
+Version: {release.version}
 Architecture: {target.debian}
 Maintainer: {owner}
 Installed-Size: {size}
@@ -90,9 +89,9 @@ Description: {SUMMARY[0].lower()}{SUMMARY[1:]}
         folder.chmod(0o755)
     if shutil.which("dpkg-deb") is None:
         raise Failure("`dpkg-deb` was not found, which makes the Debian package", "install the package `dpkg`")
-    path = release.out / f"libris_{version}_{target.debian}.deb"
+    path = release.out / f"libris_{release.version}_{target.debian}.deb"
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(release.time)}
-    command = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(root), str(path)]
+    command = ["dpkg-deb", "--root-owner-group", "-Zxz", "-z3", "--build", str(root), str(path)]
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
 
 

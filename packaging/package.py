@@ -147,7 +147,7 @@ def tar_gz(path, entries, epoch):
             member = tarfile.TarInfo(name)
             member.size, member.mode, member.mtime = len(content), mode, epoch
             archive.addfile(member, io.BytesIO(content))
-    with open(path, "wb") as file, gzip.GzipFile("", "wb", 9, file, epoch) as compressed:
+    with open(path, "wb") as file, gzip.GzipFile("", "wb", 6, file, epoch) as compressed:
         compressed.write(packed.getvalue())
 
 
@@ -155,7 +155,7 @@ def zip_file(path, entries, epoch):
     """Writes a ZIP file of (name, content, mode) with the same bytes whenever it is made."""
     # ZIP has no time before 1980.
     date = time.gmtime(max(epoch, 315532800))[:6]
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name, content, mode in entries:
             member = zipfile.ZipInfo(name, date)
             member.create_system = 3

@@ -143,8 +143,7 @@ installed(
     });
     test('is removed whole', { skip: process.getuid() !== 0 && 'needs root' }, () => {
       user.run(...dpkg(user), '--purge', 'libris');
-      const left = readdirSync(join(user.home, 'system/usr'), { recursive: true });
-      assert.deepEqual(left, []);
+      assert(!existsSync(join(user.home, 'system/usr')), 'files are left');
     });
   },
 );

@@ -74,7 +74,8 @@ describe('server.json', () => {
   test('is what the packages say of themselves', () => {
     const manifest = JSON.parse(user.run('tar', '-xzOf', packed(/^libris-\d.*\.tgz$/), 'package/package.json'));
     assert.deepEqual([manifest.name, manifest.version, manifest.mcpName], [of('npm').identifier, server.version, server.name]);
-    const wheel = user.run('unzip', '-p', packed(/\.whl$/), '*.dist-info/METADATA');
+    user.run('python3', '-m', 'zipfile', '-e', packed(/\.whl$/), 'wheel');
+    const wheel = readFileSync(join(user.folder, `wheel/libris_mcp-${server.version}.dist-info/METADATA`), 'utf8');
     assert.match(wheel, new RegExp(`^Name: ${of('pypi').identifier}$`, 'm'));
     const mark = new RegExp(`^mcp-name: ${server.name}$`, 'm');
     assert.match(wheel, mark);
