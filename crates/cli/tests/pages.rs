@@ -108,7 +108,7 @@ fn completed(words: &str) -> BTreeSet<String> {
 #[test]
 fn bash_completes_commands_options_and_values() {
     assert_eq!(completed("libris ser"), ["serve".to_owned()].into());
-    assert_eq!(completed("libris serve --st"), ["--stdio".to_owned(), "--strict".to_owned()].into());
+    assert_eq!(completed("libris serve --st"), ["--stdio".to_owned()].into());
     assert_eq!(completed("libris completions f"), ["fish".to_owned()].into());
     assert!(completed("libris serve Cargo.t").contains("Cargo.toml"));
 }
