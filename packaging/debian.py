@@ -42,6 +42,8 @@ def depends(binary):
 
 
 def pack(release, target):
+    if target.debian is None:
+        return
     root = release.scratch / f"debian-{target.debian}"
     binary = release.binaries[target]
 

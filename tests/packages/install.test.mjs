@@ -69,18 +69,28 @@ installed(
     });
     test('ends the server with itself', async () => {
       const args = ['serve', 'docs', '--http', '127.0.0.1:0'];
-      const child = spawn('node_modules/.bin/libris', args, { cwd: user.folder, env: user.env, stdio: ['ignore', 'ignore', 'pipe'] });
+      // In a process group of its own, which ends with the test even if the wrapper abandons the server.
+      const options = { cwd: user.folder, env: user.env, stdio: ['ignore', 'ignore', 'pipe'], detached: true };
+      const child = spawn('node_modules/.bin/libris', args, options);
       const gone = once(child, 'exit');
-      let url;
-      for await (const line of createInterface({ input: child.stderr })) {
-        url = line.match(/listening on (http:\S+)/)?.[1];
-        if (url) break;
+      try {
+        let url;
+        for await (const line of createInterface({ input: child.stderr })) {
+          url = line.match(/listening on (http:\S+)/)?.[1];
+          if (url) break;
+        }
+        assert((await fetch(url, { method: 'POST', body: '{}' })).status >= 400);
+        child.kill('SIGTERM');
+        await gone;
+        await assert.rejects(fetch(url, { method: 'POST', body: '{}' }));
+      } finally {
+        child.stderr.destroy();
+        try {
+          process.kill(-child.pid, 'SIGKILL');
+        } catch {
+          // Nothing of the group is left.
+        }
       }
-      child.stderr.resume();
-      assert((await fetch(url, { method: 'POST', body: '{}' })).status >= 400);
-      child.kill('SIGTERM');
-      await gone;
-      await assert.rejects(fetch(url, { method: 'POST', body: '{}' }));
     });
     test('says what is missing without the package of the platform', () => {
       const other = join(user.home, 'other');
