@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use libris::Catalog;
-use libris_cluster::{Config, ConfigError, RedisCluster};
+use libris_cluster::{Config, ClusterConfigError, RedisCluster};
 
 use crate::terminal::advice;
 
@@ -21,7 +21,7 @@ pub(crate) fn check(config: Option<&Config>) -> Result<()> {
     config.map_or(Ok(()), Config::check).map_err(with_advice)
 }
 
-fn with_advice(error: ConfigError) -> anyhow::Error {
+fn with_advice(error: ClusterConfigError) -> anyhow::Error {
     match error.hint() {
         Some(hint) => advice(error.to_string(), hint),
         None => error.into(),

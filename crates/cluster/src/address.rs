@@ -8,7 +8,7 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, TlsMode};
 use serde::Deserialize;
 use url::Url;
 
-use crate::ConfigError;
+use crate::ClusterConfigError;
 
 /// The port of a Sentinel whose address has none.
 const SENTINEL_PORT: u16 = 26_379;
@@ -77,11 +77,11 @@ pub(crate) struct SeveralHosts {
 
 impl RedisAddress {
     /// Parses a URL; `password` replaces the one in it.
-    pub(crate) fn parse(url: &RedisUrl, password: Option<&str>) -> Result<Self, ConfigError> {
+    pub(crate) fn parse(url: &RedisUrl, password: Option<&str>) -> Result<Self, ClusterConfigError> {
         let text = url.0.trim();
         let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
         let invalid =
-            |why: String| ConfigError::new(format!("`{url}` is not the URL of a Redis server: {why}"));
+            |why: String| ClusterConfigError::new(format!("`{url}` is not the URL of a Redis server: {why}"));
         match scheme {
             "redis" | "rediss" | "valkey" | "valkeys" | "redis+unix" => {
                 if scheme != "redis+unix" && text.split(['/', '@']).any(|part| part.contains(',')) {
@@ -119,7 +119,7 @@ impl RedisAddress {
             }
             _ => {
                 let schemes: Vec<_> = SCHEMES.iter().map(|scheme| format!("`{scheme}://`")).collect();
-                Err(ConfigError::new("the URL of Redis has an unknown scheme".to_owned())
+                Err(ClusterConfigError::new("the URL of Redis has an unknown scheme".to_owned())
                     .with_hint(format!("begin it with one of {}", schemes.join(", "))))
             }
         }

@@ -9,7 +9,7 @@ use redis::{
 };
 use tokio::time::timeout;
 
-use crate::ConfigError;
+use crate::ClusterConfigError;
 use crate::address::{RedisAddress, RedisUrl};
 
 /// How long connecting may take.
@@ -21,7 +21,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    pub(crate) fn new(url: &RedisUrl, password: Option<&str>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(url: &RedisUrl, password: Option<&str>) -> Result<Self, ClusterConfigError> {
         // Fails if the program has selected one already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Self { address: RedisAddress::parse(url, password)? })

@@ -4,7 +4,7 @@ use libris::{Change, Uri};
 
 /// What one line of an entry says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Message {
+pub(crate) enum StreamMessage {
     Change(Change),
     /// A client subscribed in this session to this URI.
     Subscribed {
@@ -21,7 +21,7 @@ pub(crate) enum Message {
     },
 }
 
-impl Message {
+impl StreamMessage {
     /// The line for this message; `None` if it has none, because a URI contains a line break.
     pub(crate) fn encode(&self) -> Option<String> {
         let line = match self {
@@ -60,14 +60,14 @@ impl Message {
 }
 
 /// The messages of an entry. What another version of Libris may mean by an unknown line is treated as lost changes.
-pub(crate) fn decode(data: &str) -> Vec<Message> {
+pub(crate) fn decode(data: &str) -> Vec<StreamMessage> {
     let lines = data.lines().filter(|line| !line.is_empty());
-    lines.map(|line| Message::decode(line).unwrap_or(Message::Change(Change::Lost))).collect()
+    lines.map(|line| StreamMessage::decode(line).unwrap_or(StreamMessage::Change(Change::Lost))).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Message, decode};
+    use super::{StreamMessage, decode};
     use libris::{Change, Uri};
 
     #[test]
@@ -75,14 +75,14 @@ mod tests {
         let uri = Uri::parse("file:///docs/a%20b.md?x=1#y").unwrap();
         let session = "0123456789abcdef".to_owned();
         let messages = [
-            Message::Change(Change::Updated(uri.clone())),
-            Message::Change(Change::Described(uri.clone())),
-            Message::Change(Change::Added(uri.clone())),
-            Message::Change(Change::Removed(uri)),
-            Message::Change(Change::Lost),
-            Message::Subscribed { session: session.clone(), uri: "a:b c".to_owned() },
-            Message::Unsubscribed { session: session.clone(), uri: "a:é".to_owned() },
-            Message::Ended { session },
+            StreamMessage::Change(Change::Updated(uri.clone())),
+            StreamMessage::Change(Change::Described(uri.clone())),
+            StreamMessage::Change(Change::Added(uri.clone())),
+            StreamMessage::Change(Change::Removed(uri)),
+            StreamMessage::Change(Change::Lost),
+            StreamMessage::Subscribed { session: session.clone(), uri: "a:b c".to_owned() },
+            StreamMessage::Unsubscribed { session: session.clone(), uri: "a:é".to_owned() },
+            StreamMessage::Ended { session },
         ];
         let lines: Vec<_> = messages.iter().map(|message| message.encode().unwrap()).collect();
         assert_eq!(decode(&lines.join("\n")), messages);
@@ -90,14 +90,14 @@ mod tests {
 
     #[test]
     fn a_line_break_cannot_be_smuggled_in() {
-        let message = Message::Subscribed { session: "1".to_owned(), uri: "a:\nL".to_owned() };
+        let message = StreamMessage::Subscribed { session: "1".to_owned(), uri: "a:\nL".to_owned() };
         assert_eq!(message.encode(), None);
     }
 
     #[test]
     fn unknown_lines_count_as_lost_changes() {
         for line in ["?", "U", "+nothing", "é", "Unot a uri"] {
-            assert_eq!(decode(line), [Message::Change(Change::Lost)], "{line:?}");
+            assert_eq!(decode(line), [StreamMessage::Change(Change::Lost)], "{line:?}");
         }
         assert_eq!(decode(""), []);
     }

@@ -25,7 +25,7 @@ use tokio::sync::{Mutex, mpsc};
 pub use crate::address::RedisUrl;
 use crate::connection::{Connector, RedisConnection};
 use crate::status::{LinkStatus, StatusWatch};
-use crate::writer::{Pending, SessionWrite, Writer};
+use crate::writer::{Pending, SessionWrite, RedisWriter};
 
 /// The connection of the replicas of a server.
 ///
@@ -51,12 +51,12 @@ pub struct Config {
 /// An error in the configuration, or its environment variables.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct ConfigError {
+pub struct ClusterConfigError {
     message: String,
     hint: Option<String>,
 }
 
-impl ConfigError {
+impl ClusterConfigError {
     fn new(message: String) -> Self {
         Self { message, hint: None }
     }
@@ -76,10 +76,10 @@ const MAX_PREFIX: usize = 64;
 
 impl Config {
     /// The URL and the password, from the file or the environment.
-    fn address(&self) -> Result<(RedisUrl, Option<String>), ConfigError> {
+    fn address(&self) -> Result<(RedisUrl, Option<String>), ClusterConfigError> {
         let variable = |name: &String| {
             std::env::var(name).map_err(|_| {
-                ConfigError::new(format!("the environment variable `{name}` is not set"))
+                ClusterConfigError::new(format!("the environment variable `{name}` is not set"))
                     .with_hint("set it before you start Libris")
             })
         };
@@ -87,29 +87,29 @@ impl Config {
             (Some(url), None) => url.clone(),
             (None, Some(name)) => RedisUrl::new(variable(name)?),
             (Some(_), Some(_)) => {
-                return Err(ConfigError::new("`cluster` has both `redis` and `redis_env`".to_owned())
+                return Err(ClusterConfigError::new("`cluster` has both `redis` and `redis_env`".to_owned())
                     .with_hint("remove one of them"));
             }
             (None, None) => {
-                return Err(ConfigError::new("`cluster` has no `redis`".to_owned())
+                return Err(ClusterConfigError::new("`cluster` has no `redis`".to_owned())
                     .with_hint("add the URL, as in `redis = \"redis://127.0.0.1:6379\"`"));
             }
         };
         Ok((url, self.password_env.as_ref().map(variable).transpose()?))
     }
 
-    fn keys(&self) -> Result<Keys, ConfigError> {
+    fn keys(&self) -> Result<Keys, ClusterConfigError> {
         let prefix = self.prefix.as_deref().unwrap_or("libris");
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
         if prefix.is_empty() || prefix.len() > MAX_PREFIX || !prefix.bytes().all(is_plain) {
-            return Err(ConfigError::new(format!("`{prefix}` cannot be the prefix of keys"))
+            return Err(ClusterConfigError::new(format!("`{prefix}` cannot be the prefix of keys"))
                 .with_hint(format!("use 1 to {MAX_PREFIX} letters, digits and `-`, `_`, `.`, `:`")));
         }
         Ok(Keys { prefix: prefix.to_owned() })
     }
 
     /// Checks the configuration without connecting.
-    pub fn check(&self) -> Result<(), ConfigError> {
+    pub fn check(&self) -> Result<(), ClusterConfigError> {
         let (url, password) = self.address()?;
         self.keys()?;
         Connector::new(&url, password.as_deref()).map(drop)
@@ -140,7 +140,7 @@ impl Keys {
 
 /// This replica's connection to the others.
 pub struct RedisCluster {
-    shared: Arc<Shared>,
+    shared: Arc<ReplicaState>,
     events: Mutex<mpsc::Receiver<ClusterEvent>>,
     session_events: Mutex<mpsc::Receiver<SessionEvent>>,
     session_writes: mpsc::Sender<SessionWrite>,
@@ -150,7 +150,7 @@ pub struct RedisCluster {
 }
 
 /// What the tasks of a replica share.
-struct Shared {
+struct ReplicaState {
     connector: Connector,
     keys: Keys,
     /// The random id of this replica.
@@ -171,13 +171,13 @@ const QUEUED_WRITES: usize = 4_096;
 
 impl RedisCluster {
     /// Starts connecting in the background. Call it within a tokio runtime. Redis need not be reachable.
-    pub fn start(config: &Config) -> Result<Arc<Self>, ConfigError> {
+    pub fn start(config: &Config) -> Result<Arc<Self>, ClusterConfigError> {
         let (url, password) = config.address()?;
         let connector = Connector::new(&url, password.as_deref())?;
         let mut random = [0; 8];
         getrandom::fill(&mut random)
-            .map_err(|error| ConfigError::new(format!("there are no random numbers: {error}")))?;
-        let shared = Arc::new(Shared {
+            .map_err(|error| ClusterConfigError::new(format!("there are no random numbers: {error}")))?;
+        let shared = Arc::new(ReplicaState {
             connector,
             keys: config.keys()?,
             replica: random.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -191,7 +191,7 @@ impl RedisCluster {
         let (events, received) = mpsc::channel(QUEUED_EVENTS);
         let (session_events, received_sessions) = mpsc::channel(QUEUED_EVENTS);
         let (session_writes, writes) = mpsc::channel(QUEUED_WRITES);
-        let writer = Writer::new(shared.clone(), writes, session_events.clone());
+        let writer = RedisWriter::new(shared.clone(), writes, session_events.clone());
         tokio::spawn(writer.run());
         tokio::spawn(reader::run(shared.clone(), events, session_events));
         let status = Mutex::new(shared.status.watch());
@@ -226,7 +226,7 @@ impl ChangeBus for RedisCluster {
     }
 
     fn counts(&self) -> Vec<(&'static str, usize)> {
-        let Shared { published, received, lost, reconnected, pending, .. } = &*self.shared;
+        let ReplicaState { published, received, lost, reconnected, pending, .. } = &*self.shared;
         let load = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
         vec![
             ("cluster_unpublished", pending.len()),

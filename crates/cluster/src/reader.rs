@@ -17,9 +17,9 @@ use redis::{RedisResult, cmd};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::Shared;
+use crate::ReplicaState;
 use crate::connection::{ReconnectPause, RedisConnection, reason};
-use crate::entry::{self, Message};
+use crate::entry::{self, StreamMessage};
 
 /// How long Redis waits for an entry before it answers that there is none.
 const BLOCK: Duration = Duration::from_secs(2);
@@ -144,7 +144,7 @@ struct Closed;
 
 /// Reads the stream until the replica ends.
 pub(crate) async fn run(
-    shared: Arc<Shared>,
+    shared: Arc<ReplicaState>,
     changes: mpsc::Sender<ClusterEvent>,
     sessions: mpsc::Sender<SessionEvent>,
 ) {
@@ -155,7 +155,7 @@ pub(crate) async fn run(
     }
 }
 
-async fn read_forever(shared: &Shared, outlets: &Outlets) {
+async fn read_forever(shared: &ReplicaState, outlets: &Outlets) {
     let mut position = None;
     let mut pause = ReconnectPause::new();
     loop {
@@ -174,7 +174,7 @@ async fn read_forever(shared: &Shared, outlets: &Outlets) {
 
 /// Reads until the connection fails.
 async fn read_stream(
-    shared: &Shared,
+    shared: &ReplicaState,
     outlets: &Outlets,
     position: &mut Option<Position>,
     is_open: &mut bool,
@@ -229,7 +229,7 @@ async fn read_stream(
 }
 
 /// Reports that changes were missed.
-async fn lose(shared: &Shared, outlets: &Outlets) -> Result<(), Closed> {
+async fn lose(shared: &ReplicaState, outlets: &Outlets) -> Result<(), Closed> {
     shared.lost.fetch_add(1, Ordering::Relaxed);
     let event = ClusterEvent::Changed { change: Change::Lost, age: Duration::ZERO };
     outlets.changes.send(event).await.map_err(|_| Closed)
@@ -237,7 +237,7 @@ async fn lose(shared: &Shared, outlets: &Outlets) -> Result<(), Closed> {
 
 /// Delivers an entry of another replica.
 async fn deliver(
-    shared: &Shared,
+    shared: &ReplicaState,
     outlets: &Outlets,
     at: &mut Position,
     entry: &StreamId,
@@ -261,17 +261,17 @@ async fn deliver(
     for message in entry::decode(&data) {
         shared.received.fetch_add(1, Ordering::Relaxed);
         let sent = match message {
-            Message::Change(change) => {
+            StreamMessage::Change(change) => {
                 let event = ClusterEvent::Changed { change, age: Duration::from_millis(age) };
                 outlets.changes.send(event).await.is_ok()
             }
-            Message::Subscribed { session: id, uri } => {
+            StreamMessage::Subscribed { session: id, uri } => {
                 outlets.sessions.send(SessionEvent::Subscribed { id, uri }).await.is_ok()
             }
-            Message::Unsubscribed { session: id, uri } => {
+            StreamMessage::Unsubscribed { session: id, uri } => {
                 outlets.sessions.send(SessionEvent::Unsubscribed { id, uri }).await.is_ok()
             }
-            Message::Ended { session: id } => outlets.sessions.send(SessionEvent::Ended { id }).await.is_ok(),
+            StreamMessage::Ended { session: id } => outlets.sessions.send(SessionEvent::Ended { id }).await.is_ok(),
         };
         if !sent {
             return Err(Closed);
@@ -280,7 +280,7 @@ async fn deliver(
     Ok(())
 }
 
-async fn inspect(shared: &Shared, connection: &mut RedisConnection) -> RedisResult<Inspection> {
+async fn inspect(shared: &ReplicaState, connection: &mut RedisConnection) -> RedisResult<Inspection> {
     let mut command = cmd("EVAL");
     command.arg(INSPECT).arg(2).arg(shared.keys.stream()).arg(shared.keys.incarnation()).arg(&shared.replica);
     let answer: Vec<String> = connection.query(&command).await?;

@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 /// The state of the two connections of a replica.
 #[derive(Clone, Debug)]
-struct LinkState {
+struct RedisLinkState {
     /// Whether the reader is connected; the error is the reason why not.
     reader: Result<(), String>,
     writer: Result<(), String>,
@@ -14,20 +14,20 @@ struct LinkState {
     is_stopped: bool,
 }
 
-impl LinkState {
+impl RedisLinkState {
     fn failure(&self) -> Option<&String> {
         self.reader.as_ref().err().or(self.writer.as_ref().err())
     }
 }
 
 /// The state of the connections, as the tasks report it.
-pub(crate) struct LinkStatus(watch::Sender<LinkState>);
+pub(crate) struct LinkStatus(watch::Sender<RedisLinkState>);
 
 impl Default for LinkStatus {
     fn default() -> Self {
         // The writer connects when there is something to write.
         let reader = Err(String::new());
-        Self(watch::Sender::new(LinkState {
+        Self(watch::Sender::new(RedisLinkState {
             reader,
             writer: Ok(()),
             knows_recent_changes: false,
@@ -71,7 +71,7 @@ impl LinkStatus {
 
 /// Turns the state into events.
 pub(crate) struct StatusWatch {
-    state: watch::Receiver<LinkState>,
+    state: watch::Receiver<RedisLinkState>,
     /// Whether the last event said that the replica is connected.
     reported: Option<bool>,
 }

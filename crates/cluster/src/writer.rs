@@ -15,9 +15,9 @@ use redis::{Pipeline, RedisResult, Value};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use crate::Shared;
+use crate::ReplicaState;
 use crate::connection::{ReconnectPause, RedisConnection, reason};
-use crate::entry::Message;
+use crate::entry::StreamMessage;
 
 /// The most entries of the stream, about. Redis removes the oldest.
 const STREAM_LENGTH: usize = 65_536;
@@ -64,7 +64,7 @@ impl Pending {
     }
 
     pub(crate) fn put(&self, change: &Change) {
-        let line = Message::Change(change.clone()).encode().unwrap_or_else(|| "L".to_owned());
+        let line = StreamMessage::Change(change.clone()).encode().unwrap_or_else(|| "L".to_owned());
         self.lock().put(line);
         self.added.notify_one();
     }
@@ -122,8 +122,8 @@ pub(crate) enum SessionAction {
 }
 
 /// The task that writes.
-pub(crate) struct Writer {
-    shared: Arc<Shared>,
+pub(crate) struct RedisWriter {
+    shared: Arc<ReplicaState>,
     writes: mpsc::Receiver<SessionWrite>,
     session_events: mpsc::Sender<SessionEvent>,
     connection: Option<RedisConnection>,
@@ -133,9 +133,9 @@ pub(crate) struct Writer {
     has_failed: bool,
 }
 
-impl Writer {
+impl RedisWriter {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<ReplicaState>,
         writes: mpsc::Receiver<SessionWrite>,
         session_events: mpsc::Sender<SessionEvent>,
     ) -> Self {
@@ -256,15 +256,15 @@ impl Writer {
                     .arg(keys.session(id))
                     .arg(format!("+{uri}"))
                     .ignore();
-                Message::Subscribed { session: id.clone(), uri: uri.clone() }.encode()
+                StreamMessage::Subscribed { session: id.clone(), uri: uri.clone() }.encode()
             }
             SessionAction::Unsubscribe { id, uri } => {
                 pipeline.cmd("HDEL").arg(keys.session(id)).arg(format!("+{uri}")).ignore();
-                Message::Unsubscribed { session: id.clone(), uri: uri.clone() }.encode()
+                StreamMessage::Unsubscribed { session: id.clone(), uri: uri.clone() }.encode()
             }
             SessionAction::End { id } => {
                 pipeline.cmd("DEL").arg(keys.session(id)).ignore();
-                Message::Ended { session: id.clone() }.encode()
+                StreamMessage::Ended { session: id.clone() }.encode()
             }
             SessionAction::Touch { ids, keep } => {
                 ids.iter().for_each(|id| touch(pipeline, &keys.session(id), *keep));
