@@ -9,7 +9,7 @@ use libris::{Completion, CompletionRequest, Context, UriTemplate};
 use serde_json::json;
 
 use crate::sources::SourceArguments;
-use crate::target::{EXIT_CODES, OpenedTarget, json_line};
+use crate::target::{EXIT_CODES, OpenedTarget, assignment, json_line};
 use crate::terminal::{advice, print, shown};
 
 /// Complete a variable of a URI template
@@ -34,11 +34,6 @@ pub(crate) struct CompleteOptions {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-fn assignment(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("expected a name and a value, such as `table=users`")?;
-    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Completes the variable and prints the values.

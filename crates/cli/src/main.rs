@@ -21,6 +21,7 @@ mod key;
 mod limits_config;
 mod log;
 mod ls;
+mod prompts;
 mod read;
 mod recognise;
 mod reload;
@@ -28,6 +29,8 @@ mod rule_config;
 #[cfg(feature = "search")]
 mod search;
 mod serve;
+#[cfg(feature = "skills")]
+mod skills;
 mod sources;
 mod summary;
 mod target;
@@ -79,6 +82,9 @@ enum Command {
     Read(read::ReadOptions),
     Templates(templates::TemplatesOptions),
     Complete(complete::CompleteOptions),
+    Prompts(prompts::PromptsOptions),
+    #[cfg(feature = "skills")]
+    Skills(skills::SkillsOptions),
     Watch(watch::WatchOptions),
     Info(info::InfoOptions),
     #[cfg(feature = "search")]
@@ -117,6 +123,7 @@ fn main() -> ExitCode {
         | Command::Read(_)
         | Command::Templates(_)
         | Command::Complete(_)
+        | Command::Prompts(_)
         | Command::Info(_) => "error",
         _ => "warn",
     };
@@ -140,6 +147,9 @@ fn main() -> ExitCode {
             Command::Read(options) => target::exit(read::run(options).await),
             Command::Templates(options) => target::exit(templates::run(options).await),
             Command::Complete(options) => target::exit(complete::run(options).await),
+            Command::Prompts(options) => target::exit(prompts::run(options).await),
+            #[cfg(feature = "skills")]
+            Command::Skills(options) => target::exit(skills::run(options).await),
             Command::Watch(options) => target::exit(watch::run(options).await),
             Command::Info(options) => target::exit(info::run(options).await),
             #[cfg(feature = "search")]

@@ -588,17 +588,18 @@ impl Source for Catalog {
         arguments: &BTreeMap<String, String>,
         context: &Context,
     ) -> Result<Option<Vec<PromptMessage>>> {
-        let sources = self.sources();
+        let (sources, mut failure) = (self.sources(), None);
         for gated in sources.iter() {
             let messages = async {
                 let context = gated.permit(context).await?;
                 gated.source().prompt(name, arguments, &context).await
             };
-            if let Some(messages) = gated.answer(self.config, &sources, messages).await? {
+            let answer = gated.answer(self.config, &sources, messages).await;
+            if let Some(messages) = unless_failed(answer, &mut failure) {
                 return Ok(Some(messages));
             }
         }
-        Ok(None)
+        failure.map_or(Ok(None), Err)
     }
 
     async fn complete_prompt(
@@ -606,17 +607,18 @@ impl Source for Catalog {
         partial: PromptCompletion<'_>,
         context: &Context,
     ) -> Result<Option<Completion>> {
-        let sources = self.sources();
+        let (sources, mut failure) = (self.sources(), None);
         for gated in sources.iter() {
             let completion = async {
                 let context = gated.permit(context).await?;
                 gated.source().complete_prompt(partial, &context).await
             };
-            if let Some(completion) = gated.answer(self.config, &sources, completion).await? {
+            let answer = gated.answer(self.config, &sources, completion).await;
+            if let Some(completion) = unless_failed(answer, &mut failure) {
                 return Ok(Some(completion));
             }
         }
-        Ok(None)
+        failure.map_or(Ok(None), Err)
     }
 
     async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {
@@ -698,6 +700,15 @@ fn merge_sorted<T>(pages: Vec<(Vec<T>, bool)>, limit: usize, uri: impl Fn(&T) ->
         cut = true;
     }
     (merged, cut)
+}
+
+/// The answer of a source about a prompt, which may be that of another source. The first failure is recorded, because a
+/// source that fails must cost only its own prompts.
+fn unless_failed<T>(answer: Result<Option<T>>, failure: &mut Option<Error>) -> Option<T> {
+    answer.unwrap_or_else(|error| {
+        failure.get_or_insert(error);
+        None
+    })
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ use tokio::sync::Semaphore;
 
 pub use config::Config;
 
+pub use crate::skill_tree::{check_entry, relative_path, verify};
+
 use crate::patterns::ConfiguredPatterns;
 use crate::skill_tree::{MAX_BYTES, SKILL_FILE, SkillOptions, SkillSnapshot, SkillTree};
 use crate::tree::{CancelOnDrop, Root, Tree, is_cancelled, name};
