@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use libris::Catalog;
-use libris_cluster::{Config, ClusterConfigError, RedisCluster};
+use libris_cluster::{ClusterConfigError, Config, RedisCluster};
 
 use crate::terminal::advice;
 

@@ -25,7 +25,7 @@ use tokio::sync::{Mutex, mpsc};
 pub use crate::address::RedisUrl;
 use crate::connection::{Connector, RedisConnection};
 use crate::status::{LinkStatus, StatusWatch};
-use crate::writer::{Pending, SessionWrite, RedisWriter};
+use crate::writer::{Pending, RedisWriter, SessionWrite};
 
 /// The connection of the replicas of a server.
 ///

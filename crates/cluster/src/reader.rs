@@ -271,7 +271,9 @@ async fn deliver(
             StreamMessage::Unsubscribed { session: id, uri } => {
                 outlets.sessions.send(SessionEvent::Unsubscribed { id, uri }).await.is_ok()
             }
-            StreamMessage::Ended { session: id } => outlets.sessions.send(SessionEvent::Ended { id }).await.is_ok(),
+            StreamMessage::Ended { session: id } => {
+                outlets.sessions.send(SessionEvent::Ended { id }).await.is_ok()
+            }
         };
         if !sent {
             return Err(Closed);
