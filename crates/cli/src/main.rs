@@ -7,6 +7,8 @@ mod browse;
 #[cfg(feature = "search")]
 mod bundle;
 mod check;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod complete;
 mod completions;
 mod config;

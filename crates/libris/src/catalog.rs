@@ -3,10 +3,8 @@
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
-#[cfg(feature = "search")]
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,6 +18,7 @@ use libris_core::{
 use tokio::sync::watch;
 
 use crate::catalog_watch::CatalogWatch;
+use crate::cluster::{ChangeBus, ChangeRelay};
 use crate::gate::{GatedSource, SourceRole};
 use crate::health::Health;
 use crate::library_index::LibraryIndex;
@@ -71,6 +70,8 @@ pub struct Catalog {
     list_memory: Arc<Budget>,
     /// Generation counter: bumped when the sources change.
     generation: AtomicU64,
+    /// The exchange of changes with other replicas, if there are any.
+    relay: OnceLock<Arc<ChangeRelay>>,
     #[cfg(feature = "search")]
     index: OnceLock<Arc<CatalogIndex>>,
     /// How to index the resources at the first search, until it arrives.
@@ -108,6 +109,7 @@ impl Catalog {
             collisions: CollisionLog::default(),
             list_memory: list_cache::budget(),
             generation: AtomicU64::new(0),
+            relay: OnceLock::new(),
             #[cfg(feature = "search")]
             index: OnceLock::new(),
             #[cfg(feature = "search")]
@@ -174,6 +176,22 @@ impl Catalog {
             });
             old.iter().cloned().chain(index).collect()
         });
+    }
+
+    /// Exchanges changes with the catalogs of other replicas from now on; later calls have no effect. Call it within a
+    /// tokio runtime, before a [`Server`](crate::Server) is created.
+    ///
+    /// The catalog then watches its sources all the time, because clients of other replicas may be subscribed to them.
+    pub fn join_cluster(self: &Arc<Self>, bus: Arc<dyn ChangeBus>) {
+        self.relay.get_or_init(|| {
+            let (sources, health) = (self.sources.subscribe(), self.health.clone());
+            ChangeRelay::start(Arc::downgrade(self), sources, health, self.config.strict, bus)
+        });
+    }
+
+    /// The exchange of changes with other replicas, if there are any.
+    pub(crate) fn relay(&self) -> Option<&Arc<ChangeRelay>> {
+        self.relay.get()
     }
 
     /// Starts indexing the resources for search, in the background; later calls have no effect. Call it within a
@@ -267,10 +285,20 @@ impl Catalog {
     }
 
     /// The sources, and a proof that holds until the catalog replaces or adds one.
-    fn proven(&self) -> (Sources, Proof) {
+    fn proven_sources(&self) -> (Sources, Proof) {
         let seen = self.sources.subscribe();
         let sources = seen.borrow().clone();
         (sources, Proof::new(move || seen.has_changed().is_ok_and(|changed| !changed)))
+    }
+
+    /// The same for what the sources list: the proof also ends when another replica reports a change of the list.
+    fn proven(&self) -> (Sources, Proof) {
+        let (sources, proof) = self.proven_sources();
+        let proof = match self.relay.get() {
+            Some(relay) => proof.and(relay.list_proof()),
+            None => proof,
+        };
+        (sources, proof)
     }
 
     async fn joined(&self, context: &Context) -> Result<Arc<MergedTemplates>> {
@@ -392,11 +420,12 @@ impl Source for Catalog {
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        let (sources, proof) = self.proven();
+        let (sources, proof) = self.proven_sources();
         let mut proof = Some(proof);
         let mut missing = None;
         for gated in routing::route(&sources, uri).map_err(|collision| collision.error(uri))? {
             let source = gated.source();
+            let unchanged = self.relay.get().map(|relay| relay.resource_proof(&source.subject(uri)));
             let read = async {
                 match source.is_shared(uri) {
                     false => {
@@ -405,7 +434,7 @@ impl Source for Catalog {
                     }
                     true => {
                         let shared = lock(&self.shared).clone();
-                        shared.read(&gated, uri, context).await
+                        shared.read(&gated, uri, context, unchanged.clone()).await
                     }
                 }
             };
@@ -417,6 +446,10 @@ impl Source for Catalog {
                     missing.get_or_insert(error);
                 }
                 Ok(mut contents) => {
+                    let proof = match (proof, unchanged) {
+                        (Some(proof), Some(unchanged)) => Some(proof.and(unchanged)),
+                        (proof, _) => proof,
+                    };
                     contents.freshness = contents.freshness.and_proof(proof);
                     return Ok(contents);
                 }
@@ -619,6 +652,9 @@ impl Source for Catalog {
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        if let Some(relay) = self.relay.get() {
+            return relay.watch().await.map(Some);
+        }
         CatalogWatch::open(self.sources.subscribe(), &self.health, self.config.strict)
             .await
             .map(|watch| Some(watch.changes()))

@@ -45,6 +45,7 @@ mod caller_view;
 pub mod catalog;
 mod catalog_search;
 mod catalog_watch;
+pub mod cluster;
 mod cursor;
 mod directory;
 mod document_text;
@@ -83,6 +84,7 @@ pub use audit::{AuditDecision, AuditLog, AuditRecord};
 pub use authenticated::AuthenticatedCallers;
 pub use bundle::{Bundle, BundleFormat, BundlePassage, BundleRequest, count_tokens};
 pub use catalog::Catalog;
+pub use cluster::{ChangeBus, ClusterEvent};
 pub use functions::{
     FromVariable, FunctionSource, FunctionSourceHandle, Handler, Instance, IntoCompletion, IntoContents,
     IntoInstances, IntoPromptMessages, Json, Notifier, Request, ResourceSpec,

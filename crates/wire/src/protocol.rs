@@ -98,6 +98,11 @@ impl Protocol {
         self.service.public_document(path)
     }
 
+    /// Why the service answers with restrictions.
+    pub(crate) fn degradation(&self) -> Option<String> {
+        self.service.degradation()
+    }
+
     /// The metrics of the service.
     pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
         self.service.counts()

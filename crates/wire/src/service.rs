@@ -40,6 +40,12 @@ pub trait Service: Send + Sync + 'static {
         None
     }
 
+    /// Why the service answers with restrictions, such as without what other replicas know; `None` if it does not. The
+    /// reason is public.
+    fn degradation(&self) -> Option<String> {
+        None
+    }
+
     /// Gauges and counters for the metrics, by name. Names of counters end in `_total`.
     fn counts(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
