@@ -248,7 +248,7 @@ impl Source for Remote {
         let mut values = completion.values;
         more |= values.len() > partial.limit;
         values.truncate(partial.limit);
-        Ok(Completion { values, total, more })
+        Ok(Completion { values, total, more, proof: None })
     }
 
     async fn children(
