@@ -16,7 +16,7 @@ use crate::server;
 /// The number of operations of one run.
 fn operations() -> usize {
     let given = std::env::var("LIBRIS_MODEL_OPERATIONS").ok();
-    given.map_or(150, |number| number.parse().expect("a number of operations"))
+    given.map_or(40, |number| number.parse().expect("a number of operations"))
 }
 
 const TABLES: [&str; 4] = ["alpha", "beta", "gamma", "delta"];

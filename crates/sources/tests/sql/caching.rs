@@ -1,9 +1,13 @@
 //! Cached responses: their proofs hold while nothing changes, and end with a change.
+//!
+//! `LIBRIS_MODEL_OPERATIONS=10000 cargo test --test sql never_stale` runs more operations.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use libris_core::{CompletionRequest, Context, Proof, Source as _, UriTemplate};
+
+use sqlx::{Connection as _, Executor as _};
 
 use crate::database::{Database, Engine, Shop, test_on};
 
@@ -185,4 +189,72 @@ async fn sqlite_needs_no_time() {
         "`cache` is for PostgreSQL and MySQL; hint: remove it, because responses from SQLite are cached until its file \
          changes"
     );
+}
+
+const TABLES: [&str; 3] = ["alpha", "beta", "gamma"];
+
+/// What a read or a list returns, and its proof.
+async fn response(shop: &Shop, path: &str) -> (String, Option<Proof>) {
+    if path == "list" {
+        let page = shop.sql.list(None, 100, &Context::default()).await.unwrap();
+        return (format!("{:?}", page.resources), page.freshness.proof);
+    }
+    match shop.sql.read(&shop.uri(path), &Context::default()).await {
+        Ok(contents) => (format!("{:?}", contents.parts), contents.freshness.proof),
+        Err(error) => (error.to_string(), error.proof().cloned()),
+    }
+}
+
+/// A statement that changes something, or nothing.
+fn statement(number: usize, random: &mut impl FnMut(usize) -> usize) -> String {
+    let (table, key) = (TABLES[random(TABLES.len())], random(4));
+    match random(9) {
+        0 => format!("DROP TABLE IF EXISTS {table}"),
+        1 | 2 => format!("CREATE TABLE IF NOT EXISTS {table} (id INTEGER PRIMARY KEY, v)"),
+        3 => format!("DELETE FROM {table} WHERE id = {key}"),
+        4 => format!("BEGIN; DELETE FROM {table}; ROLLBACK"),
+        5 => format!("ALTER TABLE {table} ADD COLUMN c{number}"),
+        _ => format!("INSERT OR REPLACE INTO {table} (id, v) VALUES ({key}, {number})"),
+    }
+}
+
+#[tokio::test]
+async fn cached_responses_are_never_stale() {
+    let operations = std::env::var("LIBRIS_MODEL_OPERATIONS").map_or(200, |number| number.parse().unwrap());
+    let mut paths = vec!["list".to_owned(), "schema".to_owned()];
+    for table in TABLES {
+        paths.extend(["schema", "rows", "rows/0", "rows/1", "rows/2"].map(|rest| format!("{table}/{rest}")));
+    }
+    for (seed, mode) in [(1_u64, "delete"), (2, "wal")] {
+        let database = Database::new(Engine::Sqlite).await;
+        let mut writer = sqlx::SqliteConnection::connect(&database.url).await.unwrap();
+        writer.execute(&*format!("PRAGMA journal_mode = {mode}")).await.unwrap();
+        let shop = database.source("");
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = |most: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 20) as usize % most
+        };
+        let mut cached = std::collections::HashMap::new();
+        let (mut reused, mut outdated) = (0, 0);
+        for number in 0..operations {
+            // A statement about a table that does not exist changes nothing.
+            let _ = writer.execute(&*statement(number, &mut random)).await;
+            for _ in 0..6 {
+                let path = &paths[random(paths.len())];
+                let (now, proof) = response(&shop, path).await;
+                if let Some((before, proof)) = cached.insert(path, (now.clone(), proof)) {
+                    let is_valid = holds(&proof);
+                    assert!(
+                        !is_valid || before == now,
+                        "operation {number}: {mode}: {path}: {before} is now {now}"
+                    );
+                    (reused, outdated) = (reused + usize::from(is_valid), outdated + usize::from(!is_valid));
+                }
+            }
+        }
+        assert!(reused > 10 && outdated > 10, "{mode}: {reused} reused, {outdated} outdated");
+    }
 }
