@@ -47,7 +47,7 @@ fn manifests_say_what_the_registry_shows() {
         assert!(readme.starts_with(title), "{name}: {readme}");
         assert!(readme.contains("Licensed under MIT or Apache-2.0"), "{name}");
         // Features that are off by default would otherwise have no documentation.
-        let documented = package.get("metadata").and_then(|metadata| metadata.get("docs.rs"));
+        let documented = package.get("metadata").and_then(|metadata| metadata.get("docs")?.get("rs"));
         let all = documented.and_then(|settings| settings.get("all-features")).and_then(toml::Value::as_bool);
         assert!(all.unwrap_or(name == "libris-cli"), "{name}");
     }
