@@ -432,10 +432,10 @@ fn read_failure(requested: &str, error: Error) -> Failure {
 /// The template in the member `ref` of a completion request; `None` for a prompt.
 fn completed_template(reference: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
-    struct CompletionRef {
+    struct CompletedReference {
         uri: Option<String>,
     }
-    serde_json::from_str::<CompletionRef>(reference).ok()?.uri
+    serde_json::from_str::<CompletedReference>(reference).ok()?.uri
 }
 
 /// An encoded response, and the context in which it was created.

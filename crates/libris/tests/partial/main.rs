@@ -1,5 +1,6 @@
 //! A catalog with sources that fail, hang or panic, under tokio's paused clock.
 
+mod absence;
 mod listing;
 mod pagination;
 mod reading;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use libris_core::{CacheScope, Context, Source};
+use futures_util::StreamExt as _;
+use libris_core::{CacheScope, Change, Client, Context, Source};
 
 use crate::server::{Answer, Server};
 use crate::{read, refusal, source, uri};
@@ -180,4 +181,39 @@ async fn headers_count_for_the_size_of_the_cache() {
     }
     let asked = server.received().len();
     assert!(asked > 45, "{asked} requests for 2 × 30 reads");
+}
+
+#[tokio::test]
+async fn a_response_is_proven_until_another_one_is_stored() {
+    let number = Arc::new(AtomicU16::new(1));
+    let said = number.clone();
+    let server = Server::start(move |received| {
+        let answer = Answer::json(said.load(Ordering::SeqCst)).with("cache-control", "max-age=60");
+        answer.tagged(received)
+    })
+    .await;
+    let source = source(&server, ONE);
+    let mut changes = source.watch().await.unwrap().unwrap();
+    let first = source.read(&uri("a://b"), &Context::default()).await.unwrap().freshness;
+    let proof = first.proof.unwrap();
+    assert!(proof.holds());
+    assert!(first.expires.is_some(), "clients get the rest of the lifetime");
+    source.follow(&uri("a://b"), Client::default());
+    number.store(2, Ordering::SeqCst);
+    let change =
+        tokio::time::timeout(Duration::from_secs(20), changes.next()).await.expect("a change is told");
+    assert_eq!(change, Some(Change::Updated(uri("a://b"))));
+    assert!(!proof.holds(), "a subscriber reads what has changed");
+    let second = source.read(&uri("a://b"), &Context::default()).await.unwrap();
+    assert!(second.freshness.proof.unwrap().holds());
+}
+
+#[tokio::test]
+async fn a_response_without_a_lifetime_has_no_proof() {
+    for cache_control in ["no-store", "no-cache", "max-age=0"] {
+        let server = Server::start(move |_| Answer::json("1").with("cache-control", cache_control)).await;
+        let source = source(&server, ONE);
+        let freshness = source.read(&uri("a://b"), &Context::default()).await.unwrap().freshness;
+        assert!(freshness.proof.is_none() && freshness.expires.is_none(), "{cache_control}");
+    }
 }

@@ -23,14 +23,14 @@ pub(super) type FileIdentity = (u64, u64);
 
 /// The part of a `stat` result that changes with every write to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileStamp {
+struct DatabaseFileStamp {
     identity: FileIdentity,
     size: u64,
     /// The latest of mtime and ctime; `None` on systems other than Unix.
     changed: Option<SystemTime>,
 }
 
-impl FileStamp {
+impl DatabaseFileStamp {
     #[cfg(unix)]
     fn of(path: &Path) -> Option<Self> {
         use std::os::unix::fs::MetadataExt as _;
@@ -64,7 +64,7 @@ impl FileStamp {
 
 /// The identity of the file at a path; `None` if there is none.
 pub(super) fn identity(path: &Path) -> Option<FileIdentity> {
-    FileStamp::of(path).map(|stamp| stamp.identity)
+    DatabaseFileStamp::of(path).map(|stamp| stamp.identity)
 }
 
 /// Detects whether others have changed the database, with a connection of its own.
@@ -78,7 +78,7 @@ struct DetectorConnection {
     identity: FileIdentity,
     version: DatabaseVersion,
     /// The stamp with which the file still has this version; `None` if the stamp proves nothing.
-    settled: Option<FileStamp>,
+    settled: Option<DatabaseFileStamp>,
     /// Whether the `stat` results of the file system can be trusted: those of a remote one are cached.
     is_local: bool,
 }
@@ -116,7 +116,7 @@ impl VersionDetector {
         let mut open = self.lock();
         let Some(open) = &mut *open else { return Ok(None) };
         let now = SystemTime::now();
-        match FileStamp::of(&self.path) {
+        match DatabaseFileStamp::of(&self.path) {
             Some(stamp) if stamp.identity == open.identity => {
                 open.version_at(&self.path, stamp, now).map(Some)
             }
@@ -137,7 +137,7 @@ impl DetectorConnection {
     fn version_at(
         &mut self,
         path: &Path,
-        stamp: FileStamp,
+        stamp: DatabaseFileStamp,
         now: SystemTime,
     ) -> rusqlite::Result<DatabaseVersion> {
         if self.settled == Some(stamp) {
@@ -185,7 +185,7 @@ fn is_local(_path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{FileStamp, TICK, VersionDetector, identity};
+    use super::{DatabaseFileStamp, TICK, VersionDetector, identity};
     use crate::sql::driver::VersionCheck as _;
     use rusqlite::{Connection, OpenFlags};
     use std::path::Path;
@@ -202,7 +202,7 @@ mod tests {
     /// Waits until a write gets another time than the last one to this file, as it does after a while.
     fn next_tick(path: &Path) {
         let other = path.with_extension("tick");
-        let changed = |path: &Path| FileStamp::of(path).unwrap().changed;
+        let changed = |path: &Path| DatabaseFileStamp::of(path).unwrap().changed;
         loop {
             std::fs::write(&other, "").unwrap();
             if changed(&other) > changed(path) {
@@ -216,7 +216,7 @@ mod tests {
         let mut open = detector.lock();
         let open = open.as_mut().unwrap();
         let later = SystemTime::now() + TICK + Duration::from_secs(1);
-        open.version_at(path, FileStamp::of(path).unwrap(), later).unwrap();
+        open.version_at(path, DatabaseFileStamp::of(path).unwrap(), later).unwrap();
     }
 
     #[test]
