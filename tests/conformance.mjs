@@ -1,5 +1,5 @@
-// Runs the official conformance suites against the built binary, against a server that is written with
-// `#[resources]` alone, and with the binary as the client.
+// Runs the official conformance suites against the built binary, against three replicas of it behind a load balancer, against
+// a server that is written with `#[resources]` alone, and with the binary as the client.
 //
 // The suites judge themselves by the lists in `conformance/`: an unlisted failure fails, and so does a
 // listed check that passes. Two gaps in that are closed here: a listed check that was never run, and a
@@ -10,6 +10,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { serveCluster } from './cluster.mjs';
 import { serveHttp, start } from './libris.mjs';
 
 const here = path => fileURLToPath(new URL(path, import.meta.url));
@@ -123,6 +124,7 @@ function runClient([scenario, command]) {
 
 const servers = {
   'libris serve': () => serveHttp(['--config', here('../conformance/libris.toml')]),
+  'three replicas behind nginx': () => serveCluster(here('../conformance/libris.toml')),
   '#[resources]': () => start(process.env.LIBRIS_EXAMPLE, []),
 };
 
