@@ -53,7 +53,7 @@ pub(crate) async fn run(options: CompleteOptions) -> Result<ExitCode> {
         CompletionRequest { template: &template, variable, typed, known: &known, limit: Completion::LIMIT };
     let completion = target.view.now().complete(request, &Context::default()).await;
     target.close().await;
-    let Completion { values, total, more } = completion.context("could not complete the variable")?;
+    let Completion { values, total, more, .. } = completion.context("could not complete the variable")?;
     let text = match options.json {
         true => json_line(&json!({ "values": values, "total": total, "hasMore": more })),
         false => values.iter().map(|value| shown(&value.replace('\n', " ")) + "\n").collect(),

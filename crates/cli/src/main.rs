@@ -10,6 +10,7 @@ mod check;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod complete;
+mod completions;
 mod config;
 #[cfg(feature = "text-documents")]
 mod documents;
@@ -21,6 +22,7 @@ mod key;
 mod limits_config;
 mod log;
 mod ls;
+mod man;
 mod prompts;
 mod read;
 mod recognise;
@@ -93,6 +95,8 @@ enum Command {
     Bundle(bundle::BundleOptions),
     #[cfg(feature = "postgres")]
     Triggers(triggers::TriggersOptions),
+    Completions(completions::CompletionsOptions),
+    Man(man::ManOptions),
 }
 
 fn main() -> ExitCode {
@@ -158,6 +162,8 @@ fn main() -> ExitCode {
             Command::Bundle(options) => bundle::run(options).await,
             #[cfg(feature = "postgres")]
             Command::Triggers(options) => triggers::run(options).await.map(|()| ExitCode::SUCCESS),
+            Command::Completions(options) => completions::run(&options).map(|()| ExitCode::SUCCESS),
+            Command::Man(options) => man::run(&options).map(|()| ExitCode::SUCCESS),
         }
     });
     #[cfg(all(any(feature = "command", feature = "mcp", feature = "text-documents"), unix))]

@@ -24,6 +24,7 @@ use crate::health::Health;
 use crate::library_index::LibraryIndex;
 use crate::list_cache::{self, ListCache};
 use crate::lock::lock;
+use crate::page_query::MergedPageRequest;
 use crate::path_note::PathNote;
 use crate::query::{self, SourceResponse, gathered, quoted};
 use crate::routing::{self, CollisionLog};
@@ -350,8 +351,8 @@ impl Catalog {
     /// One page of the resources of all sources, with those that two sources claim.
     async fn merged_page(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
         let (sources, proof) = self.proven();
-        let queries = sources.iter().map(|gated| gated.list(after, limit, context, self.config));
-        let answers = query::all(queries.collect()).await?;
+        let request = MergedPageRequest { after, limit, context, config: self.config };
+        let answers = request.responses(&sources).await?;
         let mut fresh = Vec::with_capacity(sources.len());
         let mut unavailable = Vec::new();
         let mut pages = Vec::with_capacity(sources.len());
@@ -439,9 +440,9 @@ impl Source for Catalog {
                 }
             };
             match gated.answer(self.config, &sources, read).await {
-                // No proof covers "not found": a more specific source may get the resource at any time.
+                // Without a proof of "not found", a more specific source may get the resource at any time.
                 Err(error) if error.is_not_found() => {
-                    proof = None;
+                    proof = proof.zip(error.proof().cloned()).map(|(proof, missing)| proof.and(missing));
                     // The most specific source has the best hint.
                     missing.get_or_insert(error);
                 }
@@ -457,7 +458,7 @@ impl Source for Catalog {
             }
         }
         match (missing, self.hint(uri)) {
-            (Some(missing), _) => Err(missing),
+            (Some(missing), _) => Err(missing.with_proof(proof)),
             (None, Some(hint)) => Err(Error::missing(uri, hint)),
             (None, None) => Err(self.unserved(&sources, uri, context).await),
         }
@@ -495,7 +496,9 @@ impl Source for Catalog {
             let context = gated.permit(context).await?;
             gated.source().complete(partial, &context).await
         };
-        gated.answer(self.config, &self.sources(), completion).await
+        let completion = gated.answer(self.config, &self.sources(), completion).await?;
+        let proof = completion.proof.clone().zip(joined.freshness.proof.clone());
+        Ok(completion.with_proof(proof.map(|(completed, owned)| completed.and(owned))))
     }
 
     async fn children(
@@ -664,7 +667,7 @@ impl Source for Catalog {
 /// The freshness of a list combined from all sources; `proof` holds while the catalog has the same sources.
 fn joined_freshness(parts: Vec<Freshness>, proof: Proof) -> Freshness {
     match parts.into_iter().reduce(Freshness::and) {
-        Some(all) => all.and_proof(Some(proof)),
+        Some(all) => all.or_uncached().and_proof(Some(proof)),
         None => Freshness::proven(proof),
     }
 }

@@ -58,6 +58,7 @@ mod library_index;
 mod list_cache;
 mod lock;
 mod outline;
+mod page_query;
 mod params;
 mod path_note;
 mod prompts;
@@ -97,7 +98,7 @@ pub use libris_core::{
     IndexingProgress, Meta, Package, Page, Progress, Prompt, PromptArgument, PromptCompletion, PromptContent,
     PromptMessage, PromptRole, Prompts, Proof, Resource, Result, SearchAnswer, SearchHit, SearchQuery,
     Sha256Digest, Skill, SkillFile, SkillPage, SkillResources, SnippetLine, Source, Template, Templates,
-    Theme, UnavailableSource, Uri, UriTemplate, uri_template,
+    Theme, UnavailableSource, Uri, UriSpan, UriTemplate, uri_template,
 };
 #[cfg(all(feature = "remote", unix))]
 pub use libris_remote as remote;

@@ -353,7 +353,9 @@ impl Service for Server {
 pub(crate) fn to_failure(error: Error) -> Failure {
     match &error {
         Error::NotFound(uri) | Error::Denied(uri) => Failure::not_found(uri.as_str()),
-        Error::Missing { uri, hint } => Failure::NotFound { uri: uri.to_string(), hint: Some(hint.clone()) },
+        Error::Missing { uri, hint, .. } => {
+            Failure::NotFound { uri: uri.to_string(), hint: Some(hint.clone()) }
+        }
         Error::ScopeRequired { scopes, .. } => {
             Failure::ScopeRequired { scopes: scopes.clone(), message: error.to_string() }
         }

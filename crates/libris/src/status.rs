@@ -10,7 +10,7 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use libris_core::uri_template::Specificity;
 use libris_core::{
     Change, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness, Page, Proof,
-    Resource, Result, Source, Template, Templates, Uri, UriTemplate,
+    Resource, Result, Source, Template, Templates, Uri, UriSpan, UriTemplate,
 };
 use serde_json::{Value, json};
 
@@ -76,6 +76,10 @@ impl Source for StatusSource {
 
     fn name(&self) -> Cow<'_, str> {
         "status".into()
+    }
+
+    fn span(&self) -> Option<UriSpan> {
+        Some(UriSpan::of(&self.uri))
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, _: &Context) -> Result<Page> {

@@ -127,7 +127,7 @@ impl Remote {
         let mut values = completion.values;
         more |= values.len() > limit;
         values.truncate(limit);
-        Ok(Completion { values, total, more })
+        Ok(Completion { values, total, more, proof: None })
     }
 
     /// The connection, and the name of a prompt as the server has it; `None` if the prompt is of another source.
