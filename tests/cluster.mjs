@@ -34,9 +34,9 @@ async function onFreePort(program, args) {
   for (let attempt = 0; attempt < 5; attempt++) {
     const port = await freePort();
     const child = spawn(program, args(port), { stdio: ['ignore', 'ignore', 'inherit'] });
-    process.once('exit', () => child.kill('SIGKILL'));
+    process.once('exit', () => child.kill('SIGTERM'));
     if (await accepts(port, child)) return { port, child };
-    child.kill('SIGKILL');
+    child.kill('SIGTERM');
   }
   throw new Error(`${program} did not start`);
 }
@@ -69,7 +69,7 @@ http {
 
 /** Waits until a replica is connected to Redis. */
 async function ready({ url }) {
-  for (let attempt = 0; attempt < 600; attempt++) {
+  for (let attempt = 0; attempt < 2400; attempt++) {
     const answer = await fetch(new URL('/readyz', url)).then(response => response.json()).catch(() => ({}));
     if (answer.status === 'ready') return;
     await new Promise(done => setTimeout(done, 50));
@@ -86,7 +86,8 @@ export async function serveCluster(config) {
     rmSync(folder, { recursive: true, force: true });
   };
   const end = child => async () => {
-    child.kill('SIGKILL');
+    // Not SIGKILL, with which the worker processes of nginx would go on.
+    child.kill('SIGTERM');
     if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
   };
   try {

@@ -2,6 +2,7 @@
 //! subscriber has heard of each resource after its last change, although no client ever lists or reads.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -32,12 +33,10 @@ struct Subscriber {
 }
 
 impl Subscriber {
-    fn start(
-        number: usize,
-        storm: &Storm,
-        http: reqwest::Client,
-        replicas: watch::Receiver<Vec<String>>,
-    ) -> Self {
+    fn start(number: usize, storm: &Storm, replicas: watch::Receiver<Vec<String>>) -> Self {
+        // Each has an address of its own: the rate of subscriptions is limited for each address.
+        let address = Ipv4Addr::new(127, 1, (number / 200) as u8, (number % 200 + 1) as u8);
+        let http = reqwest::Client::builder().local_address(IpAddr::from(address)).build().unwrap();
         let uris: Vec<usize> =
             (0..storm.subscriptions).map(|at| (number * 7 + at * 13) % storm.files).collect();
         let heard = Arc::<Mutex<HashMap<String, Instant>>>::default();
@@ -114,8 +113,7 @@ async fn endure(storm: Storm) {
     let mut dying = Some(folders.start(2, &redis.url()).await);
     let addresses = |programs: &[&Program]| programs.iter().map(|program| program.url.clone()).collect();
     let replicas = watch::Sender::new(addresses(&[&one, &behind, dying.as_ref().unwrap()]));
-    let http = reqwest::Client::new();
-    let start = |number| Subscriber::start(number, &storm, http.clone(), replicas.subscribe());
+    let start = |number| Subscriber::start(number, &storm, replicas.subscribe());
     let subscribers: Vec<_> = (0..storm.subscribers).map(start).collect();
     let streams = async |programs: &[&Program]| {
         let mut sum = 0;
