@@ -59,6 +59,7 @@ mod lock;
 mod outline;
 mod params;
 mod path_note;
+mod prefixes;
 mod prompts;
 mod query;
 mod read_memory;

@@ -1,6 +1,7 @@
 //! The HTTP transports: Streamable HTTP at `/mcp` for both protocol eras, and the old HTTP+SSE transport if it is
 //! enabled.
 
+mod basic;
 mod body;
 mod certificate;
 mod connections;
@@ -321,7 +322,10 @@ impl Endpoint {
             return response;
         }
         let peer = self.peer(&request);
-        let view = match self.admit(peer, request.headers(), request.extensions()).await {
+        let view = match self
+            .admit_request(peer, request.uri().path(), request.headers(), request.extensions())
+            .await
+        {
             Ok(view) => view,
             // Whoever guesses credentials is limited by its address.
             Err(refusal) => {
