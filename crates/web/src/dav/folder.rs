@@ -13,7 +13,7 @@ pub(super) struct NamedEntry {
     pub(super) entry: PrefixEntry,
 }
 
-/// Lists a folder. Memory is bounded by one page, however many entries the folder has.
+/// Lists a folder that exists. Memory is bounded by one page, however many entries the folder has.
 pub(super) struct FolderListing {
     call: Call,
     prefix: String,
@@ -43,15 +43,13 @@ impl FolderListing {
         })
     }
 
-    /// The next page. [`Failure::NotFound`] if there is no such folder.
+    /// The next page.
     pub(super) async fn next_page(&mut self) -> Result<Vec<NamedEntry>, Failure> {
         let call = self.call.for_part();
         let listed = call.view().below(&call, &self.prefix, self.after.as_deref()).await;
         let page = match listed {
-            // Only templates have it.
-            Err(Failure::NotFound { .. }) if self.is_first && !self.offered.is_empty() => {
-                PrefixPage::default()
-            }
+            // Only templates have it, whose variables may have no values.
+            Err(Failure::NotFound { .. }) if self.is_first => PrefixPage::default(),
             listed => listed?,
         };
         self.is_first = false;

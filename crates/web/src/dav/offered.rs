@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use libris_wire::{Call, CompletionParams, Failure, PrefixEntry, Reference};
 use serde::Deserialize;
 
+use super::content::FileContent;
 use crate::read::parse;
 
 /// The most templates that are looked at.
@@ -79,6 +80,8 @@ struct TemplateStep<'t> {
     next: TemplateSegment<'t>,
     /// Whether nothing follows the segment.
     is_last: bool,
+    /// Whether what follows a variable is neither literal nor one variable.
+    needs_directory: bool,
 }
 
 fn step<'t>(template: &'t str, prefix: &str) -> Option<TemplateStep<'t>> {
@@ -87,7 +90,8 @@ fn step<'t>(template: &'t str, prefix: &str) -> Option<TemplateStep<'t>> {
         let TemplateSegment::Literal(scheme) = segments.first()? else { return None };
         let (scheme, _) = scheme.split_once(':')?;
         let next = TemplateSegment::Literal(scheme);
-        return Some(TemplateStep { known: BTreeMap::new(), start: String::new(), next, is_last: false });
+        let (known, start) = (BTreeMap::new(), String::new());
+        return Some(TemplateStep { known, start, next, is_last: false, needs_directory: false });
     }
     let mut start = match prefix.strip_suffix(':') {
         Some(_) => format!("{prefix}//"),
@@ -110,7 +114,10 @@ fn step<'t>(template: &'t str, prefix: &str) -> Option<TemplateStep<'t>> {
         start.push('/');
         next = *rest.next()?;
     }
-    Some(TemplateStep { known, start, next, is_last: rest.next().is_none() })
+    let following = rest.next();
+    let is_variable = matches!(next, TemplateSegment::Variable(_));
+    let needs_directory = is_variable && following == Some(&TemplateSegment::Other);
+    Some(TemplateStep { known, start, next, is_last: following.is_none(), needs_directory })
 }
 
 fn decoded(segment: &str) -> Option<String> {
@@ -166,7 +173,7 @@ impl OfferedTemplates {
         let mut entries = BTreeMap::new();
         for template in &self.templates {
             let Some(step) = step(&template.uri, prefix) else { continue };
-            let values = match step.next {
+            let values: Vec<String> = match step.next {
                 TemplateSegment::Literal(text) => vec![text.to_owned()],
                 TemplateSegment::Variable(name) => {
                     let values = complete(call, &template.uri, name, "", &step.known).await;
@@ -174,20 +181,46 @@ impl OfferedTemplates {
                 }
                 TemplateSegment::Other => continue,
             };
-            for value in values.into_iter().filter(|value| !value.is_empty() && value != "." && value != "..")
-            {
-                let end = match (prefix.is_empty(), step.is_last) {
-                    (true, _) => ":",
-                    (false, true) => "",
-                    (false, false) => "/",
-                };
-                let uri = format!("{}{value}{end}", step.start);
-                let mime = template.mime.clone().filter(|_| step.is_last);
-                let entry = PrefixEntry { is_folder: !step.is_last, mime, ..PrefixEntry::folder(&*uri) };
+            let end = match (prefix.is_empty(), step.is_last) {
+                (true, _) => ":",
+                (false, true) => "",
+                (false, false) => "/",
+            };
+            let values = values.iter().filter(|value| !matches!(value.as_str(), "" | "." | ".."));
+            let uris: Vec<_> = values.map(|value| format!("{}{value}{end}", step.start)).collect();
+            let mut mime = template.mime.clone().filter(|_| step.is_last);
+            if let Some(first) = uris.first().filter(|_| step.is_last && mime.is_none()) {
+                // All resources of a template usually have the same type.
+                match FileContent::load(&call.for_part(), first).await {
+                    Ok(content) => mime = content.mime().map(str::to_owned),
+                    Err(Failure::NotFound { .. }) if uris.len() == 1 => continue,
+                    Err(_) => {}
+                }
+            }
+            for uri in uris {
+                // Below the variable, only a directory can be listed.
+                if step.needs_directory && !matches!(call.view().describe(call, &uri).await, Ok(Some(_))) {
+                    continue;
+                }
+                let folder = PrefixEntry::folder(&*uri);
+                let entry = PrefixEntry { is_folder: !step.is_last, mime: mime.clone(), ..folder };
                 entries.entry(uri).or_insert(entry);
             }
         }
         entries.into_values().collect()
+    }
+
+    /// Whether a template has files directly below a prefix, and this may be one of them.
+    pub(super) fn have_file(&self, prefix: &str, uri: &str) -> bool {
+        self.templates.iter().filter_map(|template| step(&template.uri, prefix)).any(|step| {
+            let name = uri.strip_prefix(step.start.as_str());
+            step.is_last
+                && match step.next {
+                    TemplateSegment::Literal(text) => name == Some(text),
+                    TemplateSegment::Variable(_) => name.is_some_and(|name| !name.contains('/')),
+                    TemplateSegment::Other => false,
+                }
+        })
     }
 
     /// Whether a prefix is a folder of a template: each of its variables must have a value that completes.
@@ -258,11 +291,14 @@ mod tests {
             ("file:///docs/{+path}{?lines}", "file:///docs/", Some(("file:///docs/", Other, true))),
             ("a://b/rows{?limit,after}", "a://b/", Some(("a://b/", Literal("rows"), true))),
             ("a://b/{one}.{two}", "a://b/", Some(("a://b/", Other, true))),
+            ("git://p/tree/{ref}/{+path}", "git://p/tree/", Some(("git://p/tree/", Variable("ref"), false))),
         ] {
             let expected = expected.map(|(start, next, is_last)| (start.to_owned(), next, is_last));
             assert_eq!(next(template, prefix), expected, "{template} below {prefix}");
         }
         assert_eq!(step(rows, "sqlite://shop/a%20b/").unwrap().known["table"], "a b");
+        assert!(step("git://p/tree/{ref}/{+path}", "git://p/tree/").unwrap().needs_directory);
+        assert!(!step(rows, "sqlite://shop/").unwrap().needs_directory);
     }
 
     #[test]

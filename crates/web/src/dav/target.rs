@@ -34,7 +34,7 @@ impl ShareTarget {
         for file in &files {
             match view.describe(call, &file.uri).await? {
                 Some(entry) if entry.is_folder => return Ok(Self::Folder { prefix: entry.uri }),
-                Some(entry) if file.has_extension_of(entry.mime.as_deref()) => {
+                Some(entry) if file.is_named_by(entry.mime.as_deref()) => {
                     return Ok(Self::File { uri: entry.uri.clone(), entry: Some(entry) });
                 }
                 _ => {}
@@ -43,10 +43,18 @@ impl ShareTarget {
         if view.describe(call, &prefix).await?.is_some() {
             return Ok(Self::Folder { prefix });
         }
-        if OfferedTemplates::load(call).await?.contain(call, &prefix).await {
+        let templates = OfferedTemplates::load(call).await?;
+        for file in files.iter().filter(|file| templates.have_file(&file.folder, &file.uri)) {
+            if let Ok(content) = FileContent::load(&call.for_part(), &file.uri).await
+                && file.is_named_by(content.mime())
+            {
+                return Ok(Self::File { uri: file.uri.clone(), entry: None });
+            }
+        }
+        if templates.contain(call, &prefix).await {
             return Ok(Self::Folder { prefix });
         }
-        // What no list has, such as a row of a table or a commit, is found by reading it.
+        // What no list has is found by reading it; so is a resource whose extension was left out.
         for file in files {
             match FileContent::load(&call.for_part(), &file.uri).await {
                 Ok(content) if file.has_extension_of(content.mime()) => {
@@ -63,11 +71,22 @@ impl ShareTarget {
 /// A URI that a path may stand for.
 struct FileCandidate<'n> {
     uri: String,
+    /// The prefix of its folder.
+    folder: String,
+    name: &'n str,
     /// The extension that the name has got, which the media type must have.
     extension: Option<&'n str>,
 }
 
 impl FileCandidate<'_> {
+    /// Whether a folder lists the resource by this name if it has this media type.
+    fn is_named_by(&self, mime: Option<&str>) -> bool {
+        match self.extension {
+            Some(_) => self.has_extension_of(mime),
+            None => extension::with_extension(self.name.to_owned(), &self.uri, mime) == self.name,
+        }
+    }
+
     fn has_extension_of(&self, mime: Option<&str>) -> bool {
         match self.extension {
             None => true,
@@ -82,9 +101,11 @@ fn candidates(names: &[String]) -> Vec<FileCandidate<'_>> {
     let Some((last, folders)) = names.split_last() else { return Vec::new() };
     let Some(folder) = names::prefix(folders) else { return Vec::new() };
     let extended = extension::split(last).and_then(|(base, extension)| {
-        Some(FileCandidate { uri: names::child(&folder, base)?, extension: Some(extension) })
+        let uri = names::child(&folder, base)?;
+        Some(FileCandidate { uri, folder: folder.clone(), name: last, extension: Some(extension) })
     });
-    let plain = names::child(&folder, last).map(|uri| FileCandidate { uri, extension: None });
+    let plain = names::child(&folder, last);
+    let plain = plain.map(|uri| FileCandidate { uri, folder: folder.clone(), name: last, extension: None });
     extended.into_iter().chain(plain).collect()
 }
 

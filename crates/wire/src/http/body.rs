@@ -150,7 +150,8 @@ impl Body {
     /// Each piece has the time limit of a request and counts against the memory budget of contents, so it should be at most a
     /// few hundred KiB.
     pub fn streamed(pieces: impl futures_core::Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self::of(BodyKind::Pieces(Box::pin(pieces.map(|bytes| RoutePiece { bytes, lease: None }))))
+        // Hyper asks once more after the end.
+        Self::of(BodyKind::Pieces(Box::pin(pieces.map(|bytes| RoutePiece { bytes, lease: None }).fuse())))
     }
 
     /// Whether its pieces are made while it is sent.
@@ -164,7 +165,7 @@ impl Body {
         replace: impl FnOnce(BoxStream<'static, RoutePiece>) -> BoxStream<'static, RoutePiece>,
     ) -> Self {
         if let BodyKind::Pieces(pieces) = &mut self.kind {
-            *pieces = replace(std::mem::replace(pieces, Box::pin(stream::empty())));
+            *pieces = Box::pin(replace(std::mem::replace(pieces, Box::pin(stream::empty()))).fuse());
         }
         self
     }
