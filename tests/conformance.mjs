@@ -1,5 +1,5 @@
-// Runs the official conformance suites against the built binary, and against a server that is written with
-// `#[resources]` alone.
+// Runs the official conformance suites against the built binary, against three replicas of it behind a load balancer, against
+// a server that is written with `#[resources]` alone, and with the binary as the client.
 //
 // The suites judge themselves by the lists in `conformance/`: an unlisted failure fails, and so does a
 // listed check that passes. Two gaps in that are closed here: a listed check that was never run, and a
@@ -10,6 +10,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { serveCluster } from './cluster.mjs';
 import { serveHttp, start } from './libris.mjs';
 
 const here = path => fileURLToPath(new URL(path, import.meta.url));
@@ -89,8 +90,41 @@ function runScenario(scenario, url) {
   }
 }
 
+/** The scenarios for clients that need no tools, each with the command of `libris` that is run on its server. */
+const clientScenarios = [
+  ['initialize', 'info'],
+  ['request-metadata', 'info'],
+  ['http-standard-headers', 'ls'],
+  ['http-standard-headers', 'prompts'],
+  ['sep-2640-client-no-prefetch', 'skills'],
+  ['sep-2640-client-verify-digest', 'skills --load pdf-processing'],
+  ['sep-2640-client-verify-size', 'skills --load pdf-processing'],
+  ['sep-2640-client-verify-frontmatter', 'skills --load pdf-processing'],
+];
+
+/** Runs `libris` as the client of one scenario. Checks of methods that the command does not use are skipped by the suite. */
+function runClient([scenario, command]) {
+  const results = mkdtempSync(join(tmpdir(), 'libris-conformance-'));
+  try {
+    const program = here('node_modules/conformance-0.2/dist/index.js');
+    const client = `${process.env.LIBRIS_BIN} ${command}`;
+    const asked = [program, 'client', '--command', client, '--scenario', scenario, '-o', results];
+    const { status, stdout, stderr } = spawnSync(process.execPath, asked, { encoding: 'utf8', maxBuffer: 1 << 26 });
+    const checks = checksIn(results);
+    const passed = checks.filter(check => check.status === 'SUCCESS').length;
+    const problems = checks.filter(failed).map(check => `${scenario}:${check.id}: ${check.errorMessage}`);
+    if (status !== 0 || passed === 0) problems.push(`${scenario} ended with ${status}:\n${stdout}${stderr}`);
+    console.log(`client ${scenario} (${command}): ${passed} checks passed`);
+    for (const problem of problems) console.log(`✗ ${problem}`);
+    return { passed, excused: 0, failed: problems.length };
+  } finally {
+    rmSync(results, { recursive: true });
+  }
+}
+
 const servers = {
   'libris serve': () => serveHttp(['--config', here('../conformance/libris.toml')]),
+  'three replicas behind nginx': () => serveCluster(here('../conformance/libris.toml')),
   '#[resources]': () => start(process.env.LIBRIS_EXAMPLE, []),
 };
 
@@ -115,6 +149,10 @@ for (const [name, serve] of Object.entries(servers)) {
   } finally {
     await server.stop();
   }
+}
+for (const scenario of clientScenarios) {
+  const outcome = runClient(scenario);
+  for (const key in total) total[key] += outcome[key];
 }
 console.log(`conformance: ${total.passed} passed, ${total.failed} failed, ${total.excused} skipped`);
 process.exitCode = total.failed && 1;

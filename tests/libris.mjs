@@ -26,7 +26,11 @@ export async function start(program, args) {
     const url = line.match(/listening on (http:\S+)/)?.[1];
     if (url) {
       child.stderr.resume();
-      return { url, stop };
+      const kill = async () => {
+        child.kill('SIGKILL');
+        await gone;
+      };
+      return { url, stop, kill };
     }
   }
   throw new Error(`${program} did not start:\n${said.join('\n')}`);

@@ -25,6 +25,7 @@ mod report;
 mod search;
 mod servers;
 mod shelf;
+mod sources;
 mod start;
 mod statistics;
 mod table;
@@ -64,6 +65,7 @@ use crate::tree::Trees;
                                                            and the numbers in files
   cargo run --profile dist -p bench -- live                everything about live resources
   cargo run --profile dist -p bench -- git                 a large git repository, beside `git`
+  cargo run --profile dist -p bench -- sources             each source beside its own limit
   cargo run --profile dist -p bench -- documents           the text of real documents, beside `pdftotext`
   cargo run --profile dist -p bench -- search              quality and cost of search, beside plain BM25
   cargo run --profile dist -p bench -- tasks               questions answered with tools, and bundles
@@ -113,6 +115,8 @@ enum What {
     Growth,
     /// A git repository of 100,000 files and 2,000 commits, beside the `git` program
     Git,
+    /// Each source beside its own limit: cached responses of a catalog of a folder, a repository and a database
+    Sources,
     Documents(documents::Options),
     Live(live::Options),
     Search(search::Options),
@@ -130,6 +134,10 @@ enum Serve {
     LimitHttp { folder: PathBuf },
     #[command(hide = true)]
     LimitStdio { folder: PathBuf },
+    #[command(hide = true)]
+    LimitSqlite { file: PathBuf },
+    #[command(hide = true)]
+    LimitGit { repository: PathBuf },
     #[command(hide = true)]
     RmcpHttp {
         folder: PathBuf,
@@ -170,6 +178,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(What::Search(options)) => search::run(options, &mut report),
         Some(What::Tasks) => tasks::run(&binary, &mut report),
         Some(What::Git) => git::run(arguments.quick, &binary, &mut report),
+        Some(What::Sources) => sources::run(arguments.quick, &binary, &mut report),
         Some(What::Documents(options)) => documents::run(options, &binary, &mut report),
         what => measure(what.as_ref(), arguments, &binary, &mut report),
     };
@@ -232,6 +241,8 @@ fn serve(which: &Serve) -> Result<()> {
     match which {
         Serve::LimitHttp { folder } => runtime()?.block_on(limit::over_http(folder)),
         Serve::LimitStdio { folder } => limit::over_stdio(folder),
+        Serve::LimitSqlite { file } => runtime()?.block_on(sources::limit_of_sqlite(file)),
+        Serve::LimitGit { repository } => runtime()?.block_on(sources::limit_of_git(repository)),
         Serve::RmcpHttp { folder, era, fresh } => {
             runtime()?.block_on(minimal::over_http(folder, *era, *fresh))
         }

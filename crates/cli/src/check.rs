@@ -75,6 +75,8 @@ struct SourceReport {
 pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
     let (config, definitions) = options.sources.definitions()?;
     AuthArguments::default().open(&config, options.sources.file().as_deref())?;
+    #[cfg(feature = "cluster")]
+    crate::cluster::check(config.cluster.as_ref())?;
     let layers = SourceLayers::new(&config);
     let rules = RuleSet::new(config.rules);
     let (mut reports, mut sources) = (Vec::new(), Vec::new());

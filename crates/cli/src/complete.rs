@@ -9,7 +9,7 @@ use libris::{Completion, CompletionRequest, Context, UriTemplate};
 use serde_json::json;
 
 use crate::sources::SourceArguments;
-use crate::target::{EXIT_CODES, OpenedTarget, json_line};
+use crate::target::{EXIT_CODES, OpenedTarget, assignment, json_line};
 use crate::terminal::{advice, print, shown};
 
 /// Complete a variable of a URI template
@@ -36,11 +36,6 @@ pub(crate) struct CompleteOptions {
     json: bool,
 }
 
-fn assignment(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("expected a name and a value, such as `table=users`")?;
-    Ok((name.to_owned(), value.to_owned()))
-}
-
 /// Completes the variable and prints the values.
 pub(crate) async fn run(options: CompleteOptions) -> Result<ExitCode> {
     let template = UriTemplate::parse(&options.template)?;
@@ -58,7 +53,7 @@ pub(crate) async fn run(options: CompleteOptions) -> Result<ExitCode> {
         CompletionRequest { template: &template, variable, typed, known: &known, limit: Completion::LIMIT };
     let completion = target.view.now().complete(request, &Context::default()).await;
     target.close().await;
-    let Completion { values, total, more } = completion.context("could not complete the variable")?;
+    let Completion { values, total, more, .. } = completion.context("could not complete the variable")?;
     let text = match options.json {
         true => json_line(&json!({ "values": values, "total": total, "hasMore": more })),
         false => values.iter().map(|value| shown(&value.replace('\n', " ")) + "\n").collect(),

@@ -54,6 +54,9 @@ pub(crate) struct Config {
     pub(crate) search: Option<SearchTable>,
     /// The tools for models.
     pub(crate) tools: ToolsTable,
+    /// The connection of the replicas; `None` if there is one only.
+    #[cfg(feature = "cluster")]
+    pub(crate) cluster: Option<libris_cluster::Config>,
     /// The sources, each kind under a key of its own.
     pub(crate) sources: Sections,
 }
@@ -72,6 +75,8 @@ const OWN_KEYS: &[&str] = &[
     "cache_folder",
     "search",
     "tools",
+    #[cfg(feature = "cluster")]
+    "cluster",
 ];
 
 impl<'de> Deserialize<'de> for Config {
@@ -105,6 +110,8 @@ impl<'de> Visitor<'de> for ConfigVisitor {
                 "cache_folder" => config.cache_folder = Some(map.next_value()?),
                 "search" => config.search = Some(map.next_value()?),
                 "tools" => config.tools = map.next_value()?,
+                #[cfg(feature = "cluster")]
+                "cluster" => config.cluster = Some(map.next_value()?),
                 source => config.sources.deserialize(source, &mut map)?,
             }
         }

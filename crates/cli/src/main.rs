@@ -7,7 +7,10 @@ mod browse;
 #[cfg(feature = "search")]
 mod bundle;
 mod check;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod complete;
+mod completions;
 mod config;
 #[cfg(feature = "text-documents")]
 mod documents;
@@ -19,6 +22,8 @@ mod key;
 mod limits_config;
 mod log;
 mod ls;
+mod man;
+mod prompts;
 mod read;
 mod recognise;
 mod reload;
@@ -26,6 +31,8 @@ mod rule_config;
 #[cfg(feature = "search")]
 mod search;
 mod serve;
+#[cfg(feature = "skills")]
+mod skills;
 mod sources;
 mod summary;
 mod target;
@@ -77,6 +84,9 @@ enum Command {
     Read(read::ReadOptions),
     Templates(templates::TemplatesOptions),
     Complete(complete::CompleteOptions),
+    Prompts(prompts::PromptsOptions),
+    #[cfg(feature = "skills")]
+    Skills(skills::SkillsOptions),
     Watch(watch::WatchOptions),
     Info(info::InfoOptions),
     #[cfg(feature = "search")]
@@ -85,6 +95,8 @@ enum Command {
     Bundle(bundle::BundleOptions),
     #[cfg(feature = "postgres")]
     Triggers(triggers::TriggersOptions),
+    Completions(completions::CompletionsOptions),
+    Man(man::ManOptions),
 }
 
 fn main() -> ExitCode {
@@ -115,6 +127,7 @@ fn main() -> ExitCode {
         | Command::Read(_)
         | Command::Templates(_)
         | Command::Complete(_)
+        | Command::Prompts(_)
         | Command::Info(_) => "error",
         _ => "warn",
     };
@@ -138,6 +151,9 @@ fn main() -> ExitCode {
             Command::Read(options) => target::exit(read::run(options).await),
             Command::Templates(options) => target::exit(templates::run(options).await),
             Command::Complete(options) => target::exit(complete::run(options).await),
+            Command::Prompts(options) => target::exit(prompts::run(options).await),
+            #[cfg(feature = "skills")]
+            Command::Skills(options) => target::exit(skills::run(options).await),
             Command::Watch(options) => target::exit(watch::run(options).await),
             Command::Info(options) => target::exit(info::run(options).await),
             #[cfg(feature = "search")]
@@ -146,6 +162,8 @@ fn main() -> ExitCode {
             Command::Bundle(options) => bundle::run(options).await,
             #[cfg(feature = "postgres")]
             Command::Triggers(options) => triggers::run(options).await.map(|()| ExitCode::SUCCESS),
+            Command::Completions(options) => completions::run(&options).map(|()| ExitCode::SUCCESS),
+            Command::Man(options) => man::run(&options).map(|()| ExitCode::SUCCESS),
         }
     });
     #[cfg(all(any(feature = "command", feature = "mcp", feature = "text-documents"), unix))]

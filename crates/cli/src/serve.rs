@@ -100,6 +100,9 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     let catalog_config =
         catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
     let catalog = Arc::new(Catalog::with_config(served, catalog_config));
+    // Before the index and the server, so that both hear of the changes of other replicas.
+    #[cfg(feature = "cluster")]
+    let cluster = crate::cluster::join(config.cluster.as_ref(), &catalog)?;
     #[cfg(feature = "search")]
     match config.search.as_ref().map(|search| search.enabled) {
         Some(true) => catalog.start_search(crate::search::settings(&config, &options.sources))?,
@@ -142,6 +145,11 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     let _flush = audit.clone().map(FlushOnDrop);
     let serve = match &audit {
         Some(audit) => serve.audit(Arc::new(audit.clone())),
+        None => serve,
+    };
+    #[cfg(feature = "cluster")]
+    let serve = match cluster {
+        Some(cluster) => serve.session_store(cluster),
         None => serve,
     };
     let access = ServerAccess {

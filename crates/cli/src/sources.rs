@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
-use clap::Args;
+use clap::{Args, ValueHint};
 use libris::Source;
 use libris_sources::registry::{
     self, ConfigFile, Definition, KEYS, KeyedDefinition, OpenedSource, SourceRoot,
@@ -26,7 +26,7 @@ const DEFAULT_FILE: &str = "libris.toml";
 /// The arguments that select sources.
 #[derive(Debug, Args)]
 pub(crate) struct SourceArguments {
-    #[arg(value_name = "SOURCE", help = format!("What to serve: {}", forms()))]
+    #[arg(value_name = "SOURCE", value_hint = ValueHint::AnyPath, help = format!("What to serve: {}", forms()))]
     sources: Vec<OsString>,
     /// The configuration file [default: `libris.toml`, if it exists and no SOURCE is given]
     #[arg(long, short, value_name = "FILE")]

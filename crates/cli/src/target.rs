@@ -1,5 +1,5 @@
-//! The targets of the client commands (`ls`, `read`, `templates`, `complete`, `watch`, `info`): any sources, or another MCP
-//! server. Also the exit codes and the JSON that these commands share.
+//! The targets of the client commands (`ls`, `read`, `templates`, `complete`, `prompts`, `skills`, `watch`, `info`): any
+//! sources, or another MCP server. Also the exit codes and the JSON that these commands share.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -140,7 +140,13 @@ pub(crate) fn content_json(content: &Content) -> Value {
     object.into()
 }
 
-fn base64(bytes: &[u8]) -> String {
+/// Parses a name and its value on the command line.
+pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected a name and a value, such as `table=users`")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+pub(crate) fn base64(bytes: &[u8]) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }

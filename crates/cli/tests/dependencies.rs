@@ -29,6 +29,8 @@ const LICENCE_EXCEPTIONS: [(&str, &str); 1] = [("uluru", "MPL-2.0")];
 /// The crates that are compiled in several versions, with the dependencies that prevent a single one.
 const DUPLICATES: &[(&str, &str)] = &[
     ("base64", "sqlx 0.8"),
+    ("bit-set", "tiktoken-rs has the older one, proptest the newer"),
+    ("bit-vec", "bit-set"),
     ("block-buffer", "digest"),
     ("const-oid", "digest"),
     ("cpufeatures", "sha2"),
@@ -40,7 +42,6 @@ const DUPLICATES: &[(&str, &str)] = &[
     ("hashlink", "rusqlite, whose version is bound to the SQLite of sqlx"),
     ("hayro-ccitt", "unpdf has the older one, its dependency hayro-jbig2 the newer"),
     ("io-lifetimes", "cap-std has the newer one, its dependency fs-set-times the older"),
-    ("itertools", "bpe-openai has the newer one, tantivy the older"),
     ("md-5", "sqlx 0.8; unpdf has the newer one"),
     ("rand", "sqlx 0.8; tantivy has the newer one"),
     ("rand_chacha", "rand"),

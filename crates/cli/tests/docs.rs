@@ -86,6 +86,8 @@ fn run(command: &str, folder: &Path) -> Output {
         .env_remove("XDG_CONFIG_HOME")
         .env("HOME", folder)
         .env("WEATHER_TOKEN", "sunshine")
+        .env("LIBRIS_REDIS_URL", "redis://127.0.0.1:6379")
+        .env("LIBRIS_REDIS_PASSWORD", "hunter2")
         .output()
         .unwrap()
 }

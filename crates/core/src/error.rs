@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::Uri;
+use crate::{Proof, Uri};
 
 /// The result of a call to a source.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -28,6 +28,8 @@ pub enum Error {
         uri: Uri,
         /// What is wrong with the URI, and what to request instead.
         hint: String,
+        /// Checks whether the error is still right. Without a proof, the server does not cache it.
+        proof: Option<Proof>,
     },
     /// The caller may not access this resource. Callers get the same response as for [`NotFound`](Self::NotFound).
     #[error("access to `{0}` is denied")]
@@ -88,7 +90,23 @@ impl Error {
     /// An [`Error::Missing`]; the hint says what is wrong with the URI and what to request instead, in lower case, such
     /// as "there is no branch `mian`; did you mean `main`?".
     pub fn missing(uri: &Uri, hint: impl Into<String>) -> Self {
-        Self::Missing { uri: uri.clone(), hint: hint.into() }
+        Self::Missing { uri: uri.clone(), hint: hint.into(), proof: None }
+    }
+
+    /// The same error with this proof, if it is an [`Error::Missing`].
+    pub fn with_proof(self, proof: Option<Proof>) -> Self {
+        match self {
+            Self::Missing { uri, hint, .. } => Self::Missing { uri, hint, proof },
+            error => error,
+        }
+    }
+
+    /// The proof of an [`Error::Missing`].
+    pub fn proof(&self) -> Option<&Proof> {
+        match self {
+            Self::Missing { proof, .. } => proof.as_ref(),
+            _ => None,
+        }
     }
 
     /// Whether there is no resource at the URI, with or without a hint.
@@ -115,7 +133,7 @@ impl Error {
     pub fn public_copy(&self) -> Option<Self> {
         Some(match self {
             Self::NotFound(uri) => Self::NotFound(uri.clone()),
-            Self::Missing { uri, hint } => Self::missing(uri, hint.clone()),
+            Self::Missing { uri, hint, proof } => Self::missing(uri, hint.clone()).with_proof(proof.clone()),
             Self::Denied(uri) => Self::Denied(uri.clone()),
             Self::ScopeRequired { uri, scopes } => {
                 Self::ScopeRequired { uri: uri.clone(), scopes: scopes.clone() }

@@ -1,6 +1,6 @@
 //! Freshness: how clients and the server may cache a response.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Proof;
 
@@ -17,6 +17,9 @@ pub struct Freshness {
     pub scope: CacheScope,
     /// Checks whether the response is still valid. Without a proof, the server does not cache the response.
     pub proof: Option<Proof>,
+    /// When a response with a limited lifetime is outdated, so that clients get the rest of it as [`ttl`](Self::ttl);
+    /// `None` if `ttl` counts from when the response is sent.
+    pub expires: Option<Instant>,
 }
 
 impl Freshness {
@@ -28,7 +31,7 @@ impl Freshness {
     /// A response that never changes and is the same for all callers: combined with another by [`and`](Self::and), it
     /// leaves that one as it is.
     pub fn unlimited() -> Self {
-        Self { ttl: Duration::MAX, scope: CacheScope::Public, proof: Some(Proof::always()) }
+        Self { ttl: Duration::MAX, scope: CacheScope::Public, proof: Some(Proof::always()), expires: None }
     }
 
     /// The same, unless nothing limits it: then clients must not cache it.
@@ -56,8 +59,26 @@ impl Freshness {
 
     /// The freshness of a response combined from two: the shorter TTL, the narrower scope, and both proofs.
     pub fn and(self, other: Self) -> Self {
-        let Self { ttl, scope, proof } = other;
-        Self { ttl: self.ttl.min(ttl), scope: self.scope.max(scope), proof: both_hold(self.proof, proof) }
+        let Self { ttl, scope, proof, expires } = other;
+        Self {
+            ttl: self.ttl.min(ttl),
+            scope: self.scope.max(scope),
+            proof: both_hold(self.proof, proof),
+            expires: self.expires.into_iter().chain(expires).min(),
+        }
+    }
+
+    /// A response that is outdated at this time.
+    pub fn until(self, expires: Instant) -> Self {
+        Self { expires: Some(expires), ..self }
+    }
+
+    /// The freshness of a response that is sent now, after it was cached.
+    pub fn at(self, now: Instant) -> Self {
+        match self.expires {
+            None => self,
+            Some(expires) => Self { ttl: self.ttl.min(expires.saturating_duration_since(now)), ..self },
+        }
     }
 
     /// Adds a proof that must hold too; with `None` the result has no proof.
@@ -87,7 +108,21 @@ pub enum CacheScope {
 mod tests {
     use super::{CacheScope, Freshness};
     use crate::Proof;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_limited_lifetime_is_sent_as_its_rest() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let limited = Freshness::unproven().with_ttl(second * 9).until(now + second * 9);
+        assert_eq!(limited.clone().at(now).ttl, second * 9);
+        assert_eq!(limited.clone().at(now + second * 7).ttl, second * 2);
+        assert_eq!(limited.clone().at(now + second * 10).ttl, Duration::ZERO);
+        let longer = Freshness::unproven().with_ttl(second * 20);
+        assert_eq!(longer.clone().at(now + second * 7).ttl, second * 20);
+        for both in [limited.clone().and(longer.clone()), longer.and(limited)] {
+            assert_eq!(both.at(now + second * 7).ttl, second * 2);
+        }
+    }
 
     #[test]
     fn a_combination_is_as_fresh_as_its_staler_part() {

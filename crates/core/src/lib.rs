@@ -20,6 +20,7 @@ mod skill;
 mod source;
 pub mod suggest;
 mod uri;
+mod uri_span;
 pub mod uri_template;
 pub mod wrong_uri;
 
@@ -42,4 +43,5 @@ pub use source::{
     UnavailableSource, Visibility,
 };
 pub use uri::Uri;
+pub use uri_span::UriSpan;
 pub use uri_template::UriTemplate;

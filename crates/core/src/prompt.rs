@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::{Freshness, Icon, Meta, UnavailableSource, Uri, UriTemplate};
+use crate::{Content, Freshness, Icon, Meta, Resource, UnavailableSource, Uri, UriTemplate};
 
 /// A prompt, as it is listed.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +74,7 @@ impl PromptArgument {
 }
 
 /// A message of a prompt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PromptMessage {
     /// Who says it.
     pub role: PromptRole,
@@ -106,12 +106,16 @@ pub enum PromptRole {
 }
 
 /// What a [`PromptMessage`] says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum PromptContent {
     /// A text.
     Text(String),
     /// The contents of a resource, which the view reads under the rights of the caller.
     Resource(Uri),
+    /// The contents of a resource that the source has read. The view checks that the caller may read it.
+    Embedded(Content),
+    /// A link to a resource, which the client may read. The view checks that the caller may read it.
+    Link(Box<Resource>),
     /// An image or a sound, by its media type.
     Media {
         /// The data.

@@ -44,3 +44,5 @@ impl PartialEq for Proof {
         true
     }
 }
+
+impl Eq for Proof {}

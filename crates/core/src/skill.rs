@@ -1,6 +1,7 @@
 //! Skills: directories with a `SKILL.md`, which the Skills extension of MCP publishes.
 
 use std::fmt;
+use std::str::FromStr;
 
 use crate::{Freshness, Meta, UnavailableSource, Uri};
 
@@ -46,6 +47,31 @@ impl fmt::Display for Sha256Digest {
     }
 }
 
+impl FromStr for Sha256Digest {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not `sha256:` and 64 lower-case hexadecimal digits");
+        let digits = text.strip_prefix("sha256:").filter(|digits| digits.len() == 64).ok_or_else(wrong)?;
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+            *byte = hexadecimal(pair[0])
+                .zip(hexadecimal(pair[1]))
+                .map(|(high, low)| high << 4 | low)
+                .ok_or_else(wrong)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+fn hexadecimal(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
 /// One page of skills.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SkillPage {
@@ -75,6 +101,11 @@ mod tests {
         let mut bytes = [0; 32];
         bytes[0] = 0xab;
         bytes[31] = 0x0f;
-        assert_eq!(Sha256Digest(bytes).to_string(), format!("sha256:ab{}0f", "0".repeat(60)));
+        let text = format!("sha256:ab{}0f", "0".repeat(60));
+        assert_eq!(Sha256Digest(bytes).to_string(), text);
+        assert_eq!(text.parse(), Ok(Sha256Digest(bytes)));
+        for wrong in [&text[1..], &text[..70], &text.replace("ab", "AB"), &text.replace("ab", "+b")] {
+            assert!(wrong.parse::<Sha256Digest>().is_err(), "{wrong}");
+        }
     }
 }

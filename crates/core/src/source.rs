@@ -12,7 +12,8 @@ use futures_core::stream::BoxStream;
 use crate::uri_template::Specificity;
 use crate::{
     Change, Client, Contents, Error, Freshness, Identity, Lease, PromptCompletion, PromptMessage, Prompts,
-    Proof, Resource, Result, SearchAnswer, SearchQuery, Skill, SkillPage, Template, Uri, UriTemplate,
+    Proof, Resource, Result, SearchAnswer, SearchQuery, Skill, SkillPage, Template, Uri, UriSpan,
+    UriTemplate,
 };
 
 /// A source of resources, such as a folder, a database or an API.
@@ -50,6 +51,18 @@ pub trait Source: Send + Sync + 'static {
 
     /// Lists one page: at most `limit` resources in URI order after `after` (keyset pagination).
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page>;
+
+    /// Where the resources that [`list`](Source::list) returns are in the order of all URIs; `None`, the default, if that
+    /// is not known. It must not change. A catalog asks a source only for pages that its resources can be on.
+    fn span(&self) -> Option<UriSpan> {
+        None
+    }
+
+    /// Whether the source can become unavailable although its lists have a [proof](Freshness::proof), as a database can.
+    /// A catalog stores the last known list of such a source for that time. It always does for lists without a proof.
+    fn may_fail(&self) -> bool {
+        false
+    }
 
     /// How a catalog may cache the list, if [`list`](Source::list) computes all resources for every page; `None`, the
     /// default, if `list` starts at `after`.
@@ -222,6 +235,14 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
         (**self).list(after, limit, context).await
+    }
+
+    fn span(&self) -> Option<UriSpan> {
+        (**self).span()
+    }
+
+    fn may_fail(&self) -> bool {
+        (**self).may_fail()
     }
 
     fn whole_list(&self) -> Option<Freshness> {
@@ -407,6 +428,8 @@ pub struct Completion {
     pub total: Option<u64>,
     /// Whether there are more than `values`.
     pub more: bool,
+    /// Checks whether the values are still right. Without a proof, the server does not cache the completion.
+    pub proof: Option<Proof>,
 }
 
 impl Completion {
@@ -431,7 +454,12 @@ impl Completion {
                 matching.push(value.into());
             }
         }
-        Self { more: total > matching.len() as u64, values: matching, total: Some(total) }
+        Self { more: total > matching.len() as u64, values: matching, total: Some(total), proof: None }
+    }
+
+    /// Sets the proof that the values are still right.
+    pub fn with_proof(self, proof: impl Into<Option<Proof>>) -> Self {
+        Self { proof: proof.into(), ..self }
     }
 }
 

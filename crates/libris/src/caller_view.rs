@@ -80,7 +80,7 @@ impl CallerView {
     }
 
     /// Records that a cached response was sent, except to an anonymous caller.
-    fn audit_cached(&self, request: CacheableRequest<'_>, since: Instant, reply: &Reply) {
+    fn audit_cached(&self, request: CacheableRequest<'_>, since: Instant, answer: &Answer) {
         let Some(client) = self.client.filter(|_| self.inner.audit.is_some()) else { return };
         let (operation, right, uri) = match request {
             CacheableRequest::List(_) => (Operation::List.name(), None, None),
@@ -88,6 +88,7 @@ impl CallerView {
             CacheableRequest::Read(uri) => {
                 (Operation::Read.name(), Some(Operation::Read), Some(uri.to_owned()))
             }
+            CacheableRequest::Complete { reference, .. } => ("complete", None, completed_template(reference)),
             CacheableRequest::Tools(_) => return,
             CacheableRequest::Tool { name, arguments } => {
                 Self::audited_tool(name, arguments, &self.inner.config.tools)
@@ -95,7 +96,7 @@ impl CallerView {
         };
         let (uri, took) = (uri.as_deref(), since.elapsed());
         let audited = Audited { view: &self.view, client, operation, right, uri, took };
-        self.inner.audit(&audited, Ok(reply.members.size()));
+        self.inner.audit(&audited, audit::outcome(answer));
     }
 
     /// Whether the policy was not replaced since the view was created.
@@ -178,11 +179,16 @@ impl libris_wire::ServiceView for CallerView {
         self.generated_instructions(call).await
     }
 
-    fn cached(&self, revision: Revision, request: CacheableRequest<'_>, since: Instant) -> Option<Reply> {
+    fn cached(&self, revision: Revision, request: CacheableRequest<'_>, since: Instant) -> Option<Answer> {
         let class = self.view.now().rights().class();
-        let reply = self.inner.cache.find(class, revision, request, since)?;
-        self.audit_cached(request, since, &reply);
-        Some(self.scoped(reply))
+        let mut answer = self.inner.cache.find(class, revision, request, since)?;
+        self.audit_cached(request, since, &answer);
+        if let Ok(Reply { freshness: Some(freshness), .. }) = &mut answer
+            && freshness.expires.is_some()
+        {
+            *freshness = std::mem::take(freshness).at(Instant::now());
+        }
+        Some(answer.map(|reply| self.scoped(reply)))
     }
 
     async fn list(&self, call: &Call, cursor: Option<&str>) -> Answer {
@@ -313,7 +319,10 @@ impl CallerView {
         let (facts, view) = (call.revision.facts(), self.view.now());
         let parsed = Uri::parse(uri).map_err(to_failure)?;
         let context = self.reading_context(call);
-        let contents = self.load(call, &view, &parsed, uri, &context).await?;
+        let contents = match self.loaded(call, &view, &parsed, &context).await {
+            Ok(contents) => contents,
+            Err(error) => return Err(self.unread(call, &view, uri, error, &context)),
+        };
         self.reserve_loaded(call, contents.parts.iter().map(|part| part.body.len()).sum())?;
         let members = encode::contents(facts, contents.parts);
         let made =
@@ -330,19 +339,39 @@ impl CallerView {
         requested: &str,
         context: &Context,
     ) -> Result<Contents, Failure> {
+        self.loaded(call, view, uri, context).await.map_err(|error| read_failure(requested, error))
+    }
+
+    async fn loaded(
+        &self,
+        call: &Call,
+        view: &ViewSnapshot<'_>,
+        uri: &Uri,
+        context: &Context,
+    ) -> Result<Contents, Error> {
         loop {
             match view.read(uri, context).await {
-                Ok(contents) => return Ok(contents),
                 // Memory was short and is free again: read again. The source holds nothing meanwhile.
                 Err(Error::Busy(_)) if call.memory_is_free().await => {}
-                // The response has the URI as it was requested, not in its normal form.
-                Err(Error::NotFound(_) | Error::Denied(_)) => return Err(Failure::not_found(requested)),
-                Err(Error::Missing { hint, .. }) => {
-                    return Err(Failure::NotFound { uri: requested.to_owned(), hint: Some(hint) });
-                }
-                Err(error) => return Err(to_failure(error)),
+                answered => return answered,
             }
         }
+    }
+
+    /// The answer to a read that failed. That of a missing resource is cached if the source can prove it.
+    fn unread(
+        &self,
+        call: &Call,
+        view: &ViewSnapshot<'_>,
+        requested: &str,
+        error: Error,
+        context: &Context,
+    ) -> Failure {
+        let proof = error.proof().cloned().filter(|_| !context.identity_was_used());
+        let failure = read_failure(requested, error);
+        let (class, request) = (view.rights().class(), CacheableRequest::Read(requested));
+        self.inner.cache.insert_missing(class, call.revision, request, &failure, proof);
+        failure
     }
 
     /// Reserves memory for contents of this size that are loaded.
@@ -364,11 +393,11 @@ impl CallerView {
             Reference::Prompt(name) => return self.complete_prompt_argument(call, name, completing).await,
         };
         let template = UriTemplate::parse(text).map_err(to_failure)?;
+        let (view, context) = (self.view.now(), self.context(call));
         let completion = if template.variables().next().is_none() {
             // A URI without variables has nothing to complete, but a source must cover it.
             let uri = Uri::parse(text).map_err(to_failure)?;
             // Whoever may see the resource may learn that it has no variables.
-            let view = self.view.now();
             if !view.covers(Operation::Read, &uri).or_else(visible).map_err(to_failure)? {
                 return Err(Failure::invalid(format!("unknown resource `{uri}`")));
             }
@@ -384,10 +413,37 @@ impl CallerView {
                 known: &completing.known,
                 limit: Completion::LIMIT,
             };
-            self.view.now().complete(partial, &self.context(call)).await.map_err(to_failure)?
+            view.complete(partial, &context).await.map_err(to_failure)?
         };
-        Ok(Reply { members: encode::completion(&completion), freshness: None, meta: Bytes::new() })
+        let reply = Reply { members: encode::completion(&completion), freshness: None, meta: Bytes::new() };
+        // A completion that depends on the caller's identity must not be cached for others.
+        let proof = completion.proof.filter(|_| !context.identity_was_used());
+        Ok(self.inner.cache.insert(
+            view.rights().class(),
+            call.revision,
+            completing.cacheable(),
+            reply,
+            proof,
+        ))
     }
+}
+
+/// The failure of a read. It has the URI as it was requested, not in its normal form.
+fn read_failure(requested: &str, error: Error) -> Failure {
+    match error {
+        Error::NotFound(_) | Error::Denied(_) => Failure::not_found(requested),
+        Error::Missing { hint, .. } => Failure::NotFound { uri: requested.to_owned(), hint: Some(hint) },
+        error => to_failure(error),
+    }
+}
+
+/// The template in the member `ref` of a completion request; `None` for a prompt.
+fn completed_template(reference: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct CompletionRef {
+        uri: Option<String>,
+    }
+    serde_json::from_str::<CompletionRef>(reference).ok()?.uri
 }
 
 /// An encoded response, and the context in which it was created.

@@ -3,10 +3,8 @@
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
-#[cfg(feature = "search")]
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,11 +18,13 @@ use libris_core::{
 use tokio::sync::watch;
 
 use crate::catalog_watch::CatalogWatch;
+use crate::cluster::{ChangeBus, ChangeRelay};
 use crate::gate::{GatedSource, SourceRole};
 use crate::health::Health;
 use crate::library_index::LibraryIndex;
 use crate::list_cache::{self, ListCache};
 use crate::lock::lock;
+use crate::page_query::MergedPageRequest;
 use crate::path_note::PathNote;
 use crate::query::{self, SourceResponse, gathered, quoted};
 use crate::routing::{self, CollisionLog};
@@ -71,6 +71,8 @@ pub struct Catalog {
     list_memory: Arc<Budget>,
     /// Generation counter: bumped when the sources change.
     generation: AtomicU64,
+    /// The exchange of changes with other replicas, if there are any.
+    relay: OnceLock<Arc<ChangeRelay>>,
     #[cfg(feature = "search")]
     index: OnceLock<Arc<CatalogIndex>>,
     /// How to index the resources at the first search, until it arrives.
@@ -108,6 +110,7 @@ impl Catalog {
             collisions: CollisionLog::default(),
             list_memory: list_cache::budget(),
             generation: AtomicU64::new(0),
+            relay: OnceLock::new(),
             #[cfg(feature = "search")]
             index: OnceLock::new(),
             #[cfg(feature = "search")]
@@ -174,6 +177,22 @@ impl Catalog {
             });
             old.iter().cloned().chain(index).collect()
         });
+    }
+
+    /// Exchanges changes with the catalogs of other replicas from now on; later calls have no effect. Call it within a
+    /// tokio runtime, before a [`Server`](crate::Server) is created.
+    ///
+    /// The catalog then watches its sources all the time, because clients of other replicas may be subscribed to them.
+    pub fn join_cluster(self: &Arc<Self>, bus: Arc<dyn ChangeBus>) {
+        self.relay.get_or_init(|| {
+            let (sources, health) = (self.sources.subscribe(), self.health.clone());
+            ChangeRelay::start(Arc::downgrade(self), sources, health, self.config.strict, bus)
+        });
+    }
+
+    /// The exchange of changes with other replicas, if there are any.
+    pub(crate) fn relay(&self) -> Option<&Arc<ChangeRelay>> {
+        self.relay.get()
     }
 
     /// Starts indexing the resources for search, in the background; later calls have no effect. Call it within a
@@ -273,10 +292,20 @@ impl Catalog {
     }
 
     /// The sources, and a proof that holds until the catalog replaces or adds one.
-    fn proven(&self) -> (Sources, Proof) {
+    fn proven_sources(&self) -> (Sources, Proof) {
         let seen = self.sources.subscribe();
         let sources = seen.borrow().clone();
         (sources, Proof::new(move || seen.has_changed().is_ok_and(|changed| !changed)))
+    }
+
+    /// The same for what the sources list: the proof also ends when another replica reports a change of the list.
+    fn proven(&self) -> (Sources, Proof) {
+        let (sources, proof) = self.proven_sources();
+        let proof = match self.relay.get() {
+            Some(relay) => proof.and(relay.list_proof()),
+            None => proof,
+        };
+        (sources, proof)
     }
 
     async fn joined(&self, context: &Context) -> Result<Arc<MergedTemplates>> {
@@ -328,8 +357,8 @@ impl Catalog {
     /// One page of the resources of all sources, with those that two sources claim.
     async fn merged_page(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
         let (sources, proof) = self.proven();
-        let queries = sources.iter().map(|gated| gated.list(after, limit, context, self.config));
-        let answers = query::all(queries.collect()).await?;
+        let request = MergedPageRequest { after, limit, context, config: self.config };
+        let answers = request.responses(&sources).await?;
         let mut fresh = Vec::with_capacity(sources.len());
         let mut unavailable = Vec::new();
         let mut pages = Vec::with_capacity(sources.len());
@@ -398,11 +427,12 @@ impl Source for Catalog {
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        let (sources, proof) = self.proven();
+        let (sources, proof) = self.proven_sources();
         let mut proof = Some(proof);
         let mut missing = None;
         for gated in routing::route(&sources, uri).map_err(|collision| collision.error(uri))? {
             let source = gated.source();
+            let unchanged = self.relay.get().map(|relay| relay.resource_proof(&source.subject(uri)));
             let read = async {
                 match source.is_shared(uri) {
                     false => {
@@ -411,18 +441,22 @@ impl Source for Catalog {
                     }
                     true => {
                         let shared = lock(&self.shared).clone();
-                        shared.read(&gated, uri, context).await
+                        shared.read(&gated, uri, context, unchanged.clone()).await
                     }
                 }
             };
             match gated.answer(self.config, &sources, read).await {
-                // No proof covers "not found": a more specific source may get the resource at any time.
+                // Without a proof of "not found", a more specific source may get the resource at any time.
                 Err(error) if error.is_not_found() => {
-                    proof = None;
+                    proof = proof.zip(error.proof().cloned()).map(|(proof, missing)| proof.and(missing));
                     // The most specific source has the best hint.
                     missing.get_or_insert(error);
                 }
                 Ok(mut contents) => {
+                    let proof = match (proof, unchanged) {
+                        (Some(proof), Some(unchanged)) => Some(proof.and(unchanged)),
+                        (proof, _) => proof,
+                    };
                     contents.freshness = contents.freshness.and_proof(proof);
                     return Ok(contents);
                 }
@@ -430,7 +464,7 @@ impl Source for Catalog {
             }
         }
         match (missing, self.hint(uri)) {
-            (Some(missing), _) => Err(missing),
+            (Some(missing), _) => Err(missing.with_proof(proof)),
             (None, Some(hint)) => Err(Error::missing(uri, hint)),
             (None, None) => Err(self.unserved(&sources, uri, context).await),
         }
@@ -468,7 +502,9 @@ impl Source for Catalog {
             let context = gated.permit(context).await?;
             gated.source().complete(partial, &context).await
         };
-        gated.answer(self.config, &self.sources(), completion).await
+        let completion = gated.answer(self.config, &self.sources(), completion).await?;
+        let proof = completion.proof.clone().zip(joined.freshness.proof.clone());
+        Ok(completion.with_proof(proof.map(|(completed, owned)| completed.and(owned))))
     }
 
     async fn children(
@@ -561,17 +597,18 @@ impl Source for Catalog {
         arguments: &BTreeMap<String, String>,
         context: &Context,
     ) -> Result<Option<Vec<PromptMessage>>> {
-        let sources = self.sources();
+        let (sources, mut failure) = (self.sources(), None);
         for gated in sources.iter() {
             let messages = async {
                 let context = gated.permit(context).await?;
                 gated.source().prompt(name, arguments, &context).await
             };
-            if let Some(messages) = gated.answer(self.config, &sources, messages).await? {
+            let answer = gated.answer(self.config, &sources, messages).await;
+            if let Some(messages) = unless_failed(answer, &mut failure) {
                 return Ok(Some(messages));
             }
         }
-        Ok(None)
+        failure.map_or(Ok(None), Err)
     }
 
     async fn complete_prompt(
@@ -579,17 +616,18 @@ impl Source for Catalog {
         partial: PromptCompletion<'_>,
         context: &Context,
     ) -> Result<Option<Completion>> {
-        let sources = self.sources();
+        let (sources, mut failure) = (self.sources(), None);
         for gated in sources.iter() {
             let completion = async {
                 let context = gated.permit(context).await?;
                 gated.source().complete_prompt(partial, &context).await
             };
-            if let Some(completion) = gated.answer(self.config, &sources, completion).await? {
+            let answer = gated.answer(self.config, &sources, completion).await;
+            if let Some(completion) = unless_failed(answer, &mut failure) {
                 return Ok(Some(completion));
             }
         }
-        Ok(None)
+        failure.map_or(Ok(None), Err)
     }
 
     async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {
@@ -623,6 +661,9 @@ impl Source for Catalog {
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        if let Some(relay) = self.relay.get() {
+            return relay.watch().await.map(Some);
+        }
         CatalogWatch::open(self.sources.subscribe(), &self.health, self.config.strict)
             .await
             .map(|watch| Some(watch.changes()))
@@ -632,7 +673,7 @@ impl Source for Catalog {
 /// The freshness of a list combined from all sources; `proof` holds while the catalog has the same sources.
 fn joined_freshness(parts: Vec<Freshness>, proof: Proof) -> Freshness {
     match parts.into_iter().reduce(Freshness::and) {
-        Some(all) => all.and_proof(Some(proof)),
+        Some(all) => all.or_uncached().and_proof(Some(proof)),
         None => Freshness::proven(proof),
     }
 }
@@ -668,6 +709,15 @@ fn merge_sorted<T>(pages: Vec<(Vec<T>, bool)>, limit: usize, uri: impl Fn(&T) ->
         cut = true;
     }
     (merged, cut)
+}
+
+/// The answer of a source about a prompt, which may be that of another source. The first failure is recorded, because a
+/// source that fails must cost only its own prompts.
+fn unless_failed<T>(answer: Result<Option<T>>, failure: &mut Option<Error>) -> Option<T> {
+    answer.unwrap_or_else(|error| {
+        failure.get_or_insert(error);
+        None
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use libris_core::{Budget, Client, Context, Error, Freshness, Lease, Result, Source};
+use libris_core::{Budget, Client, Context, Error, Freshness, Lease, Result, Source, UriSpan};
 use tokio::time::timeout;
 
 use crate::health::SourceHealth;
@@ -25,6 +25,7 @@ struct SourceGate {
     health: Arc<SourceHealth>,
     role: SourceRole,
     lists: ListCache,
+    span: Option<UriSpan>,
 }
 
 /// The role of a source in its catalog.
@@ -56,7 +57,8 @@ impl GatedSource {
     ) -> Self {
         let most = source.concurrency().max(1);
         let (permits, listing_permits) = (Budget::new(most), Budget::new(most.div_ceil(2)));
-        Self(Arc::new(SourceGate { source, permits, listing_permits, health, role, lists }))
+        let span = source.span();
+        Self(Arc::new(SourceGate { source, permits, listing_permits, health, role, lists, span }))
     }
 
     /// The source itself, for calls that need no permit.
@@ -72,6 +74,11 @@ impl GatedSource {
     /// The cached lists of the source.
     pub(crate) fn lists(&self) -> &ListCache {
         &self.0.lists
+    }
+
+    /// Where its listed resources are in the order of all URIs; `None` if that is not known.
+    pub(crate) fn span(&self) -> Option<&UriSpan> {
+        self.0.span.as_ref()
     }
 
     pub(crate) fn role(&self) -> SourceRole {

@@ -128,9 +128,35 @@ pub(crate) struct SearchIndexState {
     pub(crate) remark: Option<String>,
 }
 
+/// The connection to the other replicas, for the status, the readiness and the metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClusterState {
+    pub(crate) is_connected: bool,
+    /// Since when it is connected, or not.
+    pub(crate) since: SystemTime,
+    /// Why it is not connected, without secrets.
+    pub(crate) reason: Option<Arc<str>>,
+}
+
+impl ClusterState {
+    pub(crate) fn connecting() -> Self {
+        Self { is_connected: false, since: SystemTime::now(), reason: None }
+    }
+
+    pub(crate) fn connected() -> Self {
+        Self { is_connected: true, since: SystemTime::now(), reason: None }
+    }
+
+    pub(crate) fn disconnected(reason: String) -> Self {
+        Self { is_connected: false, since: SystemTime::now(), reason: Some(reason.into()) }
+    }
+}
+
 /// The health of all sources of a catalog.
 pub(crate) struct Health {
     sources: Mutex<Arc<[Arc<SourceHealth>]>>,
+    /// The connection to the other replicas; `None` if there are none.
+    cluster: Mutex<Option<ClusterState>>,
     /// The state of the search index; `None` if there is none.
     search: Mutex<Option<SearchIndexState>>,
     transitions: Transitions,
@@ -151,6 +177,7 @@ impl Default for Health {
         let transitions = Transitions { all: watch::Sender::new(0), recoveries: watch::Sender::new(0) };
         Self {
             sources: Mutex::new(Arc::new([])),
+            cluster: Mutex::default(),
             search: Mutex::default(),
             transitions,
             last_known: Arc::default(),
@@ -191,6 +218,41 @@ impl Health {
         self.transitions.recoveries.subscribe()
     }
 
+    /// The connection to the other replicas; `None` if there are none.
+    pub(crate) fn cluster(&self) -> Option<ClusterState> {
+        lock(&self.cluster).clone()
+    }
+
+    /// Sets the state of the connection to the other replicas. An outage keeps its start.
+    pub(crate) fn set_cluster(&self, state: ClusterState) {
+        let mut current = lock(&self.cluster);
+        let before = current.clone();
+        if before.as_ref().is_some_and(|before| {
+            before.is_connected == state.is_connected && (before.reason.is_some() || state.reason.is_none())
+        }) {
+            return;
+        }
+        let since = before.as_ref().filter(|before| before.is_connected == state.is_connected);
+        let since = since.map_or(state.since, |before| before.since);
+        *current = Some(ClusterState { since, ..state.clone() });
+        drop(current);
+        match (&state.reason, before.is_some_and(|before| before.is_connected)) {
+            (Some(reason), true) => {
+                tracing::warn!(
+                    reason = &**reason,
+                    "the connection to the other replicas is lost; reconnecting"
+                );
+            }
+            (Some(reason), false) => {
+                tracing::warn!(reason = &**reason, "the other replicas cannot be reached; retrying");
+            }
+            // The same level as the loss, so that a log shows both or neither.
+            (None, _) if state.is_connected => tracing::warn!("connected to the other replicas"),
+            (None, _) => {}
+        }
+        self.transitions.all.send_modify(|generation| *generation += 1);
+    }
+
     /// The state of the search index; `None` if there is none.
     pub(crate) fn search(&self) -> Option<SearchIndexState> {
         lock(&self.search).clone()
@@ -213,6 +275,9 @@ impl Health {
         let sources = self.sources();
         let unavailable = sources.iter().filter(|source| source.outage().is_some()).count();
         let mut counts = vec![("sources", sources.len()), ("sources_unavailable", unavailable)];
+        if let Some(cluster) = self.cluster() {
+            counts.push(("cluster_connected", usize::from(cluster.is_connected)));
+        }
         if let Some(SearchIndexState { indexed, listed, is_complete, .. }) = self.search() {
             let pending = if is_complete { 0 } else { listed.saturating_sub(indexed).max(1) };
             counts.extend([("search_resources", indexed), ("search_pending", pending)]);

@@ -1,7 +1,7 @@
 //! The last known listings of sources, served while a source is unavailable (stale-if-error).
 //!
-//! Pages with a proof are not stored: such a source lists from memory or from disk, so it rarely fails and the copies
-//! would cost more than they gain.
+//! Pages with a proof are not stored, unless the source says that it [may fail](libris_core::Source::may_fail): such a
+//! source lists from memory or from disk, so it rarely fails and the copies would cost more than they gain.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -80,20 +80,21 @@ impl LastKnown {
 
     /// Stores a page of the source, if it overlaps or continues the stored prefix.
     pub(crate) fn learn(&self, after: Option<&Uri>, page: &Page) {
-        if page.freshness.proof.is_some() {
-            if self.is_listed.swap(false, Ordering::Relaxed)
-                && let Some(listing) = lock(&self.listing).take()
-            {
-                self.quota.give(listing.weight);
-            }
-            return;
-        }
         let mut listing = lock(&self.listing);
         if listing.is_none() && after.is_some() {
             return;
         }
         self.is_listed.store(true, Ordering::Relaxed);
         listing.get_or_insert_default().learn(after, page, &self.quota);
+    }
+
+    /// Removes the stored listing.
+    pub(crate) fn forget(&self) {
+        if self.is_listed.swap(false, Ordering::Relaxed)
+            && let Some(listing) = lock(&self.listing).take()
+        {
+            self.quota.give(listing.weight);
+        }
     }
 
     /// The stored page after `after`; `None` if no page was ever stored.
@@ -196,7 +197,7 @@ fn weight(resource: &Resource) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{CATALOG_LIMIT, LastKnown, LastKnownQuota, SOURCE_LIMIT, StoredListingSize};
-    use libris_core::{Freshness, Page, Proof, Resource, Uri};
+    use libris_core::{Page, Resource, Uri};
     use proptest::collection::{btree_set, vec};
     use proptest::{prop_assert, prop_assert_eq, proptest};
     use std::collections::BTreeSet;
@@ -235,8 +236,8 @@ mod tests {
         assert_eq!((numbers(&rest), rest.more), (vec![5, 6, 7], false));
         known.learn(None, &page([], false));
         assert_eq!(known.stored_size(), Some(StoredListingSize { resources: 0, complete: true }));
-        known.learn(None, &Page { freshness: Freshness::proven(Proof::always()), ..page([1], false) });
-        assert_eq!(known.stored_size(), None, "pages with a proof are not stored");
+        known.forget();
+        assert_eq!(known.stored_size(), None);
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod caller_view;
 pub mod catalog;
 mod catalog_search;
 mod catalog_watch;
+pub mod cluster;
 mod cursor;
 mod directory;
 mod document_text;
@@ -57,6 +58,7 @@ mod library_index;
 mod list_cache;
 mod lock;
 mod outline;
+mod page_query;
 mod params;
 mod path_note;
 mod prefixes;
@@ -84,6 +86,7 @@ pub use audit::{AuditDecision, AuditLog, AuditRecord};
 pub use authenticated::AuthenticatedCallers;
 pub use bundle::{Bundle, BundleFormat, BundlePassage, BundleRequest, count_tokens};
 pub use catalog::Catalog;
+pub use cluster::{ChangeBus, ClusterEvent};
 pub use functions::{
     FromVariable, FunctionSource, FunctionSourceHandle, Handler, Instance, IntoCompletion, IntoContents,
     IntoInstances, IntoPromptMessages, Json, Notifier, Request, ResourceSpec,
@@ -96,7 +99,7 @@ pub use libris_core::{
     IndexingProgress, Meta, Package, Page, Progress, Prompt, PromptArgument, PromptCompletion, PromptContent,
     PromptMessage, PromptRole, Prompts, Proof, Resource, Result, SearchAnswer, SearchHit, SearchQuery,
     Sha256Digest, Skill, SkillFile, SkillPage, SkillResources, SnippetLine, Source, Template, Templates,
-    Theme, UnavailableSource, Uri, UriTemplate, uri_template,
+    Theme, UnavailableSource, Uri, UriSpan, UriTemplate, uri_template,
 };
 #[cfg(all(feature = "remote", unix))]
 pub use libris_remote as remote;

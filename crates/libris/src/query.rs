@@ -65,9 +65,12 @@ impl GatedSource {
         };
         match self.query(query, page).await? {
             Ok(page) => {
+                let known = self.health().last_known();
                 // A page that depends on the caller's identity must not be stored for others.
-                if !context.identity_was_used() {
-                    self.health().last_known().learn(after, &page);
+                match page.freshness.proof.is_none() || self.source().may_fail() {
+                    _ if context.identity_was_used() => {}
+                    true => known.learn(after, &page),
+                    false => known.forget(),
                 }
                 Ok(SourceResponse::Current(page))
             }
@@ -85,7 +88,8 @@ impl GatedSource {
         let templates = |context: Context| async move { self.source().templates(&context).await };
         match self.query(query, templates).await? {
             Ok(given) => {
-                if given.freshness.proof.is_none() && !context.identity_was_used() {
+                let is_stored = given.freshness.proof.is_none() || self.source().may_fail();
+                if is_stored && !context.identity_was_used() {
                     self.health().last_known().learn_templates(&given.templates);
                 }
                 Ok(SourceResponse::Current(given))

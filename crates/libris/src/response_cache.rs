@@ -1,4 +1,4 @@
-//! The response cache: encoded responses, each with a proof that it is still valid.
+//! The response cache: encoded responses, and errors for missing resources, each with a proof that it is still valid.
 //!
 //! A lookup checks the [`Proof`] of a response before it returns it, so a cached response is never stale.
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use libris_core::Proof;
-use libris_wire::{CacheableRequest, Reply, Revision};
+use libris_wire::{Answer, CacheableRequest, Failure, Reply, Revision};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
 
@@ -45,8 +45,10 @@ struct ResponseKey {
     revision: Revision,
     kind: RequestKind,
     text: Option<Box<str>>,
-    /// The arguments of a tool.
+    /// The arguments of a tool, or the argument of a completion.
     arguments: Box<str>,
+    /// The context of a completion.
+    context: Box<str>,
 }
 
 #[derive(Clone, Copy)]
@@ -54,21 +56,26 @@ enum RequestKind {
     List,
     Templates,
     Read,
+    Complete,
     Tools,
     Tool,
 }
 
 impl ResponseKey {
     fn new(lookup: CacheLookup<'_>) -> Self {
-        let (kind, text, arguments) = match lookup.request {
-            CacheableRequest::List(cursor) => (RequestKind::List, cursor, ""),
-            CacheableRequest::Templates(cursor) => (RequestKind::Templates, cursor, ""),
-            CacheableRequest::Read(uri) => (RequestKind::Read, Some(uri), ""),
-            CacheableRequest::Tools(cursor) => (RequestKind::Tools, cursor, ""),
-            CacheableRequest::Tool { name, arguments } => (RequestKind::Tool, Some(name), arguments),
+        let (kind, text, arguments, context) = match lookup.request {
+            CacheableRequest::List(cursor) => (RequestKind::List, cursor, "", ""),
+            CacheableRequest::Templates(cursor) => (RequestKind::Templates, cursor, "", ""),
+            CacheableRequest::Read(uri) => (RequestKind::Read, Some(uri), "", ""),
+            CacheableRequest::Complete { reference, argument, context } => {
+                (RequestKind::Complete, Some(reference), argument, context)
+            }
+            CacheableRequest::Tools(cursor) => (RequestKind::Tools, cursor, "", ""),
+            CacheableRequest::Tool { name, arguments } => (RequestKind::Tool, Some(name), arguments, ""),
         };
         let CacheLookup { class, revision, .. } = lookup;
-        Self { class, revision, kind, text: text.map(Box::from), arguments: arguments.into() }
+        let text = text.map(Box::from);
+        Self { class, revision, kind, text, arguments: arguments.into(), context: context.into() }
     }
 
     fn lookup(&self) -> CacheLookup<'_> {
@@ -77,6 +84,11 @@ impl ResponseKey {
             RequestKind::List => CacheableRequest::List(text),
             RequestKind::Templates => CacheableRequest::Templates(text),
             RequestKind::Read => CacheableRequest::Read(text.unwrap_or_default()),
+            RequestKind::Complete => CacheableRequest::Complete {
+                reference: text.unwrap_or_default(),
+                argument: &self.arguments,
+                context: &self.context,
+            },
             RequestKind::Tools => CacheableRequest::Tools(text),
             RequestKind::Tool => {
                 CacheableRequest::Tool { name: text.unwrap_or_default(), arguments: &self.arguments }
@@ -108,7 +120,7 @@ impl Equivalent<ResponseKey> for CacheLookup<'_> {
 
 struct CachedResponse {
     /// `None` for a large response that was requested only once.
-    reply: Option<Reply>,
+    answer: Option<Answer>,
     proof: Proof,
     /// When the proof was last found to hold, in nanoseconds since the epoch of the cache.
     proven: AtomicU64,
@@ -119,9 +131,14 @@ struct ResponseWeight;
 
 impl Weighter<ResponseKey, Arc<CachedResponse>> for ResponseWeight {
     fn weight(&self, key: &ResponseKey, response: &Arc<CachedResponse>) -> u64 {
-        let members = response.reply.as_ref().map_or(0, |reply| reply.members.size());
-        let text = key.text.as_ref().map_or(0, |text| text.len()) + key.arguments.len();
-        (text + members + RESPONSE_OVERHEAD) as u64
+        let answer = match &response.answer {
+            None => 0,
+            Some(Ok(reply)) => reply.members.size(),
+            Some(Err(Failure::NotFound { uri, hint })) => uri.len() + hint.as_ref().map_or(0, String::len),
+            Some(Err(_)) => 0,
+        };
+        let text = key.text.as_ref().map_or(0, |text| text.len()) + key.arguments.len() + key.context.len();
+        (text + answer + RESPONSE_OVERHEAD) as u64
     }
 }
 
@@ -153,16 +170,16 @@ impl ResponseCache {
         revision: Revision,
         request: CacheableRequest<'_>,
         since: Instant,
-    ) -> Option<Reply> {
+    ) -> Option<Answer> {
         let lookup = CacheLookup { class, revision, request };
         let cached = self.responses.get(&lookup)?;
         if cached.proven.load(Ordering::Acquire) > self.nanoseconds(since) {
-            return cached.reply.clone();
+            return cached.answer.clone();
         }
         let now = self.nanoseconds(Instant::now());
         if cached.proof.holds() {
             cached.proven.fetch_max(now, Ordering::Release);
-            return cached.reply.clone();
+            return cached.answer.clone();
         }
         self.responses.remove(&lookup);
         None
@@ -197,13 +214,36 @@ impl ResponseCache {
                 reply.members = encoded;
             }
         }
-        let encoded = reply.members.encoded().map(|_| reply.clone());
+        let encoded = reply.members.encoded().map(|_| Ok(reply.clone()));
+        self.store(lookup, encoded, proof);
+        reply
+    }
+
+    /// Caches the error for a missing resource that has a proof.
+    pub(crate) fn insert_missing(
+        &self,
+        class: u64,
+        revision: Revision,
+        request: CacheableRequest<'_>,
+        failure: &Failure,
+        proof: Option<Proof>,
+    ) {
+        /// The longest URI of a missing resource that is cached: a client can invent any number of them.
+        const MAX_MISSING_URI: usize = 1 << 10;
+        if let Failure::NotFound { uri, .. } = failure
+            && uri.len() <= MAX_MISSING_URI
+            && let Some(proof) = proof
+        {
+            self.store(CacheLookup { class, revision, request }, Some(Err(failure.clone())), proof);
+        }
+    }
+
+    fn store(&self, lookup: CacheLookup<'_>, answer: Option<Answer>, proof: Proof) {
         let key = ResponseKey::new(lookup);
-        let response = Arc::new(CachedResponse { reply: encoded, proof, proven: AtomicU64::new(0) });
+        let response = Arc::new(CachedResponse { answer, proof, proven: AtomicU64::new(0) });
         if ResponseWeight.weight(&key, &response) <= self.heaviest {
             self.responses.insert(key, response);
         }
-        reply
     }
 
     /// The weight of all cached responses in bytes.
@@ -216,7 +256,7 @@ impl ResponseCache {
 mod tests {
     use super::{RESPONSE_OVERHEAD, ResponseCache};
     use libris_core::Proof;
-    use libris_wire::{CacheableRequest, Reply, Revision, Writer};
+    use libris_wire::{CacheableRequest, Failure, Reply, Revision, Writer};
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::sync::{Arc, OnceLock};
     use std::time::Instant;
@@ -224,7 +264,7 @@ mod tests {
     const NOW: Revision = Revision::V2026_07_28;
 
     fn find(cache: &ResponseCache, revision: Revision, request: CacheableRequest<'_>) -> Option<Reply> {
-        cache.find(0, revision, request, Instant::now())
+        cache.find(0, revision, request, Instant::now())?.ok()
     }
 
     fn reply(size: usize) -> Reply {
@@ -266,7 +306,7 @@ mod tests {
         for class in 1..=2 {
             let _ = cache.insert(class, NOW, a, reply(class as usize), Some(Proof::always()));
         }
-        let size = |class| cache.find(class, NOW, a, Instant::now()).map(|reply| reply.members.size());
+        let size = |class| Some(cache.find(class, NOW, a, Instant::now())?.ok()?.members.size());
         assert_eq!([0, 1, 2, 3].map(size), [None, Some(1), Some(2), None]);
     }
 
@@ -407,5 +447,45 @@ mod tests {
         let none = ResponseCache::new(0);
         none.insert(0, NOW, CacheableRequest::Read("a"), reply(1), Some(Proof::always()));
         assert!(find(&none, NOW, CacheableRequest::Read("a")).is_none());
+    }
+
+    #[test]
+    fn a_missing_resource_is_cached_while_its_proof_holds() {
+        let cache = ResponseCache::new(1 << 20);
+        let right = Arc::new(AtomicBool::new(true));
+        let watched = right.clone();
+        let proof = || {
+            let watched = watched.clone();
+            Some(Proof::new(move || watched.load(Ordering::Relaxed)))
+        };
+        let a = CacheableRequest::Read("a");
+        let missing = |uri: &str| Failure::NotFound { uri: uri.to_owned(), hint: Some("b".to_owned()) };
+        let found = |class| cache.find(class, NOW, a, Instant::now()).map(|answer| answer.unwrap_err());
+        cache.insert_missing(0, NOW, a, &missing("a"), None);
+        assert_eq!(found(0), None, "an error without a proof");
+        cache.insert_missing(0, NOW, a, &Failure::invalid("the source is broken"), proof());
+        assert_eq!(found(0), None, "another error");
+        let long = "a".repeat(2 << 10);
+        cache.insert_missing(0, NOW, CacheableRequest::Read(&long), &missing(&long), proof());
+        assert_eq!(cache.bytes(), 0);
+        cache.insert_missing(0, NOW, a, &missing("a"), proof());
+        assert_eq!(found(0), Some(missing("a")));
+        assert_eq!(found(1), None, "callers with other rights");
+        right.store(false, Ordering::Relaxed);
+        assert_eq!(found(0), None);
+    }
+
+    #[test]
+    fn completions_differ_by_all_their_members() {
+        let cache = ResponseCache::new(1 << 20);
+        let complete =
+            |reference, argument, context| CacheableRequest::Complete { reference, argument, context };
+        let _ = cache.insert(0, NOW, complete("a", "b", "c"), reply(1), Some(Proof::always()));
+        assert!(find(&cache, NOW, complete("a", "b", "c")).is_some());
+        for (reference, argument, context) in
+            [("x", "b", "c"), ("a", "x", "c"), ("a", "b", "x"), ("a", "b", "")]
+        {
+            assert!(find(&cache, NOW, complete(reference, argument, context)).is_none());
+        }
     }
 }

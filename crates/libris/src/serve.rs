@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use libris_core::{Error, Package, Result, Source};
-use libris_wire::http::{self, Endpoint, Route};
+use libris_wire::http::{self, Endpoint, Route, SessionStore};
 use libris_wire::{Limits, stdio};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -46,6 +46,8 @@ pub struct Serve {
     audit: Option<Arc<dyn AuditLog>>,
     /// HTTP routes beside `/mcp`.
     routes: Vec<Arc<dyn Route>>,
+    /// The sessions that replicas share.
+    session_store: Option<Arc<dyn SessionStore>>,
     allow_remote: bool,
     /// The package of the first source that has one.
     package: Option<Package>,
@@ -72,6 +74,7 @@ impl From<Arc<Catalog>> for Serve {
             policy_handle: PolicyHandle::default(),
             audit: None,
             routes: Vec::new(),
+            session_store: None,
             allow_remote: false,
             package,
             name,
@@ -153,6 +156,11 @@ impl Serve {
     pub fn route(mut self, route: Arc<dyn Route>) -> Self {
         self.routes.push(route);
         self
+    }
+
+    /// Shares the sessions of legacy clients with other replicas, which [`Catalog::join_cluster`] shares changes with.
+    pub fn session_store(self, store: Arc<dyn SessionStore>) -> Self {
+        Self { session_store: Some(store), ..self }
     }
 
     /// Allows this host name in HTTP requests, in addition to `localhost` and IP addresses.
@@ -262,7 +270,11 @@ impl Serve {
     }
 
     fn endpoint(&self) -> Arc<Endpoint> {
-        Endpoint::with_routes(Arc::new(self.server()), self.http.clone(), self.routes.clone())
+        let (server, config, routes) = (Arc::new(self.server()), self.http.clone(), self.routes.clone());
+        match self.session_store.clone() {
+            Some(store) => Endpoint::with_session_store(server, config, routes, store),
+            None => Endpoint::with_routes(server, config, routes),
+        }
     }
 
     fn server(&self) -> Server {

@@ -13,6 +13,7 @@ use crate::Catalog;
 use crate::audit::{AuditDecision, AuditLog, AuditRecord};
 use crate::caller_instructions::KnownInstructions;
 use crate::caller_view::CallerView;
+use crate::health::rfc3339;
 use crate::lock::lock;
 use crate::path_note::PathNote;
 use crate::response_cache::ResponseCache;
@@ -204,7 +205,9 @@ impl Server {
         catalog: Option<Arc<Catalog>>,
         audit: Option<Arc<dyn AuditLog>>,
     ) -> Self {
-        let hub = SubscriptionHub::new(source.clone(), config.subscriptions.clone());
+        let relay = catalog.as_ref().and_then(|catalog| catalog.relay());
+        let recent = relay.map(|relay| relay.recent().clone());
+        let hub = SubscriptionHub::new(source.clone(), config.subscriptions.clone(), recent);
         let access = Arc::new(CurrentPolicy::new(policy));
         let inner = Arc::new(ServerInner {
             source,
@@ -336,11 +339,19 @@ impl Service for Server {
         self.inner.access.policy().authentication().public_document(path)
     }
 
+    fn degradation(&self) -> Option<String> {
+        let cluster = self.inner.catalog.as_ref()?.health().cluster().filter(|state| !state.is_connected)?;
+        // The reason may name hosts, so only `libris://status` and the log have it.
+        Some(format!("the other replicas cannot be reached since {}", rfc3339(cluster.since)))
+    }
+
     fn counts(&self) -> Vec<(&'static str, usize)> {
         let mut counts = self.inner.hub.counts();
         counts.push(("cache_bytes", self.inner.cache.bytes()));
         counts.extend(self.inner.audit.iter().map(|log| ("audit_dropped_total", log.dropped())));
         counts.extend(self.inner.catalog.iter().flat_map(|catalog| catalog.health().counts()));
+        let relay = self.inner.catalog.as_ref().and_then(|catalog| catalog.relay());
+        counts.extend(relay.iter().flat_map(|relay| relay.counts()));
         counts
     }
 }
@@ -350,7 +361,9 @@ impl Service for Server {
 pub(crate) fn to_failure(error: Error) -> Failure {
     match &error {
         Error::NotFound(uri) | Error::Denied(uri) => Failure::not_found(uri.as_str()),
-        Error::Missing { uri, hint } => Failure::NotFound { uri: uri.to_string(), hint: Some(hint.clone()) },
+        Error::Missing { uri, hint, .. } => {
+            Failure::NotFound { uri: uri.to_string(), hint: Some(hint.clone()) }
+        }
         Error::ScopeRequired { scopes, .. } => {
             Failure::ScopeRequired { scopes: scopes.clone(), message: error.to_string() }
         }

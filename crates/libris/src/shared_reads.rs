@@ -50,6 +50,8 @@ type ReadResult = Result<Arc<CachedContents>, Arc<Error>>;
 /// Contents in the cache, or just read.
 struct CachedContents {
     contents: Contents,
+    /// Holds until another replica reports a change of the contents; `None` if there are no other replicas.
+    unchanged: Option<Proof>,
     /// When the TTL of the contents ends.
     expires: Instant,
     /// The reservation from the memory budget, released when the cache accounts for the contents.
@@ -57,9 +59,9 @@ struct CachedContents {
 }
 
 impl CachedContents {
-    fn new(contents: Contents, loading: Option<Lease>) -> Self {
+    fn new(contents: Contents, unchanged: Option<Proof>, loading: Option<Lease>) -> Self {
         let expires = Instant::now() + contents.freshness.ttl.min(LONGEST_TTL);
-        Self { contents, expires, loading: Mutex::new(loading) }
+        Self { contents, unchanged, expires, loading: Mutex::new(loading) }
     }
 
     fn is_fresh(&self) -> bool {
@@ -67,7 +69,8 @@ impl CachedContents {
     }
 
     fn is_valid(&self) -> bool {
-        self.contents.freshness.proof.as_ref().is_none_or(Proof::holds)
+        let proofs = [&self.contents.freshness.proof, &self.unchanged];
+        proofs.into_iter().flatten().all(Proof::holds)
     }
 
     /// The size of the contents in bytes.
@@ -112,8 +115,14 @@ impl Default for SharedReads {
 
 impl SharedReads {
     /// Reads `uri`: from the cache while the contents there are fresh, otherwise from the source, in one flight for all
-    /// concurrent callers.
-    pub(crate) async fn read(&self, gated: &GatedSource, uri: &Uri, context: &Context) -> Result<Contents> {
+    /// concurrent callers. `unchanged` holds until another replica reports a change of the contents.
+    pub(crate) async fn read(
+        &self,
+        gated: &GatedSource,
+        uri: &Uri,
+        context: &Context,
+        unchanged: Option<Proof>,
+    ) -> Result<Contents> {
         let key = (Arc::as_ptr(gated.source()).addr(), uri.clone());
         let fresh = || self.cache.get(&key).filter(|cached| cached.is_fresh());
         let contents = |cached: &CachedContents| {
@@ -126,6 +135,7 @@ impl SharedReads {
         }
         let start = || {
             let (all, gated, key) = (self.cache.clone(), gated.clone(), key.clone());
+            let unchanged = unchanged.clone();
             // The flight uses a permit of the first caller, but not its memory budget: that caller may leave first.
             let loading = ReadMemory::new(&self.loading, context.client());
             let context = context.clone().without_caller().with_memory(loading.clone());
@@ -141,7 +151,7 @@ impl SharedReads {
                     }
                 };
                 let counted = loading.count(contents.parts.iter().map(|part| part.body.len()).sum());
-                let cached = Arc::new(CachedContents::new(contents, loading.settle()));
+                let cached = Arc::new(CachedContents::new(contents, unchanged, loading.settle()));
                 if !counted && cached.size() > UNRESERVED_BYTES {
                     return Err(Arc::new(Error::NO_MEMORY));
                 }
@@ -190,7 +200,7 @@ mod tests {
         let reads = SharedReads::default();
         for number in 0..100 {
             let uri = Uri::parse(&format!("big://{number}")).unwrap();
-            reads.read(&functions, &uri, &Context::default()).await.unwrap();
+            reads.read(&functions, &uri, &Context::default(), None).await.unwrap();
         }
         assert!((CACHE_BYTES / 2..=CACHE_BYTES).contains(&reads.cache.weight()), "{}", reads.cache.weight());
         assert!(reads.in_flight.is_empty());
@@ -207,9 +217,9 @@ mod tests {
         let uri = Uri::parse("big://1").unwrap();
         let context = Context::default();
         let all = reads.loading.try_take(context.client(), usize::MAX).unwrap();
-        let error = reads.read(&functions, &uri, &context).await.unwrap_err();
+        let error = reads.read(&functions, &uri, &context, None).await.unwrap_err();
         assert_eq!(error.to_string(), "the server has no memory left for large contents; try again later");
         drop(all);
-        assert!(reads.read(&functions, &uri, &context).await.is_ok());
+        assert!(reads.read(&functions, &uri, &context, None).await.is_ok());
     }
 }

@@ -10,11 +10,11 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use libris_core::uri_template::Specificity;
 use libris_core::{
     Change, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness, Page, Proof,
-    Resource, Result, Source, Template, Templates, Uri, UriTemplate,
+    Resource, Result, Source, Template, Templates, Uri, UriSpan, UriTemplate,
 };
 use serde_json::{Value, json};
 
-use crate::health::{Health, SearchIndexState, SourceHealth, rfc3339};
+use crate::health::{ClusterState, Health, SearchIndexState, SourceHealth, rfc3339};
 
 /// The URI of the status resource.
 pub(crate) const URI: &str = "libris://status";
@@ -78,6 +78,10 @@ impl Source for StatusSource {
         "status".into()
     }
 
+    fn span(&self) -> Option<UriSpan> {
+        Some(UriSpan::of(&self.uri))
+    }
+
     async fn list(&self, after: Option<&Uri>, limit: usize, _: &Context) -> Result<Page> {
         let is_listed = limit > 0 && after.is_none_or(|after| *after < self.uri);
         let resource = is_listed.then(|| Resource {
@@ -98,13 +102,17 @@ impl Source for StatusSource {
         let states: Vec<_> = self.health.sources().iter().map(|source| SourceStatus::of(source)).collect();
         let content = match format {
             StatusFormat::Markdown => {
-                let text = markdown(&states) + &search_line(self.health.search());
+                let lines = search_line(self.health.search()) + &cluster_line(self.health.cluster());
+                let text = markdown(&states) + &lines;
                 Content::text(uri.clone(), "text/markdown", text)
             }
             StatusFormat::Json => {
                 let mut status = json(&states);
                 if let Some(search) = self.health.search() {
                     status["search"] = search_json(&search);
+                }
+                if let Some(cluster) = self.health.cluster() {
+                    status["cluster"] = cluster_json(&cluster);
                 }
                 Content::text(uri.clone(), "application/json", format!("{status:#}\n"))
             }
@@ -221,6 +229,31 @@ fn search_line(state: Option<SearchIndexState>) -> String {
 fn search_json(state: &SearchIndexState) -> Value {
     let SearchIndexState { indexed, listed, is_complete, remark } = state;
     json!({ "complete": is_complete, "indexed": indexed, "listed": listed, "remark": remark })
+}
+
+/// A sentence about the connection to the other replicas; empty if there are none.
+fn cluster_line(state: Option<ClusterState>) -> String {
+    let Some(ClusterState { is_connected, since, reason }) = state else { return String::new() };
+    let since = rfc3339(since);
+    match is_connected {
+        true => format!("\nCluster: connected since {since}.\n"),
+        false => {
+            let reason = reason.map(|reason| format!(": {}", cell(&reason))).unwrap_or_default();
+            format!(
+                "\nCluster: degraded since {since}{reason}. Changes at other replicas are reported when the connection \
+                 is back.\n"
+            )
+        }
+    }
+}
+
+fn cluster_json(state: &ClusterState) -> Value {
+    let ClusterState { is_connected, since, reason } = state;
+    let mut object = json!({ "connected": is_connected, "since": rfc3339(*since) });
+    if let Some(reason) = reason {
+        object["reason"] = (**reason).into();
+    }
+    object
 }
 
 /// Escapes text for a cell of a Markdown table.

@@ -274,12 +274,13 @@ impl ViewSnapshot<'_> {
         // Request all values, because hidden ones must neither displace visible ones nor be counted.
         let all = CompletionRequest { limit: MAX_UNFILTERED_VALUES, ..partial };
         let completion = self.source.complete(all, context).await;
-        let Completion { mut values, total, more } = completion.map_err(|error| self.redacted(error))?;
+        let Completion { mut values, total, more, proof } =
+            completion.map_err(|error| self.redacted(error))?;
         values.retain(|value| self.completes(partial, value));
         let total = total.filter(|_| !more).map(|_| values.len() as u64);
         let more = more || values.len() > partial.limit;
         values.truncate(partial.limit);
-        Ok(self.or_searched(Completion { values, total, more }, partial, context).await)
+        Ok(self.or_searched(Completion { values, total, more, proof }, partial, context).await)
     }
 
     /// The completion, or if it has no values, those of resources that a search for the typed text finds: a word in the
@@ -312,7 +313,7 @@ impl ViewSnapshot<'_> {
                 values.push(value.to_owned());
             }
         }
-        Completion { total: Some(values.len() as u64), more: false, values }
+        Completion { total: Some(values.len() as u64), more: false, values, proof: None }
     }
 
     /// Whether this value leads to a resource that the caller may read. If a variable in front of it has no value, this

@@ -19,6 +19,8 @@ pub struct RemoteConfig {
     pub mount: UriMount,
     /// The protocol revisions to try.
     pub protocol: ProtocolChoice,
+    /// Whether the source has the prompts of the server. Their names get the prefix of the URIs and `_`.
+    pub prompts: bool,
     /// Timeouts and size limits.
     pub limits: RemoteLimits,
 }
@@ -31,6 +33,7 @@ impl RemoteConfig {
             target,
             mount: UriMount::Kept,
             protocol: ProtocolChoice::Auto,
+            prompts: true,
             limits: RemoteLimits::default(),
         }
     }

@@ -72,6 +72,24 @@ pub(crate) fn content(
     asked: (&str, &Uri),
     mount: &UriMount,
 ) -> std::result::Result<Content, RemoteFault> {
+    let (asked_original, asked_uri) = asked;
+    content_at(contents, mount, |original| (original == asked_original).then(|| asked_uri.clone()))
+}
+
+/// Contents in a message.
+pub(crate) fn embedded(
+    contents: ResourceContents,
+    mount: &UriMount,
+) -> std::result::Result<Content, RemoteFault> {
+    content_at(contents, mount, |_| None)
+}
+
+/// A part of contents. `known` is the URI of the source for a URI of the server, if that is known.
+fn content_at(
+    contents: ResourceContents,
+    mount: &UriMount,
+    known: impl Fn(&str) -> Option<Uri>,
+) -> std::result::Result<Content, RemoteFault> {
     let (original, mime, body, metadata) = match contents {
         ResourceContents::TextResourceContents { uri, mime_type, text, meta } => {
             (uri, mime_type, ContentBody::Text(text), meta)
@@ -82,10 +100,9 @@ pub(crate) fn content(
         }
         _ => return Err(RemoteFault::NoContents),
     };
-    let (asked_original, asked_uri) = asked;
-    let uri = match original == asked_original {
-        true => asked_uri.clone(),
-        false => mount.outer(&original).map_err(|_| RemoteFault::ContentUri)?,
+    let uri = match known(&original) {
+        Some(uri) => uri,
+        None => mount.outer(&original).map_err(|_| RemoteFault::ContentUri)?,
     };
     Ok(Content { uri, mime, body, meta: meta(metadata, mount) })
 }
@@ -100,7 +117,7 @@ pub(crate) fn hints(ttl_ms: Option<u64>, scope: Option<model::CacheScope>) -> Ca
     CacheHints { ttl, scope }
 }
 
-fn meta(meta: Option<MetaObject>, mount: &UriMount) -> Option<Meta> {
+pub(crate) fn meta(meta: Option<MetaObject>, mount: &UriMount) -> Option<Meta> {
     let mut meta = meta?.0;
     mount.rewrite_meta(&mut meta);
     Some(meta)
@@ -127,7 +144,7 @@ fn rounded(number: f32) -> f64 {
     number.to_string().parse().unwrap_or_else(|_| f64::from(number))
 }
 
-fn icons(icons: Option<Vec<model::Icon>>) -> Vec<Icon> {
+pub(crate) fn icons(icons: Option<Vec<model::Icon>>) -> Vec<Icon> {
     let icon = |icon: model::Icon| Icon {
         src: icon.src,
         mime: icon.mime_type,

@@ -9,19 +9,29 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{
-    ClientJsonRpcMessage, CompleteResult, InputRequiredResult, ListResourceTemplatesResult,
-    ListResourcesResult, ReadResourceResult, RequestId, Resource, ResourceTemplate, ServerJsonRpcMessage,
-    ServerResult,
+    ClientJsonRpcMessage, CompleteResult, CustomResult, GetPromptResult, InputRequiredResult,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, Prompt, ReadResourceResult,
+    RequestId, Resource, ResourceTemplate, ServerJsonRpcMessage, ServerResult,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::fault::{RemoteFault, quoted};
+use crate::{directory, skill_list};
 
 /// The methods whose results are decoded here.
-pub(crate) const METHODS: [&str; 4] =
-    ["resources/list", "resources/templates/list", "resources/read", "completion/complete"];
+pub(crate) const METHODS: [&str; 9] = [
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    directory::METHOD,
+    "completion/complete",
+    "prompts/list",
+    "prompts/get",
+    skill_list::LIST,
+    skill_list::GET,
+];
 
 /// The most bytes at each end of a dropped message in which the id of its request is searched.
 const ID_WINDOW: usize = 256;
@@ -132,6 +142,18 @@ pub(crate) fn result_of(method: &str, result: &RawValue) -> serde_json::Result<S
             },
         },
         "completion/complete" => serde_json::from_str::<CompleteResult>(text)?.into(),
+        "prompts/list" => list_without_malformed::<ListPromptsResult, Prompt>(text, "prompts")?.into(),
+        "prompts/get" => match serde_json::from_str::<GetPromptResult>(text) {
+            Ok(prompt) => prompt.into(),
+            Err(cause) => match serde_json::from_str::<InputRequiredResult>(text) {
+                Ok(required) => required.into(),
+                Err(_) => return Err(cause),
+            },
+        },
+        // rmcp has no types for extensions.
+        directory::METHOD | skill_list::LIST | skill_list::GET => {
+            CustomResult::new(serde_json::from_str(text)?).into()
+        }
         _ => serde_json::from_str(text)?,
     })
 }

@@ -98,6 +98,11 @@ impl RemoteFault {
         }
     }
 
+    /// Whether the server said that there is no such resource.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { code, message } if means_not_found(*code, message))
+    }
+
     /// The fault of a request.
     pub(crate) fn of_request(error: ServiceError, timeout: Duration, journal: &FaultJournal) -> Self {
         match error {

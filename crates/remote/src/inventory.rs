@@ -72,10 +72,18 @@ impl<T> Snapshot<T> {
     }
 }
 
+impl<T> Snapshot<Option<T>> {
+    /// The snapshot of what there is.
+    pub(crate) fn transposed(self) -> Option<Snapshot<T>> {
+        let Self { list, validity, hints } = self;
+        Some(Snapshot { list: list?, validity, hints })
+    }
+}
+
 /// The freshness of a response with these hints. One that the server calls private is not cached for other callers.
 fn freshness(hints: CacheHints, proof: Option<Proof>) -> Freshness {
     let is_private = hints.scope == CacheScope::Private && !hints.ttl.is_zero();
-    Freshness { ttl: hints.ttl, scope: hints.scope, proof: proof.filter(|_| !is_private) }
+    Freshness { ttl: hints.ttl, scope: hints.scope, proof: proof.filter(|_| !is_private), expires: None }
 }
 
 /// A list that is fetched when it is needed and not current; concurrent callers share one fetch.

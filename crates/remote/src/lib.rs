@@ -10,14 +10,17 @@
 mod config;
 mod convert;
 mod decode;
+mod directory;
 mod fault;
 mod http;
 mod inventory;
 mod link;
 mod listing;
 mod mount;
+mod prompt_list;
 mod remote;
 mod resource_client;
+mod skill_list;
 mod stdio;
 mod upstream_watch;
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ClientRequest, Implementation, PingRequest, ProtocolVersion,
-    ResourceUpdatedNotificationParam, ServerPeerInfo,
+    ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, Implementation, PingRequest,
+    ProtocolVersion, ResourceUpdatedNotificationParam, ServerPeerInfo, ServerResult,
 };
 use rmcp::service::{NotificationContext, Peer, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientCacheConfig, ClientHandler, ClientLifecycleMode, ClientServiceExt as _, RoleClient};
+use serde_json::Value;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -21,8 +22,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::config::{ProtocolChoice, RemoteConfig, RemoteTarget};
 use crate::fault::{FaultJournal, RemoteFault};
 use crate::http::UpstreamHttp;
-use crate::stdio;
 use crate::upstream_watch::{self, UpstreamEvents};
+use crate::{skill_list, stdio};
 
 /// The longest pause between two attempts to connect.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -70,7 +71,7 @@ impl ServerIdentity {
     }
 
     /// Its capabilities, with the names that the protocol has for them.
-    pub fn capabilities(&self) -> serde_json::Value {
+    pub fn capabilities(&self) -> Value {
         serde_json::to_value(&self.0.capabilities).unwrap_or_default()
     }
 }
@@ -98,6 +99,33 @@ impl UpstreamSession {
 
     pub(crate) fn supports_resources(&self) -> bool {
         self.info.capabilities.resources.is_some()
+    }
+
+    pub(crate) fn supports_prompts(&self) -> bool {
+        self.info.capabilities.prompts.is_some()
+    }
+
+    pub(crate) fn supports_skills(&self) -> bool {
+        self.skill_settings().is_some()
+    }
+
+    /// Whether the server answers `resources/directory/read`.
+    pub(crate) fn reads_directories(&self) -> bool {
+        let settings = self.skill_settings().and_then(|settings| settings.get("directoryRead"));
+        settings.and_then(Value::as_bool) == Some(true)
+    }
+
+    fn skill_settings(&self) -> Option<&rmcp::model::JsonObject> {
+        self.info.capabilities.extensions.as_ref()?.get(skill_list::EXTENSION)
+    }
+
+    /// Sends a request of an extension.
+    pub(crate) async fn custom(&self, method: &str, params: Option<Value>) -> Result<Value, ServiceError> {
+        let request = ClientRequest::CustomRequest(CustomRequest::new(method, params));
+        match self.peer.send_request(request).await? {
+            ServerResult::CustomResult(result) => Ok(result.0),
+            _ => Err(ServiceError::UnexpectedResponse),
+        }
     }
 
     pub(crate) fn reports_list_changes(&self) -> bool {
@@ -263,11 +291,21 @@ impl Supervisor {
     }
 
     async fn connect(&mut self) -> Result<Established, RemoteFault> {
+        match self.connect_by(self.config.protocol).await {
+            // Some servers answer methods that they do not know, such as `server/discover`, with an empty result.
+            Err(RemoteFault::WrongResult { .. }) if self.config.protocol == ProtocolChoice::Auto => {
+                self.connect_by(ProtocolChoice::Initialize).await
+            }
+            connected => connected,
+        }
+    }
+
+    async fn connect_by(&mut self, protocol: ProtocolChoice) -> Result<Established, RemoteFault> {
         let journal = FaultJournal::default();
         let (sender, notifications) = mpsc::channel(MAX_NOTIFICATIONS);
         let overflow = Arc::new(Notify::new());
         let handler = UpstreamHandler { sender, overflow: overflow.clone() };
-        let lifecycle = lifecycle(self.config.protocol);
+        let lifecycle = lifecycle(protocol);
         let limits = &self.config.limits;
         let (service, process) = match &self.config.target {
             target @ RemoteTarget::Stdio { .. } => {
@@ -375,6 +413,10 @@ impl ClientHandler for UpstreamHandler {
     }
 
     async fn on_resource_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.tell(UpstreamNotification::ListChanged);
+    }
+
+    async fn on_prompt_list_changed(&self, _context: NotificationContext<RoleClient>) {
         self.tell(UpstreamNotification::ListChanged);
     }
 

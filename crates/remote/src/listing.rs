@@ -65,7 +65,7 @@ impl ResourceList {
         mount: &UriMount,
         limits: &RemoteLimits,
     ) -> Result<Self, RemoteFault> {
-        let mut walk = PageWalk::new(session, limits);
+        let mut walk = PageWalk::new(session, limits, session.supports_resources());
         let mut list = Self::default();
         let mut malformed = 0;
         while let Some(cursor) = walk.next_cursor() {
@@ -84,13 +84,18 @@ impl ResourceList {
         if malformed > 0 {
             tracing::warn!(malformed, "resources of an MCP server have malformed URIs and are left out");
         }
-        list.resources.sort_by(|one, other| one.uri.cmp(&other.uri));
-        list.resources.dedup_by(|one, other| one.uri == other.uri);
-        list.hints = walk.hints();
+        list.sort(walk.hints());
         Ok(list)
     }
 
-    fn add(&mut self, resource: Resource, original: String, mount: &UriMount) {
+    /// Sorts the resources when all pages are added, and removes duplicates.
+    pub(crate) fn sort(&mut self, hints: CacheHints) {
+        self.resources.sort_by(|one, other| one.uri.cmp(&other.uri));
+        self.resources.dedup_by(|one, other| one.uri == other.uri);
+        self.hints = hints;
+    }
+
+    pub(crate) fn add(&mut self, resource: Resource, original: String, mount: &UriMount) {
         if mount.inner(&resource.uri).is_none_or(|inner| *inner.as_str() != *original) {
             self.originals.insert(resource.uri.clone(), original.into());
         }
@@ -114,7 +119,7 @@ impl TemplateList {
         mount: &UriMount,
         limits: &RemoteLimits,
     ) -> Result<Self, RemoteFault> {
-        let mut walk = PageWalk::new(session, limits);
+        let mut walk = PageWalk::new(session, limits, session.supports_resources());
         let (mut templates, mut originals, mut schemes) = (Vec::new(), HashMap::new(), BTreeSet::new());
         while let Some(cursor) = walk.next_cursor() {
             let page = walk.ask(session.peer.list_resource_templates(cursor)).await?;
@@ -145,7 +150,7 @@ impl TemplateList {
 }
 
 /// A walk through the pages of a list.
-struct PageWalk<'a> {
+pub(crate) struct PageWalk<'a> {
     session: &'a UpstreamSession,
     limits: &'a RemoteLimits,
     deadline: Instant,
@@ -158,22 +163,23 @@ struct PageWalk<'a> {
 }
 
 impl<'a> PageWalk<'a> {
-    fn new(session: &'a UpstreamSession, limits: &'a RemoteLimits) -> Self {
+    /// Begins at the first page. A server without the capability need not answer requests for lists, so there is no page if
+    /// it is not `supported`.
+    pub(crate) fn new(session: &'a UpstreamSession, limits: &'a RemoteLimits, supported: bool) -> Self {
         let deadline = Instant::now() + limits.timeout * LIST_TIME_FACTOR;
-        // A server without the capability need not answer requests for lists.
-        let next = session.supports_resources().then_some(None);
+        let next = supported.then_some(None);
         let (seen, hints) = (HashSet::new(), None);
         Self { session, limits, deadline, next, seen, pages: 0, entries: 0, bytes: 0, hints }
     }
 
     /// The parameters of the request for the next page; `None` if there is none.
-    fn next_cursor(&mut self) -> Option<Option<PaginatedRequestParams>> {
+    pub(crate) fn next_cursor(&mut self) -> Option<Option<PaginatedRequestParams>> {
         let cursor = self.next.take()?;
         Some(cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor))))
     }
 
     /// Waits for a page; `None` if the server does not know the method.
-    async fn ask<T>(
+    pub(crate) async fn ask<T>(
         &self,
         page: impl Future<Output = Result<T, ServiceError>>,
     ) -> Result<Option<T>, RemoteFault> {
@@ -192,7 +198,7 @@ impl<'a> PageWalk<'a> {
     }
 
     /// Counts a page.
-    fn add(
+    pub(crate) fn add(
         &mut self,
         entries: usize,
         next: Option<String>,
@@ -222,13 +228,13 @@ impl<'a> PageWalk<'a> {
         Ok(())
     }
 
-    fn add_bytes(&mut self, bytes: usize) -> Result<(), RemoteFault> {
+    pub(crate) fn add_bytes(&mut self, bytes: usize) -> Result<(), RemoteFault> {
         self.bytes += bytes;
         let limit = self.limits.max_message.saturating_mul(LIST_FACTOR);
         if self.bytes > limit { Err(RemoteFault::LargeList(limit)) } else { Ok(()) }
     }
 
-    fn hints(&self) -> CacheHints {
+    pub(crate) fn hints(&self) -> CacheHints {
         self.hints.unwrap_or_default()
     }
 }

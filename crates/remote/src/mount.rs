@@ -67,6 +67,22 @@ impl UriMount {
         }
     }
 
+    /// The name of the source for a name of the server, such as that of a prompt.
+    pub(crate) fn outer_name(&self, inner: &str) -> String {
+        match self {
+            Self::Kept => inner.to_owned(),
+            Self::Prefixed(name) => format!("{name}_{inner}"),
+        }
+    }
+
+    /// The name of the server for a name of the source; `None` if it has another prefix.
+    pub(crate) fn inner_name<'a>(&self, outer: &'a str) -> Option<&'a str> {
+        match self {
+            Self::Kept => Some(outer),
+            Self::Prefixed(name) => outer.strip_prefix(&**name)?.strip_prefix('_'),
+        }
+    }
+
     /// Replaces the URIs in the metadata of a resource: that of the app that shows it.
     pub(crate) fn rewrite_meta(&self, meta: &mut Meta) {
         if *self == Self::Kept {
@@ -151,6 +167,14 @@ mod tests {
             assert_eq!(mount().outer_template(inner).unwrap().as_str(), outer);
         }
         assert!(mount().outer_template("a:{").is_err());
+    }
+
+    #[test]
+    fn names_have_the_prefix_too() {
+        assert_eq!(mount().outer_name("review"), "docs_review");
+        assert_eq!(mount().inner_name("docs_review"), Some("review"));
+        assert_eq!(mount().inner_name("review"), None);
+        assert_eq!(UriMount::Kept.inner_name("review"), Some("review"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A server as a source.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,14 +9,16 @@ use futures_core::stream::BoxStream;
 use futures_util::stream::{self, StreamExt as _};
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Change, Client, Completion, CompletionRequest, Contents, Context, DIRECTORY, Error, Page, Resource,
-    Result, Source, Templates, Uri, UriTemplate,
+    Change, Client, Completion, CompletionRequest, Contents, Context, DIRECTORY, Error, Freshness, Page,
+    PromptCompletion, PromptContent, PromptMessage, Prompts, Resource, Result, Skill, SkillPage, Source,
+    Templates, Uri, UriTemplate,
 };
 use rmcp::model::{
-    ArgumentInfo, CompleteRequestParams, CompletionContext, ErrorCode, ReadResourceRequestParams,
-    ReadResourceResponse, Reference,
+    ArgumentInfo, CompleteRequestParams, CompletionContext, ErrorCode, GetPromptRequestParams,
+    GetPromptResponse, ReadResourceRequestParams, ReadResourceResponse, Reference,
 };
 use rmcp::service::ServiceError;
+use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
@@ -26,6 +29,7 @@ use crate::link::{ServerIdentity, UpstreamLink, UpstreamSession};
 use crate::listing::ResourceList;
 use crate::mount::UriMount;
 use crate::upstream_watch::UpstreamEvents;
+use crate::{prompt_list, skill_list};
 
 /// The concurrent reads and completions of a server. Each may hold a message of the maximum size in memory.
 const CONCURRENCY: usize = 8;
@@ -97,6 +101,47 @@ impl Remote {
         Some(lists || templates.iter().any(|known| known.list.schemes.contains(scheme)))
     }
 
+    /// The completion of a variable or an argument. A server that cannot complete has no values.
+    async fn completed(
+        &self,
+        session: &UpstreamSession,
+        mut params: CompleteRequestParams,
+        known: &BTreeMap<String, String>,
+        limit: usize,
+    ) -> Result<Completion> {
+        if session.info.capabilities.completions.is_none() {
+            return Ok(Completion::default());
+        }
+        if !known.is_empty() {
+            let known = known.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+            params = params.with_context(CompletionContext::with_arguments(known));
+        }
+        let completion = match self.answer(session, session.peer.complete(params)).await {
+            Ok(answer) => answer.completion,
+            Err(RemoteFault::Refused { code, .. }) if code == ErrorCode::METHOD_NOT_FOUND.0 => {
+                return Ok(Completion::default());
+            }
+            Err(fault) => return Err(self.error(fault, None)),
+        };
+        let (total, mut more) = (completion.total.map(u64::from), completion.has_more.unwrap_or(false));
+        let mut values = completion.values;
+        more |= values.len() > limit;
+        values.truncate(limit);
+        Ok(Completion { values, total, more, proof: None })
+    }
+
+    /// The connection, and the name of a prompt as the server has it; `None` if the prompt is of another source.
+    async fn own_prompt<'a>(&self, name: &'a str) -> Result<Option<(Arc<UpstreamSession>, &'a str)>> {
+        let Some(inner) = self.config.mount.inner_name(name).filter(|_| self.config.prompts) else {
+            return Ok(None);
+        };
+        let session = self.session().await?;
+        let snapshot =
+            self.events.current_prompts(&session).await.map_err(|fault| self.error(fault, None))?;
+        let is_own = snapshot.list.prompts.iter().any(|prompt| prompt.name == name);
+        Ok(is_own.then_some((session, inner)))
+    }
+
     async fn read_within(&self, uri: &Uri, inner: &str, context: &Context) -> Result<Contents> {
         let session = self.session().await?;
         let validity = self.events.updates.begin(inner, self.link.losses());
@@ -146,6 +191,17 @@ fn is_loopback(authority: &str) -> bool {
         None => host.split(':').next().unwrap_or_default(),
     };
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The size of a message in bytes.
+fn message_bytes(message: &PromptMessage) -> u64 {
+    let bytes = match &message.content {
+        PromptContent::Text(text) => text.len(),
+        PromptContent::Embedded(content) => content.body.len(),
+        PromptContent::Media { data, .. } => data.len(),
+        PromptContent::Resource(_) | PromptContent::Link(_) => 0,
+    };
+    bytes as u64
 }
 
 /// One page of resources in URI order.
@@ -223,32 +279,15 @@ impl Source for Remote {
 
     async fn complete(&self, partial: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
         let session = self.session().await?;
-        if session.info.capabilities.completions.is_none()
-            || !partial.template.variables().any(|name| name == partial.variable)
-        {
-            return Ok(Completion::default());
-        }
         let known = self.events.templates.known();
         let original = known.as_ref().and_then(|known| known.list.originals.get(partial.template.as_str()));
         let Some(original) = original else { return Ok(Completion::default()) };
-        let argument = ArgumentInfo::new(partial.variable, partial.typed);
-        let mut params = CompleteRequestParams::new(Reference::for_resource(&**original), argument);
-        if !partial.known.is_empty() {
-            let known = partial.known.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-            params = params.with_context(CompletionContext::with_arguments(known));
+        if !partial.template.variables().any(|name| name == partial.variable) {
+            return Ok(Completion::default());
         }
-        let completion = match self.answer(&session, session.peer.complete(params)).await {
-            Ok(answer) => answer.completion,
-            Err(RemoteFault::Refused { code, .. }) if code == ErrorCode::METHOD_NOT_FOUND.0 => {
-                return Ok(Completion::default());
-            }
-            Err(fault) => return Err(self.error(fault, None)),
-        };
-        let (total, mut more) = (completion.total.map(u64::from), completion.has_more.unwrap_or(false));
-        let mut values = completion.values;
-        more |= values.len() > partial.limit;
-        values.truncate(partial.limit);
-        Ok(Completion { values, total, more })
+        let argument = ArgumentInfo::new(partial.variable, partial.typed);
+        let params = CompleteRequestParams::new(Reference::for_resource(&**original), argument);
+        self.completed(&session, params, partial.known, partial.limit).await
     }
 
     async fn children(
@@ -259,6 +298,23 @@ impl Source for Remote {
         _context: &Context,
     ) -> Result<Page> {
         let session = self.session().await?;
+        if session.reads_directories()
+            && let Some(inner) = self.inner(uri)
+        {
+            let children = self.events.current_directory(&session, &inner).await;
+            let children = children.map_err(|fault| match (&fault, fault.is_not_found()) {
+                (RemoteFault::Refused { code, .. }, false) if *code == ErrorCode::INVALID_PARAMS.0 => {
+                    Error::NotDirectory(uri.clone())
+                }
+                _ => self.error(fault, Some(uri)),
+            });
+            if let Some(children) = children? {
+                return Ok(Page {
+                    freshness: children.freshness(),
+                    ..page(after(&children.list, start), limit)
+                });
+            }
+        }
         let snapshot =
             self.events.current_resources(&session).await.map_err(|fault| self.error(fault, None))?;
         match snapshot.list.find(uri) {
@@ -272,6 +328,82 @@ impl Source for Remote {
                 Ok(Page { freshness: snapshot.freshness(), ..page(below, limit) })
             }
         }
+    }
+
+    fn has_directories(&self) -> bool {
+        true
+    }
+
+    async fn skills(&self, start: Option<&Uri>, limit: usize, _context: &Context) -> Result<SkillPage> {
+        let session = self.session().await?;
+        let snapshot = self.events.current_skills(&session).await.map_err(|fault| self.error(fault, None))?;
+        let all = &snapshot.list.skills;
+        let rest = &all[start.map_or(0, |start| all.partition_point(|skill| skill.uri <= *start))..];
+        let skills = rest.iter().take(limit).cloned().collect();
+        let (more, freshness) = (rest.len() > limit, snapshot.freshness());
+        Ok(SkillPage { skills, more, freshness, ..SkillPage::default() })
+    }
+
+    async fn skill(&self, uri: &Uri, _context: &Context) -> Result<(Skill, Freshness)> {
+        let session = self.session().await?;
+        let inner = self.inner(uri).filter(|_| session.supports_skills());
+        let Some(inner) = inner else { return Err(Error::NotFound(uri.clone())) };
+        let request = session.custom(skill_list::GET, Some(json!({ "uri": inner })));
+        let skill = match self.answer(&session, request).await {
+            Ok(result) => skill_list::requested(result, &self.config.mount),
+            // The code for a URI that is no skill.
+            Err(RemoteFault::Refused { code, .. }) if code == ErrorCode::INVALID_PARAMS.0 => {
+                return Err(Error::NotFound(uri.clone()));
+            }
+            Err(fault) => Err(fault),
+        };
+        Ok((skill.map_err(|fault| self.error(fault, Some(uri)))?, Freshness::unproven()))
+    }
+
+    async fn prompts(&self, _context: &Context) -> Result<Prompts> {
+        if !self.config.prompts {
+            return Ok(Prompts::default());
+        }
+        let session = self.session().await?;
+        let snapshot =
+            self.events.current_prompts(&session).await.map_err(|fault| self.error(fault, None))?;
+        let (prompts, freshness) = (snapshot.list.prompts.clone(), snapshot.freshness());
+        Ok(Prompts { prompts, freshness, ..Prompts::default() })
+    }
+
+    async fn prompt(
+        &self,
+        name: &str,
+        arguments: &BTreeMap<String, String>,
+        context: &Context,
+    ) -> Result<Option<Vec<PromptMessage>>> {
+        let Some((session, inner)) = self.own_prompt(name).await? else { return Ok(None) };
+        let mut params = GetPromptRequestParams::new(inner);
+        if !arguments.is_empty() {
+            let given = arguments.iter().map(|(name, value)| (name.clone(), value.clone().into()));
+            params = params.with_arguments(given.collect());
+        }
+        let answer = self.answer(&session, session.peer.get_prompt_once(params)).await;
+        let result = match answer.map_err(|fault| self.error(fault, None))? {
+            GetPromptResponse::Complete(result) => result,
+            _ => return Err(self.error(RemoteFault::InputRequired, None)),
+        };
+        let messages = result.messages.into_iter();
+        let messages = messages.map(|message| prompt_list::message(message, &self.config.mount));
+        let messages: Vec<_> = messages.collect::<Result<_, _>>().map_err(|fault| self.error(fault, None))?;
+        context.grow(messages.iter().map(message_bytes).sum())?;
+        Ok(Some(messages))
+    }
+
+    async fn complete_prompt(
+        &self,
+        partial: PromptCompletion<'_>,
+        _context: &Context,
+    ) -> Result<Option<Completion>> {
+        let Some((session, inner)) = self.own_prompt(partial.prompt).await? else { return Ok(None) };
+        let argument = ArgumentInfo::new(partial.argument, partial.typed);
+        let params = CompleteRequestParams::new(Reference::for_prompt(inner), argument);
+        self.completed(&session, params, partial.known, partial.limit).await.map(Some)
     }
 
     fn follow(&self, subject: &Uri, _client: Client) {

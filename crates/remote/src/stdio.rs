@@ -3,6 +3,7 @@
 use std::io;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use libris_process::ProcessGroup;
 use rmcp::RoleClient;
@@ -12,7 +13,7 @@ use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
 };
 use tokio::process::{Child, ChildStderr, Command};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 use crate::config::{ChildEnvironment, RemoteTarget};
 use crate::decode::{self, DecodeFailure, DroppedMessage, PendingMethods};
@@ -23,6 +24,10 @@ const MAX_GARBAGE_LINES: usize = 1000;
 
 /// The most bytes of a line of standard error that are kept.
 const MAX_STDERR_LINE: u64 = 2048;
+
+/// How long a closed connection waits for the rest of standard error. A process that the server has started may keep
+/// that pipe open, so its end cannot be waited for without limit.
+const STDERR_GRACE: Duration = Duration::from_secs(1);
 
 /// A running server.
 pub(crate) struct ServerProcess {
@@ -67,8 +72,14 @@ pub(crate) fn start(
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
         return Err(RemoteFault::NotStarted("it has no pipes".to_owned()));
     };
-    tokio::spawn(keep_stderr(stderr, journal.clone()));
-    let transport = LineTransport::new(stdout, stdin, max_message, journal.clone());
+    let (is_open, stderr_end) = watch::channel(());
+    let kept = journal.clone();
+    tokio::spawn(async move {
+        keep_stderr(stderr, kept).await;
+        drop(is_open);
+    });
+    let stderr_end = StderrEnd(stderr_end);
+    let transport = LineTransport::new(stdout, stdin, max_message, journal.clone(), stderr_end);
     Ok((transport, ServerProcess { _child: child, _group: group }))
 }
 
@@ -89,12 +100,24 @@ async fn keep_stderr(stderr: ChildStderr, journal: FaultJournal) {
     }
 }
 
+/// The end of standard error, seen as the drop of the channel's sender.
+#[derive(Clone)]
+struct StderrEnd(watch::Receiver<()>);
+
+impl StderrEnd {
+    /// Waits until standard error has been read to its end, so that a fault can quote its last line.
+    async fn reached(&mut self) {
+        let _late = tokio::time::timeout(STDERR_GRACE, self.0.changed()).await;
+    }
+}
+
 /// A transport of lines, each a message.
 struct LineTransport<R, W> {
     reader: BufReader<R>,
     writer: Arc<Mutex<Option<W>>>,
     pending: PendingMethods,
     journal: FaultJournal,
+    stderr_end: StderrEnd,
     max_message: usize,
     /// The beginning of a line that is not complete yet. In the transport, because `receive` may be cancelled.
     line: Vec<u8>,
@@ -113,12 +136,13 @@ enum ReceivedLine {
 }
 
 impl<R: AsyncRead + Unpin + Send, W> LineTransport<R, W> {
-    fn new(reader: R, writer: W, max_message: usize, journal: FaultJournal) -> Self {
+    fn new(reader: R, writer: W, max_message: usize, journal: FaultJournal, stderr_end: StderrEnd) -> Self {
         Self {
             reader: BufReader::with_capacity(64 << 10, reader),
             writer: Arc::new(Mutex::new(Some(writer))),
             pending: PendingMethods::default(),
             journal,
+            stderr_end,
             max_message,
             line: Vec::new(),
             dropped: None,
@@ -207,13 +231,21 @@ where
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         self.pending.record(&message);
         let writer = self.writer.clone();
+        let mut stderr_end = self.stderr_end.clone();
         async move {
             let mut line = serde_json::to_vec(&message)?;
             line.push(b'\n');
-            let mut writer = writer.lock().await;
-            let writer = writer.as_mut().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
-            writer.write_all(&line).await?;
-            writer.flush().await
+            let sent = async {
+                let mut writer = writer.lock().await;
+                let writer = writer.as_mut().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
+                writer.write_all(&line).await?;
+                writer.flush().await
+            }
+            .await;
+            if sent.is_err() {
+                stderr_end.reached().await;
+            }
+            sent
         }
     }
 
@@ -232,7 +264,10 @@ where
                         None => fault,
                     }
                 }
-                ReceivedLine::End => return None,
+                ReceivedLine::End => {
+                    self.stderr_end.reached().await;
+                    return None;
+                }
             };
             self.journal.fail(fatal);
             return None;

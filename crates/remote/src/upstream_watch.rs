@@ -15,9 +15,13 @@ use tokio::sync::{Notify, broadcast, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use crate::config::{RemoteConfig, RemoteTarget};
+use crate::directory::{self, LastDirectory};
+use crate::fault::RemoteFault;
 use crate::inventory::{CachedFetch, Snapshot, SnapshotValidity, UpdateCounters};
 use crate::link::{UpstreamNotification, UpstreamSession};
-use crate::listing::{ResourceList, TemplateList};
+use crate::listing::{CacheHints, ResourceList, TemplateList};
+use crate::prompt_list::PromptList;
+use crate::skill_list::SkillList;
 
 /// The most followed resources of a server.
 const MAX_FOLLOWED: usize = 20_000;
@@ -50,6 +54,9 @@ pub(crate) struct UpstreamEvents {
     pub(crate) updates: UpdateCounters,
     pub(crate) resources: CachedFetch<ResourceList>,
     pub(crate) templates: CachedFetch<TemplateList>,
+    pub(crate) skills: CachedFetch<SkillList>,
+    pub(crate) prompts: CachedFetch<PromptList>,
+    directory: LastDirectory,
     announced: Mutex<AnnouncedLists>,
 }
 
@@ -81,6 +88,9 @@ impl UpstreamEvents {
             updates: UpdateCounters::default(),
             resources: CachedFetch::default(),
             templates: CachedFetch::default(),
+            skills: CachedFetch::default(),
+            prompts: CachedFetch::default(),
+            directory: LastDirectory::default(),
             announced: Mutex::default(),
         }
     }
@@ -149,19 +159,30 @@ impl UpstreamEvents {
         }
     }
 
+    /// A list that was fetched by `fetch` and is current until the server reports a change.
+    async fn snapshot<T>(
+        &self,
+        session: &UpstreamSession,
+        fetch: impl Future<Output = Result<(T, CacheHints), RemoteFault>>,
+    ) -> Result<Snapshot<T>, RemoteFault> {
+        let validity = SnapshotValidity::begin(&self.list_changes, &self.losses);
+        let (list, hints) = fetch.await?;
+        let reports = session.reports_list_changes();
+        Ok(Snapshot::new(list, validity, hints, reports, self.config.limits.list_ttl))
+    }
+
     /// The list of resources, fetched if it is not current.
     pub(crate) async fn current_resources(
         &self,
         session: &UpstreamSession,
-    ) -> Result<Arc<Snapshot<ResourceList>>, crate::fault::RemoteFault> {
+    ) -> Result<Arc<Snapshot<ResourceList>>, RemoteFault> {
         let RemoteConfig { mount, limits, .. } = &self.config;
         let fetch = async {
-            let validity = SnapshotValidity::begin(&self.list_changes, &self.losses);
             let list = ResourceList::fetch(session, mount, limits).await?;
             let hints = list.hints;
-            Ok(Snapshot::new(list, validity, hints, session.reports_list_changes(), limits.list_ttl))
+            Ok((list, hints))
         };
-        let snapshot = self.resources.current_or_fetch(fetch).await?;
+        let snapshot = self.resources.current_or_fetch(self.snapshot(session, fetch)).await?;
         self.announced().resources.get_or_insert_with(|| snapshot.clone());
         Ok(snapshot)
     }
@@ -170,17 +191,65 @@ impl UpstreamEvents {
     pub(crate) async fn current_templates(
         &self,
         session: &UpstreamSession,
-    ) -> Result<Arc<Snapshot<TemplateList>>, crate::fault::RemoteFault> {
+    ) -> Result<Arc<Snapshot<TemplateList>>, RemoteFault> {
         let RemoteConfig { mount, limits, .. } = &self.config;
         let fetch = async {
-            let validity = SnapshotValidity::begin(&self.list_changes, &self.losses);
             let list = TemplateList::fetch(session, mount, limits).await?;
             let hints = list.hints;
-            Ok(Snapshot::new(list, validity, hints, session.reports_list_changes(), limits.list_ttl))
+            Ok((list, hints))
         };
-        let snapshot = self.templates.current_or_fetch(fetch).await?;
+        let snapshot = self.templates.current_or_fetch(self.snapshot(session, fetch)).await?;
         self.announced().templates.get_or_insert_with(|| snapshot.clone());
         Ok(snapshot)
+    }
+
+    /// The skills, fetched if they are not current.
+    pub(crate) async fn current_skills(
+        &self,
+        session: &UpstreamSession,
+    ) -> Result<Arc<Snapshot<SkillList>>, RemoteFault> {
+        let RemoteConfig { mount, limits, .. } = &self.config;
+        let fetch = async {
+            let list = SkillList::fetch(session, mount, limits).await?;
+            let hints = list.hints;
+            Ok((list, hints))
+        };
+        self.skills.current_or_fetch(self.snapshot(session, fetch)).await
+    }
+
+    /// The prompts, fetched if they are not current.
+    pub(crate) async fn current_prompts(
+        &self,
+        session: &UpstreamSession,
+    ) -> Result<Arc<Snapshot<PromptList>>, RemoteFault> {
+        let RemoteConfig { mount, limits, .. } = &self.config;
+        let fetch = async {
+            let list = PromptList::fetch(session, mount, limits).await?;
+            let hints = list.hints;
+            Ok((list, hints))
+        };
+        self.prompts.current_or_fetch(self.snapshot(session, fetch)).await
+    }
+
+    /// The children of a directory, fetched if they are not current; `None` if the server does not know the method.
+    pub(crate) async fn current_directory(
+        &self,
+        session: &UpstreamSession,
+        directory: &str,
+    ) -> Result<Option<Arc<Snapshot<ResourceList>>>, RemoteFault> {
+        if let Some(children) = self.directory.current(directory) {
+            return Ok(Some(children));
+        }
+        let RemoteConfig { mount, limits, .. } = &self.config;
+        let fetch = async {
+            let children = directory::fetch(session, directory, mount, limits).await?;
+            let hints = children.as_ref().map(|children| children.hints).unwrap_or_default();
+            Ok((children, hints))
+        };
+        let Some(children) = self.snapshot(session, fetch).await?.transposed() else { return Ok(None) };
+        let children = Arc::new(children);
+        self.directory.set(directory, children.clone());
+        Ok(Some(children))
     }
 
     /// Fetches the lists again and tells watchers what changed.

@@ -61,7 +61,10 @@ mod path;
 mod patterns;
 #[cfg(any(all(feature = "command", unix), feature = "files", feature = "git"))]
 mod range;
-#[cfg(all(target_os = "linux", any(feature = "files", feature = "git", feature = "skills")))]
+#[cfg(all(
+    target_os = "linux",
+    any(feature = "files", feature = "git", feature = "skills", feature = "sqlite")
+))]
 mod remote;
 #[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 mod root_path;

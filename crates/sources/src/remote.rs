@@ -1,5 +1,6 @@
 //! Detection of remote file systems, which do not report changes by other machines.
 
+#[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 use std::os::fd::BorrowedFd;
 
 /// The magic numbers of NFS, SMB (three variants), FUSE, 9P, AFS, Ceph and VirtualBox shared folders.
@@ -16,9 +17,19 @@ const REMOTE_FILE_SYSTEMS: [u32; 9] = [
 ];
 
 /// Whether a directory may change without an inotify event.
+#[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 pub(crate) fn is_remote(directory: BorrowedFd<'_>) -> bool {
+    is_remote_system(rustix::fs::fstatfs(directory))
+}
+
+/// Whether the `stat` result of a file may be outdated.
+#[cfg(feature = "sqlite")]
+pub(crate) fn is_remote_path(path: &std::path::Path) -> bool {
+    is_remote_system(rustix::fs::statfs(path))
+}
+
+fn is_remote_system(system: rustix::io::Result<rustix::fs::StatFs>) -> bool {
     // The kernel's magic numbers have 32 bits, which some platforms sign-extend. A file system that cannot be
     // identified counts as remote.
-    rustix::fs::fstatfs(directory)
-        .map_or(true, |system| REMOTE_FILE_SYSTEMS.contains(&(system.f_type as u32)))
+    system.map_or(true, |system| REMOTE_FILE_SYSTEMS.contains(&(system.f_type as u32)))
 }

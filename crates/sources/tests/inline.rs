@@ -287,7 +287,12 @@ async fn templates() {
     let completion = inline.complete(asked("city", "par"), &Context::default()).await.unwrap();
     assert_eq!(
         completion,
-        Completion { values: vec!["Paris".into(), "Park City".into()], total: Some(2), more: false }
+        Completion {
+            values: vec!["Paris".into(), "Park City".into()],
+            total: Some(2),
+            more: false,
+            proof: None
+        }
     );
     assert_eq!(inline.complete(asked("town", ""), &Context::default()).await.unwrap(), Completion::default());
 }

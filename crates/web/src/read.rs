@@ -13,9 +13,9 @@ pub(crate) async fn read<T: DeserializeOwned>(call: &Call, uri: &str) -> Result<
     let view = call.view();
     let cached = view.cached(call.revision, CacheableRequest::Read(uri), Instant::now());
     let reply = match cached {
-        Some(reply) => reply,
-        None => view.read(call, uri).await?,
-    };
+        Some(answer) => answer,
+        None => view.read(call, uri).await,
+    }?;
     if !call.reserve_loaded(reply.members.size().saturating_mul(COPIES)) {
         return Err(Failure::Busy {
             message: "the memory for contents is used up; try again later".to_owned(),

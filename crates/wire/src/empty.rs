@@ -42,8 +42,8 @@ impl ServiceView for Empty {
         Capabilities::default()
     }
 
-    fn cached(&self, _: Revision, _: CacheableRequest<'_>, _: Instant) -> Option<Reply> {
-        Some(Reply { members: Members::NONE, freshness: None, meta: Bytes::new() })
+    fn cached(&self, _: Revision, _: CacheableRequest<'_>, _: Instant) -> Option<Answer> {
+        Some(Ok(Reply { members: Members::NONE, freshness: None, meta: Bytes::new() }))
     }
 
     async fn list(&self, _: &Call, _: Option<&str>) -> Answer {

@@ -98,6 +98,11 @@ impl Protocol {
         self.service.public_document(path)
     }
 
+    /// Why the service answers with restrictions.
+    pub(crate) fn degradation(&self) -> Option<String> {
+        self.service.degradation()
+    }
+
     /// The metrics of the service.
     pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
         self.service.counts()
@@ -134,7 +139,7 @@ impl Protocol {
         }
     }
 
-    /// The cached response to a request.
+    /// The cached answer to a request.
     pub(crate) fn cached(
         &self,
         view: &dyn ServiceView,
@@ -144,12 +149,15 @@ impl Protocol {
     ) -> Option<Framed> {
         let Arrived { since, id, method, params } = arrived;
         let request = params.cacheable(method)?;
-        let reply = view.cached(revision, request, since)?;
+        let answer = view.cached(revision, request, since)?;
         if let (CacheableRequest::List(_), Some(listener)) = (request, listener) {
             listener.listed();
         }
         tracing::debug!(?request, "answered at once");
-        Some(self.frame(revision, id, reply))
+        Some(match answer {
+            Ok(reply) => self.frame(revision, id, reply),
+            Err(failure) => Framed::error(Some(id), &failure.object(revision)),
+        })
     }
 
     fn frame(&self, revision: Revision, id: &Id, reply: Reply) -> Framed {
@@ -235,7 +243,7 @@ impl Protocol {
                     listener.listed();
                 }
                 match view.cached(call.revision, CacheableRequest::List(cursor.as_deref()), Instant::now()) {
-                    Some(reply) => Ok(reply),
+                    Some(answer) => answer,
                     None => view.list(call, cursor.as_deref()).await,
                 }
             }
@@ -245,17 +253,22 @@ impl Protocol {
                     CacheableRequest::Templates(cursor.as_deref()),
                     Instant::now(),
                 ) {
-                    Some(reply) => Ok(reply),
+                    Some(answer) => answer,
                     None => view.templates(call, cursor.as_deref()).await,
                 }
             }
             McpRequest::Read { uri } => {
                 match view.cached(call.revision, CacheableRequest::Read(uri), Instant::now()) {
-                    Some(reply) => Ok(reply),
+                    Some(answer) => answer,
                     None => view.read(call, uri).await,
                 }
             }
-            McpRequest::Complete(asked) => view.complete(call, asked).await,
+            McpRequest::Complete(asked) => {
+                match view.cached(call.revision, asked.cacheable(), Instant::now()) {
+                    Some(answer) => answer,
+                    None => view.complete(call, asked).await,
+                }
+            }
             McpRequest::Other { method, params } => view.call(call, method, params).await,
         };
         answer.map_err(|failure| failure.object(call.revision))

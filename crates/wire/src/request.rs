@@ -136,6 +136,11 @@ impl<'a> Params<'a> {
             "resources/read" => Some(CacheableRequest::Read(self.uri.as_ref()?.right()?)),
             "resources/list" => cursor.map(CacheableRequest::List),
             "resources/templates/list" => cursor.map(CacheableRequest::Templates),
+            "completion/complete" => Some(CacheableRequest::Complete {
+                reference: self.reference?,
+                argument: self.argument?,
+                context: self.context.unwrap_or_default(),
+            }),
             "tools/list" => cursor.map(CacheableRequest::Tools),
             "tools/call" => Some(CacheableRequest::Tool {
                 name: self.name.as_ref()?.right()?,
@@ -428,6 +433,7 @@ fn completion_params(params: &Params<'_>) -> Result<CompletionParams, ErrorObjec
         argument: argument.name,
         typed: argument.value,
         known: context.arguments,
+        sent: [params.reference, params.argument, params.context].map(|sent| sent.unwrap_or_default().into()),
     })
 }
 

@@ -40,6 +40,12 @@ pub trait Service: Send + Sync + 'static {
         None
     }
 
+    /// Why the service answers with restrictions, such as without what other replicas know; `None` if it does not. The
+    /// reason is public.
+    fn degradation(&self) -> Option<String> {
+        None
+    }
+
     /// Gauges and counters for the metrics, by name. Names of counters end in `_total`.
     fn counts(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
@@ -136,9 +142,8 @@ pub trait ServiceView: Send + Sync + 'static {
         None
     }
 
-    /// The cached response to a request, if it was valid at `since`, when the request arrived, or later. Must not
-    /// block.
-    fn cached(&self, _revision: Revision, _request: CacheableRequest<'_>, _since: Instant) -> Option<Reply> {
+    /// The cached answer to a request, if it was valid at `since`, when the request arrived, or later. Must not block.
+    fn cached(&self, _revision: Revision, _request: CacheableRequest<'_>, _since: Instant) -> Option<Answer> {
         None
     }
 
@@ -203,6 +208,15 @@ pub enum CacheableRequest<'a> {
     Templates(Option<&'a str>),
     /// `resources/read`, with its URI.
     Read(&'a str),
+    /// `completion/complete`, with its members as JSON.
+    Complete {
+        /// The member `ref`.
+        reference: &'a str,
+        /// The member `argument`.
+        argument: &'a str,
+        /// The member `context`, empty if there is none.
+        context: &'a str,
+    },
     /// `tools/list`, with its cursor.
     Tools(Option<&'a str>),
     /// `tools/call`, with the name of the tool and its arguments as JSON, empty if there are none.
@@ -306,6 +320,16 @@ pub struct CompletionParams {
     pub typed: String,
     /// The values of other arguments.
     pub known: BTreeMap<String, String>,
+    /// The members `ref`, `argument` and `context` as the client sent them.
+    pub sent: [Box<str>; 3],
+}
+
+impl CompletionParams {
+    /// The cache key of the request.
+    pub fn cacheable(&self) -> CacheableRequest<'_> {
+        let [reference, argument, context] = &self.sent;
+        CacheableRequest::Complete { reference, argument, context }
+    }
 }
 
 /// The subject of a completion.

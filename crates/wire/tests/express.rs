@@ -132,7 +132,15 @@ fn read(uri: &str, id: u32) -> Vec<u8> {
 #[tokio::test]
 async fn both_ways_answer_alike() {
     let mut connection = Connection::open().await;
-    for uri in ["toy:kept/a", "toy:size/9", "toy:size/100000", "toy:parts/5000000", "toy:nowhere"] {
+    let uris = [
+        "toy:kept/a",
+        "toy:kept/missing",
+        "toy:size/9",
+        "toy:size/100000",
+        "toy:parts/5000000",
+        "toy:nowhere",
+    ];
+    for uri in uris {
         connection.send(&read(uri, 1)).await;
         let (short_head, short) = connection.receive().await;
         // An equivalent header in unusual spelling.
@@ -150,7 +158,22 @@ async fn both_ways_answer_alike() {
         };
         assert_eq!(fields(&short_head), fields(&long_head), "{uri}");
     }
-    assert_eq!(connection.at_hand(), 2);
+    assert_eq!(connection.at_hand(), 4);
+}
+
+#[tokio::test]
+async fn a_cached_error_is_an_error() {
+    let mut connection = Connection::open().await;
+    connection.send(&read("toy:kept/missing", 7)).await;
+    let (_, body) = connection.receive().await;
+    let answer: serde_json::Value = serde_json::from_slice(body.as_ref()).unwrap();
+    let error = json!({
+        "code": -32602,
+        "message": "resource not found: look elsewhere",
+        "data": { "uri": "toy:kept/missing" },
+    });
+    assert_eq!(answer, json!({ "jsonrpc": "2.0", "id": 7, "error": error }));
+    assert_eq!(connection.at_hand(), 1);
 }
 
 #[tokio::test]

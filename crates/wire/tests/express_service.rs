@@ -84,9 +84,9 @@ impl ServiceView for Numbered {
         Capabilities { live: true, ..Capabilities::default() }
     }
 
-    fn cached(&self, _: Revision, question: CacheableRequest<'_>, since: Instant) -> Option<Reply> {
+    fn cached(&self, _: Revision, question: CacheableRequest<'_>, since: Instant) -> Option<Answer> {
         self.recorder.since.lock().unwrap().get_or_insert(since);
-        matches!(question, CacheableRequest::List(_)).then(|| reply(&json!({ "resources": [] })))
+        matches!(question, CacheableRequest::List(_)).then(|| Ok(reply(&json!({ "resources": [] }))))
     }
 
     async fn list(&self, _: &Call, _: Option<&str>) -> Answer {

@@ -169,7 +169,7 @@ impl Client {
             .send()
             .await
             .unwrap();
-        self.stream = tokio::spawn(hear(stream, self.heard.clone()));
+        self.stream = tokio::spawn(hear(stream, String::new(), self.heard.clone()));
         // The subscription to the list starts with the stream; the metrics show its watch.
         eventually("the session follows the list", async || {
             program.metric("session_streams").await > 0 && program.metric("watches").await > 0
@@ -184,7 +184,9 @@ impl Client {
         let first = stream.chunk().await.unwrap().unwrap();
         let first = String::from_utf8_lossy(&first).into_owned();
         assert!(first.contains("notifications/subscriptions/acknowledged"), "{first}");
-        self.stream = tokio::spawn(hear(stream, self.heard.clone()));
+        // Notifications that were pending may have come with it.
+        let (_, rest) = first.split_once("\n\n").expect("whole events");
+        self.stream = tokio::spawn(hear(stream, rest.to_owned(), self.heard.clone()));
     }
 
     fn post(&self, method: &str, mut params: Value) -> reqwest::RequestBuilder {
@@ -264,16 +266,16 @@ impl Drop for Client {
 }
 
 /// Reads a stream of events to its end.
-async fn hear(mut stream: reqwest::Response, heard: Arc<Mutex<Heard>>) {
-    let mut text = String::new();
-    while let Ok(Some(chunk)) = stream.chunk().await {
-        text.push_str(std::str::from_utf8(&chunk).unwrap());
+async fn hear(mut stream: reqwest::Response, mut text: String, heard: Arc<Mutex<Heard>>) {
+    loop {
         while let Some((event, rest)) = text.split_once("\n\n") {
             if let Some(data) = event.lines().find_map(|line| line.strip_prefix("data: ")) {
                 note(&mut heard.lock().unwrap(), serde_json::from_str(data).unwrap());
             }
             text = rest.to_owned();
         }
+        let Ok(Some(chunk)) = stream.chunk().await else { return };
+        text.push_str(std::str::from_utf8(&chunk).unwrap());
     }
 }
 

@@ -5,6 +5,7 @@ mod database;
 mod faults;
 mod model;
 mod outage;
+mod read_after_write;
 mod reload;
 /// Database servers, as the tests of the sources start them.
 #[allow(dead_code)]

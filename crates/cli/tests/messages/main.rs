@@ -36,7 +36,7 @@ const CONSTRUCTORS: [&str; 17] = [
 ];
 
 /// The parts of the page: a heading, and the folder or file whose messages it has. The first that matches counts.
-const PARTS: [(&str, &str); 19] = [
+const PARTS: [(&str, &str); 20] = [
     ("Command line and configuration file", "crates/cli/src"),
     ("Folders", "crates/sources/src/files"),
     ("Folders", "crates/sources/src/tree"),
@@ -55,6 +55,7 @@ const PARTS: [(&str, &str); 19] = [
     ("Authentication", "crates/auth/src"),
     ("Server", "crates/libris/src"),
     ("Protocol", "crates/wire/src"),
+    ("Replicas", "crates/cluster/src"),
     ("Picker", "crates/web/src"),
 ];
 

@@ -9,6 +9,7 @@ mod library;
 #[path = "../process/mod.rs"]
 mod process;
 mod recorder;
+mod skills_and_prompts;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

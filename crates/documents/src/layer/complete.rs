@@ -85,7 +85,7 @@ impl Documents {
             let total = (!more).then_some(values.len() as u64);
             let more = more || values.len() > limit;
             values.truncate(limit);
-            return Ok(Completion { values, total, more });
+            return Ok(Completion { values, total, more, proof: None });
         }
         if variable == "as" {
             return Ok(Completion::of(["text", "original"], typed, limit));

@@ -19,7 +19,7 @@ use libris_core::uri_template::Specificity;
 use libris_core::{
     Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Package, Page,
     PromptCompletion, PromptMessage, Prompts, Proof, Result, SearchAnswer, SearchQuery, Skill, SkillFile,
-    SkillPage, SkillResources, Source, Templates, Uri,
+    SkillPage, SkillResources, Source, Templates, Uri, UriSpan,
 };
 use quick_cache::sync::Cache;
 
@@ -138,6 +138,15 @@ impl Source for Documents {
         let mut page = self.source.list(after, limit, context).await?;
         self.describe(&mut page);
         Ok(page)
+    }
+
+    fn span(&self) -> Option<UriSpan> {
+        // Members of archives are listed below their archive.
+        self.source.span()
+    }
+
+    fn may_fail(&self) -> bool {
+        self.source.may_fail()
     }
 
     fn whole_list(&self) -> Option<Freshness> {

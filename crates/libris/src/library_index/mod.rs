@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use libris_core::uri_template::Specificity;
 use libris_core::{
     Content, Contents, Context, Error, Freshness, Page, Proof, Resource, Result, Source, Template, Templates,
-    Uri, UriTemplate,
+    Uri, UriSpan, UriTemplate,
 };
 
 use self::markdown::IndexPage;
@@ -84,6 +84,10 @@ impl Source for LibraryIndex {
 
     fn name(&self) -> Cow<'_, str> {
         "index".into()
+    }
+
+    fn span(&self) -> Option<UriSpan> {
+        Some(UriSpan::of(&self.uri))
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, _: &Context) -> Result<Page> {

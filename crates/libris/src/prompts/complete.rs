@@ -78,7 +78,7 @@ async fn uris(
     }
     let found = view.search(&SearchQuery::new(partial.typed, partial.limit), context).await?;
     let values: Vec<_> = found.hits.into_iter().map(|hit| hit.uri).collect();
-    Ok(Completion { total: Some(values.len() as u64), more: false, values })
+    Ok(Completion { total: Some(values.len() as u64), more: false, values, proof: None })
 }
 
 /// The variables of the sources' templates that the argument is part of, the most specific template first.
@@ -136,14 +136,14 @@ impl MappedVariable {
             known: &self.known,
             limit: partial.limit,
         };
-        let Completion { values, total, more } = view.complete(request, context).await?;
+        let Completion { values, total, more, .. } = view.complete(request, context).await?;
         let own = |value: &String| {
             let value = value.strip_prefix(&*self.before)?.strip_suffix(&*self.after)?;
             (!value.is_empty()).then(|| value.to_owned())
         };
         let stripped: Vec<_> = values.iter().filter_map(own).collect();
         let total = total.filter(|_| stripped.len() == values.len());
-        Ok(Completion { values: stripped, total, more })
+        Ok(Completion { values: stripped, total, more, proof: None })
     }
 }
 

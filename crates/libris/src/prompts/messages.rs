@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use libris_core::{Content, ContentBody, PromptContent, PromptMessage, PromptRole};
+use libris_core::{Content, ContentBody, Context, PromptContent, PromptMessage, PromptRole, Resource, Uri};
 use libris_wire::{Call, Facts, Failure, Members, Writer, escape};
 
 use crate::caller_view::{CallReporter, CallerView};
 use crate::encode;
+use crate::rights::Operation;
 use crate::view::ViewSnapshot;
 
 /// The most bytes of the resources that one prompt embeds.
@@ -34,6 +35,7 @@ enum ReadContent {
     Text(String),
     /// A resource, or an image or sound if its media type says so.
     Resource(Content),
+    Link(Box<Resource>),
     Media {
         data: bytes::Bytes,
         mime: String,
@@ -53,37 +55,59 @@ impl CallerView {
         let context = self.context(call).with_memory(Arc::new(CallReporter(call.clone())));
         let (mut read, mut size) = (Vec::new(), 0);
         for PromptMessage { role, content } in messages {
-            let uri = match content {
-                PromptContent::Text(text) => {
-                    read.push(ReadMessage { role, content: ReadContent::Text(text) });
+            let visible = |uri: &Uri| match view.allows(Operation::Read, uri) {
+                true => Ok(()),
+                false => Err(Failure::not_found(uri.as_str())),
+            };
+            let content = match content {
+                PromptContent::Text(text) => ReadContent::Text(text),
+                PromptContent::Media { data, mime } => ReadContent::Media { data, mime },
+                PromptContent::Embedded(part) => {
+                    visible(&part.uri)?;
+                    ReadContent::Resource(part)
+                }
+                PromptContent::Link(resource) => {
+                    visible(&resource.uri)?;
+                    ReadContent::Link(resource)
+                }
+                PromptContent::Resource(uri) => {
+                    let parts = self.embedded_parts(call, view, &uri, &context, (&mut size, unembeddable));
+                    let parts = parts.await?.into_iter();
+                    read.extend(parts.map(|part| ReadMessage { role, content: ReadContent::Resource(part) }));
                     continue;
                 }
-                PromptContent::Media { data, mime } => {
-                    read.push(ReadMessage { role, content: ReadContent::Media { data, mime } });
-                    continue;
-                }
-                PromptContent::Resource(uri) => uri,
             };
-            let contents = match (self.load(call, view, &uri, uri.as_str(), &context).await, unembeddable) {
-                (Ok(contents), _) => contents,
-                (Err(failure), Unembeddable::Refuse) => return Err(failure),
-                (Err(_), Unembeddable::Skip) => continue,
-            };
-            let more = size + contents.parts.iter().map(|part| part.body.len()).sum::<usize>();
-            match unembeddable {
-                Unembeddable::Refuse if more > MAX_EMBEDDED => {
-                    return Err(Failure::invalid(format!(
-                        "the resources of the prompt have more than {MAX_EMBEDDED} bytes; choose smaller ones"
-                    )));
-                }
-                Unembeddable::Skip if more > MAX_SUGGESTED => continue,
-                _ => size = more,
-            }
-            let parts = contents.parts.into_iter();
-            read.extend(parts.map(|part| ReadMessage { role, content: ReadContent::Resource(part) }));
+            read.push(ReadMessage { role, content });
         }
         self.reserve_loaded(call, size)?;
         Ok(read)
+    }
+
+    /// Reads a resource in a message, and adds its bytes to the size of all.
+    async fn embedded_parts(
+        &self,
+        call: &Call,
+        view: &ViewSnapshot<'_>,
+        uri: &Uri,
+        context: &Context,
+        (size, unembeddable): (&mut usize, Unembeddable),
+    ) -> Result<Vec<Content>, Failure> {
+        let contents = match (self.load(call, view, uri, uri.as_str(), context).await, unembeddable) {
+            (Ok(contents), _) => contents,
+            (Err(failure), Unembeddable::Refuse) => return Err(failure),
+            (Err(_), Unembeddable::Skip) => return Ok(Vec::new()),
+        };
+        let more = *size + contents.parts.iter().map(|part| part.body.len()).sum::<usize>();
+        match unembeddable {
+            Unembeddable::Refuse if more > MAX_EMBEDDED => Err(Failure::invalid(format!(
+                "the resources of the prompt have more than {MAX_EMBEDDED} bytes; choose smaller ones"
+            ))),
+            Unembeddable::Skip if more > MAX_SUGGESTED => Ok(Vec::new()),
+            _ => {
+                *size = more;
+                Ok(contents.parts)
+            }
+        }
     }
 }
 
@@ -113,6 +137,7 @@ pub(super) fn encode(facts: &Facts, description: Option<&str>, messages: Vec<Rea
             }
             ReadContent::Media { data, mime } => media(&mut out, facts, data, &mime),
             ReadContent::Resource(part) => resource(&mut out, facts, part),
+            ReadContent::Link(resource) => link(json, facts, &resource),
         }
         out.json().push(b'}');
     }
@@ -133,6 +158,19 @@ fn resource(out: &mut Writer, facts: &Facts, part: Content) {
             out.json().push(b'}');
         }
     }
+}
+
+/// A link to a resource; in revisions that have none, its URI as text.
+fn link(json: &mut Vec<u8>, facts: &Facts, resource: &Resource) {
+    if !facts.structured {
+        json.extend_from_slice(b"{\"type\":\"text\",\"text\":");
+        escape(json, resource.uri.as_str());
+        return json.push(b'}');
+    }
+    json.extend_from_slice(b"{\"type\":\"resource_link\",");
+    let mut members = Vec::new();
+    encode::resource(&mut members, facts, resource);
+    json.extend_from_slice(members.strip_prefix(b"{").unwrap_or(&members));
 }
 
 /// The type of content for a media type; `None` if the revision has none.

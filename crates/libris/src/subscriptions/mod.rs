@@ -27,6 +27,7 @@ use self::notification_set::NotificationSet;
 use self::pace::SubscribePace;
 use self::registry::{Registry, SubscriptionRefusal};
 use self::watch::WatchState;
+use crate::cluster::RecentChanges;
 use crate::lock::lock;
 use crate::rights::Operation;
 use crate::server::to_failure;
@@ -111,6 +112,8 @@ pub(crate) struct SubscriptionHub {
 struct SubscriptionHubState {
     source: Arc<dyn Source>,
     config: SubscriptionConfig,
+    /// The changes of the last minute at all replicas, if there are others.
+    recent: Option<Arc<RecentChanges>>,
     /// Lock order: `watch` before `registry`.
     watch: Mutex<WatchState>,
     registry: Mutex<Registry>,
@@ -121,7 +124,11 @@ struct SubscriptionHubState {
 }
 
 impl SubscriptionHub {
-    pub(crate) fn new(source: Arc<dyn Source>, config: SubscriptionConfig) -> Self {
+    pub(crate) fn new(
+        source: Arc<dyn Source>,
+        config: SubscriptionConfig,
+        recent: Option<Arc<RecentChanges>>,
+    ) -> Self {
         let config =
             SubscriptionConfig { window: config.window.min(SubscriptionConfig::LONGEST_WINDOW), ..config };
         let registry = Mutex::new(Registry::new(&config));
@@ -130,6 +137,7 @@ impl SubscriptionHub {
             shared: Arc::new(SubscriptionHubState {
                 source,
                 config,
+                recent,
                 watch: Mutex::default(),
                 registry,
                 follow,
@@ -224,9 +232,15 @@ impl Subscriber {
 impl Listener for Subscriber {
     async fn follow_list(&self) -> Result<(), Failure> {
         self.shared.watched().await.map_err(to_failure)?;
-        let mut registry = lock(&self.shared.registry);
-        let missed = registry.follow_list(self.number);
-        if missed && self.listed.load(Ordering::SeqCst) {
+        let missed = lock(&self.shared.registry).follow_list(self.number);
+        // The client may have listed at another replica.
+        let view = self.view();
+        let missed_elsewhere = self
+            .shared
+            .recent
+            .as_ref()
+            .is_some_and(|recent| recent.contains_list(|uri| view.now().allows(Operation::List, uri)));
+        if missed && self.listed.load(Ordering::SeqCst) || missed_elsewhere {
             self.notifications.put(Notification::ListChanged);
         }
         Ok(())
@@ -271,7 +285,13 @@ impl Listener for Subscriber {
         let most = self.shared.config.subscriptions;
         let subscribed = lock(&self.shared.registry).subscribe(self.number, name, subject, most);
         match subscribed {
-            Ok(Some(subject)) => self.shared.align(&subject),
+            Ok(Some(subject)) => {
+                self.shared.align(&subject);
+                // The client may have been subscribed at another replica when the resource changed.
+                if self.shared.recent.as_ref().is_some_and(|recent| recent.contains(&subject)) {
+                    self.requeue(Notification::Updated(name.into()));
+                }
+            }
             Ok(None) => {}
             Err(refusal) => return Err(refused_later(refusal).await),
         }

@@ -50,7 +50,7 @@ impl ViewSnapshot<'_> {
     ) -> Result<Option<Completion>> {
         let all = PromptCompletion { limit: MAX_UNFILTERED_VALUES, ..partial };
         let completion = self.source.complete_prompt(all, context).await;
-        let Some(Completion { mut values, total, more }) =
+        let Some(Completion { mut values, total, more, .. }) =
             completion.map_err(|error| self.redacted(error))?
         else {
             return Ok(None);
@@ -61,7 +61,7 @@ impl ViewSnapshot<'_> {
         let total = total.filter(|_| !more).map(|_| values.len() as u64);
         let more = more || values.len() > partial.limit;
         values.truncate(partial.limit);
-        Ok(Some(Completion { values, total, more }))
+        Ok(Some(Completion { values, total, more, proof: None }))
     }
 
     /// Whether no resource of the prompt is hidden with this value.

@@ -124,7 +124,7 @@ impl<T: AsRef<str> + Send + Sync + 'static> Everything<T> {
 
     #[complete("all://raw/{type}/{unused}", unused)]
     fn nothing(&self, _typed: &str) -> Completion {
-        Completion { values: vec!["x".into()], total: Some(7), more: true }
+        Completion { values: vec!["x".into()], total: Some(7), more: true, proof: None }
     }
 
     #[list("all://once/{number}/{+path}")]

@@ -3,6 +3,7 @@
 mod listing;
 mod pagination;
 mod reading;
+mod spans;
 mod toy;
 mod views;
 mod watching;

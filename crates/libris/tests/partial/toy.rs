@@ -14,7 +14,7 @@ use libris::catalog::Config;
 use libris::uri_template::Specificity;
 use libris::{
     CacheScope, Catalog, Change, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness,
-    Page, Proof, Resource, Result, Source, Template, Templates, UnavailableSource, Uri, UriTemplate,
+    Page, Proof, Resource, Result, Source, Template, Templates, UnavailableSource, Uri, UriSpan, UriTemplate,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
@@ -49,6 +49,8 @@ pub(crate) struct Toy {
     delay: Duration,
     /// Whether lists have a proof.
     proves: bool,
+    /// Whether it tells where its resources are in the order of all URIs.
+    spans: bool,
     /// Its limit of concurrent requests.
     concurrency: usize,
     /// The number of list requests.
@@ -75,6 +77,7 @@ impl Toy {
             behaviour: Mutex::new(Behaviour::Answers),
             delay: Duration::ZERO,
             proves: false,
+            spans: false,
             concurrency: 64,
             asked: AtomicUsize::new(0),
             load: Arc::default(),
@@ -92,6 +95,10 @@ impl Toy {
 
     pub(crate) fn proving(self) -> Self {
         Self { proves: true, ..self }
+    }
+
+    pub(crate) fn spanning(self) -> Self {
+        Self { spans: true, ..self }
     }
 
     pub(crate) fn one_at_a_time(self) -> Self {
@@ -170,6 +177,10 @@ impl Source for Toy {
 
     fn name(&self) -> Cow<'_, str> {
         self.name.into()
+    }
+
+    fn span(&self) -> Option<UriSpan> {
+        self.spans.then(|| UriSpan::below(&format!("{}:", self.scheme)))
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {

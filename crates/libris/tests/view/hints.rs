@@ -63,7 +63,7 @@ impl Rules for AllButSecret {
 }
 
 /// A has restricted rights, and B all rights.
-struct Readers;
+pub(crate) struct Readers;
 
 impl Authenticate for Readers {
     fn identify(&self, caller: &Caller<'_>) -> Identified {
@@ -91,7 +91,7 @@ fn server() -> Arc<Server> {
     Arc::new(Server::with_policy(catalog, Config::default(), Arc::new(Readers)))
 }
 
-async fn listen(server: Arc<Server>) -> (SocketAddr, DropGuard) {
+pub(crate) async fn listen(server: Arc<Server>) -> (SocketAddr, DropGuard) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
@@ -103,7 +103,7 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 const ACCEPT: (&str, &str) = ("accept", "application/json, text/event-stream");
 
 /// A client of one era.
-struct Reader {
+pub(crate) struct Reader {
     connection: Connection,
     who: Who,
     /// The session, of a revision with sessions.
@@ -111,7 +111,7 @@ struct Reader {
 }
 
 impl Reader {
-    async fn legacy(address: SocketAddr, who: Who) -> Self {
+    pub(crate) async fn legacy(address: SocketAddr, who: Who) -> Self {
         let mut connection = Connection::http(Transport::Http1, address).await;
         let client = json!({ "name": "test", "version": "1" });
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
@@ -122,13 +122,17 @@ impl Reader {
         Self { connection, who, session }
     }
 
-    async fn modern(address: SocketAddr, who: Who) -> Self {
+    pub(crate) async fn modern(address: SocketAddr, who: Who) -> Self {
         Self { connection: Connection::http(Transport::Http1, address).await, who, session: None }
     }
 
     /// The error of a request.
     async fn refused(&mut self, method: &str, uri: &str) -> Value {
-        let mut params = json!({ "uri": uri });
+        self.ask(method, uri, json!({ "uri": uri })).await["error"].take()
+    }
+
+    /// The response to a request; `name` is what the parameters name.
+    pub(crate) async fn ask(&mut self, method: &str, name: &str, mut params: Value) -> Value {
         let mut headers = vec![JSON, ACCEPT];
         match &self.session {
             Some(session) => {
@@ -142,14 +146,13 @@ impl Reader {
                 headers.extend([
                     ("mcp-protocol-version", "2026-07-28"),
                     ("mcp-method", method),
-                    ("mcp-name", uri),
+                    ("mcp-name", name),
                 ]);
             }
         }
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let sent = Sent { method: Method::POST, who: self.who, headers: &headers, body: message.to_string() };
-        let mut answer: Value = serde_json::from_str(&self.connection.ask(sent).await.body).unwrap();
-        answer["error"].take()
+        serde_json::from_str(&self.connection.ask(sent).await.body).unwrap()
     }
 }
 

@@ -138,7 +138,7 @@ async fn a_part_of_what_is_hidden_is_hidden_in_contents_too() {
 async fn values_are_counted_only_where_all_are_known() {
     for (more, total) in [(false, Some(2)), (true, None)] {
         let values = ["1", "2", "hidden"].map(str::to_owned).to_vec();
-        let completion = Completion { values, total: Some(3), more };
+        let completion = Completion { values, total: Some(3), more, proof: None };
         let server = Scripted { completion, ..Scripted::default() }.served();
         let template = UriTemplate::parse("a:{name}").unwrap();
         // The client may send the variable itself among those that are known.
@@ -147,14 +147,14 @@ async fn values_are_counted_only_where_all_are_known() {
             CompletionRequest { template: &template, variable: "name", typed: "", known: &known, limit: 9 };
         let view = server.view_for(None);
         let completion = view.now().complete(asked, &Context::default()).await.unwrap();
-        assert_eq!(completion, Completion { values: vec!["1".into(), "2".into()], total, more });
+        assert_eq!(completion, Completion { values: vec!["1".into(), "2".into()], total, more, proof: None });
     }
 }
 
 #[tokio::test]
 async fn a_value_for_a_variable_that_is_known_is_offered_again() {
     let values = ["1", "2"].map(str::to_owned).to_vec();
-    let completion = Completion { values: values.clone(), total: None, more: false };
+    let completion = Completion { values: values.clone(), total: None, more: false, proof: None };
     let server = Scripted { completion, ..Scripted::default() }.served();
     let template = UriTemplate::parse("a:{directory}/{name}").unwrap();
     let known = BTreeMap::from([("directory".to_owned(), "1".to_owned())]);
@@ -168,7 +168,7 @@ async fn a_value_for_a_variable_that_is_known_is_offered_again() {
 async fn values_beyond_the_limit_are_told_of() {
     for (limit, more) in [(1, true), (2, false), (3, false)] {
         let values = ["1", "2"].map(str::to_owned).to_vec();
-        let completion = Completion { values: values.clone(), total: Some(2), more: false };
+        let completion = Completion { values: values.clone(), total: Some(2), more: false, proof: None };
         let server = Scripted { completion, ..Scripted::default() }.served();
         let template = UriTemplate::parse("a:{name}").unwrap();
         let known = BTreeMap::new();
@@ -177,14 +177,14 @@ async fn values_beyond_the_limit_are_told_of() {
         let view = server.view_for(None);
         let completion = view.now().complete(asked, &Context::default()).await.unwrap();
         let values = values.into_iter().take(limit).collect();
-        assert_eq!(completion, Completion { values, total: Some(2), more }, "{limit}");
+        assert_eq!(completion, Completion { values, total: Some(2), more, proof: None }, "{limit}");
     }
 }
 
 /// Where a variable before it is missing, nothing tells whether a value leads to something hidden.
 #[tokio::test]
 async fn a_value_behind_a_missing_variable_is_not_offered() {
-    let completion = Completion { values: vec!["hidden".to_owned()], total: None, more: false };
+    let completion = Completion { values: vec!["hidden".to_owned()], total: None, more: false, proof: None };
     let server = Scripted { completion, ..Scripted::default() }.served();
     let template = UriTemplate::parse("a:{directory}/{name}").unwrap();
     for (known, offered) in [(None, 0), (Some("1"), 1)] {

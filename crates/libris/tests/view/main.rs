@@ -7,6 +7,7 @@ mod law;
 mod matrix;
 mod notifications;
 mod people;
+mod prompts;
 mod random;
 mod revocation;
 mod rules;

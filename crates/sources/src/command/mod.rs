@@ -27,7 +27,7 @@ use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
     Change, Client, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness, Meta, Page,
-    Proof, Result, Source, Template, Templates, Uri,
+    Proof, Result, Source, Template, Templates, Uri, UriSpan,
 };
 
 use serde_json::Value;
@@ -96,6 +96,10 @@ impl Source for Commands {
 
     fn name(&self) -> Cow<'_, str> {
         "commands".into()
+    }
+
+    fn span(&self) -> Option<UriSpan> {
+        self.resources.keys().map(UriSpan::of).reduce(UriSpan::and)
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {

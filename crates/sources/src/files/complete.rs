@@ -4,7 +4,7 @@ use libris_core::{Completion, Result, Uri};
 
 use super::{FilesInner, read_error};
 use crate::path::{segments, unescape, value};
-use crate::tree::{ResolvedPath, SubtreeSearch, case_folded, is_missing, walk};
+use crate::tree::{ProofBuilder, ResolvedPath, SubtreeSearch, case_folded, is_missing, walk};
 
 /// The entries that a completion returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +34,12 @@ pub(super) fn paths(
     };
     let begun = String::from_utf8_lossy(&unescape(begun)).to_lowercase();
     let asked = inner.uri(&parent);
+    let mut proof = ProofBuilder::new(&inner.tree.prover);
     let found = match inner.tree.resolve(inner.open_root()?, &parent) {
-        Ok(ResolvedPath::Folder(folder)) => inner.tree.names(&folder).map(|names| (folder, names)),
+        Ok(ResolvedPath::Folder(folder)) => {
+            proof.add_directory(&folder);
+            inner.tree.names(&folder).map(|names| (folder, names))
+        }
         Ok(ResolvedPath::File(..)) => return Ok(Completion::default()),
         Err(cause) => Err(cause),
     };
@@ -65,7 +69,7 @@ pub(super) fn paths(
             break;
         }
         let is_completed = match key.ends_with('/') {
-            true => search.open(&folder, key).map_err(failed)?.is_some(),
+            true => search.open(&folder, key, &mut proof).map_err(failed)?.is_some(),
             false if kinds == CompletedKinds::Folders => false,
             false => walk::file_entry(&inner.tree, &folder, key).map_err(failed)?.is_some(),
         };
@@ -73,7 +77,7 @@ pub(super) fn paths(
             false => skipped += 1,
             true if is_full => {
                 completion.more = true;
-                return Ok(completion);
+                return Ok(completion.with_proof(proof.build()));
             }
             true => completion.values.push(format!("{parent}{}", value(key))),
         }
@@ -81,5 +85,5 @@ pub(super) fn paths(
     let total = matching.len() - skipped;
     completion.total = Some(total as u64);
     completion.more = total > completion.values.len();
-    Ok(completion)
+    Ok(completion.with_proof(proof.build()))
 }

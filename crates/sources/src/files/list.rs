@@ -227,9 +227,11 @@ impl FilesInner {
         };
         let mut page = Page { freshness: self.freshness(None), ..Page::default() };
         let mut search = SubtreeSearch::new(&self.tree);
+        // The page has no proof: the metadata of a directory changes without an event in its parent.
+        let mut proof = ProofBuilder::new(&self.tree.prover);
         for key in names.iter_from(first) {
             let resource = if key.ends_with('/') {
-                match search.open(&folder, key).map_err(failed)? {
+                match search.open(&folder, key, &mut proof).map_err(failed)? {
                     Some(child) => self.describe_folder(&child),
                     None => None,
                 }

@@ -1,11 +1,11 @@
 //! The error for a path at which nothing is: names the part of the path that is wrong, and similar names.
 
-use libris_core::{Context, Error, Uri};
+use libris_core::{Context, Error, Proof, Uri};
 
 use super::FilesInner;
 use crate::path::value;
 use crate::suggest::did_you_mean;
-use crate::tree::{OpenFolder, ResolvedPath};
+use crate::tree::{OpenFolder, ProofBuilder, ResolvedPath, Tree};
 
 /// The most segments of a path that are examined.
 const MAX_SEGMENTS: usize = 32;
@@ -19,14 +19,16 @@ const MAX_NAMES: usize = 2_000;
 /// The error for the URI of a file or directory that does not exist.
 pub(super) fn error(inner: &FilesInner, uri: &Uri, context: &Context) -> Error {
     // A hint would name files that the caller may not see.
-    let hint = context.sees_everything().then(|| hint(inner, inner.path(uri)?)).flatten();
+    let mut proof = None;
+    let hint = context.sees_everything().then(|| hint(inner, inner.path(uri)?, &mut proof)).flatten();
     match hint {
-        Some(hint) => Error::missing(uri, hint),
+        Some(hint) => Error::missing(uri, hint).with_proof(proof),
         None => Error::NotFound(uri.clone()),
     }
 }
 
-fn hint(inner: &FilesInner, path: &str) -> Option<String> {
+/// What is wrong with a path, and a proof that it still is.
+fn hint(inner: &FilesInner, path: &str, proof: &mut Option<Proof>) -> Option<String> {
     let whole = path.strip_suffix('/').unwrap_or(path);
     let ends = whole.match_indices('/').map(|(at, _)| at).chain([whole.len()]);
     let mut folder = inner.open_root().ok()?;
@@ -38,7 +40,15 @@ fn hint(inner: &FilesInner, path: &str) -> Option<String> {
                 let file = inner.uri(&whole[..end])?;
                 return Some(format!("`{file}` is a file and not a folder: read it by this URI"));
             }
-            Err(_) => return no_such_name(inner, &folder, &whole[begin..end]),
+            Err(_) => {
+                let segment = &whole[begin..end];
+                let mut builder = ProofBuilder::new(&inner.tree.prover);
+                builder.add_directory(&folder);
+                // After the directory is observed, so that an entry that appeared before is found. An entry that cannot
+                // be read proves nothing: a symbolic link can get a target elsewhere.
+                *proof = builder.build().filter(|_| Tree::has_no_entry(&folder, segment));
+                return no_such_name(inner, &folder, segment);
+            }
         }
         begin = end + 1;
     }

@@ -31,7 +31,7 @@ use futures_core::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
     Budget, Change, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof, Result,
-    Source, Template, Templates, Uri, UriTemplate,
+    Source, Template, Templates, Uri, UriSpan, UriTemplate,
 };
 #[cfg(feature = "skills")]
 use libris_core::{Skill, SkillPage};
@@ -300,6 +300,10 @@ impl Source for Files {
 
     fn name(&self) -> Cow<'_, str> {
         format!("files {}", self.inner.mount).into()
+    }
+
+    fn span(&self) -> Option<UriSpan> {
+        Some(UriSpan::below(self.inner.root.as_str()))
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {

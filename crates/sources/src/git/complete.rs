@@ -1,9 +1,10 @@
 //! Completes branches, tags, commits and paths.
 
 use gix::objs::tree::EntryKind;
-use libris_core::{Completion, CompletionRequest, Result, Uri};
+use libris_core::{Completion, CompletionRequest, Proof, Result, Uri};
 
 use super::history::CommitLog;
+use super::ref_evidence::{RefEvidence, RefNamesEvidence};
 use super::refs::{self, shortest};
 use super::repo::{TaskRepository, names};
 use super::rev::{self, MIN_ID_PREFIX};
@@ -81,23 +82,36 @@ impl GitCompletion {
 
     pub(super) fn values(&self, inner: &GitInner, repository: &TaskRepository<'_>) -> Result<Completion> {
         match &self.variable {
-            CompletedVariable::Rev => Ok(Completion::of(
-                revs(repository)?.into_iter().chain(self.commits(repository)?),
-                &self.typed,
-                self.limit,
-            )),
-            CompletedVariable::Commit => Ok(Completion::of(
-                self.commits(repository)?.into_iter().chain(revs(repository)?),
-                &self.typed,
-                self.limit,
-            )),
+            CompletedVariable::Rev | CompletedVariable::Commit => {
+                // Before the refs are read.
+                let head = RefEvidence::of(repository, LISTED_REV);
+                let names = RefNamesEvidence::of(repository);
+                let (revs, commits) = (revs(repository)?, self.commits(repository)?);
+                let completion = match self.variable {
+                    CompletedVariable::Rev => self.matching(revs.into_iter().chain(commits)),
+                    _ => self.matching(commits.into_iter().chain(revs)),
+                };
+                let proof = head.prove().zip(names.prove()).map(|(head, names)| head.and(names));
+                // An object with the typed prefix may be added at any time, and a shallow clone may be deepened.
+                let is_open = self.is_id() || repository.is_shallow()?;
+                Ok(completion.with_proof(proof.filter(|_| !is_open)))
+            }
             CompletedVariable::Path { rev, position, entries } => {
                 self.paths(inner, repository, rev, *position, *entries)
             }
-            CompletedVariable::Contents => Ok(Completion::of(["none", "text"], &self.typed, self.limit)),
-            CompletedVariable::Format => Ok(Completion::of(["json", "markdown"], &self.typed, self.limit)),
+            CompletedVariable::Contents => Ok(self.matching(["none", "text"]).with_proof(Proof::always())),
+            CompletedVariable::Format => Ok(self.matching(["json", "markdown"]).with_proof(Proof::always())),
             CompletedVariable::Other => Ok(Completion::default()),
         }
+    }
+
+    fn matching<S: Into<String> + AsRef<str>>(&self, values: impl IntoIterator<Item = S>) -> Completion {
+        Completion::of(values, &self.typed, self.limit)
+    }
+
+    /// Whether the typed text can be the beginning of an id.
+    fn is_id(&self) -> bool {
+        !self.typed.is_empty() && self.typed.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
     /// Abbreviated commit ids: those of recent commits, and all with the typed prefix.
@@ -106,7 +120,6 @@ impl GitCompletion {
             let hex = id.to_string();
             hex[..ID_DIGITS.max(self.typed.len()).min(hex.len())].to_owned()
         };
-        let is_id = !self.typed.is_empty() && self.typed.bytes().all(|byte| byte.is_ascii_hexdigit());
         let mut commits = Vec::new();
         if let Some(head) = rev::resolve(repository, LISTED_REV)? {
             let mut log = CommitLog::new(repository, head.commit, None)?;
@@ -117,7 +130,7 @@ impl GitCompletion {
                 }
             }
         }
-        if is_id && self.typed.len() >= MIN_ID_PREFIX {
+        if self.is_id() && self.typed.len() >= MIN_ID_PREFIX {
             let mut others: Vec<_> =
                 rev::by_id_prefix(repository, &self.typed).unwrap_or_default().into_iter().collect();
             others.sort();
@@ -185,7 +198,7 @@ impl GitCompletion {
                 String::from_utf8(bytes).ok()
             }
         });
-        Ok(Completion::of(values, "", self.limit))
+        Ok(Completion::of(values, "", self.limit).with_proof(resolved.proof))
     }
 }
 

@@ -93,7 +93,9 @@ impl UriReader<'_> {
                 let resolved = self.resolve(rev)?;
                 let reader =
                     PathReader { inner: self.inner, repository: self.repository, uri: self.uri, rev, path };
-                (reader.read(resolved.commit, &self.asked, self.context)?, basis(resolved))
+                let parts = reader.read(resolved.commit, &self.asked, self.context);
+                // The tree of a commit never changes.
+                (parts.map_err(|error| error.with_proof(resolved.proof.clone()))?, basis(resolved))
             }
             GitTarget::Log { rev } => {
                 let resolved = self.resolve(rev)?;

@@ -48,7 +48,7 @@ use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
     Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof, Result,
-    Source, Template, Templates, Uri,
+    Source, Template, Templates, Uri, UriSpan,
 };
 use tokio::sync::Semaphore;
 
@@ -178,6 +178,10 @@ impl Source for Git {
 
     fn name(&self) -> Cow<'_, str> {
         format!("git {}", self.inner.name).into()
+    }
+
+    fn span(&self) -> Option<UriSpan> {
+        Some(UriSpan::below(self.root().as_str()))
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {

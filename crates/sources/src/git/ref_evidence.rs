@@ -1,26 +1,63 @@
-//! Evidence that a name still resolves to the same commit: the files of its refs are unchanged.
+//! Evidence that a name still resolves to the same commit, or that the refs still have the same names: their files are
+//! unchanged.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use libris_core::Proof;
 
 use super::ref_store::MAX_LOOSE_REF_BYTES;
-use super::regular::{self, RefFileStamp, UnreadableFile};
+use super::regular::{self, RefFileStamp, RegularFile, UnreadableFile};
 use super::repo::TaskRepository;
-use super::rev::candidates;
+use super::rev::{VISIBLE_NAMESPACES, candidates};
+
+/// The most directories of refs whose stamps are compared, and the most below each other.
+const MAX_REF_DIRECTORIES: usize = 32;
+const MAX_REF_DEPTH: usize = 8;
 
 /// The most symbolic refs in a chain.
 const MAX_SYMBOLIC_REFS: usize = 5;
 
 /// The files that a name resolves through, as they were before it was resolved.
 pub(super) struct RefEvidence {
-    /// Each with its contents; `None` if it did not exist.
-    refs: Vec<(PathBuf, Option<Vec<u8>>)>,
+    refs: Vec<RefFile>,
     packed: PathBuf,
     stamp: Option<RefFileStamp>,
     /// Whether nothing can be proven: a file is unreadable, or the file system is remote.
     unprovable: bool,
+}
+
+/// A file of a ref as it was.
+struct RefFile {
+    path: PathBuf,
+    /// `None` if it did not exist.
+    content: Option<Vec<u8>>,
+    /// The stamp with which the file still has this content; `None` if the file was too young to tell.
+    settled: Option<RefFileStamp>,
+}
+
+impl RefFile {
+    fn read(path: PathBuf) -> Result<Self, UnreadableFile> {
+        let now = SystemTime::now();
+        let (content, stamp) = match regular::read(&path, MAX_LOOSE_REF_BYTES)? {
+            Some(RegularFile { data, stamp }) => (Some(data), Some(stamp)),
+            None => (None, None),
+        };
+        Ok(Self { path, content, settled: stamp.filter(|stamp| stamp.is_settled(now)) })
+    }
+
+    /// Whether the file has the same content. An unreadable file proves nothing, even if none existed before.
+    fn is_unchanged(&self) -> bool {
+        // A stamp costs one system call, and the content several.
+        if let Some(settled) = &self.settled
+            && RefFileStamp::of(&self.path).is_ok_and(|now| now.as_ref() == Some(settled))
+        {
+            return true;
+        }
+        let now = regular::read(&self.path, MAX_LOOSE_REF_BYTES);
+        now.is_ok_and(|now| now.map(|regular| regular.data) == self.content)
+    }
 }
 
 impl RefEvidence {
@@ -38,11 +75,12 @@ impl RefEvidence {
 
     fn record_ref(&mut self, own: &Path, common: &Path, name: &str, links: usize) {
         let path = if name == "HEAD" { own.join(name) } else { common.join(name) };
-        let Ok(held) = content(&path) else {
+        let Ok(file) = RefFile::read(path) else {
             self.unprovable = true;
             return;
         };
-        let next = held.as_deref().and_then(|line| line.strip_prefix(b"ref: ")).map(<[u8]>::trim_ascii);
+        let next =
+            file.content.as_deref().and_then(|line| line.strip_prefix(b"ref: ")).map(<[u8]>::trim_ascii);
         if let Some(Ok(next)) = next.map(std::str::from_utf8)
             && links > 0
             && next.starts_with("refs/")
@@ -50,7 +88,7 @@ impl RefEvidence {
         {
             self.record_ref(own, common, next, links - 1);
         }
-        self.refs.push((path, held));
+        self.refs.push(file);
     }
 
     /// A proof that the name resolves as before; `None` if that cannot be proven.
@@ -59,13 +97,77 @@ impl RefEvidence {
     }
 
     fn holds(&self) -> bool {
-        // An unreadable file proves nothing, even if none existed before.
-        let same = |(path, held): &(PathBuf, Option<Vec<u8>>)| content(path).is_ok_and(|now| now == *held);
         let same_stamp = |now: io::Result<Option<RefFileStamp>>| now.is_ok_and(|now| now == self.stamp);
-        self.refs.iter().all(same) && same_stamp(RefFileStamp::of(&self.packed))
+        self.refs.iter().all(RefFile::is_unchanged) && same_stamp(RefFileStamp::of(&self.packed))
     }
 }
 
-fn content(path: &Path) -> Result<Option<Vec<u8>>, UnreadableFile> {
-    Ok(regular::read(path, MAX_LOOSE_REF_BYTES)?.map(|regular| regular.data))
+/// The directories of the visible refs, as they were before the names of the refs were read.
+pub(super) struct RefNamesEvidence {
+    /// Each with its stamp; `None` if it did not exist.
+    directories: Vec<(PathBuf, Option<RefFileStamp>)>,
+    packed: PathBuf,
+    stamp: Option<RefFileStamp>,
+    unprovable: bool,
+}
+
+impl RefNamesEvidence {
+    pub(super) fn of(repository: &TaskRepository<'_>) -> Self {
+        let common = repository.common_dir();
+        let packed = common.join("packed-refs");
+        let stamp = RefFileStamp::of(&packed);
+        let now = SystemTime::now();
+        let is_settled =
+            |stamp: &Option<RefFileStamp>| stamp.as_ref().is_none_or(|stamp| stamp.is_settled(now));
+        let unprovable = repository.is_remote() || !stamp.as_ref().is_ok_and(is_settled);
+        let mut seen = Self { directories: Vec::new(), stamp: stamp.ok().flatten(), packed, unprovable };
+        // `packed-refs` is replaced, and so are loose refs, which changes the stamps of their directories.
+        for namespace in VISIBLE_NAMESPACES {
+            seen.record_directory(common.join(namespace), MAX_REF_DEPTH, now);
+        }
+        seen
+    }
+
+    fn record_directory(&mut self, path: PathBuf, depth: usize, now: SystemTime) {
+        if self.unprovable {
+            return;
+        }
+        let stamp = RefFileStamp::of(&path);
+        let is_settled =
+            |stamp: &Option<RefFileStamp>| stamp.as_ref().is_none_or(|stamp| stamp.is_settled(now));
+        let Some(stamp) = stamp.ok().filter(is_settled) else {
+            self.unprovable = true;
+            return;
+        };
+        self.directories.push((path.clone(), stamp));
+        if self.directories.len() > MAX_REF_DIRECTORIES || depth == 0 {
+            self.unprovable = true;
+            return;
+        }
+        // A missing directory has no entries.
+        let Ok(entries) = std::fs::read_dir(&path) else {
+            self.unprovable |= path.exists();
+            return;
+        };
+        for entry in entries {
+            match entry.and_then(|entry| Ok((entry.file_type()?, entry.path()))) {
+                Ok((kind, path)) if kind.is_dir() => self.record_directory(path, depth - 1, now),
+                Ok(_) => {}
+                Err(_) => self.unprovable = true,
+            }
+        }
+    }
+
+    /// A proof that the refs have the same names; `None` if that cannot be proven.
+    pub(super) fn prove(self) -> Option<Proof> {
+        (!self.unprovable).then(|| Proof::new(move || self.holds()))
+    }
+
+    fn holds(&self) -> bool {
+        let is_same = |path: &Path, before: &Option<RefFileStamp>| {
+            RefFileStamp::of(path).is_ok_and(|now| now == *before)
+        };
+        self.directories.iter().all(|(path, stamp)| is_same(path, stamp))
+            && is_same(&self.packed, &self.stamp)
+    }
 }

@@ -6,7 +6,7 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _};
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use libris_core::Error;
 
@@ -147,17 +147,38 @@ fn is_loop(_: &io::Error) -> bool {
     false
 }
 
+/// The coarsest timestamp granularity of a file system: two seconds on FAT.
+const TICK: Duration = Duration::from_secs(2);
+
 /// Identifies a version of a file or directory. Git replaces files by renaming and never modifies them in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RefFileStamp {
     pub(super) modified: Option<SystemTime>,
+    /// The ctime, which a process cannot set.
+    changed: (i64, i64),
     size: u64,
     inode: u64,
 }
 
 impl RefFileStamp {
     fn new(metadata: &Metadata) -> Self {
-        Self { modified: metadata.modified().ok(), size: metadata.len(), inode: inode(metadata) }
+        Self {
+            modified: metadata.modified().ok(),
+            changed: changed(metadata),
+            size: metadata.len(),
+            inode: inode(metadata),
+        }
+    }
+
+    /// Whether content that is read after `now` is that of every file with this stamp: any later change has another one.
+    pub(super) fn is_settled(&self, now: SystemTime) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        let changed = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
+        let changed = changed.filter(|changed| *changed != (0, 0)).and_then(|(seconds, nanoseconds)| {
+            SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))
+        });
+        let latest = changed.zip(self.modified).map(|(changed, modified)| changed.max(modified));
+        latest.and_then(|latest| latest.checked_add(TICK)).is_some_and(|settled| settled < now)
     }
 
     /// The stamp of the file at a path; `None` if it does not exist.
@@ -168,6 +189,17 @@ impl RefFileStamp {
             Err(cause) => Err(cause),
         }
     }
+}
+
+#[cfg(unix)]
+fn changed(metadata: &Metadata) -> (i64, i64) {
+    use std::os::unix::fs::MetadataExt as _;
+    (metadata.ctime(), metadata.ctime_nsec())
+}
+
+#[cfg(not(unix))]
+fn changed(_: &Metadata) -> (i64, i64) {
+    (0, 0)
 }
 
 #[cfg(unix)]

@@ -1,12 +1,12 @@
 //! The response cache, by the rules of HTTP (RFC 9111).
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use http::StatusCode;
 use http::header::{AGE, CACHE_CONTROL, DATE, ETAG, EXPIRES, HeaderMap, HeaderName, LAST_MODIFIED, PRAGMA};
 use http_cache_semantics::{BeforeRequest, CacheOptions, CachePolicy};
-use libris_core::{CacheScope, Flights, Freshness};
+use libris_core::{CacheScope, Flights, Freshness, Proof};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use url::Url;
@@ -150,17 +150,17 @@ impl HttpCache {
             self.stored.get(&key).filter(|stored| want == RequiredFreshness::Fresh && fresh(stored))
         };
         if let Some(stored) = found() {
-            return Ok(self.fetched(&stored, None));
+            return Ok(self.fetched(&key, &stored, None));
         }
         let start = || self.clone().ask(endpoint.clone(), url, key.clone(), asker);
         let fault = match self.in_flight.join(&key, || found().map(Ok), start).await {
-            Ok(stored) => return Ok(self.fetched(&stored, None)),
+            Ok(stored) => return Ok(self.fetched(&key, &stored, None)),
             Err(fault) => fault,
         };
         match self.stored.get(&key).filter(|_| fault.is_outage()) {
             Some(stored) if self.may_be_stale(&stored) => {
                 let known = SystemTime::now().duration_since(stored.at).unwrap_or_default();
-                Ok(self.fetched(&stored, Some(known)))
+                Ok(self.fetched(&key, &stored, Some(known)))
             }
             _ => Err(fault),
         }
@@ -242,11 +242,30 @@ impl HttpCache {
             && age < self.remaining_ttl(stored, stored.at).saturating_add(self.config.stale_if_error)
     }
 
-    fn fetched(&self, stored: &StoredResponse, stale: Option<Duration>) -> FetchedResponse {
+    fn fetched(
+        &self,
+        key: &StoredResponseKey,
+        stored: &StoredResponse,
+        stale: Option<Duration>,
+    ) -> FetchedResponse {
+        let now = Instant::now();
         let ttl =
             if stale.is_some() { Duration::ZERO } else { self.remaining_ttl(stored, SystemTime::now()) };
-        let freshness = Freshness::unproven().with_ttl(ttl).with_scope(stored.scope);
+        let expires = now.checked_add(ttl).filter(|_| !ttl.is_zero());
+        let freshness = Freshness::proven(expires.map(|expires| self.proof(key, stored, expires)));
+        let freshness = Freshness { expires, ..freshness.with_ttl(ttl).with_scope(stored.scope) };
         FetchedResponse { answer: stored.answer.clone(), freshness, stale }
+    }
+
+    /// A proof that holds while a response is fresh, and no newer one is stored: a watch requests one before it expires.
+    fn proof(&self, key: &StoredResponseKey, stored: &StoredResponse, expires: Instant) -> Proof {
+        let (store, key, answer) =
+            (Arc::downgrade(&self.stored), key.clone(), Arc::downgrade(&stored.answer));
+        Proof::new(move || {
+            let is_same = |now: Arc<StoredResponse>| std::ptr::eq(Arc::as_ptr(&now.answer), answer.as_ptr());
+            Instant::now() < expires
+                && store.upgrade().and_then(|store| store.peek(&key)).is_some_and(is_same)
+        })
     }
 }
 

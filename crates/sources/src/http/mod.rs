@@ -32,7 +32,7 @@ use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, VariableValue, Variables};
 use libris_core::{
     CacheScope, Change, Client, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness,
-    Page, Proof, Resource, Result, Source, Template, Templates, Uri, UriTemplate,
+    Page, Proof, Resource, Result, Source, Template, Templates, Uri, UriSpan, UriTemplate,
 };
 
 use serde_json::Value;
@@ -138,6 +138,14 @@ impl Source for Http {
 
     fn name(&self) -> Cow<'_, str> {
         format!("http {}", self.inner.name).into()
+    }
+
+    fn span(&self) -> Option<UriSpan> {
+        let listed = self.inner.listed.iter().map(|template| {
+            let literal = template.as_str().split('{').next().unwrap_or_default();
+            UriSpan::below(literal)
+        });
+        self.inner.resources.keys().map(UriSpan::of).chain(listed).reduce(UriSpan::and)
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {

@@ -19,7 +19,7 @@ use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
     CacheScope, Change, Completion, CompletionRequest, Content, ContentBody, Contents, Context, Error,
-    Freshness, Page, Proof, Resource, Result, Source, Template, Templates, Uri, UriTemplate,
+    Freshness, Page, Proof, Resource, Result, Source, Template, Templates, Uri, UriSpan, UriTemplate,
 };
 
 pub use config::{Config, InlineEntry};
@@ -119,6 +119,10 @@ impl Source for Inline {
         "inline".into()
     }
 
+    fn span(&self) -> Option<UriSpan> {
+        self.inner.resources.keys().map(UriSpan::of).reduce(UriSpan::and)
+    }
+
     async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
         let after = after.cloned();
         self.blocking(move |inner| Ok(inner.list(after.as_ref(), limit))).await
@@ -141,7 +145,8 @@ impl Source for Inline {
     async fn complete(&self, asked: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
         let values =
             self.inner.templates.get(asked.template).and_then(|held| held.entry.complete.get(asked.variable));
-        Ok(values.map(|values| Completion::of(values, asked.typed, asked.limit)).unwrap_or_default())
+        let completion = values.map(|values| Completion::of(values, asked.typed, asked.limit));
+        Ok(completion.unwrap_or_default().with_proof(Proof::always()))
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {

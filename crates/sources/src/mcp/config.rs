@@ -33,6 +33,9 @@ pub struct Config {
     pub run: Vec<String>,
     /// `"kept"`: the URIs of the server. `"prefixed"`: they begin with the name, as in `notes+file:///a.md`.
     pub uris: MountedUris,
+    /// Whether the prompts of the server are served, too. With prefixed URIs, their names begin with the name of the
+    /// server and `_`.
+    pub prompts: bool,
     /// The environment variable with the access token for the server. Tokens of callers are never sent to it.
     pub token_env: String,
     /// Additional headers for the server, each with the environment variable that has its value.
@@ -79,6 +82,7 @@ impl Default for Config {
             url: String::new(),
             run: Vec::new(),
             uris: MountedUris::Kept,
+            prompts: false,
             token_env: String::new(),
             header_env: BTreeMap::new(),
             folder: PathBuf::new(),

@@ -48,7 +48,8 @@ impl SourceConfig for Config {
                 Some(_) => TOKEN_ENV.to_owned(),
                 None => String::new(),
             };
-            let config = Self { url: argument.to_string_lossy().into_owned(), token_env, ..Self::default() };
+            let url = argument.to_string_lossy().into_owned();
+            let config = Self { url, token_env, prompts: true, ..Self::default() };
             Box::new(ServerDefinition { config, file: ConfigFile::default(), command: Vec::new() })
         },
     });
@@ -61,7 +62,8 @@ impl SourceConfig for Config {
 impl ServerDefinition {
     /// A server that this command line starts.
     pub fn of_command(command: Vec<OsString>) -> Self {
-        Self { config: Config::default(), file: ConfigFile::default(), command }
+        let config = Config { prompts: true, ..Config::default() };
+        Self { config, file: ConfigFile::default(), command }
     }
 
     /// The name of the server.
@@ -103,7 +105,8 @@ impl ServerDefinition {
             MountedUris::Prefixed => UriMount::prefixed(&name)?,
         };
         let target = self.target()?;
-        Ok(RemoteConfig { name, target, mount, protocol: config.protocol, limits: config.limits() })
+        let (prompts, protocol, limits) = (config.prompts, config.protocol, config.limits());
+        Ok(RemoteConfig { name, target, mount, protocol, prompts, limits })
     }
 
     fn target(&self) -> Result<RemoteTarget> {

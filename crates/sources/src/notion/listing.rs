@@ -135,6 +135,6 @@ impl WorkspaceListing {
         fits.sort_unstable();
         let total = fits.len();
         let values: Vec<_> = fits.into_iter().take(limit).map(|(_, _, id)| id.to_owned()).collect();
-        Completion { more: total > values.len(), values, total: Some(total as u64) }
+        Completion { more: total > values.len(), values, total: Some(total as u64), proof: None }
     }
 }

@@ -28,7 +28,7 @@ use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
     Change, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness, Page, Proof, Result,
-    Source, Template, Templates, Uri, UriTemplate,
+    Source, Template, Templates, Uri, UriSpan, UriTemplate,
 };
 
 pub use config::Config;
@@ -178,6 +178,10 @@ impl Source for Notion {
 
     fn name(&self) -> Cow<'_, str> {
         "notion".into()
+    }
+
+    fn span(&self) -> Option<UriSpan> {
+        Some(UriSpan::below("notion://"))
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {

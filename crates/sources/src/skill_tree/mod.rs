@@ -6,6 +6,7 @@
 mod digest;
 mod front_matter;
 mod scan;
+mod verify;
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -20,6 +21,8 @@ use crate::patterns::ConfiguredPatterns;
 use crate::tree::{LruCache, ProofBuilder, StatStamp, Tree, is_missing};
 use digest::CachedDigest;
 use scan::{CachedSkillFile, Scan};
+
+pub use verify::{check_entry, relative_path, verify};
 
 /// The name of the file that makes a directory a skill.
 pub(crate) const SKILL_FILE: &str = "SKILL.md";

@@ -15,10 +15,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::Specificity;
-use libris_core::{Change, Contents, Context, Error, Freshness, Page, Result, Skill, SkillPage, Source, Uri};
+use libris_core::{
+    Change, Contents, Context, Error, Freshness, Page, Result, Skill, SkillPage, Source, Uri, UriSpan,
+};
 use tokio::sync::Semaphore;
 
 pub use config::Config;
+
+pub use crate::skill_tree::{check_entry, relative_path, verify};
 
 use crate::patterns::ConfiguredPatterns;
 use crate::skill_tree::{MAX_BYTES, SKILL_FILE, SkillOptions, SkillSnapshot, SkillTree};
@@ -145,6 +149,10 @@ impl Source for Skills {
 
     fn name(&self) -> Cow<'_, str> {
         format!("skills {}", self.inner.name).into()
+    }
+
+    fn span(&self) -> Option<UriSpan> {
+        Some(UriSpan::below(SCHEME))
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {

@@ -71,6 +71,10 @@ pub struct Config {
     /// `5s` for the others.
     #[serde(deserialize_with = "crate::settings::optional_duration")]
     pub poll: Option<Duration>,
+    /// For PostgreSQL and MySQL: how old a response may be that the server sends from its cache, as in `"2s"`. With the
+    /// triggers of `libris triggers`, PostgreSQL ends it at the next change. Default: nothing is cached.
+    #[serde(deserialize_with = "crate::settings::duration")]
+    pub cache: Duration,
     /// The PostgreSQL channel on which triggers notify of changes.
     pub channel: String,
     /// The default format of rows: `"json"`, `"csv"` or `"markdown"`.
@@ -142,6 +146,7 @@ impl Default for Config {
             timeout: Duration::from_secs(10),
             connections: 4,
             poll: None,
+            cache: Duration::ZERO,
             channel: "libris".to_owned(),
             format: RowFormat::Json,
             ttl: Duration::ZERO,

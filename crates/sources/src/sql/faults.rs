@@ -79,7 +79,7 @@ impl SqlInner {
         if let ["schema"] | [""] = parts[..] {
             return option_error(uri, query);
         }
-        match self.table(parts[0]).await {
+        match self.table(parts[0], None).await {
             Err(error) => return error,
             Ok(None) if parts.len() == 1 && !closest(parts[0], ["schema"]).is_empty() => {
                 return Error::missing(uri, format!("did you mean `{}schema`?", self.root));

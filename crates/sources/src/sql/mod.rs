@@ -13,6 +13,7 @@ mod config;
 mod definition;
 mod dialect;
 mod driver;
+mod evidence;
 mod faults;
 mod filter;
 mod follow;
@@ -43,7 +44,8 @@ use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
     Change, Client, Completion, CompletionRequest, Contents, Context, DIRECTORY, Error, Freshness, Page,
-    Proof, Resource, Result, SearchAnswer, SearchQuery, Source, Template, Templates, Uri, UriTemplate,
+    Proof, Resource, Result, SearchAnswer, SearchQuery, Source, Template, Templates, Uri, UriSpan,
+    UriTemplate,
 };
 
 pub use address::Url;
@@ -55,11 +57,12 @@ pub use value::ValueType;
 use address::DatabaseAddress;
 use catalog::{TableInfo, TableName, TableSummary};
 use dialect::Dialect;
-use driver::{Driver, DriverSettings, REQUEST_CONTEXT, Statement};
+use driver::{DatabaseVersion, Driver, DriverSettings, REQUEST_CONTEXT, Statement};
+use evidence::NotificationCount;
 use follow::FollowedRows;
 use single_flight::SingleFlight;
 
-/// How long the description of a table is cached.
+/// How long the description of a table is cached if the database has no version.
 const TABLE_CACHE_TTL: Duration = Duration::from_secs(2);
 
 /// A database as a source.
@@ -76,13 +79,35 @@ struct SqlInner {
     uri_kinds: TemplateSet<UriKind>,
     queries: Vec<query::CheckedQuery>,
     /// The cached descriptions of tables.
-    known: Mutex<HashMap<TableName, (Instant, Arc<TableInfo>)>>,
+    known: Mutex<HashMap<TableName, KnownTable>>,
     /// The default schema, which is omitted in URIs.
     default: OnceLock<String>,
     followed: Arc<FollowedRows>,
     loads: CatalogLoads,
     /// Whether the configured queries were verified since the start.
     verified: AtomicBool,
+    /// The notifications of changes, by which cached responses end.
+    notifications: Arc<NotificationCount>,
+    /// Whether a task counts them, which ends with the source.
+    is_listening: Arc<AtomicBool>,
+}
+
+/// The cached description of a table.
+struct KnownTable {
+    table: Arc<TableInfo>,
+    since: Instant,
+    /// The version of the database before the description was loaded.
+    version: Option<DatabaseVersion>,
+}
+
+impl KnownTable {
+    /// Whether the description may be used for a request that began at this version.
+    fn is_valid(&self, now: Option<DatabaseVersion>) -> bool {
+        match now {
+            Some(now) => self.version.is_some_and(|version| version.has_schema_of(now)),
+            None => self.since.elapsed() < TABLE_CACHE_TTL,
+        }
+    }
 }
 
 /// Catalog queries in progress (single-flight).
@@ -131,6 +156,12 @@ impl Sql {
         let settings = DriverSettings { connections, timeout, max_bytes };
         let driver = driver::open(&address, settings);
         let dialect = driver.dialect();
+        if dialect == Dialect::Sqlite && !config.cache.is_zero() {
+            return Err(Error::invalid(
+                "`cache` is for PostgreSQL and MySQL; hint: remove it, because responses from SQLite are cached until its \
+                 file changes",
+            ));
+        }
         let root = Uri::parse(&format!("{}://{}/", dialect.scheme(), key::segment(&name)))?;
         let queries = config
             .queries
@@ -167,6 +198,8 @@ impl Sql {
             followed: Arc::default(),
             loads: CatalogLoads::default(),
             verified: AtomicBool::new(false),
+            notifications: Arc::default(),
+            is_listening: Arc::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -201,11 +234,21 @@ impl Source for Sql {
         format!("{} {}", self.inner.driver.dialect().scheme(), self.inner.name).into()
     }
 
+    fn span(&self) -> Option<UriSpan> {
+        let queries = self.inner.queries.iter().filter_map(|query| query.fixed.as_ref()).map(UriSpan::of);
+        Some(queries.fold(UriSpan::below(self.inner.root.as_str()), UriSpan::and))
+    }
+
+    fn may_fail(&self) -> bool {
+        true
+    }
+
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
+        let evidence = self.inner.observe().await;
         let all = REQUEST_CONTEXT.scope(context.clone(), self.inner.resources()).await?;
         self.inner.verify_once();
         let page = page(all, after, limit);
-        Ok(Page { freshness: self.inner.freshness(None), ..page })
+        Ok(Page { freshness: self.inner.freshness(evidence.schema_proof()), ..page })
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
@@ -237,6 +280,7 @@ impl Source for Sql {
         limit: usize,
         context: &Context,
     ) -> Result<Page> {
+        let evidence = self.inner.observe().await;
         let all = REQUEST_CONTEXT.scope(context.clone(), self.inner.resources()).await?;
         let folder = all.iter().find(|resource| resource.uri == *uri);
         match folder.map(|folder| folder.mime.as_deref() == Some(DIRECTORY)) {
@@ -249,7 +293,7 @@ impl Source for Sql {
             !rest.is_empty() && !rest.trim_end_matches('/').contains('/')
         };
         let page = page(all.into_iter().filter(below).collect(), after, limit);
-        Ok(Page { freshness: self.inner.freshness(None), ..page })
+        Ok(Page { freshness: self.inner.freshness(evidence.schema_proof()), ..page })
     }
 
     fn has_directories(&self) -> bool {
@@ -346,7 +390,7 @@ impl SqlInner {
     }
 
     /// The description of the table that a URI names, if it is visible.
-    async fn table(&self, label: &str) -> Result<Option<Arc<TableInfo>>> {
+    async fn table(&self, label: &str, version: Option<DatabaseVersion>) -> Result<Option<Arc<TableInfo>>> {
         let default = self.default_schema().await?;
         let Some(name) = key::name(label, default).filter(|name| self.shows(name, default)) else {
             return Ok(None);
@@ -356,26 +400,34 @@ impl SqlInner {
         }
         let load = async {
             let found = catalog::table(&*self.driver, &self.config.schemas, &name).await?;
-            Ok(found.map(|table| self.remember(name.clone(), table)))
+            Ok(found.map(|table| self.remember(name.clone(), table, version)))
         };
         self.loads.table.load(&name, load).await.map_err(|problem| self.error(problem))
     }
 
-    /// The description of a table, from the cache if it is recent.
-    async fn known_table(&self, label: &str) -> Result<Option<Arc<TableInfo>>> {
+    /// The description of a table, from the cache if it is valid at this version of the database.
+    async fn known_table(
+        &self,
+        label: &str,
+        version: Option<DatabaseVersion>,
+    ) -> Result<Option<Arc<TableInfo>>> {
         let default = self.default_schema().await?;
         let known = key::name(label, default).and_then(|name| {
             let known = self.known();
-            let (since, table) = known.get(&name)?;
-            (since.elapsed() < TABLE_CACHE_TTL).then(|| Arc::clone(table))
+            known.get(&name).filter(|known| known.is_valid(version)).map(|known| Arc::clone(&known.table))
         });
         match known {
             Some(table) => Ok(Some(table)),
-            None => self.table(label).await,
+            None => self.table(label, version).await,
         }
     }
 
-    fn remember(&self, name: TableName, table: TableInfo) -> Arc<TableInfo> {
+    fn remember(
+        &self,
+        name: TableName,
+        table: TableInfo,
+        version: Option<DatabaseVersion>,
+    ) -> Arc<TableInfo> {
         /// The capacity of the cache of descriptions; more tables are rarely read within `TABLE_CACHE_TTL`.
         const TABLE_CACHE_CAPACITY: usize = 1000;
         let table = Arc::new(table);
@@ -383,11 +435,11 @@ impl SqlInner {
         if known.len() >= TABLE_CACHE_CAPACITY {
             known.clear();
         }
-        known.insert(name, (Instant::now(), Arc::clone(&table)));
+        known.insert(name, KnownTable { table: Arc::clone(&table), since: Instant::now(), version });
         table
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<TableName, (Instant, Arc<TableInfo>)>> {
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<TableName, KnownTable>> {
         // An insertion leaves the map consistent.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

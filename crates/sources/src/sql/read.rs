@@ -4,11 +4,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use libris_core::uri_template::Variables;
-use libris_core::{Completion, CompletionRequest, Content, Contents, Context, Error, Meta, Result, Uri};
+use libris_core::{
+    Completion, CompletionRequest, Content, Contents, Context, Error, Meta, Proof, Result, Uri,
+};
 
 use super::catalog::{TableInfo, TableName};
 use super::dialect::Dialect;
-use super::driver::{self, DriverError, QueryLimits, Statement};
+use super::driver::{self, DatabaseVersion, DriverError, QueryLimits, Statement};
 use super::faults::rejected;
 use super::filter::{self, FilterCompletion};
 use super::output::{RowFormat, RowShape, RowWriter};
@@ -27,22 +29,67 @@ const SMALLER_PAGE_HINT: &str = "ask for fewer columns with a configured query";
 /// The hint for a schema that is too large.
 const SINGLE_TABLE_HINT: &str = "read it as Markdown, or the schemas of single tables";
 
+/// A read of a table, its schema or its rows.
+#[derive(Clone, Copy)]
+struct TableRequest<'a> {
+    uri: &'a Uri,
+    uri_kind: UriKind,
+    label: &'a str,
+    variables: &'a Variables,
+    /// The version of the database when the read began.
+    version: Option<DatabaseVersion>,
+}
+
+/// What a read returns.
+struct SqlContents {
+    parts: Vec<Content>,
+    /// Whether another read returns the same while the data does not change.
+    is_repeatable: bool,
+}
+
 impl SqlInner {
     pub(super) async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        // Before the first statement, so that a change during the request makes the proof fail.
+        let evidence = self.observe().await;
+        match self.read_at(uri, evidence.version(), context).await {
+            Ok(SqlContents { parts, is_repeatable }) => {
+                let proof = if is_repeatable { evidence.data_proof() } else { evidence.unrepeatable_proof() };
+                Ok(Contents::from(parts).with_freshness(self.freshness(proof)))
+            }
+            // Tables, rows and their names are missing until something is written.
+            Err(error) => Err(error.with_proof(evidence.data_proof())),
+        }
+    }
+
+    /// Reads a resource; `version` is that of the database before.
+    async fn read_at(
+        &self,
+        uri: &Uri,
+        version: Option<DatabaseVersion>,
+        context: &Context,
+    ) -> Result<SqlContents> {
         let nothing = || Error::NotFound(uri.clone());
         let (_, uri_kind, variables) = self.uri_kinds.closest(uri).ok_or_else(nothing)?;
-        let content = match uri_kind {
+        let repeatable = |parts| SqlContents { parts, is_repeatable: true };
+        Ok(match uri_kind {
             UriKind::Unknown => return Err(self.no_such_resource(uri).await),
-            UriKind::Folder => self.database(&self.root.below("schema")?, &Variables::new(), context).await?,
-            UriKind::Schema => self.database(uri, &variables, context).await?,
-            UriKind::Query(at) => self.query(uri, *at, &variables, context).await?,
+            UriKind::Folder => {
+                repeatable(self.database(&self.root.below("schema")?, &Variables::new(), context).await?)
+            }
+            UriKind::Schema => repeatable(self.database(uri, &variables, context).await?),
+            // A query may contain functions such as `random()`.
+            UriKind::Query(at) => {
+                SqlContents { parts: self.query(uri, *at, &variables, context).await?, is_repeatable: false }
+            }
             UriKind::TableFolder | UriKind::TableSchema | UriKind::Rows | UriKind::Row => {
                 let label = variables.text("table").ok_or_else(nothing)?;
-                match self.of_table(uri, *uri_kind, label, &variables, SchemaCache::Use, context).await {
+                let request =
+                    TableRequest { uri, uri_kind: *uri_kind, label, variables: &variables, version };
+                match self.of_table(request, SchemaCache::Use, context).await {
                     // The table has changed since its description was cached.
                     Err(RowsFailure::Missing) => {
                         self.known().clear();
-                        self.of_table(uri, *uri_kind, label, &variables, SchemaCache::Bypass, context).await
+                        self.of_table(request, SchemaCache::Bypass, context).await
                     }
                     other => other,
                 }
@@ -51,36 +98,36 @@ impl SqlInner {
                     RowsFailure::Error(error) => error,
                 })?
             }
-        };
-        Ok(Contents::from(content).with_freshness(self.freshness(None)))
+        })
     }
 
     async fn of_table(
         &self,
-        uri: &Uri,
-        uri_kind: UriKind,
-        label: &str,
-        variables: &Variables,
+        request: TableRequest<'_>,
         trust: SchemaCache,
         context: &Context,
-    ) -> Result<Vec<Content>, RowsFailure> {
-        // Schemas are never cached.
+    ) -> Result<SqlContents, RowsFailure> {
+        let TableRequest { uri, uri_kind, label, variables, version } = request;
+        // Schemas have the number of rows, so their descriptions are never cached.
         let found = match (trust, uri_kind) {
-            (SchemaCache::Use, UriKind::Rows | UriKind::Row) => self.known_table(label).await?,
-            _ => self.table(label).await?,
+            (SchemaCache::Use, UriKind::Rows | UriKind::Row) => self.known_table(label, version).await?,
+            _ => self.table(label, version).await?,
         };
         let Some(table) = found else { return Err(self.no_table(uri, label).await.into()) };
-        match uri_kind {
-            UriKind::TableSchema => Ok(vec![self.table_schema(uri, &table, variables, context).await?]),
-            UriKind::Rows => Ok(vec![self.page(uri, label, &table, variables, context).await?]),
-            UriKind::Row => Ok(vec![self.row(uri, label, &table, variables, context).await?]),
+        // A view may contain functions such as `random()`.
+        let is_repeatable = uri_kind == UriKind::TableSchema || !table.summary.view;
+        let parts = match uri_kind {
+            UriKind::TableSchema => vec![self.table_schema(uri, &table, variables, context).await?],
+            UriKind::Rows => vec![self.page(uri, label, &table, variables, context).await?],
+            UriKind::Row => vec![self.row(uri, label, &table, variables, context).await?],
             _ => {
                 let none = Variables::new();
                 let schema = self.table_schema(&uri.below("schema")?, &table, &none, context).await?;
                 let rows = self.page(&uri.below("rows")?, label, &table, &none, context).await?;
-                Ok(vec![schema, rows])
+                vec![schema, rows]
             }
-        }
+        };
+        Ok(SqlContents { parts, is_repeatable })
     }
 
     async fn database(&self, uri: &Uri, variables: &Variables, context: &Context) -> Result<Vec<Content>> {
@@ -310,27 +357,35 @@ impl SqlInner {
                 UriKind::TableSchema | UriKind::Schema => &["markdown", "json"][..],
                 _ => &RowFormat::FORMAT_NAMES,
             };
-            return Ok(Completion::of(names.iter().copied(), asked.typed, asked.limit));
+            let completion = Completion::of(names.iter().copied(), asked.typed, asked.limit);
+            return Ok(completion.with_proof(Proof::always()));
         }
-        match (uri_kind, asked.variable) {
-            (UriKind::Query(at), _) => self.complete_query(at, asked).await,
+        let evidence = self.observe().await;
+        let version = evidence.version();
+        let completion = match (uri_kind, asked.variable) {
+            // A query may contain functions such as `random()`.
+            (UriKind::Query(at), _) => {
+                let completion = self.complete_query(at, asked).await?;
+                return Ok(completion.with_proof(evidence.unrepeatable_proof()));
+            }
             (_, "table") => self.complete_table(uri_kind, asked).await,
             (UriKind::Row, "key") | (UriKind::Rows, "after") => {
                 let Some(label) = asked.known.get("table") else { return Ok(Completion::default()) };
-                match self.known_table(label).await? {
+                match self.known_table(label, version).await? {
                     Some(table) => self.complete_key(&table, asked).await,
                     None => Ok(Completion::default()),
                 }
             }
             (UriKind::Rows, filter::VARIABLE) => {
                 let Some(label) = asked.known.get("table") else { return Ok(Completion::default()) };
-                match self.known_table(label).await? {
+                match self.known_table(label, version).await? {
                     Some(table) => self.complete_filter(&table, asked).await,
                     None => Ok(Completion::default()),
                 }
             }
             _ => Ok(Completion::default()),
-        }
+        };
+        Ok(completion?.with_proof(evidence.data_proof()))
     }
 
     fn completes(&self, at: usize, variable: &str) -> bool {

@@ -133,7 +133,7 @@ impl SqlInner {
                 (target, sqlite_statement(&searched.name, words))
             }
             _ => {
-                let Some(table) = self.known_table(&key::label(&searched.name, default)).await? else {
+                let Some(table) = self.known_table(&key::label(&searched.name, default), None).await? else {
                     return Ok(None);
                 };
                 let Some(statement) = postgres_statement(&table, words) else { return Ok(None) };
@@ -173,12 +173,12 @@ impl SqlInner {
         let default = self.default_schema().await?;
         if let Some((content, row_id)) = &searched.content {
             let name = TableName { schema: searched.name.schema.clone(), table: content.clone() };
-            let table = self.known_table(&key::label(&name, default)).await?;
+            let table = self.known_table(&key::label(&name, default), None).await?;
             if let Some(table) = table.filter(|table| is_identified_by(table, row_id)) {
                 return Ok(Some(table));
             }
         }
-        let table = self.known_table(&key::label(&searched.name, default)).await?;
+        let table = self.known_table(&key::label(&searched.name, default), None).await?;
         Ok(table.filter(|table| is_identified_by(table, "rowid")))
     }
 }

@@ -294,6 +294,12 @@ impl Tree {
         Ok((name, directory))
     }
 
+    /// Whether a directory has no entry at all for a URI segment, not even a symbolic link.
+    pub(crate) fn has_no_entry(folder: &OpenFolder, segment: &str) -> bool {
+        let Some(name) = name::from_segment(segment) else { return false };
+        folder.handle.stat(&name).is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Opens the subdirectory of this name, whether or not the name is visible.
     fn open_child(&self, folder: &OpenFolder, segment: &str, name: &OsStr) -> io::Result<Arc<OpenFolder>> {
         if folder.path_evidence.is_some()

@@ -51,11 +51,16 @@ impl<'a> SubtreeSearch<'a> {
         Ok(has_files)
     }
 
-    /// Opens a directory; `None` if it is gone, cannot be read or is not listed.
-    pub(crate) fn open(&mut self, parent: &OpenFolder, key: &str) -> io::Result<Option<Arc<OpenFolder>>> {
-        let Some(folder) = walk::open_listed_folder(self.tree, parent, key, None)? else { return Ok(None) };
-        let mut proof = ProofBuilder::new(&self.tree.prover);
-        Ok(self.lists(&folder, &mut proof)?.then_some(folder))
+    /// Opens a directory; `None` if it is gone, cannot be read or is not listed. Adds what this depends on to `proof`.
+    pub(crate) fn open(
+        &mut self,
+        parent: &OpenFolder,
+        key: &str,
+        proof: &mut ProofBuilder,
+    ) -> io::Result<Option<Arc<OpenFolder>>> {
+        let folder = walk::open_listed_folder(self.tree, parent, key, Some(proof))?;
+        let Some(folder) = folder else { return Ok(None) };
+        Ok(self.lists(&folder, proof)?.then_some(folder))
     }
 
     fn has_files(&mut self, folder: &Arc<OpenFolder>, evidence: &mut ProofBuilder) -> io::Result<bool> {

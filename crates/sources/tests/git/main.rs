@@ -3,6 +3,7 @@
 mod blame;
 #[cfg(unix)]
 mod broken;
+mod caching;
 mod complete;
 mod contract;
 mod descriptors;

@@ -109,10 +109,14 @@ impl Database {
 
     /// Opens the database as a source called `shop`, with additional lines of configuration.
     pub(crate) fn source(&self, more: &str) -> Shop {
+        let sql = self.try_source(more).unwrap();
+        Shop { sql, engine: self.engine }
+    }
+
+    pub(crate) fn try_source(&self, more: &str) -> Result<Sql> {
         let text = format!("url = {:?}\nname = \"shop\"\n{more}", self.url);
         let config: sql::Config = toml::from_str(&text).unwrap_or_else(|error| panic!("{error}"));
-        let sql = Sql::open(config, self.folder.path()).unwrap();
-        Shop { sql, engine: self.engine }
+        Sql::open(config, self.folder.path())
     }
 }
 

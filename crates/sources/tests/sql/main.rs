@@ -3,6 +3,7 @@
 #![cfg(feature = "sql")]
 
 mod abandoned;
+mod caching;
 mod contract;
 mod database;
 mod faults;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use libris_wire::{Call, CompletionParams, Failure, PrefixEntry, Reference};
 use serde::Deserialize;
+use serde_json::json;
 
 use super::content::FileContent;
 use crate::read::parse;
@@ -256,6 +257,12 @@ async fn complete(
         argument: variable.to_owned(),
         typed: typed.to_owned(),
         known: known.clone(),
+        sent: [
+            json!({ "type": "ref/resource", "uri": template }),
+            json!({ "name": variable, "value": typed }),
+            json!({ "arguments": known }),
+        ]
+        .map(|member| member.to_string().into()),
     };
     match call.view().complete(call, &params).await {
         Ok(reply) => {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::header::{HeaderMap, HeaderValue};
-use http::{Request as HttpRequest, Response, StatusCode};
+use http::{Response, StatusCode};
 
 use super::body::Body;
 use super::headers::{Accepts, LAST_EVENT, McpHeaders, SESSION, VERSION, text};
 use super::session::HttpSession;
-use super::sessions::Peer;
+use super::sessions::{Peer, unguessable};
+use super::shared_session::NotRestored;
 use super::streamable::TOO_MANY;
 use super::{Endpoint, response};
 use crate::envelope::Id;
@@ -18,6 +19,9 @@ use crate::protocol;
 use crate::request::{McpRequest, Params};
 use crate::time_limit::within;
 use crate::{Era, Revision, ServiceView};
+
+/// The error message if there are too many sessions.
+const FULL: &str = "there are too many sessions in use; try again later";
 
 impl Endpoint {
     /// Opens a session.
@@ -34,21 +38,24 @@ impl Endpoint {
         };
         let revision = Revision::negotiate(asked);
         let listener = view.listener(peer.client).map_err(|failure| failure.object(revision))?;
-        let session = HttpSession::new(view.clone(), revision, self.protocol.limits.in_flight, listener);
-        let Some(session) = self.sessions.open(session, peer) else {
-            return Ok(self.busy(Some(id), "there are too many sessions in use; try again later"));
-        };
+        let full = || self.busy(Some(id), FULL);
+        let Some(session_id) = unguessable().map(Arc::<str>::from) else { return Ok(full()) };
+        let (in_flight, shared) = (self.protocol.limits.in_flight, self.shared_session(&session_id));
+        let session = HttpSession::new(view.clone(), revision, in_flight, listener, shared);
+        let Some(session) = self.sessions.open(&session_id, session, peer) else { return Ok(full()) };
+        self.save(&session_id, &session).await;
         let framed = self.protocol.answer(&self.call(peer, view, revision), id, &request).await;
         let mut response = response::json(StatusCode::OK, framed);
-        if let Ok(session) = HeaderValue::from_str(&session) {
+        if let Ok(session) = HeaderValue::from_str(&session_id) {
             response.headers_mut().insert(SESSION, session);
         }
         Ok(response)
     }
 
     /// Handles a notification, which has no response message.
-    pub(super) fn notification(
+    pub(super) async fn notification(
         &self,
+        peer: Peer,
         view: &Arc<dyn ServiceView>,
         headers: &HeaderMap,
         method: &str,
@@ -56,7 +63,7 @@ impl Endpoint {
     ) -> Response<Body> {
         // Modern clients send no notifications over HTTP and have no session.
         if headers.contains_key(SESSION) {
-            let (session, _) = match self.session(view, headers) {
+            let (session, _) = match self.session(peer, view, headers).await {
                 Ok(found) => found,
                 Err(refusal) => return refusal,
             };
@@ -77,7 +84,7 @@ impl Endpoint {
         headers: &HeaderMap,
         batch: &[&str],
     ) -> Response<Body> {
-        let (session, view) = match self.session(view, headers) {
+        let (session, view) = match self.session(peer, view, headers).await {
             Ok(found) => found,
             Err(refusal) => return refusal,
         };
@@ -111,13 +118,12 @@ impl Endpoint {
     }
 
     /// Opens the event stream for the notifications of a session.
-    pub(super) fn get<B>(
+    pub(super) async fn get(
         &self,
         peer: Peer,
         view: &Arc<dyn ServiceView>,
-        request: &HttpRequest<B>,
+        headers: &HeaderMap,
     ) -> Response<Body> {
-        let headers = request.headers();
         if !headers.contains_key(SESSION) {
             return response::not_allowed("POST");
         }
@@ -125,7 +131,7 @@ impl Endpoint {
             let why = "the `Accept` header must list `text/event-stream`";
             return response::refusal(StatusCode::NOT_ACCEPTABLE, why);
         }
-        let (session, view) = match self.session(view, headers) {
+        let (session, view) = match self.session(peer, view, headers).await {
             Ok(found) => found,
             Err(refusal) => return refusal,
         };
@@ -155,11 +161,18 @@ impl Endpoint {
     }
 
     /// Ends a session.
-    pub(super) fn delete<B>(&self, view: &Arc<dyn ServiceView>, request: &HttpRequest<B>) -> Response<Body> {
-        let Some(id) = request.headers().get(SESSION) else { return response::not_allowed("POST") };
-        match self.session(view, request.headers()) {
+    pub(super) async fn delete(
+        &self,
+        peer: Peer,
+        view: &Arc<dyn ServiceView>,
+        headers: &HeaderMap,
+    ) -> Response<Body> {
+        let Some(id) = headers.get(SESSION) else { return response::not_allowed("POST") };
+        match self.session(peer, view, headers).await {
             Ok(_) => {
-                self.sessions.close(id.to_str().unwrap_or_default());
+                let id = id.to_str().unwrap_or_default();
+                self.sessions.close(id);
+                self.store.iter().for_each(|store| store.end(id));
                 response::bare(StatusCode::NO_CONTENT)
             }
             Err(refusal) => refusal,
@@ -183,9 +196,10 @@ impl Endpoint {
     }
 
     /// The session that the headers name and the view for this caller in it, or the response that refuses the request. Another caller's session is
-    /// unknown.
-    pub(super) fn session(
+    /// unknown. A session that another replica opened is restored.
+    pub(super) async fn session(
         &self,
+        peer: Peer,
         view: &Arc<dyn ServiceView>,
         headers: &HeaderMap,
     ) -> Result<SessionView, Response<Body>> {
@@ -194,8 +208,20 @@ impl Endpoint {
                        or name a protocol version in `_meta`";
             return Err(response::refusal(StatusCode::BAD_REQUEST, why));
         };
-        let session = self.sessions.find(id.to_str().unwrap_or_default());
-        let session = session.and_then(|session| with_view(session, view)).ok_or_else(unknown_session)?;
+        let id = id.to_str().unwrap_or_default();
+        let session = match self.sessions.find(id) {
+            Some(session) => session,
+            None => match self.restore(peer, view, id).await {
+                Ok(session) => session,
+                Err(NotRestored::Unknown) => return Err(unknown_session()),
+                Err(NotRestored::Full) => return Err(self.busy(None, FULL)),
+                Err(NotRestored::Unavailable) => {
+                    let why = "the session may be known to another replica, which cannot be asked now; try again later";
+                    return Err(self.busy(None, why));
+                }
+            },
+        };
+        let session = with_view(session, view).ok_or_else(unknown_session)?;
         match text(headers, &VERSION) {
             Ok(Some(date)) if Revision::named(date).is_none() => {
                 Err(response::rejected(None, &ErrorObject::unsupported_version(date)))

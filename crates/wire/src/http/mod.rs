@@ -18,6 +18,7 @@ mod liveness;
 #[cfg(not(feature = "tls"))]
 mod no_tls;
 mod notification_log;
+mod probes;
 mod proxies;
 mod rates;
 mod receive;
@@ -27,7 +28,9 @@ mod route;
 mod scripted;
 mod serve;
 mod session;
+mod session_store;
 mod sessions;
+mod shared_session;
 mod socket;
 mod stream;
 mod streamable;
@@ -56,6 +59,7 @@ pub use self::route::Route;
 pub use self::serve::serve;
 #[cfg(feature = "tls")]
 pub use self::serve::serve_tls;
+pub use self::session_store::{SavedSession, SessionEvent, SessionStore, StoreUnavailable};
 use self::sessions::{Peer, Sessions};
 #[cfg(feature = "tls")]
 pub use self::tls::{TlsError, TlsFiles, TlsServer};
@@ -149,6 +153,8 @@ pub struct Endpoint {
     protocol: Protocol,
     guard: Guard,
     sessions: Sessions,
+    /// The sessions that replicas share, if there are several.
+    store: Option<Arc<dyn SessionStore>>,
     http_sse: Option<HttpSse>,
     /// Bounds the requests in progress.
     requests: Arc<Budget>,
@@ -187,6 +193,27 @@ impl Endpoint {
 
     /// Creates the endpoint of this service with additional routes. The first route that covers a path answers.
     pub fn with_routes(service: Arc<dyn Service>, config: Config, routes: Vec<Arc<dyn Route>>) -> Arc<Self> {
+        Self::build(service, config, routes, None)
+    }
+
+    /// Creates the endpoint of a replica that shares its sessions with others. Call it within a tokio runtime.
+    pub fn with_session_store(
+        service: Arc<dyn Service>,
+        config: Config,
+        routes: Vec<Arc<dyn Route>>,
+        store: Arc<dyn SessionStore>,
+    ) -> Arc<Self> {
+        let endpoint = Self::build(service, config, routes, Some(store.clone()));
+        tokio::spawn(shared_session::run(Arc::downgrade(&endpoint), store));
+        endpoint
+    }
+
+    fn build(
+        service: Arc<dyn Service>,
+        config: Config,
+        routes: Vec<Arc<dyn Route>>,
+        store: Option<Arc<dyn SessionStore>>,
+    ) -> Arc<Self> {
         let connections = Connections::new(config.connections);
         let Config { identity_limits: identity, address_limits: address, total_limits: total, .. } = &config;
         let rates = RateLimiter::new(identity, address, total);
@@ -206,6 +233,7 @@ impl Endpoint {
             protocol: Protocol::new(service, config.limits.clone()),
             guard: Guard::new(&config.hosts, &config.origins),
             sessions,
+            store,
             http_sse: config.sse.then(HttpSse::default),
             requests,
             refused: AtomicUsize::new(0),
@@ -322,6 +350,10 @@ impl Endpoint {
             return response;
         }
         let peer = self.peer(&request);
+        if let Some(response) = self.probe(&request) {
+            let counted = self.count_requests(peer.client, 1);
+            return counted.map_or_else(|wait| self.too_fast(None, wait), |()| response);
+        }
         let view = match self
             .admit_request(peer, request.uri().path(), request.headers(), request.extensions())
             .await
@@ -341,8 +373,8 @@ impl Endpoint {
         }
         match (request.method(), request.uri().path()) {
             (&Method::POST, "/mcp") => self.post(peer, view, request).await,
-            (&Method::GET, "/mcp") => self.get(peer, &view, &request),
-            (&Method::DELETE, "/mcp") => self.delete(&view, &request),
+            (&Method::GET, "/mcp") => self.get(peer, &view, request.headers()).await,
+            (&Method::DELETE, "/mcp") => self.delete(peer, &view, request.headers()).await,
             (_, "/mcp") => response::not_allowed("POST, GET, DELETE"),
             (&Method::GET, "/metrics") if view.shows_metrics() => {
                 response::metrics(&self.config.metrics_prefix, &self.counts())

@@ -1,6 +1,6 @@
 //! The notifications of a session: sent on its newest event stream, and again if they may have been lost.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -12,16 +12,18 @@ use futures_util::stream;
 use tokio::sync::watch;
 
 use super::body::Event;
+use super::shared_session::SharedSession;
 use crate::lock::lock;
 use crate::protocol;
 use crate::{Failure, Listener, Notification};
+use libris_core::Identity;
 
 /// The most open event streams of a session. One more ends the oldest, whose client has most likely disconnected
 /// silently.
 const MAX_STREAMS: usize = 4;
 
 /// If a client opens a stream without a valid `Last-Event-ID`, notifications sent within this period are sent again.
-const RESEND_PERIOD: Duration = Duration::from_secs(60);
+pub(super) const RESEND_PERIOD: Duration = Duration::from_secs(60);
 
 /// The most recorded notifications of a session, in case its listener yields more than was subscribed to.
 const MAX_RECORDED: usize = 10_000;
@@ -29,6 +31,7 @@ const MAX_RECORDED: usize = 10_000;
 /// The notifications of a session.
 pub(super) struct NotificationLog {
     pub(super) listener: Arc<dyn Listener>,
+    recorded: Arc<Recorded>,
     sent: Arc<Mutex<Sent>>,
     /// The numbers of the open event streams, the newest last.
     open: watch::Sender<Vec<u64>>,
@@ -78,10 +81,32 @@ impl Sent {
     }
 }
 
-/// A listener that discards the recorded notification of a resource when the client unsubscribes from it.
+/// A listener that discards the recorded notification of a resource when the client unsubscribes from it, and saves the
+/// subscriptions of a session that replicas share.
 struct Recorded {
     listener: Arc<dyn Listener>,
     sent: Arc<Mutex<Sent>>,
+    shared: Option<SharedSession>,
+    /// The subscriptions of a shared session.
+    subscriptions: Mutex<HashSet<Arc<str>>>,
+}
+
+impl Recorded {
+    /// Subscribes without saving it.
+    async fn join(&self, uri: &str) -> Result<(), Failure> {
+        self.listener.subscribe(uri).await?;
+        if self.shared.is_some() {
+            lock(&self.subscriptions).insert(uri.into());
+        }
+        Ok(())
+    }
+
+    /// Ends a subscription without saving that.
+    fn leave(&self, uri: &str) {
+        self.listener.unsubscribe(uri);
+        lock(&self.subscriptions).remove(uri);
+        lock(&self.sent).forget(&Notification::Updated(uri.into()));
+    }
 }
 
 #[async_trait]
@@ -103,16 +128,27 @@ impl Listener for Recorded {
     }
 
     async fn subscribe(&self, uri: &str) -> Result<(), Failure> {
-        self.listener.subscribe(uri).await
+        self.join(uri).await?;
+        if let Some(shared) = &self.shared {
+            // Without the store the subscription exists at this replica, and is saved when the store is back.
+            let _ = shared.store.subscribe(&shared.id, uri).await;
+        }
+        Ok(())
     }
 
     fn unsubscribe(&self, uri: &str) {
-        self.listener.unsubscribe(uri);
-        lock(&self.sent).forget(&Notification::Updated(uri.into()));
+        self.leave(uri);
+        if let Some(shared) = &self.shared {
+            shared.store.unsubscribe(&shared.id, uri);
+        }
     }
 
     async fn next(&self) -> Notification {
         self.listener.next().await
+    }
+
+    fn renew(&self, identity: Option<&Identity>) {
+        self.listener.renew(identity);
     }
 
     fn requeue(&self, notification: Notification) {
@@ -121,10 +157,29 @@ impl Listener for Recorded {
 }
 
 impl NotificationLog {
-    pub(super) fn new(listener: Arc<dyn Listener>) -> Self {
-        let sent = Arc::<Mutex<Sent>>::default();
-        let listener = Arc::new(Recorded { listener, sent: sent.clone() });
-        Self { listener, sent, open: watch::Sender::new(Vec::new()) }
+    pub(super) fn new(listener: Arc<dyn Listener>, shared: Option<SharedSession>) -> Self {
+        // A client may send the id of an event of another replica. Ids of different replicas differ, so that no
+        // notification counts as received that was not.
+        let last = if shared.is_some() { first_event_id() } else { 0 };
+        let sent = Arc::new(Mutex::new(Sent { last, ..Sent::default() }));
+        let subscriptions = Mutex::default();
+        let recorded = Arc::new(Recorded { listener, sent: sent.clone(), shared, subscriptions });
+        Self { listener: recorded.clone(), recorded, sent, open: watch::Sender::new(Vec::new()) }
+    }
+
+    /// Subscribes to a resource that the client subscribed to at another replica.
+    pub(super) async fn join(&self, uri: &str) -> Result<(), Failure> {
+        self.recorded.join(uri).await
+    }
+
+    /// Ends a subscription that the client ended at another replica.
+    pub(super) fn leave(&self, uri: &str) {
+        self.recorded.leave(uri);
+    }
+
+    /// The subscriptions of a session that replicas share.
+    pub(super) fn subscriptions(&self) -> Vec<String> {
+        lock(&self.recorded.subscriptions).iter().map(|uri| uri.to_string()).collect()
     }
 
     /// The number of open event streams.
@@ -173,6 +228,14 @@ impl NotificationLog {
         })
         .await
     }
+}
+
+/// A random event id that leaves room for all that follow.
+fn first_event_id() -> u64 {
+    let mut bytes = [0; 8];
+    // Without random numbers no session could be opened.
+    let _ = getrandom::fill(&mut bytes);
+    u64::from_le_bytes(bytes) >> 2
 }
 
 /// An open event stream.
@@ -238,7 +301,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_unsubscribed_from_is_not_recorded() {
         let script = Arc::new(Scripted::default());
-        let log = Arc::new(NotificationLog::new(script.clone()));
+        let log = Arc::new(NotificationLog::new(script.clone(), None));
         let mut stream = pin!(log.open(None));
         for number in 0..100 {
             script.requeue(updated(number));
@@ -260,7 +323,7 @@ mod tests {
     #[tokio::test]
     async fn the_newest_are_recorded_and_owed_again_in_order() {
         let script = Arc::new(Scripted::default());
-        let log = Arc::new(NotificationLog::new(script.clone()));
+        let log = Arc::new(NotificationLog::new(script.clone(), None));
         let mut stream = pin!(log.open(None));
         for number in (0..MAX_RECORDED + 5).chain([7]) {
             script.requeue(updated(number));

@@ -8,6 +8,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::notification_log::NotificationLog;
+use super::session_store::SavedSession;
+use super::shared_session::{SharedSession, principal};
 use crate::envelope::Id;
 use crate::lock::lock;
 use crate::{Listener, Revision, ServiceView};
@@ -27,6 +29,8 @@ pub(super) struct HttpSession {
     /// Cancelled when the session ends; ends its event streams too.
     pub(super) ended: CancellationToken,
     pub(super) notifications: Arc<NotificationLog>,
+    /// Its place in the store that replicas share, if there is one.
+    shared: Option<SharedSession>,
     /// Requests in progress by id, with a number that distinguishes two of the same id.
     running: Mutex<HashMap<Id, (u64, CancellationToken)>>,
     requests: AtomicU64,
@@ -40,11 +44,13 @@ impl HttpSession {
         revision: Revision,
         in_flight: usize,
         listener: Arc<dyn Listener>,
+        shared: Option<SharedSession>,
     ) -> Self {
         Self {
             revision,
             view: Mutex::new(view),
-            notifications: Arc::new(NotificationLog::new(listener)),
+            notifications: Arc::new(NotificationLog::new(listener, shared.clone())),
+            shared,
             in_flight: Arc::new(Semaphore::new(in_flight)),
             waiting: Semaphore::new(QUEUED_PER_IN_FLIGHT * in_flight),
             ended: CancellationToken::new(),
@@ -67,6 +73,24 @@ impl HttpSession {
                 Some(caller.clone())
             }
             _ => None,
+        }
+    }
+
+    /// What other replicas must know to serve the session.
+    pub(super) fn saved(&self) -> SavedSession {
+        SavedSession {
+            revision: self.revision.facts().date.to_owned(),
+            principal: lock(&self.view).caller().map(principal),
+            subscriptions: self.notifications.subscriptions(),
+            ..SavedSession::default()
+        }
+    }
+
+    /// Ends the session here, and at other replicas if it was opened here.
+    pub(super) fn evict(&self) {
+        self.ended.cancel();
+        if let Some(shared) = self.shared.as_ref().filter(|shared| shared.is_opened_here) {
+            shared.store.end(&shared.id);
         }
     }
 

@@ -104,13 +104,15 @@ impl Sessions {
         }
     }
 
-    /// Opens a session under an unguessable id. If an owner is at its limit, another session of that owner is
+    /// Opens a session under this id, unless there is one. If an owner is at its limit, another session of that owner is
     /// evicted; `None` if all that were examined are busy.
-    pub(super) fn open(&self, session: HttpSession, peer: Peer) -> Option<Arc<str>> {
-        let id: Arc<str> = unguessable()?.into();
+    pub(super) fn open(&self, id: &Arc<str>, session: HttpSession, peer: Peer) -> Option<Arc<HttpSession>> {
         let now = self.began.elapsed();
         let mut ended = Vec::new();
         let mut table = lock(&self.table);
+        if let Some(entry) = table.open.get(id) {
+            return Some(entry.session.clone());
+        }
         let full = |table: &SessionTable, owner| {
             table.counts.get(&owner).is_some_and(|count| *count >= self.limit(owner))
         };
@@ -123,14 +125,33 @@ impl Sessions {
             ended.extend(made);
             is_room
         });
-        if there_is_room {
-            let rank = Rank { used: false, last: now };
-            table.insert(id.clone(), SessionEntry { session: Arc::new(session), peer, rank });
-        }
+        let session = there_is_room.then(|| {
+            let (session, rank) = (Arc::new(session), Rank { used: false, last: now });
+            table.insert(id.clone(), SessionEntry { session: session.clone(), peer, rank });
+            session
+        });
         drop(table);
         // Not under the lock: dropping a session ends its subscriptions.
-        ended.iter().for_each(|session: &Arc<HttpSession>| session.ended.cancel());
-        there_is_room.then_some(id)
+        ended.iter().for_each(|session: &Arc<HttpSession>| session.evict());
+        session
+    }
+
+    /// The session with this id, without counting that as a use.
+    pub(super) fn peek(&self, id: &str) -> Option<Arc<HttpSession>> {
+        lock(&self.table).open.get(id).map(|entry| entry.session.clone())
+    }
+
+    /// All sessions by id.
+    pub(super) fn all(&self) -> Vec<(Arc<str>, Arc<HttpSession>)> {
+        lock(&self.table).open.iter().map(|(id, entry)| (id.clone(), entry.session.clone())).collect()
+    }
+
+    /// The sessions that were used within this time, or are in use.
+    pub(super) fn used_within(&self, time: Duration) -> Vec<Arc<str>> {
+        let now = self.began.elapsed();
+        let table = lock(&self.table);
+        let is_used = |entry: &SessionEntry| entry.rank.last + time >= now || entry.session.is_in_use();
+        table.open.iter().filter(|(_, entry)| is_used(entry)).map(|(id, _)| id.clone()).collect()
     }
 
     /// The session with this id, which becomes the most recently used.
@@ -262,7 +283,7 @@ pub(super) fn unguessable() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Owner, Peer, Sessions};
+    use super::{Owner, Peer, Sessions, unguessable};
     use crate::Revision;
     use crate::empty::Empty;
     use crate::envelope::Id;
@@ -274,7 +295,15 @@ mod tests {
     use std::time::Duration;
 
     fn session() -> HttpSession {
-        HttpSession::new(Arc::new(Empty), Revision::V2025_06_18, 1, Arc::new(Scripted::default()))
+        HttpSession::new(Arc::new(Empty), Revision::V2025_06_18, 1, Arc::new(Scripted::default()), None)
+    }
+
+    impl Sessions {
+        /// Opens a session under a new id.
+        fn open_new(&self, session: HttpSession, peer: Peer) -> Option<Arc<str>> {
+            let id: Arc<str> = unguessable()?.into();
+            self.open(&id, session, peer).map(|_| id)
+        }
     }
 
     fn peer(client: u8, connection: u64) -> Peer {
@@ -288,24 +317,24 @@ mod tests {
     #[test]
     fn whoever_opens_many_loses_its_own() {
         let sessions = sessions(80);
-        let mine = sessions.open(session(), peer(1, 1)).unwrap();
-        let flood: Vec<_> = (0..100).map(|_| sessions.open(session(), peer(1, 2)).unwrap()).collect();
+        let mine = sessions.open_new(session(), peer(1, 1)).unwrap();
+        let flood: Vec<_> = (0..100).map(|_| sessions.open_new(session(), peer(1, 2)).unwrap()).collect();
         // A connection may have an eighth, and the oldest are evicted.
         assert!(sessions.find(&mine).is_some());
         assert_eq!(flood.iter().filter(|id| sessions.find(id).is_some()).count(), 10);
         assert!(flood[90..].iter().all(|id| sessions.find(id).is_some()));
         for connection in 3..100 {
-            sessions.open(session(), peer(1, connection)).unwrap();
+            sessions.open_new(session(), peer(1, connection)).unwrap();
         }
         assert_eq!(lock(&sessions.table).counts[&Owner::Client(peer(1, 1).client)], 60);
-        let other = sessions.open(session(), peer(2, 1000)).unwrap();
+        let other = sessions.open_new(session(), peer(2, 1000)).unwrap();
         assert!(sessions.find(&other).is_some());
     }
 
     #[test]
     fn newcomers_get_in_at_the_cost_of_who_has_most() {
         let sessions = sessions(8);
-        let open = |client, connection| sessions.open(session(), peer(client, connection)).unwrap();
+        let open = |client, connection| sessions.open_new(session(), peer(client, connection)).unwrap();
         let many: Vec<_> = (0..5).map(|number| open(1, number)).collect();
         let few: Vec<_> = (5..8).map(|number| open(2, number)).collect();
         let is_open = |id: &Arc<str>| lock(&sessions.table).open.contains_key(id);
@@ -323,38 +352,38 @@ mod tests {
     #[test]
     fn who_is_busy_stays_and_a_newcomer_is_refused_after_a_few_looks() {
         let sessions = sessions(2);
-        let ids = [0, 1].map(|number| sessions.open(session(), peer(number, number.into())).unwrap());
+        let ids = [0, 1].map(|number| sessions.open_new(session(), peer(number, number.into())).unwrap());
         let busy = ids.map(|id| sessions.find(&id).unwrap().run(&Id::parse("1").unwrap()));
-        assert!(sessions.open(session(), peer(9, 9)).is_none());
+        assert!(sessions.open_new(session(), peer(9, 9)).is_none());
         drop(busy);
-        assert!(sessions.open(session(), peer(9, 9)).is_some());
+        assert!(sessions.open_new(session(), peer(9, 9)).is_some());
     }
 
     #[test]
     fn a_session_with_a_stream_makes_room_and_does_not_end_by_itself() {
         let sessions = Sessions::new(2, Duration::ZERO);
-        let ids = [1, 2].map(|number| sessions.open(session(), peer(number, number.into())).unwrap());
+        let ids = [1, 2].map(|number| sessions.open_new(session(), peer(number, number.into())).unwrap());
         let held = ids.map(|id| sessions.find(&id).unwrap());
         let _streams = held.each_ref().map(|session| session.notifications.open(None));
         sessions.sweep();
         assert_eq!(sessions.count(), (2, 2));
-        assert!(sessions.open(session(), peer(9, 9)).is_some());
+        assert!(sessions.open_new(session(), peer(9, 9)).is_some());
         assert_eq!(held.iter().filter(|session| session.ended.is_cancelled()).count(), 1);
     }
 
     #[test]
     fn what_makes_room_is_ended() {
         let sessions = sessions(8);
-        let first = sessions.open(session(), peer(1, 1)).map(|id| sessions.find(&id).unwrap()).unwrap();
-        let other = sessions.open(session(), peer(1, 2)).map(|id| sessions.find(&id).unwrap()).unwrap();
-        sessions.open(session(), peer(1, 1)).unwrap();
+        let first = sessions.open_new(session(), peer(1, 1)).map(|id| sessions.find(&id).unwrap()).unwrap();
+        let other = sessions.open_new(session(), peer(1, 2)).map(|id| sessions.find(&id).unwrap()).unwrap();
+        sessions.open_new(session(), peer(1, 1)).unwrap();
         assert!(first.ended.is_cancelled() && !other.ended.is_cancelled());
     }
 
     #[test]
     fn who_is_busy_is_not_idle() {
         let sessions = Sessions::new(10, Duration::ZERO);
-        let held = sessions.open(session(), peer(1, 1)).map(|id| sessions.find(&id).unwrap()).unwrap();
+        let held = sessions.open_new(session(), peer(1, 1)).map(|id| sessions.find(&id).unwrap()).unwrap();
         let busy = held.run(&Id::parse("1").unwrap());
         sessions.sweep();
         assert!(!held.ended.is_cancelled() && sessions.count().0 == 1);
@@ -370,8 +399,8 @@ mod tests {
     #[test]
     fn what_ends_leaves_nothing_behind() {
         let sessions = Sessions::new(10, Duration::ZERO);
-        let first = sessions.open(session(), peer(1, 1)).unwrap();
-        let held = sessions.open(session(), peer(1, 1)).map(|id| sessions.find(&id).unwrap()).unwrap();
+        let first = sessions.open_new(session(), peer(1, 1)).unwrap();
+        let held = sessions.open_new(session(), peer(1, 1)).map(|id| sessions.find(&id).unwrap()).unwrap();
         sessions.close(&first);
         assert!(sessions.find(&first).is_none());
         assert!(!held.ended.is_cancelled());

@@ -83,9 +83,9 @@ impl Endpoint {
                 answered.unwrap_or_else(|error| response::rejected(Some(&id), &error))
             }
             Ok(Incoming::One(Message::Notification { method, params })) => {
-                self.notification(&view, headers, &method, &params)
+                self.notification(peer, &view, headers, &method, &params).await
             }
-            Ok(Incoming::One(Message::Response)) => match self.session(&view, headers) {
+            Ok(Incoming::One(Message::Response)) => match self.session(peer, &view, headers).await {
                 Ok(_) => response::bare(StatusCode::ACCEPTED),
                 Err(refusal) => refusal,
             },
@@ -132,7 +132,7 @@ impl Endpoint {
         if method == "initialize" {
             return self.initialize(peer, view, id, params).await;
         }
-        let (session, view) = match self.session(&view, headers) {
+        let (session, view) = match self.session(peer, &view, headers).await {
             Ok(found) => found,
             Err(refusal) => return Ok(refusal),
         };

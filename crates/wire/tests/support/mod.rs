@@ -189,7 +189,7 @@ impl ServiceView for ToyAs {
         }
     }
 
-    fn cached(&self, revision: Revision, request: CacheableRequest<'_>, since: Instant) -> Option<Reply> {
+    fn cached(&self, revision: Revision, request: CacheableRequest<'_>, since: Instant) -> Option<Answer> {
         self.toy.cached(revision, request, since)
     }
 
@@ -237,18 +237,24 @@ impl ServiceView for Toy {
         Capabilities { live: true, ..Capabilities::default() }
     }
 
-    fn cached(&self, _: Revision, request: CacheableRequest<'_>, _: Instant) -> Option<Reply> {
+    fn cached(&self, _: Revision, request: CacheableRequest<'_>, _: Instant) -> Option<Answer> {
         let CacheableRequest::Read(uri) = request else { return None };
         uri.strip_prefix("toy:kept/")?;
         self.kept.fetch_add(1, Ordering::SeqCst);
         if uri == "toy:kept/large" {
-            return Some(Reply {
+            return Some(Ok(Reply {
                 members: self.large.lock().unwrap().clone()?,
                 freshness: None,
                 meta: Bytes::new(),
-            });
+            }));
         }
-        reply(&json!({ "contents": [{ "uri": uri, "text": "kept" }] })).ok()
+        if uri == "toy:kept/missing" {
+            return Some(Err(Failure::NotFound {
+                uri: uri.to_owned(),
+                hint: Some("look elsewhere".to_owned()),
+            }));
+        }
+        Some(reply(&json!({ "contents": [{ "uri": uri, "text": "kept" }] })))
     }
 
     async fn list(&self, _: &Call, cursor: Option<&str>) -> Answer {

@@ -273,7 +273,7 @@ impl Source for MemorySource {
         }
         if self.has(Flaw::TooManyValues) && !values.is_empty() {
             let values: Vec<_> = (0..101).map(|number| number.to_string()).collect();
-            return Ok(Completion { values, total: None, more: false });
+            return Ok(Completion { values, total: None, more: false, proof: None });
         }
         let mut completion = Completion::of(values, asked.typed, asked.limit);
         if self.has(Flaw::WrongTotal) {

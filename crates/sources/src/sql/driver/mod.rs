@@ -15,6 +15,8 @@ mod pool;
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "sqlite")]
+mod sqlite_version;
 mod stop;
 
 use std::any::Any;
@@ -23,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use libris_core::Context;
+use libris_core::{Context, Proof};
 
 use super::address::DatabaseAddress;
 use super::dialect::Dialect;
@@ -133,9 +135,60 @@ pub(super) trait Driver: Send + Sync {
     /// A version that changes with any data in the database; `None` if there is none.
     async fn version(&self) -> Result<Option<String>, DriverError>;
 
+    /// The version of the data before a response is made, by which the response can be cached; `None` if the database
+    /// has none, or is locked.
+    async fn observe(&self) -> Option<ObservedVersion> {
+        None
+    }
+
     /// The notifications of a channel, on a separate connection; `None` if the database has none.
     fn listen(&self, _channel: &str) -> Option<Box<dyn NotificationListener>> {
         None
+    }
+}
+
+/// The version of the data in a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DatabaseVersion {
+    /// The connection that the other numbers are of.
+    pub(super) epoch: u64,
+    /// Changes with any data.
+    pub(super) data: i64,
+    /// Changes with any table, index or view.
+    pub(super) schema: i64,
+}
+
+/// A check of the version of a database that is cheap and does not wait for it.
+pub(super) trait VersionCheck: Send + Sync {
+    /// The current version; `None` if it is not known at the moment.
+    fn current(&self) -> Option<DatabaseVersion>;
+}
+
+/// The version of a database when a request began.
+#[derive(Clone)]
+pub(super) struct ObservedVersion {
+    pub(super) version: DatabaseVersion,
+    pub(super) check: Arc<dyn VersionCheck>,
+}
+
+impl ObservedVersion {
+    /// A proof that holds while nothing in the database changes.
+    pub(super) fn data_proof(&self) -> Proof {
+        let Self { version, check } = self.clone();
+        Proof::new(move || check.current() == Some(version))
+    }
+
+    /// A proof that holds while no table, index or view changes.
+    pub(super) fn schema_proof(&self) -> Proof {
+        let Self { version, check } = self.clone();
+        Proof::new(move || check.current().is_some_and(|now| now.has_schema_of(version)))
+    }
+}
+
+impl DatabaseVersion {
+    /// Whether no table, index or view has changed between the two versions.
+    pub(super) fn has_schema_of(self, other: Self) -> bool {
+        (self.epoch, self.schema) == (other.epoch, other.schema)
     }
 }
 

@@ -12,9 +12,10 @@ use rusqlite::limits::Limit;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params_from_iter};
 
+use super::sqlite_version::{self, FileIdentity, VersionDetector};
 use super::{
-    Backend, CONNECTION_LOST, Driver, DriverError, DriverSettings, Pool, RowSink, SinkOutput, Statement,
-    StopSignal,
+    Backend, CONNECTION_LOST, DatabaseVersion, Driver, DriverError, DriverSettings, ObservedVersion, Pool,
+    RowSink, SinkOutput, Statement, StopSignal, VersionCheck as _,
 };
 use crate::sql::dialect::Dialect;
 use crate::sql::value::{BindValue, SqlValue, ValueType};
@@ -41,13 +42,8 @@ const PROGRESS_INSTRUCTIONS: i32 = 1000;
 const FILE_MOVED: i32 = 1032;
 
 pub(super) fn driver(path: PathBuf, settings: DriverSettings) -> impl Driver {
-    let file = SqliteFile {
-        path,
-        known: Mutex::default(),
-        settings,
-        change_detector: Arc::default(),
-        opening: Arc::default(),
-    };
+    let detector = Arc::new(VersionDetector::new(path.clone()));
+    let file = SqliteFile { path, known: Mutex::default(), settings, opening: Arc::default(), detector };
     Pool::new(file, settings)
 }
 
@@ -56,61 +52,43 @@ struct SqliteFile {
     /// The identity of the file that the idle connections have open.
     known: Mutex<Option<FileIdentity>>,
     settings: DriverSettings,
-    change_detector: Arc<tokio::sync::Mutex<Option<ChangeDetector>>>,
+    detector: Arc<VersionDetector>,
     /// Locked while a connection is opened, so that at most one schema that is too large is in memory.
     opening: Arc<Mutex<()>>,
 }
 
-/// Device and inode, which change if the file is replaced; constant on systems other than Unix.
-type FileIdentity = (u64, u64);
-
-/// A connection that only detects whether others have changed the database.
-struct ChangeDetector {
-    connection: Connection,
-    identity: FileIdentity,
-    since: Instant,
-}
-
 impl SqliteFile {
-    #[cfg(unix)]
-    fn identity(&self) -> Option<FileIdentity> {
-        use std::os::unix::fs::MetadataExt as _;
-        let metadata = std::fs::metadata(&self.path).ok()?;
-        Some((metadata.dev(), metadata.ino()))
-    }
-
-    #[cfg(not(unix))]
-    fn identity(&self) -> Option<FileIdentity> {
-        std::fs::metadata(&self.path).ok().map(|_| (0, 0))
-    }
-
-    async fn data_version(&self, identity: FileIdentity) -> Result<String, DriverError> {
-        // The blocking thread owns the guard, so that an abandoned call does not let a second thread in.
-        let mut change_detector = Arc::clone(&self.change_detector).lock_owned().await;
+    /// Connects the detector to the file, if it is not yet.
+    async fn open_detector(&self, identity: FileIdentity) -> Result<(), DriverError> {
+        if self.detector.is_open(identity) {
+            return Ok(());
+        }
         let (path, settings, opening) = (self.path.clone(), self.settings, Arc::clone(&self.opening));
-        let stop = Arc::new(StopSignal::default());
-        let _leaving = super::stop::StopOnDrop(Arc::clone(&stop));
+        let detector = Arc::clone(&self.detector);
         blocking(move || {
-            if change_detector.as_ref().is_none_or(|change_detector| change_detector.identity != identity) {
-                let connection = open(&path, settings, &opening)?;
-                *change_detector = Some(ChangeDetector { connection, identity, since: Instant::now() });
-            }
-            let Some(kept) = change_detector.as_ref() else {
-                return Err(DriverError::Unavailable(CONNECTION_LOST));
-            };
-            let number = retry_while_locked(settings, &stop, || {
-                kept.connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0))
-            });
-            Ok(format!("{:?} {}", kept.since, number.map_err(explain)?))
+            let connection = open(&path, settings, &opening)?;
+            detector.open(connection, identity).map_err(explain)
         })
         .await
+    }
+
+    /// The version, which is awaited while the database is locked.
+    async fn awaited_version(&self, identity: FileIdentity) -> Result<DatabaseVersion, DriverError> {
+        self.open_detector(identity).await?;
+        let (detector, settings) = (Arc::clone(&self.detector), self.settings);
+        let stop = Arc::new(StopSignal::default());
+        let _leaving = super::stop::StopOnDrop(Arc::clone(&stop));
+        let version =
+            blocking(move || retry_while_locked(settings, &stop, || detector.version()).map_err(explain));
+        // The file was replaced meanwhile.
+        version.await?.ok_or(DriverError::Unavailable(CONNECTION_LOST))
     }
 }
 
 impl Pool<SqliteFile> {
     /// Closes the idle connections if the file was replaced.
     fn check(&self) -> Result<FileIdentity, DriverError> {
-        let now = self.backend().identity();
+        let now = sqlite_version::identity(&self.backend().path);
         let mut known = self.backend().known.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != now {
             self.clear();
@@ -137,7 +115,15 @@ impl Driver for Pool<SqliteFile> {
 
     async fn version(&self) -> Result<Option<String>, DriverError> {
         let identity = self.check()?;
-        self.backend().data_version(identity).await.map(Some)
+        let DatabaseVersion { epoch, data, .. } = self.backend().awaited_version(identity).await?;
+        Ok(Some(format!("{epoch} {data}")))
+    }
+
+    async fn observe(&self) -> Option<ObservedVersion> {
+        let identity = self.check().ok()?;
+        self.backend().open_detector(identity).await.ok()?;
+        let check = Arc::clone(&self.backend().detector);
+        Some(ObservedVersion { version: check.current()?, check })
     }
 }
 

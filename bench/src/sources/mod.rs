@@ -1,0 +1,160 @@
+//! Every source beside its own limit: the CPU time of cached responses in a catalog of a folder, a repository and a
+//! database.
+
+mod data;
+mod limits;
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+pub(crate) use limits::{git as limit_of_git, sqlite as limit_of_sqlite};
+
+use crate::drive::http::Client;
+use crate::drive::{Bounds, Nothing};
+use crate::mcp::{Era, Sender};
+use crate::program::{Binary, OverHttp};
+use crate::report::{Aim, Report};
+use crate::statistics::median;
+use data::Data;
+
+/// The connections of the client.
+const CONNECTIONS: usize = 16;
+
+/// A server that is measured with one request.
+struct Measured {
+    name: &'static str,
+    client: Client,
+    costs: Vec<f64>,
+}
+
+/// Measures all servers in turns.
+pub(crate) fn run(quick: bool, binary: &Binary, report: &mut Report) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let data = Data::make(folder.path(), quick)?;
+    let (alone, mixed) = (serve(binary, &data.alone)?, serve(binary, &data.mixed)?);
+    let (sqlite, git) = (limit("limit-sqlite", &data.database)?, limit("limit-git", &data.repository)?);
+    let read = |uri: &str| Era::Modern.read(uri);
+    let mut servers = vec![
+        measured("file of 1 KiB", &alone, &read("file:///few/0500.txt"))?,
+        measured("list page of a folder alone", &alone, &Era::Modern.list(None))?,
+        measured("list page of a mixed catalog", &mixed, &Era::Modern.list(None))?,
+        measured("schema of a database", &mixed, &read("sqlite://shop/schema"))?,
+        measured("page of 100 rows", &mixed, &read("sqlite://shop/items/rows"))?,
+        measured("row by key", &mixed, &read("sqlite://shop/items/rows/7"))?,
+        measured("limit: row by key, rusqlite and hyper", &sqlite, &read("sqlite://shop/items/rows/7"))?,
+        measured("blob of 1 KiB", &mixed, &read("git://repository/tree/HEAD/0500.txt"))?,
+        measured("limit: blob of 1 KiB, gix and hyper", &git, &read("git://repository/tree/HEAD/0500.txt"))?,
+        measured("folder of a repository", &mixed, &read("git://repository/tree/HEAD/"))?,
+        measured(
+            "completion of 1,000 paths",
+            &mixed,
+            &complete("file:///few/{+path}{?lines,bytes}", "path", "05"),
+        )?,
+        measured(
+            "completion of a ref",
+            &mixed,
+            &complete("git://repository/commit/{id}{?format}", "id", "ma"),
+        )?,
+        measured(
+            "completion of a table",
+            &mixed,
+            &complete("sqlite://shop/{table}/schema{?format}", "table", "i"),
+        )?,
+        measured("not found", &mixed, &read("file:///few/none.txt"))?,
+    ];
+    let many = data.many.as_deref().map(|config| serve(binary, config)).transpose()?;
+    if let Some(many) = &many {
+        let completion = complete("file:///many/{+path}{?lines,bytes}", "path", "05");
+        servers.push(measured("completion of 1,000,000 paths", many, &completion)?);
+    }
+    // Stamps are trusted two seconds after the last change.
+    std::thread::sleep(Duration::from_secs(3));
+    let (rounds, requests) = if quick { (3, 2_000) } else { (9, 20_000) };
+    let bounds = Bounds { requests, time: Duration::from_secs(5) };
+    for round in 0..rounds {
+        eprintln!("round {} of {rounds} …", round + 1);
+        for server in &mut servers {
+            // The first requests fill the cache.
+            server.client.slice(Bounds { requests: 200, ..bounds }, &mut Nothing)?;
+            let cost = server.client.slice(bounds, &mut Nothing)?.cost();
+            server.costs.push(cost);
+        }
+    }
+    judge(&servers, report);
+    Ok(())
+}
+
+fn judge(servers: &[Measured], report: &mut Report) {
+    let cost = |name: &str| {
+        let server = servers.iter().find(|server| server.name == name)?;
+        Some(median(server.costs.iter().copied()))
+    };
+    let most = |name: &str| match name {
+        "schema of a database" => Some(25.0),
+        name if name.starts_with("completion") => Some(40.0),
+        _ => None,
+    };
+    for server in servers {
+        let Some(measured) = cost(server.name) else { continue };
+        match most(server.name) {
+            Some(most) => report.judge(server.name, measured, "µs", Aim::AtMost(most)),
+            None => report.add(server.name, measured, "µs"),
+        }
+    }
+    for (name, one, other, most) in [
+        ("mixed catalog ÷ folder alone", "list page of a mixed catalog", "list page of a folder alone", 1.3),
+        ("row ÷ its limit", "row by key", "limit: row by key, rusqlite and hyper", 1.5),
+        ("blob ÷ file", "blob of 1 KiB", "file of 1 KiB", 1.3),
+        ("not found ÷ file", "not found", "file of 1 KiB", 1.2),
+    ] {
+        let ratio = cost(one).zip(cost(other)).map(|(one, other)| one / other);
+        report.judge_if_measured(name, ratio, Aim::AtMost(most));
+    }
+}
+
+/// Opens connections to a server, and checks its response to the request: a result, or that a resource is missing.
+fn measured(name: &'static str, server: &OverHttp, request: &Value) -> Result<Measured> {
+    let mut client = Client::open(server, Era::Modern, Sender::Anonymous, CONNECTIONS, |_| request.clone())?;
+    let answer = client.look(0)?;
+    let is_missing = name == "not found" && answer["error"]["message"].is_string();
+    ensure!(answer["result"].is_object() || is_missing, "{name}: {answer}");
+    Ok(Measured { name, client, costs: Vec::new() })
+}
+
+fn complete(template: &str, variable: &str, typed: &str) -> Value {
+    let params = json!({
+        "ref": { "type": "ref/resource", "uri": template },
+        "argument": { "name": variable, "value": typed },
+    });
+    Era::Modern.request("completion/complete", params)
+}
+
+fn serve(binary: &Binary, config: &Path) -> Result<OverHttp> {
+    let mut command = binary.configured(config);
+    let child = command.args(["--http", "127.0.0.1:0"]).stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
+    OverHttp::listening(child.context("could not start libris")?, "libris")
+}
+
+/// Starts this program as one of the limit servers.
+fn limit(which: &'static str, path: &Path) -> Result<OverHttp> {
+    let mut command = std::process::Command::new(std::env::current_exe()?);
+    let child = command.arg(which).arg(path).stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
+    OverHttp::listening(child.context("could not start a limit server")?, which)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Measured, judge};
+    use crate::report::Report;
+
+    #[test]
+    fn nothing_measured_is_judged_as_nothing() {
+        let mut report = Report::new("libris 1.2.3".to_owned());
+        judge(&Vec::<Measured>::new(), &mut report);
+        assert!(report.is_empty());
+    }
+}

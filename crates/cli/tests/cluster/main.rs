@@ -1,0 +1,15 @@
+//! Replicas of the binary on a real Redis: changes, sessions and faults.
+//!
+//! Each replica serves a folder of its own under the same name, so that the others learn of its changes only through
+//! Redis.
+
+#![cfg(target_os = "linux")]
+
+mod changes;
+#[allow(dead_code, reason = "the tests of notifications use more of it")]
+#[path = "../live/client.rs"]
+mod client;
+mod faults;
+mod replicas;
+mod sessions;
+mod storm;

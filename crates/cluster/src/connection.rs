@@ -1,0 +1,113 @@
+//! Connections to Redis: one server, the master that Sentinels name, or a cluster.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::cluster_async::ClusterConnection;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult,
+};
+use tokio::time::timeout;
+
+use crate::ClusterConfigError;
+use crate::address::{RedisAddress, RedisUrl};
+
+/// How long connecting may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Opens connections to Redis.
+pub(crate) struct Connector {
+    address: RedisAddress,
+}
+
+impl Connector {
+    pub(crate) fn new(url: &RedisUrl, password: Option<&str>) -> Result<Self, ClusterConfigError> {
+        // Fails if the program has selected one already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Ok(Self { address: RedisAddress::parse(url, password)? })
+    }
+
+    /// Opens a connection on which a response may take this long.
+    pub(crate) async fn connect(&self, response_timeout: Duration) -> RedisResult<RedisConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(response_timeout));
+        // The address was checked when it was parsed.
+        let invalid =
+            |why: String| RedisError::from((ErrorKind::InvalidClientConfig, "invalid address", why));
+        let opening = async {
+            Ok(match &self.address {
+                RedisAddress::Single(info) => {
+                    let client = Client::open((**info).clone())?;
+                    RedisConnection::Single(
+                        client.get_multiplexed_async_connection_with_config(&config).await?,
+                    )
+                }
+                RedisAddress::Sentinel(hosts) => {
+                    let mut client = hosts.sentinel().map_err(invalid)?;
+                    RedisConnection::Single(client.get_async_connection_with_config(&config).await?)
+                }
+                RedisAddress::Cluster(hosts) => {
+                    let builder = hosts.cluster().map_err(invalid)?;
+                    let builder = builder.connection_timeout(CONNECT_TIMEOUT).retries(2);
+                    let client = builder.response_timeout(response_timeout).build()?;
+                    RedisConnection::Cluster(Box::new(client.get_async_connection().await?))
+                }
+            })
+        };
+        // Sentinels are asked one after the other, and a cluster opens several connections.
+        match timeout(CONNECT_TIMEOUT * 3, opening).await {
+            Ok(opened) => opened,
+            Err(_) => Err(RedisError::from((ErrorKind::Io, "connecting took too long"))),
+        }
+    }
+}
+
+/// A connection to Redis. Clones share it.
+#[derive(Clone)]
+pub(crate) enum RedisConnection {
+    Single(MultiplexedConnection),
+    Cluster(Box<ClusterConnection>),
+}
+
+impl RedisConnection {
+    pub(crate) async fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
+        match self {
+            Self::Single(connection) => command.query_async(connection).await,
+            Self::Cluster(connection) => command.query_async(&mut **connection).await,
+        }
+    }
+
+    pub(crate) async fn pipeline<T: FromRedisValue>(&mut self, commands: &Pipeline) -> RedisResult<T> {
+        match self {
+            Self::Single(connection) => commands.query_async(connection).await,
+            Self::Cluster(connection) => commands.query_async(&mut **connection).await,
+        }
+    }
+}
+
+/// A pause before the next attempt to connect, which doubles.
+pub(crate) struct ReconnectPause(Duration);
+
+impl ReconnectPause {
+    const SHORTEST: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_secs(2);
+
+    pub(crate) fn new() -> Self {
+        Self(Self::SHORTEST)
+    }
+
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(Self::LONGEST);
+        pause
+    }
+}
+
+/// The reason for a failure in messages: without secrets, since Redis names no credentials in its errors.
+pub(crate) fn reason(error: &RedisError) -> String {
+    match error.kind() {
+        ErrorKind::AuthenticationFailed => "Redis refused the user or the password".to_owned(),
+        _ => format!("Redis: {error}"),
+    }
+}

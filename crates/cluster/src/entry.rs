@@ -1,0 +1,104 @@
+//! The entries of the stream: changes of sources, and what replicas must know about sessions.
+
+use libris::{Change, Uri};
+
+/// What one line of an entry says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StreamMessage {
+    Change(Change),
+    /// A client subscribed in this session to this URI.
+    Subscribed {
+        session: String,
+        uri: String,
+    },
+    Unsubscribed {
+        session: String,
+        uri: String,
+    },
+    /// A client ended this session.
+    Ended {
+        session: String,
+    },
+}
+
+impl StreamMessage {
+    /// The line for this message; `None` if it has none, because a URI contains a line break.
+    pub(crate) fn encode(&self) -> Option<String> {
+        let line = match self {
+            Self::Change(Change::Updated(uri)) => format!("U{uri}"),
+            Self::Change(Change::Described(uri)) => format!("D{uri}"),
+            Self::Change(Change::Added(uri)) => format!("A{uri}"),
+            Self::Change(Change::Removed(uri)) => format!("R{uri}"),
+            Self::Change(_) => "L".to_owned(),
+            Self::Subscribed { session, uri } => format!("+{session} {uri}"),
+            Self::Unsubscribed { session, uri } => format!("-{session} {uri}"),
+            Self::Ended { session } => format!("x{session}"),
+        };
+        (!line.contains('\n')).then_some(line)
+    }
+
+    /// The message of a line; `None` if this version does not know it.
+    fn decode(line: &str) -> Option<Self> {
+        let rest = line.get(1..)?;
+        let uri = || Uri::parse(rest).ok();
+        let of_session = || {
+            let (session, uri) = rest.split_once(' ')?;
+            Some((session.to_owned(), uri.to_owned()))
+        };
+        Some(match line.as_bytes()[0] {
+            b'U' => Self::Change(Change::Updated(uri()?)),
+            b'D' => Self::Change(Change::Described(uri()?)),
+            b'A' => Self::Change(Change::Added(uri()?)),
+            b'R' => Self::Change(Change::Removed(uri()?)),
+            b'L' => Self::Change(Change::Lost),
+            b'+' => of_session().map(|(session, uri)| Self::Subscribed { session, uri })?,
+            b'-' => of_session().map(|(session, uri)| Self::Unsubscribed { session, uri })?,
+            b'x' => Self::Ended { session: rest.to_owned() },
+            _ => return None,
+        })
+    }
+}
+
+/// The messages of an entry. What another version of Libris may mean by an unknown line is treated as lost changes.
+pub(crate) fn decode(data: &str) -> Vec<StreamMessage> {
+    let lines = data.lines().filter(|line| !line.is_empty());
+    lines.map(|line| StreamMessage::decode(line).unwrap_or(StreamMessage::Change(Change::Lost))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{StreamMessage, decode};
+    use libris::{Change, Uri};
+
+    #[test]
+    fn messages_survive_encoding() {
+        let uri = Uri::parse("file:///docs/a%20b.md?x=1#y").unwrap();
+        let session = "0123456789abcdef".to_owned();
+        let messages = [
+            StreamMessage::Change(Change::Updated(uri.clone())),
+            StreamMessage::Change(Change::Described(uri.clone())),
+            StreamMessage::Change(Change::Added(uri.clone())),
+            StreamMessage::Change(Change::Removed(uri)),
+            StreamMessage::Change(Change::Lost),
+            StreamMessage::Subscribed { session: session.clone(), uri: "a:b c".to_owned() },
+            StreamMessage::Unsubscribed { session: session.clone(), uri: "a:é".to_owned() },
+            StreamMessage::Ended { session },
+        ];
+        let lines: Vec<_> = messages.iter().map(|message| message.encode().unwrap()).collect();
+        assert_eq!(decode(&lines.join("\n")), messages);
+    }
+
+    #[test]
+    fn a_line_break_cannot_be_smuggled_in() {
+        let message = StreamMessage::Subscribed { session: "1".to_owned(), uri: "a:\nL".to_owned() };
+        assert_eq!(message.encode(), None);
+    }
+
+    #[test]
+    fn unknown_lines_count_as_lost_changes() {
+        for line in ["?", "U", "+nothing", "é", "Unot a uri"] {
+            assert_eq!(decode(line), [StreamMessage::Change(Change::Lost)], "{line:?}");
+        }
+        assert_eq!(decode(""), []);
+    }
+}

@@ -1,0 +1,280 @@
+//! Replicas of a Libris server that share changes and sessions through Redis or Valkey.
+//!
+//! Changes go through one Redis stream that every replica reads ([`reader`]) and writes to ([`writer`]). Sessions of
+//! legacy clients are hashes ([`sessions`]). All keys have the same hash tag, so that they are in one slot of a Redis
+//! Cluster. Requests that a replica answers from its memory cause no Redis operation.
+
+mod address;
+mod connection;
+mod entry;
+mod reader;
+mod sessions;
+mod status;
+mod writer;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use libris::wire::http::SessionEvent;
+use libris::{Change, ChangeBus, ClusterEvent};
+use serde::Deserialize;
+use tokio::sync::{Mutex, mpsc};
+
+pub use crate::address::RedisUrl;
+use crate::connection::{Connector, RedisConnection};
+use crate::status::{LinkStatus, StatusWatch};
+use crate::writer::{Pending, RedisWriter, SessionWrite};
+
+/// The connection of the replicas of a server.
+///
+/// ```toml
+/// [cluster]
+/// redis = "redis://redis.internal:6379"
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The URL of Redis or Valkey: `redis://host:port/database`, with TLS `rediss://`. With Sentinels
+    /// `redis+sentinel://host,host/master`, with Redis Cluster `redis+cluster://host,host`; with TLS `rediss+…`.
+    pub redis: Option<RedisUrl>,
+    /// The environment variable with the URL, instead of `redis`.
+    pub redis_env: Option<String>,
+    /// The environment variable with the password.
+    pub password_env: Option<String>,
+    /// The prefix of all keys. Servers that share a Redis but are not replicas of each other need different ones.
+    /// Default: `libris`.
+    pub prefix: Option<String>,
+}
+
+/// An error in the configuration, or its environment variables.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ClusterConfigError {
+    message: String,
+    hint: Option<String>,
+}
+
+impl ClusterConfigError {
+    fn new(message: String) -> Self {
+        Self { message, hint: None }
+    }
+
+    fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// What the user can do.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
+
+/// The longest prefix of keys.
+const MAX_PREFIX: usize = 64;
+
+impl Config {
+    /// The URL and the password, from the file or the environment.
+    fn address(&self) -> Result<(RedisUrl, Option<String>), ClusterConfigError> {
+        let variable = |name: &String| {
+            std::env::var(name).map_err(|_| {
+                ClusterConfigError::new(format!("the environment variable `{name}` is not set"))
+                    .with_hint("set it before you start Libris")
+            })
+        };
+        let url = match (&self.redis, &self.redis_env) {
+            (Some(url), None) => url.clone(),
+            (None, Some(name)) => RedisUrl::new(variable(name)?),
+            (Some(_), Some(_)) => {
+                return Err(ClusterConfigError::new("`cluster` has both `redis` and `redis_env`".to_owned())
+                    .with_hint("remove one of them"));
+            }
+            (None, None) => {
+                return Err(ClusterConfigError::new("`cluster` has no `redis`".to_owned())
+                    .with_hint("add the URL, as in `redis = \"redis://127.0.0.1:6379\"`"));
+            }
+        };
+        Ok((url, self.password_env.as_ref().map(variable).transpose()?))
+    }
+
+    fn keys(&self) -> Result<Keys, ClusterConfigError> {
+        let prefix = self.prefix.as_deref().unwrap_or("libris");
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+        if prefix.is_empty() || prefix.len() > MAX_PREFIX || !prefix.bytes().all(is_plain) {
+            return Err(ClusterConfigError::new(format!("`{prefix}` cannot be the prefix of keys"))
+                .with_hint(format!("use 1 to {MAX_PREFIX} letters, digits and `-`, `_`, `.`, `:`")));
+        }
+        Ok(Keys { prefix: prefix.to_owned() })
+    }
+
+    /// Checks the configuration without connecting.
+    pub fn check(&self) -> Result<(), ClusterConfigError> {
+        let (url, password) = self.address()?;
+        self.keys()?;
+        Connector::new(&url, password.as_deref()).map(drop)
+    }
+}
+
+/// The names of the keys.
+#[derive(Clone, Debug)]
+struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    /// The stream of changes.
+    fn stream(&self) -> String {
+        format!("{{{}}}:changes", self.prefix)
+    }
+
+    /// When and by whom the database was first used: another value means that its contents were lost.
+    fn incarnation(&self) -> String {
+        format!("{{{}}}:incarnation", self.prefix)
+    }
+
+    fn session(&self, id: &str) -> String {
+        format!("{{{}}}:session:{id}", self.prefix)
+    }
+}
+
+/// This replica's connection to the others.
+pub struct RedisCluster {
+    shared: Arc<ReplicaState>,
+    events: Mutex<mpsc::Receiver<ClusterEvent>>,
+    session_events: Mutex<mpsc::Receiver<SessionEvent>>,
+    session_writes: mpsc::Sender<SessionWrite>,
+    status: Mutex<StatusWatch>,
+    /// The connection for queries, opened when it is first needed.
+    queries: Mutex<Option<RedisConnection>>,
+}
+
+/// What the tasks of a replica share.
+struct ReplicaState {
+    connector: Connector,
+    keys: Keys,
+    /// The random id of this replica.
+    replica: String,
+    pending: Pending,
+    status: LinkStatus,
+    published: AtomicUsize,
+    received: AtomicUsize,
+    lost: AtomicUsize,
+    reconnected: AtomicUsize,
+}
+
+/// The most events that wait for the relay; then the reader waits.
+const QUEUED_EVENTS: usize = 1_024;
+
+/// The most session writes that wait for Redis; further ones fail.
+const QUEUED_WRITES: usize = 4_096;
+
+impl RedisCluster {
+    /// Starts connecting in the background. Call it within a tokio runtime. Redis need not be reachable.
+    pub fn start(config: &Config) -> Result<Arc<Self>, ClusterConfigError> {
+        let (url, password) = config.address()?;
+        let connector = Connector::new(&url, password.as_deref())?;
+        let mut random = [0; 8];
+        getrandom::fill(&mut random)
+            .map_err(|error| ClusterConfigError::new(format!("there are no random numbers: {error}")))?;
+        let shared = Arc::new(ReplicaState {
+            connector,
+            keys: config.keys()?,
+            replica: random.iter().map(|byte| format!("{byte:02x}")).collect(),
+            pending: Pending::default(),
+            status: LinkStatus::default(),
+            published: AtomicUsize::new(0),
+            received: AtomicUsize::new(0),
+            lost: AtomicUsize::new(0),
+            reconnected: AtomicUsize::new(0),
+        });
+        let (events, received) = mpsc::channel(QUEUED_EVENTS);
+        let (session_events, received_sessions) = mpsc::channel(QUEUED_EVENTS);
+        let (session_writes, writes) = mpsc::channel(QUEUED_WRITES);
+        let writer = RedisWriter::new(shared.clone(), writes, session_events.clone());
+        tokio::spawn(writer.run());
+        tokio::spawn(reader::run(shared.clone(), events, session_events));
+        let status = Mutex::new(shared.status.watch());
+        Ok(Arc::new(Self {
+            shared,
+            events: Mutex::new(received),
+            session_events: Mutex::new(received_sessions),
+            session_writes,
+            status,
+            queries: Mutex::default(),
+        }))
+    }
+}
+
+#[async_trait]
+impl ChangeBus for RedisCluster {
+    fn publish(&self, change: &Change) {
+        self.shared.pending.put(change);
+    }
+
+    async fn next(&self) -> ClusterEvent {
+        let (mut events, mut status) = (self.events.lock().await, self.status.lock().await);
+        tokio::select! {
+            biased;
+            event = status.next() => event,
+            event = events.recv() => match event {
+                Some(event) => event,
+                // The reader never ends before this replica.
+                None => std::future::pending().await,
+            },
+        }
+    }
+
+    fn counts(&self) -> Vec<(&'static str, usize)> {
+        let ReplicaState { published, received, lost, reconnected, pending, .. } = &*self.shared;
+        let load = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        vec![
+            ("cluster_unpublished", pending.len()),
+            ("cluster_published_total", load(published)),
+            ("cluster_received_total", load(received)),
+            ("cluster_lost_total", load(lost)),
+            ("cluster_reconnections_total", load(reconnected)),
+        ]
+    }
+}
+
+impl fmt::Debug for RedisCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisCluster").field("replica", &self.shared.replica).finish_non_exhaustive()
+    }
+}
+
+impl Drop for RedisCluster {
+    fn drop(&mut self) {
+        self.shared.status.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, RedisUrl};
+
+    fn error(config: Config) -> String {
+        let error = config.check().unwrap_err();
+        format!("{error}; hint: {}", error.hint().unwrap_or_default())
+    }
+
+    #[test]
+    fn the_configuration_is_checked() {
+        let redis = Some(RedisUrl::new("redis://127.0.0.1"));
+        assert_eq!(Config { redis: redis.clone(), ..Config::default() }.check(), Ok(()));
+        assert!(error(Config::default()).contains("has no `redis`; hint: add the URL"));
+        let unset = Some("LIBRIS_TEST_UNSET_VARIABLE".to_owned());
+        let both = Config { redis: redis.clone(), redis_env: unset.clone(), ..Config::default() };
+        assert!(error(both).contains("remove one of them"));
+        let message = error(Config { redis_env: unset.clone(), ..Config::default() });
+        assert!(message.contains("`LIBRIS_TEST_UNSET_VARIABLE` is not set; hint: set it"), "{message}");
+        let message = error(Config { redis: redis.clone(), password_env: unset, ..Config::default() });
+        assert!(message.contains("is not set"), "{message}");
+        for prefix in ["", "a{b}", "a b", &"x".repeat(65)] {
+            let config =
+                Config { redis: redis.clone(), prefix: Some(prefix.to_owned()), ..Config::default() };
+            assert!(error(config).contains("cannot be the prefix"), "{prefix}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Whether this replica is connected to Redis: both its reader and its writer work.
+
+use libris::ClusterEvent;
+use tokio::sync::watch;
+
+/// The state of the two connections of a replica.
+#[derive(Clone, Debug)]
+struct RedisLinkState {
+    /// Whether the reader is connected; the error is the reason why not.
+    reader: Result<(), String>,
+    writer: Result<(), String>,
+    /// Whether the reader delivers all changes of the last minute.
+    knows_recent_changes: bool,
+    is_stopped: bool,
+}
+
+impl RedisLinkState {
+    fn failure(&self) -> Option<&String> {
+        self.reader.as_ref().err().or(self.writer.as_ref().err())
+    }
+}
+
+/// The state of the connections, as the tasks report it.
+pub(crate) struct LinkStatus(watch::Sender<RedisLinkState>);
+
+impl Default for LinkStatus {
+    fn default() -> Self {
+        // The writer connects when there is something to write.
+        let reader = Err(String::new());
+        Self(watch::Sender::new(RedisLinkState {
+            reader,
+            writer: Ok(()),
+            knows_recent_changes: false,
+            is_stopped: false,
+        }))
+    }
+}
+
+impl LinkStatus {
+    pub(crate) fn set_reader(&self, state: Result<(), String>, knows_recent_changes: bool) {
+        self.0.send_modify(|link| {
+            link.reader = state;
+            link.knows_recent_changes = knows_recent_changes;
+        });
+    }
+
+    pub(crate) fn set_writer(&self, state: Result<(), String>) {
+        self.0.send_if_modified(|link| std::mem::replace(&mut link.writer, state) != link.writer);
+    }
+
+    /// Whether Redis can be reached, as far as the reader knows.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.0.borrow().reader.is_ok()
+    }
+
+    /// Ends the tasks.
+    pub(crate) fn stop(&self) {
+        self.0.send_modify(|link| link.is_stopped = true);
+    }
+
+    /// Completes when the replica ends.
+    pub(crate) async fn stopped(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.0.subscribe().wait_for(|link| link.is_stopped).await;
+    }
+
+    pub(crate) fn watch(&self) -> StatusWatch {
+        StatusWatch { state: self.0.subscribe(), reported: None }
+    }
+}
+
+/// Turns the state into events.
+pub(crate) struct StatusWatch {
+    state: watch::Receiver<RedisLinkState>,
+    /// Whether the last event said that the replica is connected.
+    reported: Option<bool>,
+}
+
+impl StatusWatch {
+    /// Waits for the next event.
+    pub(crate) async fn next(&mut self) -> ClusterEvent {
+        loop {
+            if self.state.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            let state = self.state.borrow_and_update().clone();
+            match state.failure() {
+                Some(reason) if self.reported != Some(false) => {
+                    self.reported = Some(false);
+                    return ClusterEvent::Disconnected { reason: reason.clone() };
+                }
+                None if self.reported != Some(true) => {
+                    self.reported = Some(true);
+                    return ClusterEvent::Connected { knows_recent_changes: state.knows_recent_changes };
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LinkStatus;
+    use futures_util::FutureExt as _;
+    use libris::ClusterEvent;
+
+    #[test]
+    fn a_replica_is_connected_while_it_can_read_and_write() {
+        let status = LinkStatus::default();
+        let mut watch = status.watch();
+        let mut next = || watch.next().now_or_never();
+        let disconnected = |reason: &str| Some(ClusterEvent::Disconnected { reason: reason.to_owned() });
+        let connected = |knows_recent_changes| Some(ClusterEvent::Connected { knows_recent_changes });
+        assert_eq!(next(), None);
+        status.set_reader(Err("refused".to_owned()), false);
+        assert_eq!(next(), disconnected("refused"));
+        status.set_reader(Err("refused again".to_owned()), false);
+        assert_eq!(next(), None);
+        status.set_reader(Ok(()), true);
+        assert_eq!(next(), connected(true));
+        status.set_writer(Err("read only".to_owned()));
+        assert_eq!(next(), disconnected("read only"));
+        status.set_writer(Ok(()));
+        assert_eq!(next(), connected(true));
+        status.set_writer(Ok(()));
+        assert_eq!(next(), None);
+    }
+}

@@ -1,0 +1,321 @@
+//! Writes to Redis: the changes of this replica's sources, and its sessions.
+//!
+//! While Redis is away, changes wait in a bounded set, and session writes fail at once: the replica keeps its sessions
+//! in memory and saves them again when Redis is back.
+
+use std::collections::{HashSet, VecDeque};
+use std::mem;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use libris::Change;
+use libris::wire::http::{SavedSession, SessionEvent};
+use redis::{Pipeline, RedisResult, Value};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
+
+use crate::ReplicaState;
+use crate::connection::{ReconnectPause, RedisConnection, reason};
+use crate::entry::StreamMessage;
+
+/// The most entries of the stream, about. Redis removes the oldest.
+const STREAM_LENGTH: usize = 65_536;
+
+/// The most changes per entry.
+const CHANGES_PER_ENTRY: usize = 128;
+
+/// The most session writes per pipeline.
+const WRITES_AT_ONCE: usize = 128;
+
+/// The most unpublished changes, and the most bytes of their URIs. Beyond, one [`Change::Lost`] replaces them.
+const MAX_PENDING: usize = 100_000;
+const MAX_PENDING_BYTES: usize = 8 << 20;
+
+/// How long a response may take.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Adds a subscription to a session, unless Redis has lost the session: without its other fields it would never expire.
+const SUBSCRIBE: &str =
+    "if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], ARGV[1], '') end";
+
+/// The changes that are not published yet: each once, in the order of their first occurrence.
+#[derive(Default)]
+pub(crate) struct Pending {
+    state: Mutex<PendingState>,
+    added: Notify,
+}
+
+#[derive(Default)]
+struct PendingState {
+    order: VecDeque<String>,
+    lines: HashSet<String>,
+    bytes: usize,
+}
+
+impl Pending {
+    fn lock(&self) -> MutexGuard<'_, PendingState> {
+        // Every statement leaves the state consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().order.len()
+    }
+
+    pub(crate) fn put(&self, change: &Change) {
+        let line = StreamMessage::Change(change.clone()).encode().unwrap_or_else(|| "L".to_owned());
+        self.lock().put(line);
+        self.added.notify_one();
+    }
+
+    /// Takes the changes of one entry.
+    fn take(&self) -> Vec<String> {
+        let mut state = self.lock();
+        let count = state.order.len().min(CHANGES_PER_ENTRY);
+        let taken: Vec<_> = state.order.drain(..count).collect();
+        for line in &taken {
+            state.lines.remove(line);
+            state.bytes -= line.len();
+        }
+        if state.order.is_empty() {
+            *state = PendingState::default();
+        }
+        taken
+    }
+
+    /// Returns changes that were not published.
+    fn put_back(&self, lines: Vec<String>) {
+        let mut state = self.lock();
+        lines.into_iter().for_each(|line| state.put(line));
+    }
+}
+
+impl PendingState {
+    fn put(&mut self, line: String) {
+        if self.lines.contains(&line) {
+            return;
+        }
+        if self.order.len() >= MAX_PENDING || self.bytes + line.len() > MAX_PENDING_BYTES {
+            *self = Self::default();
+            return self.put("L".to_owned());
+        }
+        self.bytes += line.len();
+        self.lines.insert(line.clone());
+        self.order.push_back(line);
+    }
+}
+
+/// A write of a session.
+pub(crate) struct SessionWrite {
+    pub(crate) action: SessionAction,
+    /// Is told whether it succeeded.
+    pub(crate) done: Option<oneshot::Sender<bool>>,
+}
+
+pub(crate) enum SessionAction {
+    Save { id: String, session: SavedSession, keep: Duration },
+    Subscribe { id: String, uri: String },
+    Unsubscribe { id: String, uri: String },
+    End { id: String },
+    Touch { ids: Vec<Arc<str>>, keep: Duration },
+}
+
+/// The task that writes.
+pub(crate) struct RedisWriter {
+    shared: Arc<ReplicaState>,
+    writes: mpsc::Receiver<SessionWrite>,
+    session_events: mpsc::Sender<SessionEvent>,
+    connection: Option<RedisConnection>,
+    /// The number of the next entry with changes or events of this replica.
+    number: u64,
+    pause: ReconnectPause,
+    has_failed: bool,
+}
+
+impl RedisWriter {
+    pub(crate) fn new(
+        shared: Arc<ReplicaState>,
+        writes: mpsc::Receiver<SessionWrite>,
+        session_events: mpsc::Sender<SessionEvent>,
+    ) -> Self {
+        let pause = ReconnectPause::new();
+        Self { shared, writes, session_events, connection: None, number: 1, pause, has_failed: false }
+    }
+
+    /// Writes until the replica ends.
+    pub(crate) async fn run(mut self) {
+        let shared = self.shared.clone();
+        tokio::select! {
+            () = shared.status.stopped() => {}
+            () = self.write_forever() => {}
+        }
+    }
+
+    async fn write_forever(&mut self) {
+        let shared = self.shared.clone();
+        loop {
+            let mut writes = Vec::new();
+            if shared.pending.len() == 0 {
+                tokio::select! {
+                    count = self.writes.recv_many(&mut writes, WRITES_AT_ONCE) => if count == 0 { return },
+                    () = shared.pending.added.notified() => {}
+                }
+            }
+            while writes.len() < WRITES_AT_ONCE
+                && let Ok(write) = self.writes.try_recv()
+            {
+                writes.push(write);
+            }
+            let changes = shared.pending.take();
+            let written = self.write(&changes, &writes).await;
+            for done in writes.into_iter().filter_map(|write| write.done) {
+                // Whoever asked may have left.
+                let _ = done.send(written.is_ok());
+            }
+            match written {
+                Ok(()) => {
+                    shared.published.fetch_add(changes.len(), Ordering::Relaxed);
+                    shared.status.set_writer(Ok(()));
+                    self.pause = ReconnectPause::new();
+                    if mem::take(&mut self.has_failed) {
+                        // What failed meanwhile, and what Redis may have lost.
+                        let _ = self.session_events.try_send(SessionEvent::SaveAgain);
+                    }
+                }
+                Err(error) => {
+                    shared.pending.put_back(changes);
+                    shared.status.set_writer(Err(reason(&error)));
+                    self.connection = None;
+                    self.has_failed = true;
+                    self.refuse_writes().await;
+                }
+            }
+        }
+    }
+
+    /// Fails all session writes until the pause before the next attempt ends.
+    async fn refuse_writes(&mut self) {
+        let due = Instant::now() + self.pause.next();
+        loop {
+            tokio::select! {
+                () = sleep_until(due) => return,
+                // Its sender is dropped, which tells that it failed.
+                write = self.writes.recv() => if write.is_none() { return },
+            }
+        }
+    }
+
+    /// Writes changes and sessions in one pipeline.
+    async fn write(&mut self, changes: &[String], writes: &[SessionWrite]) -> RedisResult<()> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.shared.connector.connect(RESPONSE_TIMEOUT).await?,
+        };
+        let mut pipeline = redis::pipe();
+        let mut events = Vec::new();
+        for write in writes {
+            events.extend(self.add_write(&mut pipeline, &write.action));
+        }
+        let lines = [&events[..], changes].concat();
+        if !lines.is_empty() {
+            pipeline.cmd("XADD").arg(self.shared.keys.stream()).arg("MAXLEN").arg("~").arg(STREAM_LENGTH);
+            pipeline.arg("*").arg("r").arg(&self.shared.replica).arg("n").arg(self.number);
+            pipeline.arg("d").arg(lines.join("\n")).ignore();
+        }
+        // In one transaction, so that no replica learns of a subscription that is not saved.
+        let _: Value = connection.pipeline(pipeline.atomic()).await?;
+        // Not before: an entry that may not have been written is written again under the same number.
+        self.number += u64::from(!lines.is_empty());
+        self.connection = Some(connection);
+        Ok(())
+    }
+
+    /// Adds a session write to the pipeline. Returns the line by which other replicas learn of it.
+    fn add_write(&self, pipeline: &mut Pipeline, action: &SessionAction) -> Option<String> {
+        let keys = &self.shared.keys;
+        match action {
+            SessionAction::Save { id, session, keep } => {
+                let key = keys.session(id);
+                let SavedSession { revision, principal, subscriptions, .. } = session;
+                pipeline.cmd("HSET").arg(&key).arg("revision").arg(revision).ignore();
+                if let Some(principal) = principal {
+                    pipeline.cmd("HSET").arg(&key).arg("principal").arg(principal).ignore();
+                }
+                for uri in subscriptions {
+                    pipeline.cmd("HSET").arg(&key).arg(format!("+{uri}")).arg("").ignore();
+                }
+                touch(pipeline, &key, *keep);
+                None
+            }
+            SessionAction::Subscribe { id, uri } => {
+                pipeline
+                    .cmd("EVAL")
+                    .arg(SUBSCRIBE)
+                    .arg(1)
+                    .arg(keys.session(id))
+                    .arg(format!("+{uri}"))
+                    .ignore();
+                StreamMessage::Subscribed { session: id.clone(), uri: uri.clone() }.encode()
+            }
+            SessionAction::Unsubscribe { id, uri } => {
+                pipeline.cmd("HDEL").arg(keys.session(id)).arg(format!("+{uri}")).ignore();
+                StreamMessage::Unsubscribed { session: id.clone(), uri: uri.clone() }.encode()
+            }
+            SessionAction::End { id } => {
+                pipeline.cmd("DEL").arg(keys.session(id)).ignore();
+                StreamMessage::Ended { session: id.clone() }.encode()
+            }
+            SessionAction::Touch { ids, keep } => {
+                ids.iter().for_each(|id| touch(pipeline, &keys.session(id), *keep));
+                None
+            }
+        }
+    }
+}
+
+/// Postpones the expiry of a session, if it exists. The remaining time to live tells when it was touched.
+fn touch(pipeline: &mut Pipeline, key: &str, keep: Duration) {
+    pipeline.cmd("PEXPIRE").arg(key).arg(keep.as_millis() as u64).ignore();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHANGES_PER_ENTRY, MAX_PENDING, Pending};
+    use libris::{Change, Uri};
+
+    fn updated(number: usize) -> Change {
+        Change::Updated(Uri::parse(&format!("a://{number}")).unwrap())
+    }
+
+    #[test]
+    fn a_change_waits_once_and_in_order() {
+        let pending = Pending::default();
+        for number in [1, 2, 1, 3] {
+            pending.put(&updated(number));
+        }
+        assert_eq!(pending.take(), ["Ua://1", "Ua://2", "Ua://3"]);
+        assert_eq!(pending.take(), Vec::<String>::new());
+        pending.put(&updated(1));
+        assert_eq!(pending.len(), 1, "it changed again");
+    }
+
+    #[test]
+    fn an_entry_is_bounded_and_unpublished_changes_return() {
+        let pending = Pending::default();
+        (0..CHANGES_PER_ENTRY + 1).for_each(|number| pending.put(&updated(number)));
+        let taken = pending.take();
+        assert_eq!((taken.len(), pending.len()), (CHANGES_PER_ENTRY, 1));
+        pending.put_back(taken);
+        assert_eq!(pending.len(), CHANGES_PER_ENTRY + 1);
+    }
+
+    #[test]
+    fn too_many_changes_become_lost_changes() {
+        let pending = Pending::default();
+        (0..MAX_PENDING).for_each(|number| pending.put(&updated(number)));
+        assert_eq!(pending.len(), MAX_PENDING);
+        pending.put(&updated(MAX_PENDING));
+        assert_eq!(pending.take(), ["L"]);
+    }
+}

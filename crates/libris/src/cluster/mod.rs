@@ -1,0 +1,57 @@
+//! The cluster: a catalog exchanges changes with the catalogs of other replicas of the same server.
+//!
+//! The connection to the other replicas is a [`ChangeBus`]; this module knows no particular one.
+
+mod recent;
+mod relay;
+mod remote_epochs;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use libris_core::Change;
+
+pub(crate) use self::recent::RecentChanges;
+pub(crate) use self::relay::ChangeRelay;
+
+/// A client that subscribes is notified of changes within this period before its subscription: it may have missed them
+/// while its connection to another replica was lost.
+pub const RECENT_PERIOD: Duration = Duration::from_secs(60);
+
+/// A connection to the other replicas of a server, over which each passes on the changes that its sources report.
+#[async_trait]
+pub trait ChangeBus: Send + Sync + 'static {
+    /// Sends a change of a source of this replica to the others. Does not wait: if the others cannot be reached, the bus
+    /// sends it later. If it has to drop changes, it sends [`Change::Lost`] instead.
+    fn publish(&self, change: &Change);
+
+    /// Waits for the next event. One task calls this.
+    async fn next(&self) -> ClusterEvent;
+
+    /// Gauges and counters for the metrics, by name. Names of counters end in `_total`.
+    fn counts(&self) -> Vec<(&'static str, usize)> {
+        Vec::new()
+    }
+}
+
+/// An event of a [`ChangeBus`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterEvent {
+    /// A source of another replica reported this change. [`Change::Lost`] if changes of other replicas were missed.
+    Changed {
+        /// The change.
+        change: Change,
+        /// How long ago it was published.
+        age: Duration,
+    },
+    /// The bus is connected.
+    Connected {
+        /// Whether the bus delivers every change of the last [`RECENT_PERIOD`], before or after this event.
+        knows_recent_changes: bool,
+    },
+    /// The bus lost its connection; changes of other replicas arrive when it is connected again.
+    Disconnected {
+        /// The reason, without secrets.
+        reason: String,
+    },
+}

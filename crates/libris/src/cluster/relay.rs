@@ -1,0 +1,206 @@
+//! The relay: one watch of the sources for the whole process, merged with the changes of other replicas.
+//!
+//! Changes of sources enter a replica here and nowhere else. The relay publishes them to the other replicas, and gives
+//! them together with those of the others to each watcher of the catalog: the subscriptions and the search index.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use libris_core::{Change, Error, Proof, Result, Source as _, Uri};
+use tokio::sync::{broadcast, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::remote_epochs::RemoteEpochs;
+use super::{ChangeBus, ClusterEvent, RecentChanges};
+use crate::Catalog;
+use crate::catalog::Sources;
+use crate::catalog_watch::CatalogWatch;
+use crate::health::{Backoff, ClusterState, Health};
+use crate::library_index::OWN_SCHEME;
+
+/// The most changes that a watcher may be behind. A watcher that falls further behind gets [`Change::Lost`].
+const MAX_BEHIND: usize = 16_384;
+
+/// The shortest interval of [`Change::Lost`] from other replicas. Each of them reports it when all of them restart or a
+/// source of all recovers, and it costs a notification of every subscription.
+const LOST_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The changes of this and of the other replicas.
+pub(crate) struct ChangeRelay {
+    bus: Arc<dyn ChangeBus>,
+    changes: broadcast::Sender<Change>,
+    /// Whether the watch of the sources is open.
+    opened: watch::Sender<SourcesWatch>,
+    recent: Arc<RecentChanges>,
+    epochs: Arc<RemoteEpochs>,
+}
+
+/// The state of the watch of the sources.
+#[derive(Clone, Default)]
+enum SourcesWatch {
+    #[default]
+    Opening,
+    Open,
+    Failed(Arc<Error>),
+}
+
+impl ChangeRelay {
+    /// Starts the watch of the sources and the exchange with the other replicas, until the catalog is dropped.
+    pub(crate) fn start(
+        catalog: Weak<Catalog>,
+        sources: watch::Receiver<Sources>,
+        health: Arc<Health>,
+        strict: bool,
+        bus: Arc<dyn ChangeBus>,
+    ) -> Arc<Self> {
+        let relay = Arc::new(Self {
+            bus,
+            changes: broadcast::Sender::new(MAX_BEHIND),
+            opened: watch::Sender::default(),
+            recent: Arc::default(),
+            epochs: RemoteEpochs::new(),
+        });
+        let running = relay.clone();
+        tokio::spawn(async move {
+            let remote = running.receive(&catalog, &health);
+            let local = running.watch_sources(&catalog, sources, &health, strict);
+            tokio::select! {
+                () = remote => {}
+                () = local => {}
+            }
+        });
+        relay
+    }
+
+    /// The changes of all replicas from now on.
+    pub(crate) async fn watch(&self) -> Result<BoxStream<'static, Change>> {
+        let changes = self.changes.subscribe();
+        let mut opened = self.opened.subscribe();
+        let state = opened.wait_for(|state| !matches!(state, SourcesWatch::Opening)).await;
+        if let SourcesWatch::Failed(error) =
+            &*state.map_err(|ended| Error::failed("watch for changes", ended))?
+        {
+            return Err(Error::from_shared(error));
+        }
+        let next = async |mut changes: broadcast::Receiver<Change>| match changes.recv().await {
+            Ok(change) => Some((change, changes)),
+            Err(broadcast::error::RecvError::Lagged(_)) => Some((Change::Lost, changes)),
+            Err(broadcast::error::RecvError::Closed) => None,
+        };
+        Ok(stream::unfold(changes, next).boxed())
+    }
+
+    /// The changes of the last minute.
+    pub(crate) fn recent(&self) -> &Arc<RecentChanges> {
+        &self.recent
+    }
+
+    /// Holds until another replica reports a change of this subject. Taken before the resource is read.
+    pub(crate) fn resource_proof(&self, subject: &Uri) -> Proof {
+        self.epochs.resource_proof(subject)
+    }
+
+    /// Holds until another replica reports a change of the list. Taken before the resources are listed.
+    pub(crate) fn list_proof(&self) -> Proof {
+        self.epochs.list_proof()
+    }
+
+    /// Gauges and counters for the metrics.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
+        self.bus.counts()
+    }
+
+    /// Watches the sources of this replica, and publishes their changes.
+    async fn watch_sources(
+        &self,
+        catalog: &Weak<Catalog>,
+        sources: watch::Receiver<Sources>,
+        health: &Arc<Health>,
+        strict: bool,
+    ) {
+        let mut backoff = Backoff::default();
+        let watch = loop {
+            match CatalogWatch::open(sources.clone(), health, strict).await {
+                Ok(watch) => break watch,
+                Err(error) => {
+                    tracing::warn!(%error, "the sources cannot be watched; retrying");
+                    self.opened.send_replace(SourcesWatch::Failed(Arc::new(error)));
+                    sleep(backoff.pause()).await;
+                    if catalog.strong_count() == 0 {
+                        return;
+                    }
+                }
+            }
+        };
+        self.opened.send_replace(SourcesWatch::Open);
+        // Changes of sources that only this replica can watch were not seen while it was down.
+        self.bus.publish(&Change::Lost);
+        let mut changes = watch.changes();
+        while let Some(change) = changes.next().await {
+            let Some(catalog) = catalog.upgrade() else { return };
+            let uri = uri(&change);
+            let subject = uri.map(|uri| catalog.subject(uri));
+            self.recent.record(&change, subject.as_ref(), Duration::ZERO);
+            // Each replica has its own status and its own index.
+            if uri.is_none_or(|uri| uri.scheme() != OWN_SCHEME) {
+                self.bus.publish(&change);
+            }
+            // Fails if nobody watches.
+            let _ = self.changes.send(change);
+        }
+    }
+
+    /// Receives the changes of the other replicas.
+    async fn receive(&self, catalog: &Weak<Catalog>, health: &Arc<Health>) {
+        health.set_cluster(ClusterState::connecting());
+        let mut last_lost: Option<Instant> = None;
+        let mut lost_due: Option<Instant> = None;
+        loop {
+            let event = tokio::select! {
+                event = self.bus.next() => event,
+                () = sleep_until(lost_due.unwrap_or_else(Instant::now)), if lost_due.is_some() => {
+                    lost_due = None;
+                    last_lost = Some(Instant::now());
+                    let _ = self.changes.send(Change::Lost);
+                    continue;
+                }
+            };
+            let (change, age) = match event {
+                ClusterEvent::Changed { change, age } => (change, age),
+                ClusterEvent::Connected { knows_recent_changes } => {
+                    self.recent.connected(knows_recent_changes);
+                    health.set_cluster(ClusterState::connected());
+                    continue;
+                }
+                ClusterEvent::Disconnected { reason } => {
+                    health.set_cluster(ClusterState::disconnected(reason));
+                    continue;
+                }
+            };
+            let Some(catalog) = catalog.upgrade() else { return };
+            let subject = uri(&change).map(|uri| catalog.subject(uri));
+            // Before anybody is notified, so that whoever reads after a notification gets no outdated response.
+            self.epochs.record(&change, subject.as_ref());
+            self.recent.record(&change, subject.as_ref(), age);
+            match change {
+                Change::Lost => {
+                    let now = Instant::now();
+                    lost_due.get_or_insert(last_lost.map_or(now, |last| (last + LOST_INTERVAL).max(now)));
+                }
+                change => _ = self.changes.send(change),
+            }
+        }
+    }
+}
+
+/// The URI of a change; `None` if it concerns everything.
+fn uri(change: &Change) -> Option<&Uri> {
+    match change {
+        Change::Updated(uri) | Change::Described(uri) | Change::Added(uri) | Change::Removed(uri) => {
+            Some(uri)
+        }
+        _ => None,
+    }
+}

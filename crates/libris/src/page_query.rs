@@ -1,0 +1,112 @@
+//! Queries for one page of a merged list: only to the sources whose resources can be on it.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::try_join;
+use libris_core::{Context, Freshness, Page, Result, Uri};
+use tokio::time::timeout;
+
+use crate::catalog::Config;
+use crate::gate::GatedSource;
+use crate::query::{self, SourceResponse};
+
+/// How long the sources at the start of a page may take before the others are queried too.
+const HEAD_START: Duration = Duration::from_millis(50);
+
+/// A request for one page of the merged list.
+#[derive(Clone, Copy)]
+pub(crate) struct MergedPageRequest<'a> {
+    pub(crate) after: Option<&'a Uri>,
+    pub(crate) limit: usize,
+    pub(crate) context: &'a Context,
+    pub(crate) config: Config,
+}
+
+impl MergedPageRequest<'_> {
+    /// The responses of all sources, in their order. A source that was not asked has an empty page.
+    ///
+    /// The sources whose resources come first are asked first. If they fill the page, sources behind its end are not
+    /// asked: a page depends neither on their speed nor on their proofs.
+    pub(crate) async fn responses(&self, sources: &[GatedSource]) -> Result<Vec<SourceResponse<Page>>> {
+        let starts: Vec<_> = sources.iter().map(|gated| self.start(gated)).collect();
+        let lowest = starts.iter().filter_map(|start| match start {
+            PageStart::At(start) => Some(*start),
+            PageStart::Unknown | PageStart::Never => None,
+        });
+        let lowest = lowest.min();
+        let is_first = |start: &PageStart<'_>| match start {
+            PageStart::Unknown => true,
+            PageStart::At(start) => Some(*start) == lowest,
+            PageStart::Never => false,
+        };
+        let (first, rest): (Vec<usize>, Vec<usize>) =
+            (0..sources.len()).partition(|at| is_first(&starts[*at]));
+        let rest: Vec<_> = rest.into_iter().filter(|at| starts[*at] != PageStart::Never).collect();
+        let mut responses: Vec<_> = sources.iter().map(|_| None).collect();
+        let mut put = |asked: &[usize], answers: Vec<SourceResponse<Page>>| {
+            asked.iter().zip(answers).for_each(|(at, answer)| responses[*at] = Some(answer));
+        };
+        let mut early = pin!(self.all(sources, &first));
+        match timeout(HEAD_START, early.as_mut()).await {
+            Ok(answers) => {
+                let answers = answers?;
+                let end = page_end(&answers);
+                let is_behind = |at: &usize| {
+                    end.as_ref().zip(sources[*at].span()).is_some_and(|(end, span)| span.is_after(end))
+                };
+                put(&first, answers);
+                let rest: Vec<_> = rest.into_iter().filter(|at| !is_behind(at)).collect();
+                put(&rest, self.all(sources, &rest).await?);
+            }
+            Err(_) => {
+                let (answers, others) = try_join(early, self.all(sources, &rest)).await?;
+                put(&first, answers);
+                put(&rest, others);
+            }
+        }
+        Ok(responses.into_iter().map(|response| response.unwrap_or_else(not_asked)).collect())
+    }
+
+    async fn all(&self, sources: &[GatedSource], asked: &[usize]) -> Result<Vec<SourceResponse<Page>>> {
+        let Self { after, limit, context, config } = *self;
+        let list = |at: &usize| {
+            let gated = &sources[*at];
+            // For this source it is the first page, which is the start of its last known list.
+            let is_first = |after: &&Uri| gated.span().is_some_and(|span| span.is_after(after));
+            gated.list(after.filter(|after| !is_first(after)), limit, context, config)
+        };
+        query::all(asked.iter().map(list).collect()).await
+    }
+
+    fn start<'a>(&'a self, gated: &'a GatedSource) -> PageStart<'a> {
+        match gated.span() {
+            None => PageStart::Unknown,
+            Some(span) => span.start_after(self.after).map_or(PageStart::Never, PageStart::At),
+        }
+    }
+}
+
+/// Where the resources of a source begin after the start of a page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PageStart<'a> {
+    Unknown,
+    At(&'a str),
+    /// All of them are before the page.
+    Never,
+}
+
+/// The response of a source that has nothing on the page.
+fn not_asked() -> SourceResponse<Page> {
+    SourceResponse::Current(Page { freshness: Freshness::unlimited(), ..Page::default() })
+}
+
+/// The URI at which a page with these responses ends at the latest; `None` if they may have to be continued by others.
+fn page_end(answers: &[SourceResponse<Page>]) -> Option<Uri> {
+    let pages = answers.iter().filter_map(|answer| match answer {
+        SourceResponse::Current(page) | SourceResponse::LastKnown(page, _) => Some(page),
+        SourceResponse::Missing { .. } => None,
+    });
+    // What a source has after the last resource of an incomplete page is not known, so the merged page ends there.
+    pages.filter(|page| page.more).filter_map(|page| page.resources.last()).map(|last| last.uri.clone()).min()
+}

@@ -1,0 +1,87 @@
+//! Cached responses: those whose proof holds are what a new read returns, after any change of the refs.
+//!
+//! `LIBRIS_MODEL_OPERATIONS=10000 cargo test --test git never_stale` runs more operations.
+
+use std::collections::{BTreeMap, HashMap};
+
+use libris_core::{CompletionRequest, Context, Proof, Source as _, Uri, UriTemplate};
+use libris_sources::Git;
+
+use crate::sandbox::Sandbox;
+
+const FILES: [&str; 3] = ["one.txt", "two.txt", "deep/three.txt"];
+const BRANCHES: [&str; 3] = ["main", "feature/one", "two"];
+
+/// What a read, a list or a completion returns, and its proof.
+async fn response(git: &Git, path: &str) -> (String, Option<Proof>) {
+    let context = Context::default();
+    if path == "list" {
+        let page = git.list(None, 100, &context).await.unwrap();
+        return (format!("{:?}", page.resources), page.freshness.proof);
+    }
+    if path == "refs" {
+        let template = UriTemplate::parse(&format!("{}commit/{{id}}{{?format}}", git.root())).unwrap();
+        let known = BTreeMap::new();
+        let request =
+            CompletionRequest { template: &template, variable: "id", typed: "", known: &known, limit: 100 };
+        let completion = git.complete(request, &context).await.unwrap();
+        return (format!("{:?}", completion.values), completion.proof);
+    }
+    match git.read(&Uri::parse(&format!("{}{path}", git.root())).unwrap(), &context).await {
+        Ok(contents) => (format!("{:?}", contents.parts), contents.freshness.proof),
+        Err(error) => (error.to_string(), error.proof().cloned()),
+    }
+}
+
+/// Makes a change, or none if it is not possible.
+fn change(sandbox: &Sandbox, number: usize, random: &mut impl FnMut(usize) -> usize) {
+    let (file, branch) = (FILES[random(FILES.len())], BRANCHES[random(BRANCHES.len())]);
+    let attempt = |arguments: &[&str]| {
+        let _ = crate::sandbox::command(&sandbox.work).args(arguments).output();
+    };
+    match random(7) {
+        0 => attempt(&["branch", branch]),
+        1 => attempt(&["branch", "-D", branch]),
+        2 => attempt(&["switch", branch]),
+        3 => attempt(&["pack-refs", "--all"]),
+        4 => attempt(&["branch", "-f", branch, "HEAD~1"]),
+        _ => {
+            sandbox.write(file, format!("text {number}").as_bytes());
+            sandbox.commit("write");
+        }
+    }
+}
+
+#[tokio::test]
+async fn cached_responses_are_never_stale() {
+    let operations = std::env::var("LIBRIS_MODEL_OPERATIONS").map_or(60, |number| number.parse().unwrap());
+    let sandbox = Sandbox::with(&[("one.txt", "first")]);
+    let git = sandbox.open();
+    let mut paths =
+        vec!["list".to_owned(), "refs".to_owned(), "log/HEAD".to_owned(), "tree/HEAD/".to_owned()];
+    for rev in ["HEAD", "main", "feature%2Fone", "two"] {
+        paths.extend(FILES.map(|file| format!("tree/{rev}/{file}")));
+    }
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |most: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 20) as usize % most
+    };
+    let mut cached = HashMap::new();
+    let (mut reused, mut outdated) = (0, 0);
+    for number in 0..operations {
+        change(&sandbox, number, &mut random);
+        for _ in 0..8 {
+            let path = &paths[random(paths.len())];
+            let (now, proof) = response(&git, path).await;
+            if let Some((before, proof)) = cached.insert(path, (now.clone(), proof)) {
+                let is_valid = proof.as_ref().is_some_and(Proof::holds);
+                assert!(!is_valid || before == now, "operation {number}: {path}: {before} is now {now}");
+                (reused, outdated) = (reused + usize::from(is_valid), outdated + usize::from(!is_valid));
+            }
+        }
+    }
+    assert!(reused > 10 && outdated > 10, "{reused} reused, {outdated} outdated");
+}

@@ -1,0 +1,86 @@
+//! A store of legacy sessions that several replicas of a server share, so that each of them can serve every session.
+//!
+//! A replica keeps the sessions that it serves in memory and answers requests from there. It asks the store about a
+//! session that it does not know, and tells the store what must outlive it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+/// A store of sessions.
+#[async_trait]
+pub trait SessionStore: Send + Sync + 'static {
+    /// Saves a session, to be kept until it was not touched for `keep`. What the store already has of it stays.
+    async fn save(&self, id: &str, session: SavedSession, keep: Duration) -> Result<(), StoreUnavailable>;
+
+    /// The session with this id; `None` if there is none.
+    async fn load(&self, id: &str) -> Result<Option<SavedSession>, StoreUnavailable>;
+
+    /// Adds a subscription to a session, and tells the other replicas that serve it.
+    async fn subscribe(&self, id: &str, uri: &str) -> Result<(), StoreUnavailable>;
+
+    /// Removes a subscription from a session, and tells the other replicas. Does not wait.
+    fn unsubscribe(&self, id: &str, uri: &str);
+
+    /// Removes a session, and tells the other replicas. Does not wait.
+    fn end(&self, id: &str);
+
+    /// Records that these sessions are in use, so that they are kept for `keep`. Does not wait.
+    fn touch(&self, ids: Vec<Arc<str>>, keep: Duration);
+
+    /// Waits for the next event. One task calls this.
+    async fn next(&self) -> SessionEvent;
+}
+
+/// What is saved of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SavedSession {
+    /// The date of the protocol revision.
+    pub revision: String,
+    /// The principal to which the session belongs; `None` if the caller was anonymous.
+    pub principal: Option<String>,
+    /// The URIs that the client subscribed to.
+    pub subscriptions: Vec<String>,
+    /// How long the store would keep it without being touched, when it was loaded.
+    pub left: Duration,
+}
+
+/// An event of a [`SessionStore`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// At another replica, the client subscribed to this URI.
+    Subscribed {
+        /// The id of the session.
+        id: String,
+        /// The URI as the client wrote it.
+        uri: String,
+    },
+    /// At another replica, the client ended its subscription to this URI.
+    Unsubscribed {
+        /// The id of the session.
+        id: String,
+        /// The URI as the client wrote it.
+        uri: String,
+    },
+    /// At another replica, the client ended this session.
+    Ended {
+        /// The id of the session.
+        id: String,
+    },
+    /// The store may have lost sessions: each replica saves those that it serves again.
+    SaveAgain,
+}
+
+/// The store cannot be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreUnavailable;
+
+impl fmt::Display for StoreUnavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the session store cannot be reached")
+    }
+}
+
+impl std::error::Error for StoreUnavailable {}

@@ -1,0 +1,5 @@
+"""`python -m libris_mcp`"""
+
+from libris_mcp import main
+
+main()
