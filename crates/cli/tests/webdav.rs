@@ -48,13 +48,13 @@ fn furnished(more: &str) -> tempfile::TempDir {
 }
 
 /// The share of a server.
-struct Share {
+struct TestShare {
     _server: HttpServer,
     origin: String,
     key: Option<String>,
 }
 
-impl Share {
+impl TestShare {
     async fn serve(folder: &Path, more: &[&str]) -> Self {
         let config = folder.join("libris.toml");
         let mut arguments = vec![OsStr::new("--config"), config.as_os_str()];
@@ -118,7 +118,7 @@ impl Share {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_source_is_a_folder_and_every_size_is_right() {
     let folder = furnished("");
-    let share = Share::serve(folder.path(), &[]).await;
+    let share = TestShare::serve(folder.path(), &[]).await;
     assert_eq!(share.names("").await, ["config/", "file/", "libris/", "note/", "sqlite/"]);
     assert_eq!(share.names("/file/docs").await.len(), 8);
     let mut pending = vec!["/".to_owned()];
@@ -166,7 +166,7 @@ async fn every_source_is_a_folder_and_every_size_is_right() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_hidden_looks_missing() {
     let folder = furnished("");
-    let share = Share::serve(folder.path(), &[]).await;
+    let share = TestShare::serve(folder.path(), &[]).await;
     let mut answers = Vec::new();
     for path in [
         "/file/docs/secret/plan.md",
@@ -190,7 +190,7 @@ async fn what_is_hidden_looks_missing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_share_cannot_be_written() {
     let folder = furnished("");
-    let share = Share::serve(folder.path(), &[]).await;
+    let share = TestShare::serve(folder.path(), &[]).await;
     for method in ["PUT", "DELETE", "MKCOL", "COPY", "MOVE", "PROPPATCH", "LOCK", "UNLOCK", "POST", "PATCH"] {
         let response = share.request(method, "/file/docs/start.md").body("x").send().await.unwrap();
         assert_eq!(
@@ -217,7 +217,7 @@ async fn the_share_cannot_be_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ranges_conditions_and_large_files() {
     let folder = furnished("");
-    let share = Share::serve(folder.path(), &[]).await;
+    let share = TestShare::serve(folder.path(), &[]).await;
     let large = std::fs::read(folder.path().join("docs/large.bin")).unwrap();
     assert!(share.bytes("/file/docs/large.bin").await == large);
     for (path, whole) in [("/file/docs/large.bin", &large[..]), ("/file/docs/start.md", b"# Start\n")] {
@@ -263,7 +263,7 @@ async fn a_key_is_the_password_here_and_nowhere_else() {
     let added =
         Command::new(env!("CARGO_BIN_EXE_libris")).args(["key", "add", "ci", "--keys", keys]).output();
     let key = String::from_utf8(added.unwrap().stdout).unwrap().trim().to_owned();
-    let mut share = Share::serve(folder.path(), &["--keys", keys]).await;
+    let mut share = TestShare::serve(folder.path(), &["--keys", keys]).await;
     for path in ["/", "/file/docs/start.md", "/file/docs/none.md"] {
         let refused = share.get(path).await;
         assert_eq!(refused.status().as_u16(), 401);
@@ -299,7 +299,7 @@ async fn the_share_is_served_where_the_picker_is() {
         ("[listen]\nwebdav = true\n", &["--no-picker"][..], 200),
     ] {
         let folder = furnished(config);
-        let share = Share::serve(folder.path(), arguments).await;
+        let share = TestShare::serve(folder.path(), arguments).await;
         assert_eq!(share.status("OPTIONS", "/").await, status, "{config} {arguments:?}");
     }
 }

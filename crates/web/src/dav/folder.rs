@@ -8,13 +8,13 @@ use super::names::FolderNames;
 use super::offered::OfferedTemplates;
 
 /// An entry of a folder with its name.
-pub(super) struct NamedEntry {
+pub(super) struct ShareEntry {
     pub(super) name: String,
     pub(super) entry: PrefixEntry,
 }
 
 /// Lists a folder that exists. Memory is bounded by one page, however many entries the folder has.
-pub(super) struct FolderListing {
+pub(super) struct ShareListing {
     call: Call,
     prefix: String,
     /// The entries of templates that were not listed yet, in URI order.
@@ -28,7 +28,7 @@ pub(super) struct FolderListing {
     pub(super) is_incomplete: bool,
 }
 
-impl FolderListing {
+impl ShareListing {
     pub(super) async fn open(call: &Call, prefix: String) -> Result<Self, Failure> {
         let offered = OfferedTemplates::load(call).await?.below(call, &prefix).await.into();
         Ok(Self {
@@ -44,7 +44,7 @@ impl FolderListing {
     }
 
     /// The next page.
-    pub(super) async fn next_page(&mut self) -> Result<Vec<NamedEntry>, Failure> {
+    pub(super) async fn next_page(&mut self) -> Result<Vec<ShareEntry>, Failure> {
         let call = self.call.for_part();
         let listed = call.view().below(&call, &self.prefix, self.after.as_deref()).await;
         let page = match listed {
@@ -74,8 +74,8 @@ impl FolderListing {
         Ok(named)
     }
 
-    fn push(&mut self, named: &mut Vec<NamedEntry>, entry: PrefixEntry) {
+    fn push(&mut self, named: &mut Vec<ShareEntry>, entry: PrefixEntry) {
         let name = self.names.name(&self.prefix, &entry.uri, entry.mime.as_deref(), entry.is_folder);
-        named.extend(name.map(|name| NamedEntry { name, entry }));
+        named.extend(name.map(|name| ShareEntry { name, entry }));
     }
 }

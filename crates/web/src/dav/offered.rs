@@ -17,7 +17,7 @@ use crate::read::parse;
 const MAX_TEMPLATES: usize = 1_000;
 
 #[derive(Deserialize)]
-struct TemplateList {
+struct OfferedTemplatePage {
     #[serde(rename = "resourceTemplates")]
     templates: Vec<ListedTemplate>,
     #[serde(rename = "nextCursor")]
@@ -159,7 +159,7 @@ impl OfferedTemplates {
         let mut cursor: Option<String> = None;
         loop {
             let reply = call.view().templates(call, cursor.as_deref()).await?;
-            let Some(page) = parse::<TemplateList>(&reply.members) else { break };
+            let Some(page) = parse::<OfferedTemplatePage>(&reply.members) else { break };
             templates.extend(page.templates);
             cursor = page.next;
             if cursor.is_none() || templates.len() >= MAX_TEMPLATES {

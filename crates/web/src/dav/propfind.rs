@@ -12,7 +12,7 @@ use libris_wire::http::Body;
 use libris_wire::{Call, Failure, PrefixEntry};
 
 use super::content::FileContent;
-use super::folder::{FolderListing, NamedEntry};
+use super::folder::{ShareEntry, ShareListing};
 use super::properties::{EntryProperties, HEAD, INCOMPLETE, TAIL, Wanted};
 use super::target::ShareTarget;
 use super::{ROOT, message, names, share_path};
@@ -67,7 +67,7 @@ pub(super) async fn answer(call: &Call, request: &Request<Bytes>) -> Result<Resp
             href.push('/');
             write(&mut out, &wanted, &href, &own_name, &PrefixEntry::folder(&*prefix));
             if has_entries {
-                let listing = FolderListing::open(call, prefix).await?;
+                let listing = ShareListing::open(call, prefix).await?;
                 let response = FolderResponse { call: call.clone(), listing, wanted, href, sizes };
                 return response.send(out).await;
             }
@@ -106,7 +106,7 @@ async fn unlisted(call: &Call, uri: String) -> Result<PrefixEntry, Failure> {
 /// The response about a folder and its entries.
 struct FolderResponse {
     call: Call,
-    listing: FolderListing,
+    listing: ShareListing,
     wanted: Wanted,
     /// The address of the folder.
     href: String,
@@ -141,7 +141,7 @@ impl FolderResponse {
 
     /// Writes the next page of entries, and the end of the document after the last one.
     async fn write_page(&mut self, out: &mut String) -> Result<(), Failure> {
-        for NamedEntry { name, entry } in self.listing.next_page().await? {
+        for ShareEntry { name, entry } in self.listing.next_page().await? {
             let entry = self.sizes.measured(&self.call, entry).await;
             let mut href = self.href.clone();
             names::push_encoded(&mut href, &name);
