@@ -141,8 +141,9 @@ def share_path(resource):
     has_file_names = scheme in ("file", "git") and mime == "text/plain"
     if "." not in name and not has_file_names:
         name += EXTENSIONS.get(mime, "")
-    names = [urllib.parse.unquote(part) if "%2F" not in part and "%25" not in part else part for part in [*folders, name]]
-    return "/" + "/".join(urllib.parse.quote(part) for part in [scheme, *names])
+    # These escapes are part of the name.
+    shown = [urllib.parse.unquote(re.sub("%(2F|25|5C|23|3F)", r"%25\1", part)) for part in [*folders, name]]
+    return "/" + "/".join(urllib.parse.quote(part, safe="!$'()*,;=:@") for part in [scheme, *shown])
 
 
 def git(folder, *words):
