@@ -54,8 +54,8 @@ function wav() {
   return Buffer.concat([head, data]);
 }
 
-/** Files of every kind, a repository, a database and documents, with search. */
-export function everything() {
+/** Files of every kind, a repository, a database and documents, with search; with the tool that makes bundles, if `bundle`. */
+export function everything({ bundle = false } = {}) {
   const base = folder('everything');
   const handbook = join(base, 'handbook');
   cpSync(join(root, 'examples/handbook'), handbook, { recursive: true });
@@ -91,6 +91,9 @@ title = "The handbook"
 
 [search]
 enabled = true
+
+[tools]
+bundle = ${bundle}
 
 [[files]]
 path = "handbook"

@@ -41,7 +41,7 @@ for (const [screen, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
     let library;
     let at;
     before(async () => {
-      library = everything();
+      library = everything({ bundle: screen === 'desktop' });
       server = await serveHttp(['--config', library.config]);
       at = origin(server);
       // The index is built at the lowest priority, which takes a while on a busy machine.
@@ -223,6 +223,26 @@ for (const [screen, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
       await until(again.page, number => document.querySelector('.badge').textContent === number, String(await page.$eval('.badge', one => one.textContent)));
       await until(again.page, () => document.querySelector('.picked').textContent.includes('team.csv'));
       await again.close();
+      await visitor.close();
+    });
+
+    test('suggests what fits the message', async () => {
+      const visitor = await visit(browser, at, { viewport });
+      const { page } = visitor;
+      await row(page, 'handbook');
+      await page.click('#basket');
+      await page.type('#message', 'Who is on call tonight, and whom do they wake up?');
+      await until(page, () => document.querySelectorAll('.suggestions li').length > 0);
+      const reasons = await page.$$eval('.suggestions li .about', all => all.map(one => one.textContent));
+      const fromBundle = /^Lines \d+-\d+: result \d+ of the search/;
+      for (const reason of reasons) {
+        if (screen === 'desktop') assert.match(reason, fromBundle);
+        else assert.doesNotMatch(reason, fromBundle);
+        assert.ok(reason.length > 0);
+      }
+      await picture(page, `${screen}-suggestions`);
+      await page.click('.suggestions .link');
+      await until(page, () => document.querySelector('.picked').textContent.includes('on-call.md'));
       await visitor.close();
     });
 

@@ -253,6 +253,9 @@ pub(crate) struct ListenConfig {
     /// Whether the picker is served at `/`. Default: on loopback only.
     #[cfg(feature = "picker")]
     pub(crate) picker: Option<bool>,
+    /// Whether the WebDAV share is served at `/dav`. Default: where the picker is.
+    #[cfg(feature = "picker")]
+    pub(crate) webdav: Option<bool>,
     /// HTTPS without a proxy.
     pub(crate) tls: Option<TlsConfig>,
     /// The addresses of reverse proxies, such as `"10.0.0.0/8"`, that name the client whose request they forward.
@@ -273,6 +276,8 @@ impl Default for ListenConfig {
             express,
             #[cfg(feature = "picker")]
             picker: None,
+            #[cfg(feature = "picker")]
+            webdav: None,
             tls: None,
             trusted_proxies,
             forwarded_header,

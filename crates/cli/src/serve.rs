@@ -15,6 +15,8 @@ use crate::audit_log::{AuditWriter, FlushOnDrop};
 use crate::auth::AuthArguments;
 #[cfg(feature = "picker")]
 use crate::browse::Browsing;
+#[cfg(feature = "picker")]
+use crate::config::ListenConfig;
 use crate::hosts::NewServer;
 use crate::reload::{self, ServerAccess};
 use crate::rule_config::LocalCallers;
@@ -60,6 +62,10 @@ pub(crate) struct ServeOptions {
     #[cfg(feature = "picker")]
     #[arg(long, conflicts_with_all = ["stdio", "picker"])]
     no_picker: bool,
+    /// Do not serve the WebDAV share at `/dav`, which is served where the picker is
+    #[cfg(feature = "picker")]
+    #[arg(long, conflicts_with = "stdio")]
+    no_webdav: bool,
     #[command(flatten)]
     auth: AuthArguments,
     /// Set by `libris browse`.
@@ -153,7 +159,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         audit,
     };
     #[cfg(feature = "picker")]
-    let picker = PickerChoice::of(&options, config.listen.picker);
+    let picker = PickerChoice::of(&options, &config.listen);
     let ServeOptions { sources, http, sse, mut allow_host, allow_origin, allow_remote, .. } = options;
     let command = own_command(&sources);
     tokio::spawn(reload::run(sources, opened.clone(), catalog, access));
@@ -180,6 +186,10 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         serve = serve.route(Arc::new(libris_web::Picker::default()));
         picker.announce(&format!("{scheme}://{address}/"));
     }
+    #[cfg(feature = "picker")]
+    if picker.serves_webdav(&address) {
+        serve = serve.route(Arc::new(libris_web::WebDav));
+    }
     if io::stderr().is_terminal() {
         let server = NewServer { name: host_name(&name), url: format!("{scheme}://{address}/mcp"), command };
         tokio::spawn(async move { summary::print(&opened, &server).await });
@@ -187,28 +197,36 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     Ok(serve.listen(listener).await?)
 }
 
-/// Whether the picker is served, and what happens then.
+/// Whether the picker and the WebDAV share are served, and what happens then.
 #[cfg(feature = "picker")]
 struct PickerChoice {
     /// What the command line or the configuration says; `None` for the default.
     is_wanted: Option<bool>,
+    /// Likewise for the share.
+    wants_webdav: Option<bool>,
     browsing: Option<Browsing>,
 }
 
 #[cfg(feature = "picker")]
 impl PickerChoice {
-    fn of(options: &ServeOptions, configured: Option<bool>) -> Self {
+    fn of(options: &ServeOptions, configured: &ListenConfig) -> Self {
         let is_wanted = match (options.browsing.is_some() || options.picker, options.no_picker) {
             (true, _) => Some(true),
             (_, true) => Some(false),
-            _ => configured,
+            _ => configured.picker,
         };
-        Self { is_wanted, browsing: options.browsing }
+        let wants_webdav = if options.no_webdav { Some(false) } else { configured.webdav };
+        Self { is_wanted, wants_webdav, browsing: options.browsing }
     }
 
     /// Whether it is served on this address: by default on loopback only.
     fn serves(&self, address: &SocketAddr) -> bool {
         self.is_wanted.unwrap_or_else(|| address.ip().is_loopback())
+    }
+
+    /// Whether the WebDAV share is served on this address: by default where the picker is.
+    fn serves_webdav(&self, address: &SocketAddr) -> bool {
+        self.wants_webdav.unwrap_or_else(|| self.serves(address))
     }
 
     /// Tells the user where the page is, or opens it.
@@ -236,6 +254,7 @@ impl ServeOptions {
             allow_remote: false,
             picker: true,
             no_picker: false,
+            no_webdav: false,
             auth: AuthArguments::default(),
             browsing: Some(browsing),
         }
@@ -266,10 +285,10 @@ impl ServeOptions {
 }
 
 impl ServeOptions {
-    /// Whether an option for the picker is given, which only HTTP has.
+    /// Whether an option for the picker or the share is given, which only HTTP has.
     #[cfg(feature = "picker")]
     fn wants_picker(&self) -> bool {
-        self.picker || self.no_picker
+        self.picker || self.no_picker || self.no_webdav
     }
 
     #[cfg(not(feature = "picker"))]

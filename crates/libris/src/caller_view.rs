@@ -12,7 +12,7 @@ use libris_core::{
 };
 use libris_wire::{
     Answer, CacheableRequest, Call, Capabilities, Client, CompletionParams, Era, Failure, Listener, Members,
-    Reference, Reply, Revision,
+    PrefixEntry, PrefixPage, Reference, Reply, Revision,
 };
 
 use crate::audit::{self, Audited, AuditedListener};
@@ -207,6 +207,14 @@ impl libris_wire::ServiceView for CallerView {
         let answer = self.contents(call, uri).await;
         self.audit(call, Operation::Read.name(), Some(Operation::Read), Some(uri), &answer);
         answer
+    }
+
+    async fn below(&self, call: &Call, prefix: &str, after: Option<&str>) -> Result<PrefixPage, Failure> {
+        self.prefix_page(call, prefix, after).await
+    }
+
+    async fn describe(&self, call: &Call, uri: &str) -> Result<Option<PrefixEntry>, Failure> {
+        self.prefix_entry(call, uri).await
     }
 
     fn answers(&self, revision: Revision, method: &str) -> bool {

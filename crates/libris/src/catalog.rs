@@ -285,6 +285,12 @@ impl Catalog {
         self.sources.borrow().clone()
     }
 
+    /// Whether none of the sources that cover a URI repeats what another server says of its size.
+    pub(crate) fn has_own_sizes(&self, uri: &Uri) -> bool {
+        let sources = self.sources();
+        !sources.iter().any(|gated| gated.source().is_exclusive() && gated.source().covers(uri).is_some())
+    }
+
     /// The sources, and a proof that holds until the catalog replaces or adds one.
     fn proven_sources(&self) -> (Sources, Proof) {
         let seen = self.sources.subscribe();

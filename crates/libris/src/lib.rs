@@ -61,6 +61,7 @@ mod outline;
 mod page_query;
 mod params;
 mod path_note;
+mod prefixes;
 mod prompts;
 mod query;
 mod read_memory;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use libris_core::{Error, Identity, Source};
+use libris_core::{Error, Identity, Source, Uri};
 use libris_wire::{Caller, Failure, Refusal, ServerInfo, Service};
 
 use quick_cache::sync::Cache;
@@ -110,6 +110,14 @@ impl ServerInner {
         #[cfg(feature = "search")]
         if let Some(catalog) = &self.catalog {
             catalog.start_search_on_demand().await;
+        }
+    }
+
+    /// Whether the sizes of listed resources are those of their contents, and not what another server says.
+    pub(crate) fn has_own_sizes(&self, uri: &Uri) -> bool {
+        match &self.catalog {
+            Some(catalog) => catalog.has_own_sizes(uri),
+            None => !self.source.is_exclusive(),
         }
     }
 

@@ -180,8 +180,7 @@ export class Composer {
       this.#found = [];
       return this.#redraw();
     }
-    const found = await this.#library.search(text.slice(-400), { limit: SUGGESTED * 2 }).catch(() => ({ results: [] }));
-    this.#found = found.results;
+    this.#found = await this.#library.suggest(text.slice(-400), { limit: SUGGESTED * 2 }).catch(() => []);
     if (this.#automatic.checked) {
       this.#selection.add(this.#left().slice(0, SUGGESTED));
     }
@@ -204,7 +203,7 @@ export class Composer {
         h('button', { class: 'link', type: 'button', onclick: () => this.#selection.add(left) }, 'Add all')),
       h('ul', {}, left.map((hit) => h('li', {},
         h('div', {}, h('bdi', { class: 'name' }, clean(hit.title ?? '', 100) || nameOf(hit)),
-          h('span', { class: 'about' }, clean(hit.heading ? `In “${hit.heading}”: ${hit.snippet}` : hit.snippet ?? '', 110))),
+          h('span', { class: 'about' }, clean(hit.reason, 110))),
         h('button', { class: 'quiet framed', type: 'button', 'aria-label': `Add ${nameOf(hit)}`, onclick: () => this.#selection.add([hit]) }, icon('plus')),
         h('button', { class: 'quiet', type: 'button', 'aria-label': `Do not suggest ${nameOf(hit)}`, onclick: () => { this.#dismissed.add(hit.uri); this.#redraw(); } }, icon('close'))))),
       choice);

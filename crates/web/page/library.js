@@ -6,6 +6,8 @@ const DIRECTORY_READ = 'resources/directory/read';
 /** How many pages of a folder are loaded at a time, and the most resources that a folder adds to a selection. */
 const PAGES_AT_ONCE = 4;
 const MAX_BELOW = 2000;
+/** The size of the bundles from which suggestions are taken. */
+const BUNDLE_TOKENS = 8000;
 
 /** A resource or folder in the tree. */
 export class TreeNode {
@@ -382,6 +384,20 @@ export class Library extends EventTarget {
       };
     }
     return this.#searchNames(query, { scope, mime, limit });
+  }
+
+  /** Resources that fit a message, each once and with the reason: from a bundle, if the server makes some, or from the search. */
+  async suggest(text, { limit }) {
+    if (!this.tools.has('bundle_resources')) {
+      const { results } = await this.search(text, { limit });
+      return results.map((hit) => ({ ...hit, reason: hit.heading ? `In “${hit.heading}”: ${hit.snippet}` : hit.snippet ?? '' }));
+    }
+    const { passages } = await this.callTool('bundle_resources', { query: text, budget: BUNDLE_TOKENS });
+    const found = new Map();
+    for (const { uri, title, mimeType, lines, reason } of passages) {
+      if (!found.has(uri)) found.set(uri, { mimeType, ...this.#known(uri), uri, title, reason: `Lines ${lines}: ${reason}` });
+    }
+    return [...found.values()].slice(0, limit);
   }
 
   #known(uri) {

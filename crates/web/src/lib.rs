@@ -2,11 +2,15 @@
 //!
 //! The page is plain HTML, CSS and ES modules, embedded in the program. It is an MCP client of `/mcp` on its own origin, so
 //! it shows what the protocol gives. Only the rendering of previews happens here, from what the caller's view reads.
+//!
+//! For existing file browsers, the same catalog is a WebDAV share.
 
 mod assets;
+mod dav;
 mod html;
 mod policy;
 mod preview;
+mod read;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,6 +20,7 @@ use libris_wire::Call;
 use libris_wire::http::{Body, Route};
 
 use self::assets::Asset;
+pub use self::dav::WebDav;
 use self::preview::Previews;
 
 /// Where the page posts requests for previews.

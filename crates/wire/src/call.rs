@@ -46,6 +46,13 @@ impl Call {
         Self { client, memory: Some(Arc::new(RequestReservation::new(content_budget, client))), ..self }
     }
 
+    /// A call of the same caller with a time limit and a memory reservation of its own, for a part of a response that is
+    /// sent in parts.
+    pub fn for_part(&self) -> Self {
+        let memory = self.memory.as_ref().map(|memory| Arc::new(memory.separate()));
+        Self { memory, arrived: Instant::now(), ..self.clone() }
+    }
+
     /// The view that answers the request.
     pub fn view(&self) -> &Arc<dyn ServiceView> {
         &self.view

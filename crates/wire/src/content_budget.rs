@@ -263,6 +263,11 @@ impl RequestReservation {
         Self { budget: budget.clone(), client, state: Mutex::default() }
     }
 
+    /// An empty reservation of the same client.
+    pub(crate) fn separate(&self) -> Self {
+        Self::new(&self.budget, self.client)
+    }
+
     /// Reserves memory for this many more bytes, if it is available now.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
         let mut state = lock(&self.state);

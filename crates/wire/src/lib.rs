@@ -19,6 +19,7 @@ mod offload;
 mod output;
 mod pipes;
 mod pool;
+mod prefix;
 mod protocol;
 mod request;
 mod revision;
@@ -32,6 +33,7 @@ pub use call::Call;
 pub use failure::Failure;
 pub use libris_core::{Authentication, Budget, Client, Identity, Lease};
 pub use members::{Members, Writer, escape};
+pub use prefix::{PrefixEntry, PrefixPage};
 pub use revision::{Era, Facts, Revision};
 pub use service::{
     Answer, CacheableRequest, Caller, Capabilities, Channel, CompletionParams, Listener, Notification,

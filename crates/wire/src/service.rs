@@ -10,7 +10,7 @@ use futures_core::future::BoxFuture;
 use libris_core::{Freshness, Identity};
 use serde_json::Value;
 
-use crate::{Call, Client, Failure, Members, Revision};
+use crate::{Call, Client, Failure, Members, PrefixEntry, PrefixPage, Revision};
 
 /// The result of a request.
 pub type Answer = Result<Reply, Failure>;
@@ -155,6 +155,18 @@ pub trait ServiceView: Send + Sync + 'static {
 
     /// Answers `resources/read`.
     async fn read(&self, call: &Call, uri: &str) -> Answer;
+
+    /// One page of what the list has directly below `prefix`, in URI order after the URI `after`. A prefix ends with `/` or
+    /// `:`; an empty one lists the schemes. [`Failure::NotFound`] if nothing is there. For routes that present the
+    /// catalog as a file system; the default has no folders.
+    async fn below(&self, _call: &Call, prefix: &str, _after: Option<&str>) -> Result<PrefixPage, Failure> {
+        Err(Failure::not_found(prefix))
+    }
+
+    /// The listed resource with this URI, or the folder with this prefix; `None` if the list has neither.
+    async fn describe(&self, _call: &Call, _uri: &str) -> Result<Option<PrefixEntry>, Failure> {
+        Ok(None)
+    }
 
     /// Answers `completion/complete`.
     async fn complete(&self, call: &Call, asked: &CompletionParams) -> Answer;

@@ -10,7 +10,6 @@ mod notebook;
 mod table;
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +17,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use libris_wire::http::Body;
-use libris_wire::{CacheableRequest, Call, Failure, Members};
+use libris_wire::{Call, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
@@ -26,6 +25,7 @@ use tokio::sync::Semaphore;
 use self::kind::PreviewKind;
 use self::links::LinkBase;
 use crate::html;
+use crate::read::read;
 
 /// Previews that are rendered at once; others wait.
 const CONCURRENT: usize = 4;
@@ -45,9 +45,6 @@ const MAX_CONTENTS: usize = 20;
 /// The most pictures of a document that are shown, and the largest, in characters of Base64.
 const MAX_PICTURES: usize = 16;
 const MAX_PICTURE: usize = 2 << 20;
-
-/// What a read takes in memory, beside the contents that the view has reserved: the encoded and the parsed result.
-const COPIES: usize = 3;
 
 /// Renders previews, a few at a time.
 pub(crate) struct Previews {
@@ -150,33 +147,6 @@ fn part(uri: &str) -> Option<String> {
     (!has_range).then(|| format!("{uri}{separator}bytes=0-{}", PART_BYTES - 1))
 }
 
-/// Reads a resource with the view of the caller.
-async fn read(call: &Call, uri: &str) -> Result<PreviewRead, Failure> {
-    let view = call.view();
-    let cached = view.cached(call.revision, CacheableRequest::Read(uri), Instant::now());
-    let reply = match cached {
-        Some(answer) => answer,
-        None => view.read(call, uri).await,
-    }?;
-    if !call.reserve_loaded(reply.members.size().saturating_mul(COPIES)) {
-        return Err(Failure::Busy {
-            message: "the memory for contents is used up; try again later".to_owned(),
-        });
-    }
-    parse(&reply.members)
-        .ok_or_else(|| Failure::Internal { message: "the resource could not be read".to_owned(), data: None })
-}
-
-fn parse(members: &Members) -> Option<PreviewRead> {
-    let members = members.encode();
-    let json = members.encoded()?;
-    let mut object = Vec::with_capacity(json.len() + 2);
-    object.push(b'{');
-    object.extend_from_slice(json);
-    object.push(b'}');
-    serde_json::from_slice(&object).ok()
-}
-
 /// The pictures that the Markdown of a result refers to and that the caller may read, as `data:` URIs by their URI.
 async fn pictures(call: &Call, result: &PreviewRead) -> HashMap<String, String> {
     let mut pictures = HashMap::new();
@@ -194,7 +164,7 @@ async fn pictures(call: &Call, result: &PreviewRead) -> HashMap<String, String> 
                 continue;
             }
             // A picture that cannot be read is shown by its text.
-            if let Ok(read) = read(call, &uri).await
+            if let Ok(read) = read::<PreviewRead>(call, &uri).await
                 && let Some(data) = read.contents.into_iter().next().and_then(as_picture)
             {
                 pictures.insert(uri, data);

@@ -1,4 +1,4 @@
-//! Response bodies: one message in a few pieces, or an event stream.
+//! Response bodies: one message in a few pieces, pieces that a route makes while they are sent, or an event stream.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_core::stream::BoxStream;
+use futures_util::{StreamExt as _, stream};
 use http_body::{Frame, SizeHint};
 use libris_core::Lease;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -38,7 +39,15 @@ pub struct Body {
 enum BodyKind {
     /// The unsent rest of a message.
     Answer(Box<ResponsePieces>),
+    Pieces(BoxStream<'static, RoutePiece>),
     Events(Box<Events>),
+}
+
+/// A piece of a body that a route makes while it is sent.
+pub(super) struct RoutePiece {
+    pub(super) bytes: Bytes,
+    /// Its memory reservation.
+    pub(super) lease: Option<ContentLease>,
 }
 
 struct Events {
@@ -132,6 +141,33 @@ impl Body {
         let mut whole = Vec::with_capacity(size);
         framed.pieces().for_each(|piece| whole.extend_from_slice(&piece));
         Self::answer(ResponsePieces::whole(whole))
+    }
+
+    /// A body whose pieces are made while it is sent, for a [`Route`](super::Route): each when the client has read those
+    /// before it. A stream that ends early must leave a response that is recognisably incomplete: shorter than its
+    /// `Content-Length`, or without its last tag.
+    ///
+    /// Each piece has the time limit of a request and counts against the memory budget of contents, so it should be at most a
+    /// few hundred KiB.
+    pub fn streamed(pieces: impl futures_core::Stream<Item = Bytes> + Send + 'static) -> Self {
+        // Hyper asks once more after the end.
+        Self::of(BodyKind::Pieces(Box::pin(pieces.map(|bytes| RoutePiece { bytes, lease: None }).fuse())))
+    }
+
+    /// Whether its pieces are made while it is sent.
+    pub(super) fn is_streamed(&self) -> bool {
+        matches!(self.kind, BodyKind::Pieces(_))
+    }
+
+    /// Replaces the pieces of a [streamed](Self::streamed) body; others stay as they are.
+    pub(super) fn with_pieces(
+        mut self,
+        replace: impl FnOnce(BoxStream<'static, RoutePiece>) -> BoxStream<'static, RoutePiece>,
+    ) -> Self {
+        if let BodyKind::Pieces(pieces) = &mut self.kind {
+            *pieces = Box::pin(replace(std::mem::replace(pieces, Box::pin(stream::empty()))).fuse());
+        }
+        self
     }
 
     /// An event stream that sends a comment after every `keep_alive` without an event.
@@ -241,6 +277,18 @@ impl http_body::Body for Body {
         let this = &mut *self;
         let bytes = match &mut this.kind {
             BodyKind::Answer(pieces) => pieces.next(),
+            BodyKind::Pieces(pieces) => {
+                // The last piece holds its reservation itself.
+                this.lease = None;
+                let piece = ready!(pieces.as_mut().poll_next(context));
+                piece.map(|RoutePiece { bytes, lease }| {
+                    if let (Some(lease), Some(liveness)) = (&lease, &this.liveness) {
+                        send(lease, liveness, this.stream.as_ref());
+                    }
+                    this.lease = lease.map(Arc::new);
+                    bytes
+                })
+            }
             BodyKind::Events(events) => {
                 if events.pending.is_empty() && !events.ended {
                     // The pieces of the last event hold its reservation themselves.
@@ -268,7 +316,7 @@ impl http_body::Body for Body {
             BodyKind::Answer(pieces) => {
                 pieces.left().map_or_else(SizeHint::default, |left| SizeHint::with_exact(left as u64))
             }
-            BodyKind::Events(_) => SizeHint::default(),
+            BodyKind::Pieces(_) | BodyKind::Events(_) => SizeHint::default(),
         }
     }
 }

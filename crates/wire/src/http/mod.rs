@@ -1,6 +1,7 @@
 //! The HTTP transports: Streamable HTTP at `/mcp` for both protocol eras, and the old HTTP+SSE transport if it is
 //! enabled.
 
+mod basic;
 mod body;
 mod certificate;
 mod connections;
@@ -353,7 +354,10 @@ impl Endpoint {
             let counted = self.count_requests(peer.client, 1);
             return counted.map_or_else(|wait| self.too_fast(None, wait), |()| response);
         }
-        let view = match self.admit(peer, request.headers(), request.extensions()).await {
+        let view = match self
+            .admit_request(peer, request.uri().path(), request.headers(), request.extensions())
+            .await
+        {
             Ok(view) => view,
             // Whoever guesses credentials is limited by its address.
             Err(refusal) => {

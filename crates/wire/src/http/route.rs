@@ -4,9 +4,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response};
+use futures_core::stream::BoxStream;
+use futures_util::{StreamExt as _, stream};
+use http::{Extensions, HeaderMap, Method, Request, Response};
 use http_body::Body as HttpBody;
+use libris_core::Lease;
+use tokio_util::task::AbortOnDropHandle;
 
+use super::basic;
+use super::body::RoutePiece;
 use super::sessions::Peer;
 use super::streamable::TOO_MANY;
 use super::{Body, Endpoint};
@@ -29,6 +35,12 @@ pub trait Route: Send + Sync + 'static {
         None
     }
 
+    /// Whether requests for this path may present an API key or an access token as the password of HTTP Basic authentication,
+    /// because its clients know nothing else. The user name is ignored.
+    fn accepts_basic(&self, _path: &str) -> bool {
+        false
+    }
+
     /// Answers a request of an admitted caller. Everything read with the [view](Call::view) of `call` counts against the
     /// memory budget of contents.
     async fn answer(&self, call: &Call, request: Request<Bytes>) -> Response<Body>;
@@ -38,18 +50,35 @@ impl Endpoint {
     /// The response to a request that needs no admission, if a route has one.
     pub(super) fn public<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
         let (method, path) = (request.method(), request.uri().path());
-        if matches!(path, "/mcp" | "/metrics" | "/sse" | "/message") {
-            return None;
-        }
-        let route = self.routes.iter().find(|route| route.covers(path))?;
-        let response = route.public(method, path, request.headers())?;
+        let response = self.route_for(path)?.public(method, path, request.headers())?;
         let counted = self.count_requests(self.peer(request).client, 1);
         Some(counted.map_or_else(|wait| self.too_fast(None, wait), |()| response))
     }
 
+    /// The route for a path that is not one of the protocol.
+    fn route_for(&self, path: &str) -> Option<&Arc<dyn Route>> {
+        let is_own = matches!(path, "/mcp" | "/metrics" | "/sse" | "/message");
+        self.routes.iter().find(|route| !is_own && route.covers(path))
+    }
+
+    /// Admits the caller of a request, on some routes by the password of Basic authentication.
+    pub(super) async fn admit_request(
+        &self,
+        peer: Peer,
+        path: &str,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Result<Arc<dyn ServiceView>, Response<Body>> {
+        if !self.route_for(path).is_some_and(|route| route.accepts_basic(path)) {
+            return self.admit(peer, headers, extensions).await;
+        }
+        let admitted = self.admit(peer, &basic::as_bearer(headers), extensions).await;
+        admitted.map_err(basic::challenging)
+    }
+
     /// Calls a route, within the limits of any other request.
     pub(super) async fn routed<B>(
-        &self,
+        self: &Arc<Self>,
         peer: Peer,
         view: Arc<dyn ServiceView>,
         route: &dyn Route,
@@ -60,7 +89,7 @@ impl Endpoint {
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
+        let Some(entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
         let (head, body) = request.into_parts();
         let received = match self.receive(peer.client, &head.headers, body).await {
             Ok(received) => received,
@@ -74,10 +103,108 @@ impl Endpoint {
         };
         // What was read for the response is no longer needed.
         drop(call);
+        if response.body().is_streamed() {
+            let limit = |pieces| self.clone().limited(peer, entered, pieces);
+            return response.map(|body| body.with_pieces(limit));
+        }
         let size = response.body().size_hint().exact().unwrap_or_default() as usize;
+        self.count_bytes(peer.client, size);
         match self.content_budget.take(peer.client, size).await {
             Some(lease) => response.map(|body| body.holding(Some(lease))),
             None => self.busy(None, CONTENT_BUDGET_FULL),
         }
+    }
+
+    /// Limits the time and the memory of each piece of a streamed response, and counts the response as a request in progress
+    /// until it ends.
+    fn limited(
+        self: Arc<Self>,
+        peer: Peer,
+        entered: Lease,
+        pieces: BoxStream<'static, RoutePiece>,
+    ) -> BoxStream<'static, RoutePiece> {
+        let state = (self, peer.client, entered, pieces);
+        Box::pin(stream::unfold(state, async |(endpoint, client, entered, mut pieces)| {
+            // In a task of its own: over HTTP/2 a body is not polled while the flow-control window is closed, and the
+            // piece would hold the permits of its sources without reaching its time limit.
+            let making = tokio::spawn(async move {
+                let piece = within(endpoint.protocol.limits.time, pieces.next()).await.flatten()?;
+                endpoint.count_bytes(client, piece.bytes.len());
+                let lease = endpoint.content_budget.take(client, piece.bytes.len()).await?;
+                Some((RoutePiece { lease: Some(lease), ..piece }, (endpoint, client, entered, pieces)))
+            });
+            AbortOnDropHandle::new(making).await.ok().flatten()
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use futures_util::{StreamExt as _, stream};
+    use http::{Request, Response};
+    use http_body_util::{BodyExt as _, Empty as EmptyBody};
+
+    use super::Route;
+    use crate::empty::Empty;
+    use crate::http::{Body, Config, Endpoint};
+    use crate::{Call, Limits};
+
+    /// Sends pieces of 1,000 bytes: at `/hangs` two and then nothing, everywhere else ten.
+    struct Streaming;
+
+    #[async_trait]
+    impl Route for Streaming {
+        fn covers(&self, _path: &str) -> bool {
+            true
+        }
+
+        async fn answer(&self, _call: &Call, request: Request<Bytes>) -> Response<Body> {
+            let pieces = |count| stream::iter(0..count).map(|number: u8| Bytes::from(vec![number; 1_000]));
+            Response::new(match request.uri().path() {
+                "/hangs" => Body::streamed(pieces(2).chain(stream::pending())),
+                _ => Body::streamed(pieces(10)),
+            })
+        }
+    }
+
+    async fn get(endpoint: &Arc<Endpoint>, path: &str) -> Body {
+        let request =
+            Request::builder().uri(path).header("host", "localhost").body(EmptyBody::<Bytes>::new());
+        endpoint.clone().handle(request.unwrap()).await.into_body()
+    }
+
+    #[tokio::test]
+    async fn a_streamed_response_holds_one_piece_and_one_request() {
+        let endpoint = Endpoint::with_routes(Arc::new(Empty), Config::default(), vec![Arc::new(Streaming)]);
+        let mut body = get(&endpoint, "/").await;
+        assert_eq!((endpoint.requests.used(), endpoint.content_budget.used()), (1, 0));
+        for number in 0..10_u8 {
+            let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert_eq!(piece, vec![number; 1_000]);
+            assert_eq!((endpoint.requests.used(), endpoint.content_budget.used()), (1, 1_000));
+        }
+        // Hyper asks once more after the end.
+        assert!(body.frame().await.is_none() && body.frame().await.is_none());
+        drop(body);
+        assert_eq!((endpoint.requests.used(), endpoint.content_budget.used()), (0, 0));
+        // A client that leaves early leaves nothing behind.
+        let mut body = get(&endpoint, "/").await;
+        body.frame().await.unwrap().unwrap();
+        drop(body);
+        assert_eq!((endpoint.requests.used(), endpoint.content_budget.used()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_piece_has_the_time_limit_of_a_request() {
+        let limits = Limits { time: Duration::from_secs(5), ..Limits::default() };
+        let config = Config { limits, ..Config::default() };
+        let endpoint = Endpoint::with_routes(Arc::new(Empty), config, vec![Arc::new(Streaming)]);
+        let whole = get(&endpoint, "/hangs").await.collect().await.unwrap().to_bytes();
+        assert_eq!(whole.len(), 2_000);
     }
 }
