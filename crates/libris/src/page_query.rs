@@ -31,18 +31,18 @@ impl MergedPageRequest<'_> {
     pub(crate) async fn responses(&self, sources: &[GatedSource]) -> Result<Vec<SourceResponse<Page>>> {
         let starts: Vec<_> = sources.iter().map(|gated| self.start(gated)).collect();
         let lowest = starts.iter().filter_map(|start| match start {
-            PageStart::At(start) => Some(*start),
-            PageStart::Unknown | PageStart::Never => None,
+            SourceStart::At(start) => Some(*start),
+            SourceStart::Unknown | SourceStart::Never => None,
         });
         let lowest = lowest.min();
-        let is_first = |start: &PageStart<'_>| match start {
-            PageStart::Unknown => true,
-            PageStart::At(start) => Some(*start) == lowest,
-            PageStart::Never => false,
+        let is_first = |start: &SourceStart<'_>| match start {
+            SourceStart::Unknown => true,
+            SourceStart::At(start) => Some(*start) == lowest,
+            SourceStart::Never => false,
         };
         let (first, rest): (Vec<usize>, Vec<usize>) =
             (0..sources.len()).partition(|at| is_first(&starts[*at]));
-        let rest: Vec<_> = rest.into_iter().filter(|at| starts[*at] != PageStart::Never).collect();
+        let rest: Vec<_> = rest.into_iter().filter(|at| starts[*at] != SourceStart::Never).collect();
         let mut responses: Vec<_> = sources.iter().map(|_| None).collect();
         let mut put = |asked: &[usize], answers: Vec<SourceResponse<Page>>| {
             asked.iter().zip(answers).for_each(|(at, answer)| responses[*at] = Some(answer));
@@ -79,17 +79,17 @@ impl MergedPageRequest<'_> {
         query::all(asked.iter().map(list).collect()).await
     }
 
-    fn start<'a>(&'a self, gated: &'a GatedSource) -> PageStart<'a> {
+    fn start<'a>(&'a self, gated: &'a GatedSource) -> SourceStart<'a> {
         match gated.span() {
-            None => PageStart::Unknown,
-            Some(span) => span.start_after(self.after).map_or(PageStart::Never, PageStart::At),
+            None => SourceStart::Unknown,
+            Some(span) => span.start_after(self.after).map_or(SourceStart::Never, SourceStart::At),
         }
     }
 }
 
 /// Where the resources of a source begin after the start of a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PageStart<'a> {
+enum SourceStart<'a> {
     Unknown,
     At(&'a str),
     /// All of them are before the page.

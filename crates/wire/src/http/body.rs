@@ -39,7 +39,8 @@ pub struct Body {
 enum BodyKind {
     /// The unsent rest of a message.
     Answer(Box<ResponsePieces>),
-    Pieces(BoxStream<'static, RoutePiece>),
+    /// Boxed twice: a stream alone would make every response larger.
+    Pieces(Box<BoxStream<'static, RoutePiece>>),
     Events(Box<Events>),
 }
 
@@ -151,7 +152,8 @@ impl Body {
     /// few hundred KiB.
     pub fn streamed(pieces: impl futures_core::Stream<Item = Bytes> + Send + 'static) -> Self {
         // Hyper asks once more after the end.
-        Self::of(BodyKind::Pieces(Box::pin(pieces.map(|bytes| RoutePiece { bytes, lease: None }).fuse())))
+        let pieces = pieces.map(|bytes| RoutePiece { bytes, lease: None }).fuse();
+        Self::of(BodyKind::Pieces(Box::new(Box::pin(pieces))))
     }
 
     /// Whether its pieces are made while it is sent.
@@ -165,7 +167,8 @@ impl Body {
         replace: impl FnOnce(BoxStream<'static, RoutePiece>) -> BoxStream<'static, RoutePiece>,
     ) -> Self {
         if let BodyKind::Pieces(pieces) = &mut self.kind {
-            *pieces = Box::pin(replace(std::mem::replace(pieces, Box::pin(stream::empty()))).fuse());
+            let before = std::mem::replace(&mut **pieces, Box::pin(stream::empty()));
+            **pieces = Box::pin(replace(before).fuse());
         }
         self
     }
@@ -280,7 +283,7 @@ impl http_body::Body for Body {
             BodyKind::Pieces(pieces) => {
                 // The last piece holds its reservation itself.
                 this.lease = None;
-                let piece = ready!(pieces.as_mut().poll_next(context));
+                let piece = ready!(pieces.poll_next_unpin(context));
                 piece.map(|RoutePiece { bytes, lease }| {
                     if let (Some(lease), Some(liveness)) = (&lease, &this.liveness) {
                         send(lease, liveness, this.stream.as_ref());
