@@ -17,7 +17,7 @@ struct Shelf {
 }
 
 impl Shelf {
-    fn new(has_it: bool, is_proven: bool) -> (Arc<dyn Source>, Arc<AtomicBool>) {
+    fn with_validity(has_it: bool, is_proven: bool) -> (Arc<dyn Source>, Arc<AtomicBool>) {
         let valid = Arc::new(AtomicBool::new(true));
         (Arc::new(Self { has_it, is_proven, valid: valid.clone() }), valid)
     }
@@ -58,41 +58,41 @@ async fn proof(sources: Vec<Arc<dyn Source>>) -> Option<Proof> {
 #[tokio::test]
 async fn a_resource_behind_a_missing_one_is_proven_by_both() {
     for changed in 0..2 {
-        let (missing, one) = Shelf::new(false, true);
-        let (found, other) = Shelf::new(true, true);
+        let (missing, one) = Shelf::with_validity(false, true);
+        let (found, other) = Shelf::with_validity(true, true);
         let proof = proof(vec![missing, found]).await.unwrap();
         assert!(proof.holds());
         [one, other][changed].store(false, Ordering::SeqCst);
         assert!(!proof.holds(), "source {changed} has changed");
     }
     // The first source may get the resource without telling.
-    let (missing, _) = Shelf::new(false, false);
-    let (found, _) = Shelf::new(true, true);
+    let (missing, _) = Shelf::with_validity(false, false);
+    let (found, _) = Shelf::with_validity(true, true);
     assert!(proof(vec![missing, found]).await.is_none());
 }
 
 #[tokio::test]
 async fn a_missing_resource_is_proven_by_all_sources() {
     for changed in 0..2 {
-        let ((one, first), (other, second)) = (Shelf::new(false, true), Shelf::new(false, true));
+        let ((one, first), (other, second)) = (Shelf::with_validity(false, true), Shelf::with_validity(false, true));
         let proof = proof(vec![one, other]).await.unwrap();
         assert!(proof.holds());
         [first, second][changed].store(false, Ordering::SeqCst);
         assert!(!proof.holds(), "source {changed} has changed");
     }
     for is_proven in [[true, false], [false, true]] {
-        let sources = is_proven.map(|is_proven| Shelf::new(false, is_proven).0);
+        let sources = is_proven.map(|is_proven| Shelf::with_validity(false, is_proven).0);
         assert!(proof(sources.into()).await.is_none(), "{is_proven:?}");
     }
 }
 
 #[tokio::test]
 async fn a_new_source_may_have_what_is_missing() {
-    let (missing, _) = Shelf::new(false, true);
+    let (missing, _) = Shelf::with_validity(false, true);
     let catalog = Catalog::new(vec![missing]);
     let error = catalog.read(&uri("a:b"), &Context::default()).await.unwrap_err();
     let proof = error.proof().cloned().unwrap();
     assert!(proof.holds());
-    catalog.add(Shelf::new(true, true).0);
+    catalog.add(Shelf::with_validity(true, true).0);
     assert!(!proof.holds());
 }
