@@ -168,8 +168,9 @@ fn main() -> ExitCode {
     });
     #[cfg(all(any(feature = "command", feature = "mcp", feature = "text-documents"), unix))]
     libris_process::kill_all();
-    // A blocking read of standard input cannot be interrupted, so the runtime does not wait for it.
-    runtime.shutdown_background();
+    // The process ends without a shutdown of the runtime: a blocking read of standard input cannot be interrupted, and the
+    // thread of the search index would panic at its next timer.
+    std::mem::forget(runtime);
     match outcome {
         Ok(code) => code,
         Err(error) => terminal::fail(&error),

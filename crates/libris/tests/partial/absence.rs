@@ -74,7 +74,8 @@ async fn a_resource_behind_a_missing_one_is_proven_by_both() {
 #[tokio::test]
 async fn a_missing_resource_is_proven_by_all_sources() {
     for changed in 0..2 {
-        let ((one, first), (other, second)) = (Shelf::with_validity(false, true), Shelf::with_validity(false, true));
+        let ((one, first), (other, second)) =
+            (Shelf::with_validity(false, true), Shelf::with_validity(false, true));
         let proof = proof(vec![one, other]).await.unwrap();
         assert!(proof.holds());
         [first, second][changed].store(false, Ordering::SeqCst);

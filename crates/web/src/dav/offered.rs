@@ -199,6 +199,12 @@ impl OfferedTemplates {
                 }
             }
             for uri in uris {
+                // Values of variables before the segment may have nothing below it, such as a view without keys.
+                let is_literal = matches!(step.next, TemplateSegment::Literal(_));
+                let is_bound = is_literal && !step.is_last && !step.known.is_empty();
+                if is_bound && !self.contain(call, &uri).await {
+                    continue;
+                }
                 // Below the variable, only a directory can be listed.
                 if step.needs_directory && !matches!(call.view().describe(call, &uri).await, Ok(Some(_))) {
                     continue;

@@ -54,7 +54,7 @@ fn names_are_readable_and_safe() {
     assert_eq!(entry_name("file:", "file:///docs/").as_deref(), Some("docs"));
     assert_eq!(entry_name("docs:", "docs://one").as_deref(), Some("one"));
     assert_eq!(entry_name("note:", "note:one").as_deref(), Some("%3aone"));
-    assert_eq!(entry_name("file:", "file:///"), None);
+    assert_eq!(entry_name("file:", "file:///").as_deref(), Some("%3a%2f%2f"));
 }
 
 #[test]
