@@ -191,13 +191,15 @@ async fn what_is_hidden_looks_missing() {
 async fn the_share_cannot_be_written() {
     let folder = furnished("");
     let share = TestShare::serve(folder.path(), &[]).await;
-    for method in ["PUT", "DELETE", "MKCOL", "COPY", "MOVE", "PROPPATCH", "LOCK", "UNLOCK", "POST", "PATCH"] {
+    for method in ["PUT", "DELETE", "COPY", "MOVE", "PROPPATCH", "LOCK", "UNLOCK", "POST", "PATCH"] {
         let response = share.request(method, "/file/docs/start.md").body("x").send().await.unwrap();
         assert_eq!(
             (response.status().as_u16(), response.headers()["allow"].to_str().unwrap()),
             (405, "OPTIONS, GET, HEAD, PROPFIND")
         );
     }
+    let folder = share.request("MKCOL", "/file/docs/made").send().await.unwrap();
+    assert_eq!(folder.status().as_u16(), 403, "405 would mean that it exists");
     assert_eq!(share.bytes("/file/docs/start.md").await, b"# Start\n");
     let options = share.request("OPTIONS", "/").send().await.unwrap();
     assert_eq!((options.status().as_u16(), &options.headers()["dav"]), (200, &"1".parse().unwrap()));

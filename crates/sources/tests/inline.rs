@@ -289,7 +289,8 @@ async fn templates() {
     let Completion { values, total, more, proof } = completion;
     assert_eq!((values, total, more), (vec!["Paris".into(), "Park City".into()], Some(2), false));
     assert!(proof.is_some(), "the values stand in the configuration");
-    assert_eq!(inline.complete(asked("town", ""), &Context::default()).await.unwrap(), Completion::default());
+    let unknown = inline.complete(asked("town", ""), &Context::default()).await.unwrap();
+    assert!(unknown.values.is_empty() && !unknown.more, "{unknown:?}");
 }
 
 #[cfg(target_os = "linux")]

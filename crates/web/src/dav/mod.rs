@@ -57,6 +57,8 @@ impl Route for WebDav {
             "OPTIONS" => Ok(options()),
             "PROPFIND" => propfind::answer(call, &request).await,
             "GET" | "HEAD" => get(call, &request).await,
+            // Status 405 would mean that the folder exists already.
+            "MKCOL" => Ok(message(StatusCode::FORBIDDEN, "this share is read-only\n")),
             _ => {
                 let mut response = message(StatusCode::METHOD_NOT_ALLOWED, "this share is read-only\n");
                 response.headers_mut().insert(ALLOW, HeaderValue::from_static(METHODS));
