@@ -191,10 +191,11 @@ impl RedisCluster {
         let (events, received) = mpsc::channel(QUEUED_EVENTS);
         let (session_events, received_sessions) = mpsc::channel(QUEUED_EVENTS);
         let (session_writes, writes) = mpsc::channel(QUEUED_WRITES);
+        // Before the tasks run: a watch reports only later states.
+        let status = Mutex::new(shared.status.watch());
         let writer = RedisWriter::new(shared.clone(), writes, session_events.clone());
         tokio::spawn(writer.run());
         tokio::spawn(reader::run(shared.clone(), events, session_events));
-        let status = Mutex::new(shared.status.watch());
         Ok(Arc::new(Self {
             shared,
             events: Mutex::new(received),

@@ -62,6 +62,7 @@ impl ChangeRelay {
             recent: Arc::default(),
             epochs: RemoteEpochs::new(),
         });
+        health.set_cluster(ClusterState::connecting());
         let running = relay.clone();
         tokio::spawn(async move {
             let remote = running.receive(&catalog, &health);
@@ -154,7 +155,6 @@ impl ChangeRelay {
 
     /// Receives the changes of the other replicas.
     async fn receive(&self, catalog: &Weak<Catalog>, health: &Arc<Health>) {
-        health.set_cluster(ClusterState::connecting());
         let mut last_lost: Option<Instant> = None;
         let mut lost_due: Option<Instant> = None;
         loop {
