@@ -1,14 +1,12 @@
 //! `libris browse`: serves sources on a free port of this machine, and opens the picker in the browser.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Command, Stdio};
 
 use anyhow::Result;
 use clap::Args;
 
 use crate::serve::{self, ServeOptions};
 use crate::sources::SourceArguments;
-use crate::terminal::warn;
 
 /// Browse, search and select resources in a web page
 ///
@@ -46,25 +44,4 @@ pub(crate) async fn run(options: BrowseOptions) -> Result<()> {
     let http = http.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into());
     let browsing = if no_open { Browsing::Print } else { Browsing::Open };
     serve::run(ServeOptions::browsing(sources, http, browsing)).await
-}
-
-/// Opens a URL in the browser of the user.
-pub(crate) fn open(url: &str) {
-    let chosen = std::env::var_os("BROWSER").filter(|browser| !browser.is_empty());
-    let mut command = match chosen {
-        Some(browser) => Command::new(browser),
-        None if cfg!(target_os = "macos") => Command::new("open"),
-        None if cfg!(windows) => {
-            let mut command = Command::new("cmd");
-            command.args(["/C", "start", ""]);
-            command
-        }
-        None => Command::new("xdg-open"),
-    };
-    let started = command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    match started {
-        // Waits on a thread, so that no zombie process remains.
-        Ok(mut browser) => drop(std::thread::spawn(move || browser.wait())),
-        Err(_) => warn("no browser could be started; open the address yourself"),
-    }
 }

@@ -4,6 +4,8 @@ mod audit_log;
 mod auth;
 #[cfg(feature = "picker")]
 mod browse;
+#[cfg(any(feature = "picker", feature = "mcp"))]
+mod browser;
 #[cfg(feature = "search")]
 mod bundle;
 mod check;
@@ -21,6 +23,8 @@ mod install;
 mod key;
 mod limits_config;
 mod log;
+#[cfg(feature = "mcp")]
+mod login;
 mod ls;
 mod man;
 mod prompts;
@@ -80,6 +84,10 @@ enum Command {
     Key(key::KeyOptions),
     Explain(explain::ExplainOptions),
     Install(install::InstallOptions),
+    #[cfg(feature = "mcp")]
+    Login(login::LoginCommand),
+    #[cfg(feature = "mcp")]
+    Logout(login::LogoutCommand),
     Ls(ls::LsOptions),
     Read(read::ReadOptions),
     Templates(templates::TemplatesOptions),
@@ -147,6 +155,10 @@ fn main() -> ExitCode {
             Command::Key(options) => key::run(options).map(|()| ExitCode::SUCCESS),
             Command::Explain(options) => explain::run(options).map(|()| ExitCode::SUCCESS),
             Command::Install(options) => install::run(&options).map(|()| ExitCode::SUCCESS),
+            #[cfg(feature = "mcp")]
+            Command::Login(arguments) => target::exit(login::login(arguments).await),
+            #[cfg(feature = "mcp")]
+            Command::Logout(arguments) => target::exit(login::logout(&arguments)),
             Command::Ls(options) => target::exit(ls::run(options).await),
             Command::Read(options) => target::exit(read::run(options).await),
             Command::Templates(options) => target::exit(templates::run(options).await),

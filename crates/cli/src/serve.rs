@@ -235,7 +235,7 @@ impl PickerChoice {
             note(format_args!("browse at {page}"));
         }
         if self.browsing == Some(Browsing::Open) {
-            crate::browse::open(page);
+            crate::browser::open(page);
         }
     }
 }

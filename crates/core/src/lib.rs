@@ -3,6 +3,7 @@
 //! A [`Source`] lists [`Resource`]s and [`Template`]s, reads [`Content`] and reports each [`Change`]. The other crates
 //! of Libris build on this trait. This crate contains no runtime and no network code.
 
+pub mod address;
 mod budget;
 mod change;
 mod content;

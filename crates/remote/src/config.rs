@@ -6,7 +6,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use libris_core::{Error, Result, Uri};
+
 use crate::mount::UriMount;
+use crate::oauth::TokenStore;
 
 /// The configuration of a [`Remote`](crate::Remote).
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +64,8 @@ pub enum RemoteTarget {
         token: Option<String>,
         /// Additional headers, such as an API key.
         headers: BTreeMap<String, String>,
+        /// The stored tokens, one of which is sent if there is one for the URL and no `token`.
+        stored: Option<TokenStore>,
     },
 }
 
@@ -126,6 +131,46 @@ impl Default for RemoteLimits {
             max_message: 16 << 20,
             max_pages: 10_000,
             max_resources: 200_000,
+        }
+    }
+}
+
+/// Refuses to send credentials unencrypted, except to this machine.
+pub(crate) fn check_credentials(uri: &Uri) -> Result<()> {
+    match uri.scheme() == "http" && !is_loopback(uri.authority().unwrap_or_default()) {
+        true => Err(Error::invalid(
+            "credentials would be sent unencrypted; hint: use an `https://` URL, or a server on this machine",
+        )),
+        false => Ok(()),
+    }
+}
+
+fn is_loopback(authority: &str) -> bool {
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = match host.strip_prefix('[') {
+        Some(literal) => literal.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_loopback;
+
+    #[test]
+    fn credentials_are_sent_unencrypted_to_this_machine_only() {
+        for local in ["localhost", "127.0.0.1:80", "[::1]:8080", "user@127.1.2.3"] {
+            assert!(is_loopback(local), "{local}");
+        }
+        for other in [
+            "example.com",
+            "localhost.example.com",
+            "10.0.0.1",
+            "127.0.0.1.example.com",
+            "localhost@example.com",
+        ] {
+            assert!(!is_loopback(other), "{other}");
         }
     }
 }

@@ -43,9 +43,11 @@ pub(crate) enum RemoteFault {
     )]
     ContentType(String),
     #[error(
-        "requires authorization; hint: set an access token with `token_env`, or with LIBRIS_TOKEN on the command line"
+        "requires authorization; hint: log in with `libris login URL`, or set an access token with `token_env`, or with LIBRIS_TOKEN on the command line"
     )]
     Unauthorized,
+    #[error("got no access token: {0}; hint: log in again with `libris login URL`")]
+    Token(String),
     #[error("refused the access token; hint: request a token with the scope `{0}`")]
     Scope(String),
     #[error("did not answer within {0:?}")]
@@ -159,6 +161,7 @@ impl RemoteFault {
                 // These are not among the sources of the error.
                 Some(StreamableHttpError::Client(fault)) => return fault.clone(),
                 Some(StreamableHttpError::SessionExpired) => return Self::Closed(None),
+                Some(StreamableHttpError::Auth(error)) => return Self::Token(quoted(&error.to_string())),
                 Some(StreamableHttpError::UnexpectedContentType(kind)) => {
                     return Self::ContentType(quoted(kind.as_deref().unwrap_or("none")));
                 }

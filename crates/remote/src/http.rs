@@ -55,35 +55,20 @@ type TransportFailure = StreamableHttpError<RemoteFault>;
 type ServerEvents = BoxStream<'static, Result<Sse, SseError>>;
 
 impl UpstreamHttp {
-    /// A client for an endpoint. Only for HTTPS does it need the trust store of the system.
+    /// A client for an endpoint.
     pub(crate) fn new(
         url: &str,
         max_message: usize,
         connect: Duration,
         timeout: Duration,
     ) -> Result<Self, RemoteFault> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(connect));
-        let unusable =
-            |cause: rustls::Error| RemoteFault::Unreachable(format!("TLS cannot be set up: {cause}"));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(unusable)?;
-        let tls = match url.starts_with("https:") {
-            true => tls.with_platform_verifier().map_err(unusable)?,
-            false => tls.with_root_certificates(rustls::RootCertStore::empty()),
-        };
-        let tls = tls.with_no_client_auth();
-        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
+        let connector = connector(HttpConnector::new(), connect, url.starts_with("https:"))?;
         let mut builder = Client::builder(TokioExecutor::new());
         builder
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(60))
             .http1_max_headers(MAX_HEADERS);
-        Ok(Self { client: builder.build(connector.wrap_connector(tcp)), max_message, timeout })
+        Ok(Self { client: builder.build(connector), max_message, timeout })
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, TransportFailure> {
@@ -150,6 +135,28 @@ impl UpstreamHttp {
         };
         events.map(checked).boxed()
     }
+}
+
+/// A connector for HTTP and, if `is_https`, for HTTPS, which needs the trust store of the system.
+pub(crate) fn connector<R>(
+    mut tcp: HttpConnector<R>,
+    timeout: Duration,
+    is_https: bool,
+) -> Result<HttpsConnector<HttpConnector<R>>, RemoteFault> {
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(timeout));
+    let unusable = |cause: rustls::Error| RemoteFault::Unreachable(format!("TLS cannot be set up: {cause}"));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(unusable)?;
+    let tls = match is_https {
+        true => tls.with_platform_verifier().map_err(unusable)?,
+        false => tls.with_root_certificates(rustls::RootCertStore::empty()),
+    };
+    let tls = tls.with_no_client_auth();
+    Ok(HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(tcp))
 }
 
 /// Replaces the response to a list by one without malformed entries, or by an error.

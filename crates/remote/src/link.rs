@@ -23,7 +23,7 @@ use crate::config::{ProtocolChoice, RemoteConfig, RemoteTarget};
 use crate::fault::{FaultJournal, RemoteFault};
 use crate::http::UpstreamHttp;
 use crate::upstream_watch::{self, UpstreamEvents};
-use crate::{skill_list, stdio};
+use crate::{oauth, skill_list, stdio};
 
 /// The longest pause between two attempts to connect.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -312,7 +312,7 @@ impl Supervisor {
                 let (transport, process) = stdio::start(target, limits.max_message, &journal)?;
                 (handler.serve_with_lifecycle(transport, lifecycle).await, Some(process))
             }
-            RemoteTarget::Http { url, token, headers } => {
+            RemoteTarget::Http { url, token, headers, stored } => {
                 let client =
                     UpstreamHttp::new(url, limits.max_message, limits.connect_timeout, limits.timeout)?;
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
@@ -322,8 +322,19 @@ impl Supervisor {
                     .reinit_on_expired_session(false)
                     .custom_headers(headers.iter().filter_map(|(name, value)| header(name, value)).collect());
                 config.auth_header = token.clone();
-                let transport = StreamableHttpClientTransport::with_client(client, config);
-                (handler.serve_with_lifecycle(transport, lifecycle).await, None)
+                let stored = stored.as_ref().filter(|stored| token.is_none() && stored.has_token(url));
+                let service = match stored {
+                    Some(stored) => {
+                        let client = oauth::with_stored_token(client, url, stored).await?;
+                        let transport = StreamableHttpClientTransport::with_client(client, config);
+                        handler.serve_with_lifecycle(transport, lifecycle).await
+                    }
+                    None => {
+                        let transport = StreamableHttpClientTransport::with_client(client, config);
+                        handler.serve_with_lifecycle(transport, lifecycle).await
+                    }
+                };
+                (service, None)
             }
         };
         let service = service.map_err(|error| RemoteFault::of_handshake(error, &journal))?;

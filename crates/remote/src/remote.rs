@@ -22,7 +22,7 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
-use crate::config::{RemoteConfig, RemoteTarget};
+use crate::config::{self, RemoteConfig, RemoteTarget};
 use crate::convert;
 use crate::fault::RemoteFault;
 use crate::link::{ServerIdentity, UpstreamLink, UpstreamSession};
@@ -161,18 +161,15 @@ impl Remote {
 
 /// Checks what would otherwise fail at every attempt to connect.
 fn check(config: &RemoteConfig) -> Result<()> {
-    let RemoteTarget::Http { url, token, headers } = &config.target else { return Ok(()) };
+    let RemoteTarget::Http { url, token, headers, .. } = &config.target else { return Ok(()) };
     let uri = Uri::parse(url)?;
     if !matches!(uri.scheme(), "http" | "https") || uri.authority().is_none_or(str::is_empty) {
         return Err(Error::invalid(
             "the URL of an MCP server must begin with `https://` or `http://` and have a host",
         ));
     }
-    let has_credentials = token.is_some() || !headers.is_empty();
-    if has_credentials && uri.scheme() == "http" && !is_loopback(uri.authority().unwrap_or_default()) {
-        return Err(Error::invalid(
-            "credentials would be sent unencrypted; hint: use an `https://` URL, or a server on this machine",
-        ));
+    if token.is_some() || !headers.is_empty() {
+        config::check_credentials(&uri)?;
     }
     for (name, value) in headers {
         if http::HeaderName::from_bytes(name.as_bytes()).is_err()
@@ -182,15 +179,6 @@ fn check(config: &RemoteConfig) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn is_loopback(authority: &str) -> bool {
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let host = match host.strip_prefix('[') {
-        Some(literal) => literal.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The size of a message in bytes.
@@ -436,26 +424,5 @@ impl Source for Remote {
     /// Ends the connection and the process of the server.
     async fn close(&self) {
         self.link.close().await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_loopback;
-
-    #[test]
-    fn credentials_are_sent_unencrypted_to_this_machine_only() {
-        for local in ["localhost", "127.0.0.1:80", "[::1]:8080", "user@127.1.2.3"] {
-            assert!(is_loopback(local), "{local}");
-        }
-        for other in [
-            "example.com",
-            "localhost.example.com",
-            "10.0.0.1",
-            "127.0.0.1.example.com",
-            "localhost@example.com",
-        ] {
-            assert!(!is_loopback(other), "{other}");
-        }
     }
 }

@@ -47,7 +47,7 @@ fn over_stdio(folder: &Path) -> RemoteTarget {
 }
 
 fn over_http(url: &str) -> RemoteTarget {
-    RemoteTarget::Http { url: url.to_owned(), token: None, headers: BTreeMap::new() }
+    RemoteTarget::Http { url: url.to_owned(), token: None, headers: BTreeMap::new(), stored: None }
 }
 
 fn remote(name: &str, target: RemoteTarget, protocol: ProtocolChoice, mount: UriMount) -> Remote {

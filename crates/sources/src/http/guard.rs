@@ -5,12 +5,13 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
 use hyper_util::client::legacy::connect::dns::Name;
+use libris_core::address::{is_public, without_embedding};
 use serde::{Deserialize, Deserializer};
 use tower_service::Service;
 
@@ -73,59 +74,11 @@ impl AddressGuard {
 
     /// Whether requests to this address are allowed.
     pub(super) fn allows(&self, address: IpAddr) -> bool {
-        let address = embedded(address).map_or(address, IpAddr::V4);
+        let address = without_embedding(address);
         self.allow_private
             || is_public(address)
             || self.networks.iter().any(|network| network.contains(address))
     }
-}
-
-/// The IPv4 address that is embedded in an IPv6 address.
-fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
-    let IpAddr::V6(address) = address else { return None };
-    let [a, b, c, d, e, f, g, h] = address.segments();
-    let of = |high: u16, low: u16| Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
-    match (a, b, c, d, e, f) {
-        // Mapped, translated and compatible addresses.
-        (0, 0, 0, 0, 0, 0xffff) | (0, 0, 0, 0, 0xffff, 0) => of(g, h),
-        (0, 0, 0, 0, 0, 0) if g != 0 => of(g, h),
-        // NAT64, and 6to4.
-        (0x64, 0xff9b, 0, 0, 0, 0) => of(g, h),
-        (0x2002, high, low, ..) => of(high, low),
-        _ => None,
-    }
-}
-
-/// Whether an address is public, by the IANA registries of special-purpose addresses.
-fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => is_public_v6(address),
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, _] = address.octets();
-    !(a == 0
-        || address.is_private()
-        || address.is_loopback()
-        || address.is_link_local()
-        || address.is_broadcast()
-        || address.is_documentation()
-        || address.is_multicast()
-        || a >= 240
-        || (a == 100 && (64..128).contains(&b))
-        || (a == 192 && b == 0 && c == 0)
-        || (a == 192 && b == 88 && c == 99)
-        || (a == 198 && (b == 18 || b == 19)))
-}
-
-/// Whether an IPv6 address is global unicast and not special-purpose.
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    let [a, b, ..] = address.segments();
-    let handed_out = a & 0xe000 == 0x2000;
-    let exception = (a == 0x2001 && (b < 0x200 || b == 0xdb8)) || a == 0x2002 || (a == 0x3fff && b < 0x1000);
-    handed_out && !exception
 }
 
 /// The error for a name without allowed addresses.

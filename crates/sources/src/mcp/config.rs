@@ -36,7 +36,8 @@ pub struct Config {
     /// Whether the prompts of the server are served, too. With prefixed URIs, their names begin with the name of the
     /// server and `_`.
     pub prompts: bool,
-    /// The environment variable with the access token for the server. Tokens of callers are never sent to it.
+    /// The environment variable with the access token for the server. Without it, the token of `libris login` is sent, if
+    /// there is one. Tokens of callers are never sent to it.
     pub token_env: String,
     /// Additional headers for the server, each with the environment variable that has its value.
     pub header_env: BTreeMap<String, String>,

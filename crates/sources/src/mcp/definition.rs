@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use libris_core::{Error, Result, Uri};
-use libris_remote::{ChildEnvironment, Remote, RemoteConfig, RemoteTarget, UriMount};
+use libris_remote::{ChildEnvironment, Remote, RemoteConfig, RemoteTarget, TokenStore, UriMount};
 
 use super::config::{Config, MountedUris};
 use crate::registry::{CommandLine, ConfigFile, Definition, OpenedSource, SourceConfig};
@@ -120,7 +120,10 @@ impl ServerDefinition {
             (false, None) => {
                 let token = (!token_env.is_empty()).then(|| secret(token_env)).transpose()?;
                 let headers = header_env.iter().map(|(header, name)| Ok((header.clone(), secret(name)?)));
-                Ok(RemoteTarget::Http { url: url.clone(), token, headers: headers.collect::<Result<_>>()? })
+                let headers = headers.collect::<Result<BTreeMap<_, _>>>()?;
+                let is_authorized = headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
+                let stored = TokenStore::of_user().filter(|_| !is_authorized);
+                Ok(RemoteTarget::Http { url: url.clone(), token, headers, stored })
             }
             (true, Some((program, arguments))) => Ok(RemoteTarget::Stdio {
                 program: self.program(program),

@@ -5,4 +5,4 @@ mod definition;
 
 pub use config::{Config, MountedUris};
 pub use definition::ServerDefinition;
-pub use libris_remote::{Remote, ServerIdentity};
+pub use libris_remote::{Login, LoginOptions, Remote, ServerIdentity, TokenStore};

@@ -474,10 +474,13 @@ impl SqlInner {
         for summary in self.summaries().await?.iter() {
             let label = key::label(&summary.name, default);
             let folder = Uri::parse(&self.folder(&summary.name, default))?;
-            let described =
-                |resource: Resource| Resource { description: summary.comment.clone(), ..resource };
-            all.push(described(schema(folder.below("schema")?, &label)));
-            all.push(described(directory(folder, &label)));
+            // Says in words what a model asks for, for tables without a comment too.
+            let description = match &summary.comment {
+                Some(comment) => format!("{comment} (columns, keys, indexes and checks)"),
+                None => "Columns, keys, indexes and checks".to_owned(),
+            };
+            all.push(Resource { description: Some(description), ..schema(folder.below("schema")?, &label) });
+            all.push(Resource { description: summary.comment.clone(), ..directory(folder, &label) });
         }
         all.extend(self.queries.iter().filter_map(query::CheckedQuery::resource));
         all.sort_by(|one, other| one.uri.cmp(&other.uri));

@@ -1,0 +1,216 @@
+//! The files with the tokens: one per server, which only the user can read.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use libris_core::{Error, Result, Uri};
+use rmcp::transport::auth::{AuthError, CredentialRefreshGuard, CredentialStore, StoredCredentials};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use url::Url;
+
+use crate::config::check_credentials;
+
+/// The largest file that is read.
+const MAX_FILE: u64 = 1 << 20;
+
+/// A folder with the access tokens for servers. A token is only ever sent to the URL that it was obtained for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenStore {
+    folder: PathBuf,
+}
+
+/// The contents of a file.
+#[derive(Serialize, Deserialize)]
+struct TokenEntry {
+    url: String,
+    credentials: StoredCredentials,
+}
+
+impl TokenStore {
+    /// The tokens in this folder, which is created when one is stored.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// The tokens of the user who runs this process: `libris/tokens` in `$XDG_DATA_HOME` or `~/.local/share`. `None` if
+    /// neither `XDG_DATA_HOME` nor `HOME` is set.
+    pub fn of_user() -> Option<Self> {
+        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let data = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")))?;
+        Some(Self::new(data.join("libris/tokens")))
+    }
+
+    /// The URLs of the servers with a stored token, sorted.
+    pub fn servers(&self) -> Result<Vec<String>> {
+        let failed = |cause: io::Error| Error::failed("list the stored access tokens", cause);
+        let entries = match std::fs::read_dir(&self.folder) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut urls = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            if path.extension().is_some_and(|extension| extension == "json") {
+                // Another process may have removed it.
+                urls.extend(read(&path).map_err(failed)?.map(|entry| entry.url));
+            }
+        }
+        urls.sort();
+        Ok(urls)
+    }
+
+    /// Removes the token for a server. Returns whether there was one.
+    pub fn remove(&self, url: &str) -> Result<bool> {
+        let file = self.file(url)?;
+        match std::fs::remove_file(&file.path) {
+            Ok(()) => Ok(true),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(cause) => Err(Error::failed("remove the stored access token", cause)),
+        }
+    }
+
+    /// Whether there is a token for a server.
+    pub(crate) fn has_token(&self, url: &str) -> bool {
+        self.file(url).is_ok_and(|file| file.path.exists())
+    }
+
+    /// The file of a server.
+    pub(super) fn file(&self, url: &str) -> Result<TokenFile> {
+        let url = canonical(url)?;
+        let digest = Sha256::digest(url.as_str());
+        let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Ok(TokenFile { path: self.folder.join(format!("{name}.json")), url: url.into() })
+    }
+}
+
+/// The URL of a server in one of the ways in which it can be written.
+pub(super) fn canonical(url: &str) -> Result<Url> {
+    let wrong = || Error::invalid("the URL of the server must begin with `https://` or `http://`");
+    let mut url = Url::parse(url).map_err(|_| wrong())?;
+    if !matches!(url.scheme(), "https" | "http") {
+        return Err(wrong());
+    }
+    url.set_fragment(None);
+    check_credentials(&Uri::parse(url.as_str())?)?;
+    Ok(url)
+}
+
+/// The file with the token for a server.
+pub(super) struct TokenFile {
+    path: PathBuf,
+    url: String,
+}
+
+impl TokenFile {
+    fn write(&self, credentials: StoredCredentials) -> io::Result<()> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        // Replaced as a whole, and readable only by the user from the beginning.
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let entry = TokenEntry { url: self.url.clone(), credentials };
+        file.write_all(&serde_json::to_vec(&entry)?)?;
+        file.as_file().sync_all()?;
+        file.persist(&self.path)?;
+        Ok(())
+    }
+
+    /// Waits until no other process renews the token.
+    fn lock(&self) -> io::Result<File> {
+        let path = self.path.with_extension("lock");
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        file.lock()?;
+        Ok(file)
+    }
+}
+
+fn read(path: &Path) -> io::Result<Option<TokenEntry>> {
+    let file = match File::open(path) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    Ok(Some(serde_json::from_reader(io::BufReader::new(io::Read::take(file, MAX_FILE)))?))
+}
+
+fn failed(cause: impl std::fmt::Display) -> AuthError {
+    AuthError::CredentialStoreError(cause.to_string())
+}
+
+/// These functions block for the time of one small file, which is less than handing it to another thread would take.
+#[async_trait]
+impl CredentialStore for TokenFile {
+    async fn load(&self) -> std::result::Result<Option<StoredCredentials>, AuthError> {
+        let entry = read(&self.path).map_err(failed)?;
+        Ok(entry.filter(|entry| entry.url == self.url).map(|entry| entry.credentials))
+    }
+
+    async fn save(&self, credentials: StoredCredentials) -> std::result::Result<(), AuthError> {
+        self.write(credentials).map_err(failed)
+    }
+
+    async fn clear(&self) -> std::result::Result<(), AuthError> {
+        match std::fs::remove_file(&self.path) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(failed(cause)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn acquire_refresh_guard(&self) -> std::result::Result<Option<CredentialRefreshGuard>, AuthError> {
+        let this = Self { path: self.path.clone(), url: self.url.clone() };
+        let locked = tokio::task::spawn_blocking(move || this.lock()).await.map_err(failed)?;
+        Ok(Some(CredentialRefreshGuard::new(locked.map_err(failed)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use rmcp::transport::auth::{CredentialStore as _, StoredCredentials};
+
+    use super::TokenStore;
+
+    fn credentials(client: &str) -> StoredCredentials {
+        StoredCredentials::new(client.to_owned(), None, Vec::new(), Some(1))
+    }
+
+    #[tokio::test]
+    async fn a_token_belongs_to_one_url_and_to_one_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = TokenStore::new(folder.path().join("a/tokens"));
+        assert_eq!(store.servers().unwrap(), Vec::<String>::new());
+        let file = store.file("https://One.example/mcp#here").unwrap();
+        assert!(file.load().await.unwrap().is_none());
+        file.save(credentials("first")).await.unwrap();
+        file.save(credentials("second")).await.unwrap();
+        let same = store.file("https://one.example:443/mcp").unwrap();
+        assert_eq!(same.load().await.unwrap().unwrap().client_id, "second");
+        for other in ["https://one.example/other", "http://localhost/mcp", "https://two.example/mcp"] {
+            assert!(store.file(other).unwrap().load().await.unwrap().is_none(), "{other}");
+            assert!(!store.has_token(other), "{other}");
+        }
+        assert!(store.has_token("https://one.example/mcp"));
+        assert_eq!(store.servers().unwrap(), ["https://one.example/mcp"]);
+        let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&file.path), mode(file.path.parent().unwrap())), (0o600, 0o700));
+        drop(file.acquire_refresh_guard().await.unwrap());
+        assert!(store.remove("https://one.example/mcp").unwrap());
+        assert!(!store.remove("https://one.example/mcp").unwrap());
+        for wrong in ["ftp://one.example/", "http://one.example/mcp", "one.example"] {
+            assert!(store.file(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_damaged_file_is_an_error_and_not_a_missing_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = TokenStore::new(folder.path());
+        let file = store.file("https://one.example/mcp").unwrap();
+        std::fs::write(&file.path, "{").unwrap();
+        assert!(file.load().await.is_err());
+        assert!(store.servers().is_err());
+    }
+}
