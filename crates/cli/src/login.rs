@@ -53,8 +53,9 @@ pub(crate) struct LogoutCommand {
 }
 
 fn store() -> Result<TokenStore> {
-    TokenStore::of_user()
-        .ok_or_else(|| advice("there is no folder for the access token".to_owned(), "set HOME or XDG_DATA_HOME"))
+    TokenStore::of_user().ok_or_else(|| {
+        advice("there is no folder for the access token".to_owned(), "set HOME or XDG_DATA_HOME")
+    })
 }
 
 /// Logs in, or lists the servers with a stored token.
@@ -63,7 +64,8 @@ pub(crate) async fn login(arguments: LoginCommand) -> Result<ExitCode> {
     let store = store()?;
     let Some(url) = url else {
         let urls = store.servers()?;
-        print(&urls.iter().map(|url| format!("{}\n", shown(url))).collect::<String>()).context("could not print")?;
+        print(&urls.iter().map(|url| format!("{}\n", shown(url))).collect::<String>())
+            .context("could not print")?;
         return Ok(if urls.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS });
     };
     let options = LoginOptions { scopes: scope, client_id, port: port.unwrap_or(0) };

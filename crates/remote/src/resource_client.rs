@@ -53,7 +53,8 @@ impl ResourceClient {
 
     /// A client of a server at a URL, such as `https://example.com/mcp`.
     pub fn http(url: &str) -> Result<Self> {
-        let target = RemoteTarget::Http { url: url.to_owned(), token: None, headers: BTreeMap::new(), stored: None };
+        let target =
+            RemoteTarget::Http { url: url.to_owned(), token: None, headers: BTreeMap::new(), stored: None };
         Self::remote(RemoteConfig::new("server", target))
     }
 

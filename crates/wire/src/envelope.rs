@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use libris_escape::capacity;
 
-use crate::failure::{ErrorObject, INVALID_REQUEST, PARSE_ERROR};
+use crate::Revision;
+use crate::failure::{ErrorObject, Failure, INVALID_REQUEST, PARSE_ERROR};
 use crate::json::{self, Broken, Reader, Shape, Text};
 use crate::members::{Members, ResponsePieces};
 use crate::request::Params;
@@ -224,6 +226,34 @@ impl Framed {
         Self { required_scopes: error.required_scopes.clone(), ..framed }
     }
 
+    /// The error response for a request that failed.
+    pub(crate) fn failure(id: &Id, failure: Failure, revision: Revision) -> Self {
+        match failure {
+            // By far the most frequent one, which anybody can cause.
+            Failure::NotFound { uri, hint } => Self::not_found(id, &uri, hint.as_deref(), revision),
+            failure => Self::error(Some(id), &failure.object(revision)),
+        }
+    }
+
+    fn not_found(id: &Id, uri: &str, hint: Option<&str>, revision: Revision) -> Self {
+        let texts = capacity(uri.len()) + hint.map_or(0, |hint| capacity(hint.len()));
+        let mut json = Vec::with_capacity(128 + id.as_json().len() + texts);
+        json.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        json.extend_from_slice(id.as_json().as_bytes());
+        json.extend_from_slice(b",\"error\":{\"code\":");
+        // Writing to a vector cannot fail.
+        let _ = serde_json::to_writer(&mut json, &revision.facts().not_found);
+        json.extend_from_slice(b",\"message\":\"resource not found");
+        if let Some(hint) = hint {
+            json.extend_from_slice(b": ");
+            libris_escape::append(&mut json, hint);
+        }
+        json.extend_from_slice(b"\",\"data\":{\"uri\":\"");
+        libris_escape::append(&mut json, uri);
+        json.extend_from_slice(b"\"}}}");
+        Self::whole(json)
+    }
+
     /// A message that is encoded already.
     pub(crate) fn whole(message: impl Into<Bytes>) -> Self {
         Self { head: message.into(), members: Members::NONE, tail: Bytes::new(), required_scopes: None }
@@ -247,7 +277,7 @@ impl Framed {
 
 #[cfg(test)]
 mod tests {
-    use super::{Framed, Id, Incoming, Message, message, parse};
+    use super::{Failure, Framed, Id, Incoming, Message, Revision, message, parse};
     use crate::members::Members;
     use bytes::Bytes;
 
@@ -304,6 +334,21 @@ mod tests {
                 panic!("{text}");
             };
             assert_eq!(kept.as_json(), id);
+        }
+    }
+
+    #[test]
+    fn errors_of_missing_resources_are_those_of_the_error_object() {
+        let id = Id("\"a\"".into());
+        for hint in [None, Some("see \"docs\"\n\u{1}é".to_owned())] {
+            for revision in Revision::ALL {
+                let failure = Failure::NotFound { uri: "file:///a\"b\\ü".into(), hint: hint.clone() };
+                let fast = Framed::failure(&id, failure.clone(), revision);
+                let slow = Framed::error(Some(&id), &failure.object(revision));
+                let value =
+                    |framed: Framed| serde_json::from_slice::<serde_json::Value>(&framed.head).unwrap();
+                assert_eq!(value(fast), value(slow));
+            }
         }
     }
 

@@ -115,9 +115,17 @@ impl<'a> Reader<'a> {
             if self.peek() != b'"' {
                 return Err(self.broken());
             }
-            let name = self.string()?;
+            let start = self.at;
+            let (inner, escaped) = self.span()?;
+            let unescaped;
+            let name = if escaped {
+                unescaped = self.unescaped(start).unwrap_or_default();
+                &*unescaped
+            } else {
+                inner
+            };
             self.expect(b':')?;
-            member(self, &name.unwrap_or_default())?;
+            member(self, name)?;
             match self.peek() {
                 b',' => self.at += 1,
                 b'}' => return self.go_up(),
@@ -164,8 +172,12 @@ impl<'a> Reader<'a> {
         if !escaped {
             return Ok(Some(Cow::Borrowed(inner)));
         }
-        // Fails for an unpaired surrogate.
-        Ok(serde_json::from_str(&self.text[start..self.at]).ok().map(Cow::Owned))
+        Ok(self.unescaped(start).map(Cow::Owned))
+    }
+
+    /// The string that was read since this offset, with its escapes; `None` if it contains an unpaired surrogate.
+    fn unescaped(&self, start: usize) -> Option<String> {
+        serde_json::from_str(&self.text[start..self.at]).ok()
     }
 
     /// Reads a string. Returns the JSON between its quotes, and whether it contains escapes.
@@ -276,12 +288,14 @@ fn plain(bytes: &[u8]) -> usize {
     while let Some(&eight) = bytes[at..].first_chunk::<8>() {
         let word = u64::from_le_bytes(eight);
         let (quote, backslash) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
-        // The lowest remaining high bit marks the first match. Borrows may set bits above it, which do not matter.
-        let found = (word.wrapping_sub(ONES * 0x20) & !word)
-            | (quote.wrapping_sub(ONES) & !quote)
-            | (backslash.wrapping_sub(ONES) & !backslash);
-        if found & HIGH != 0 {
-            return at + (found & HIGH).trailing_zeros() as usize / 8;
+        // A byte that is too small borrows, which sets its high bit, as it is set in bytes from 0x80 on, which `!word`
+        // removes. The lowest remaining bit marks the first match. Borrows may set bits above it, which do not matter.
+        let found =
+            (word.wrapping_sub(ONES * 0x20) | quote.wrapping_sub(ONES) | backslash.wrapping_sub(ONES))
+                & !word
+                & HIGH;
+        if found != 0 {
+            return at + found.trailing_zeros() as usize / 8;
         }
         at += 8;
     }

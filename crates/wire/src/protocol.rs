@@ -156,7 +156,7 @@ impl Protocol {
         tracing::debug!(?request, "answered at once");
         Some(match answer {
             Ok(reply) => self.frame(revision, id, reply),
-            Err(failure) => Framed::error(Some(id), &failure.object(revision)),
+            Err(failure) => Framed::failure(id, failure, revision),
         })
     }
 

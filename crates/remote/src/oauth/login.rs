@@ -58,7 +58,8 @@ impl Login {
         let failed = |error: AuthError| refused(&url, &error);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await;
         let listener = listener.map_err(|cause| Error::failed("listen for the browser", cause))?;
-        let address = listener.local_addr().map_err(|cause| Error::failed("listen for the browser", cause))?;
+        let address =
+            listener.local_addr().map_err(|cause| Error::failed("listen for the browser", cause))?;
         let mut manager = manager(url.as_str()).await.map_err(failed)?;
         manager.set_credential_store(store.file(url.as_str())?);
         let found = manager.resolve_metadata().await.map_err(failed)?;
@@ -74,7 +75,8 @@ impl Login {
         match AuthorizationSession::new(manager, request).await {
             Ok(session) => {
                 // It is given to the browser, which would start other programs for other schemes.
-                let page = Url::parse(session.get_authorization_url()).map_err(|error| failed(error.into()))?;
+                let page =
+                    Url::parse(session.get_authorization_url()).map_err(|error| failed(error.into()))?;
                 if !matches!(page.scheme(), "https" | "http") {
                     return Err(Error::Unavailable(format!(
                         "the server at `{url}` names a login page that is no web page: `{}`",
@@ -116,7 +118,8 @@ impl Login {
     /// The path and query to which the browser was sent back.
     async fn redirected(&self) -> Result<String> {
         let (sender, mut outcome) = oneshot::channel();
-        let expected = Arc::new(ExpectedCallback { state: self.state.clone(), sender: Mutex::new(Some(sender)) });
+        let expected =
+            Arc::new(ExpectedCallback { state: self.state.clone(), sender: Mutex::new(Some(sender)) });
         let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         loop {
             let connection = tokio::select! {

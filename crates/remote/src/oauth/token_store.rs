@@ -39,7 +39,8 @@ impl TokenStore {
     /// The tokens of the user who runs this process: `libris/tokens` in `$XDG_DATA_HOME` or `~/.local/share`. `None` if
     /// neither `XDG_DATA_HOME` nor `HOME` is set.
     pub fn of_user() -> Option<Self> {
-        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let variable =
+            |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let data = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")))?;
         Some(Self::new(data.join("libris/tokens")))
     }

@@ -165,7 +165,8 @@ async fn a_server_that_is_not_there_is_unreachable() {
 async fn credentials_are_sent_to_the_server_and_only_over_a_safe_connection() {
     let (url, recorded) = server(|_| StatusCode::IM_A_TEAPOT.into_response()).await;
     let headers = BTreeMap::from([("x-api-key".to_owned(), "key-1".to_owned())]);
-    let target = RemoteTarget::Http { url, token: Some("token-1".to_owned()), headers: headers.clone(), stored: None };
+    let target =
+        RemoteTarget::Http { url, token: Some("token-1".to_owned()), headers: headers.clone(), stored: None };
     let remote = Remote::new(RemoteConfig { limits: limits(), ..RemoteConfig::new("odd", target) }).unwrap();
     still_answers(&remote).await;
     let recorded = recorded.0.lock().unwrap();
@@ -174,8 +175,12 @@ async fn credentials_are_sent_to_the_server_and_only_over_a_safe_connection() {
         assert_eq!(headers["authorization"], "Bearer token-1");
         assert_eq!(headers["x-api-key"], "key-1");
     }
-    let target =
-        RemoteTarget::Http { url: "http://mcp.example/mcp".into(), token: Some("token-1".into()), headers, stored: None };
+    let target = RemoteTarget::Http {
+        url: "http://mcp.example/mcp".into(),
+        token: Some("token-1".into()),
+        headers,
+        stored: None,
+    };
     let error = Remote::new(RemoteConfig::new("odd", target)).err().unwrap().to_string();
     assert!(error.starts_with("credentials would be sent unencrypted"), "{error}");
 }
