@@ -2,6 +2,7 @@
 
 mod audit_log;
 mod auth;
+mod bench;
 #[cfg(feature = "picker")]
 mod browse;
 #[cfg(any(feature = "picker", feature = "mcp"))]
@@ -17,6 +18,7 @@ mod config;
 #[cfg(feature = "text-documents")]
 mod documents;
 mod explain;
+mod highlight;
 mod hosts;
 mod info;
 mod install;
@@ -27,6 +29,7 @@ mod log;
 mod login;
 mod ls;
 mod man;
+mod pager;
 mod prompts;
 mod read;
 mod recognise;
@@ -42,6 +45,7 @@ mod summary;
 mod target;
 mod templates;
 mod terminal;
+mod terminal_image;
 mod tools_config;
 #[cfg(feature = "postgres")]
 mod triggers;
@@ -97,6 +101,7 @@ enum Command {
     Skills(skills::SkillsOptions),
     Watch(watch::WatchOptions),
     Info(info::InfoOptions),
+    Bench(bench::BenchOptions),
     #[cfg(feature = "search")]
     Search(search::SearchOptions),
     #[cfg(feature = "search")]
@@ -168,6 +173,7 @@ fn main() -> ExitCode {
             Command::Skills(options) => target::exit(skills::run(options).await),
             Command::Watch(options) => target::exit(watch::run(options).await),
             Command::Info(options) => target::exit(info::run(options).await),
+            Command::Bench(options) => target::exit(bench::run(options).await),
             #[cfg(feature = "search")]
             Command::Search(options) => search::run(options).await,
             #[cfg(feature = "search")]

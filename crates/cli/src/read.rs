@@ -8,14 +8,17 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use libris::{Content, ContentBody, Context, Uri};
 
+use crate::highlight::highlighted;
 use crate::sources::SourceArguments;
 use crate::target::{EXIT_CODES, OpenedTarget, content_json, json_line};
 use crate::terminal::{HEADING, advice, bytes, print, shown, styled};
+use crate::{pager, terminal_image};
 
 /// Print the contents of a resource
 ///
-/// Text is printed as it is; on a terminal, control characters are escaped. Binary contents are not printed to a
-/// terminal.
+/// Text is printed as it is. On a terminal, it has colours, control characters are escaped, and what does not fit is shown
+/// in a pager: the command in `LIBRIS_PAGER` or `PAGER`, otherwise `less`. Images are shown on terminals that can show
+/// them; other binary contents are not printed to a terminal.
 #[derive(Debug, Args)]
 #[command(after_help = format!("Examples:
   libris read file:///docs/intro.md ./docs              a file of a folder
@@ -35,6 +38,9 @@ pub(crate) struct ReadOptions {
     /// Print JSON: one object per part
     #[arg(long)]
     json: bool,
+    /// Do not show long texts in a pager
+    #[arg(long)]
+    no_pager: bool,
     /// Read a document as text: adds `as=text` to the URI
     #[arg(long = "as", value_name = "FORM")]
     form: Option<ContentForm>,
@@ -66,11 +72,25 @@ pub(crate) async fn run(options: ReadOptions) -> Result<ExitCode> {
         let data: Vec<u8> = parts.iter().flat_map(|part| data(part).iter().copied()).collect();
         std::fs::write(path, data).with_context(|| format!("could not write `{}`", path.display()))?;
     } else if std::io::stdout().is_terminal() {
-        print(&for_terminal(&parts)?).context("could not print")?;
+        match image(&parts) {
+            Some(sequences) => std::io::stdout().write_all(sequences.as_bytes()),
+            None => show(&for_terminal(&parts)?, options.no_pager),
+        }
+        .context("could not print")?;
     } else {
         write_all(&parts).context("could not print")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn show(text: &str, no_pager: bool) -> std::io::Result<()> {
+    if no_pager { print(text) } else { pager::show(text) }
+}
+
+/// The escape sequences for contents that are one image, if the terminal can show it.
+fn image(parts: &[Content]) -> Option<String> {
+    let [Content { body: ContentBody::Bytes(bytes), mime, .. }] = parts else { return None };
+    terminal_image::sequences(mime.as_deref()?, bytes)
 }
 
 fn data(part: &Content) -> &[u8] {
@@ -108,7 +128,7 @@ fn for_terminal(parts: &[Content]) -> Result<String> {
             text.push_str(&styled(HEADING, format_args!("==> {} <==", shown(part.uri.as_str()))));
             text.push('\n');
         }
-        text.push_str(&shown(body));
+        text.push_str(&highlighted(&shown(body), part.mime.as_deref(), part.uri.as_str()));
         if !body.ends_with('\n') {
             text.push('\n');
         }

@@ -1,5 +1,5 @@
-//! The targets of the client commands (`ls`, `read`, `templates`, `complete`, `prompts`, `skills`, `watch`, `info`): any
-//! sources, or another MCP server. Also the exit codes and the JSON that these commands share.
+//! The targets of the client commands (`ls`, `read`, `templates`, `complete`, `prompts`, `skills`, `watch`, `info`,
+//! `bench`): any sources, or another MCP server. Also the exit codes and the JSON that these commands share.
 
 use std::process::ExitCode;
 use std::sync::Arc;

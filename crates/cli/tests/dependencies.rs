@@ -49,6 +49,8 @@ const DUPLICATES: &[(&str, &str)] = &[
     ("sha2", "sqlx 0.8"),
     ("syn", "procedural macros of gix and tracing"),
     ("synstructure", "asn1-rs, the parser of client certificates; yoke has the newer one"),
+    ("thiserror", "oauth2, which rmcp uses, has the older one"),
+    ("thiserror-impl", "thiserror"),
 ];
 
 fn cargo(arguments: &[&str]) -> String {

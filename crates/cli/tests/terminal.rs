@@ -1,0 +1,52 @@
+//! What `libris read` shows on a terminal, which `script` of util-linux provides.
+#![cfg(unix)]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The screen after `libris read` of a file in a terminal with eight lines.
+fn screen(folder: &Path, file: &str, options: &str, environment: &[(&str, &str)]) -> String {
+    let binary = env!("CARGO_BIN_EXE_libris");
+    let uri = format!("file:///docs/{file}");
+    let command = format!("stty rows 8 cols 80; {binary} read {options} {uri} {}", folder.display());
+    let mut script = Command::new("script");
+    script.args(["-qec", &command, "/dev/null"]).stdin(Stdio::null());
+    for name in ["NO_COLOR", "PAGER", "LIBRIS_PAGER", "TERM_PROGRAM", "CLICOLOR", "COLUMNS"] {
+        script.env_remove(name);
+    }
+    let output = script.env("TERM", "xterm-256color").envs(environment.iter().copied()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n")
+}
+
+#[test]
+fn contents_have_colours_a_pager_and_no_escape_sequences_of_their_own() {
+    let root = tempfile::tempdir().unwrap();
+    let docs = root.path().join("docs");
+    std::fs::create_dir(&docs).unwrap();
+    std::fs::write(docs.join("short.md"), "# Title\n\nSee `code`.\n").unwrap();
+    let long: String = (1..=20).map(|number| format!("line {number}\n")).collect();
+    std::fs::write(docs.join("long.txt"), &long).unwrap();
+    std::fs::write(docs.join("hostile.md"), "# \u{1b}]0;owned\u{7}\n").unwrap();
+    std::fs::write(docs.join("dot.gif"), b"GIF89a\x01\x00\x01\x00\x00\x00\x00;").unwrap();
+
+    let pager = ("LIBRIS_PAGER", "sed s/^/paged:/");
+    let colours = screen(&docs, "short.md", "", &[pager]);
+    assert_eq!(colours, "\u{1b}[1m# Title\u{1b}[0m\n\nSee \u{1b}[36m`code`\u{1b}[0m.\n");
+    assert_eq!(screen(&docs, "short.md", "", &[("NO_COLOR", "1")]), "# Title\n\nSee `code`.\n");
+
+    let paged: String = long.lines().map(|line| format!("paged:{line}\n")).collect();
+    assert_eq!(screen(&docs, "long.txt", "", &[pager]), paged);
+    assert_eq!(screen(&docs, "long.txt", "", &[("PAGER", pager.1)]), paged);
+    for (options, value) in [("--no-pager", pager.1), ("", "cat"), ("", "")] {
+        assert_eq!(screen(&docs, "long.txt", options, &[("LIBRIS_PAGER", value)]), long, "{options} {value}");
+    }
+    let missing = screen(&docs, "long.txt", "", &[("LIBRIS_PAGER", "no-such-pager-here")]);
+    assert!(missing.ends_with(&long), "{missing}");
+
+    let hostile = screen(&docs, "hostile.md", "", &[pager]);
+    assert_eq!(hostile, "\u{1b}[1m# \\u{1b}]0;owned\\u{7}\u{1b}[0m\n");
+
+    let shown = screen(&docs, "dot.gif", "", &[("TERM_PROGRAM", "iTerm.app")]);
+    assert!(shown.starts_with("\u{1b}]1337;File=inline=1;size=14:R0lGODlh"), "{shown:?}");
+}
