@@ -14,7 +14,7 @@ use rmcp::model::{
 };
 use rmcp::service::RunningService;
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
-use rmcp::{ClientLifecycleMode, ClientServiceExt as _, RoleClient, ServiceError};
+use rmcp::{ClientLifecycleMode, ClientServiceExt as _, RoleClient, ServiceError, ServiceExt as _};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -174,4 +174,26 @@ async fn rmcp_finds_everything() {
         visit(&client, &revision, &paths).await;
         client.cancel().await.expect("a clean end");
     }
+}
+
+#[tokio::test]
+async fn lines_of_a_resource_without_lines_are_cut_from_the_whole() {
+    let database = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shop.db");
+    let mut command = serve(&[format!("sqlite:{}", database.display()).as_ref()]);
+    command.arg("--stdio");
+    let client =
+        ().serve(TokioChildProcess::new(command).expect("libris starts")).await.expect("a connection");
+    let uri = "sqlite://shop/items/schema";
+    let whole = call(&client, "read_resource", json!({ "uri": uri })).await;
+    let whole = whole["text"].as_str().expect("text");
+    assert!(whole.contains("| position |"), "{whole}");
+    let part = call(&client, "read_resource", json!({ "uri": uri, "lines": "5-6" })).await;
+    let expected: String = whole.split_inclusive('\n').skip(4).take(2).collect();
+    assert_eq!((part["text"].as_str(), part["lines"].as_str()), (Some(&*expected), Some("5-6")), "{part}");
+    let arguments = json!({ "uri": "sqlite://shop/nothing/schema", "lines": "5-6" });
+    let params = CallToolRequestParams::new("read_resource")
+        .with_arguments(arguments.as_object().expect("an object").clone());
+    let missing = client.call_tool(params).await.expect("a result");
+    assert_eq!(missing.is_error, Some(true), "{missing:?}");
+    client.cancel().await.expect("a clean end");
 }

@@ -171,18 +171,30 @@ impl UpstreamEvents {
         Ok(Snapshot::new(list, validity, hints, reports, self.config.limits.list_ttl))
     }
 
-    /// The list of resources, fetched if it is not current.
+    /// A list of the server, fetched if it is not current.
+    async fn current<L>(
+        &self,
+        cached: &CachedFetch<L>,
+        session: &UpstreamSession,
+        fetch: impl Future<Output = Result<L, RemoteFault>>,
+        hints: impl Fn(&L) -> CacheHints,
+    ) -> Result<Arc<Snapshot<L>>, RemoteFault> {
+        let fetch = async {
+            let list = fetch.await?;
+            let hints = hints(&list);
+            Ok((list, hints))
+        };
+        cached.current_or_fetch(self.snapshot(session, fetch)).await
+    }
+
+    /// The resources, fetched if they are not current.
     pub(crate) async fn current_resources(
         &self,
         session: &UpstreamSession,
     ) -> Result<Arc<Snapshot<ResourceList>>, RemoteFault> {
         let RemoteConfig { mount, limits, .. } = &self.config;
-        let fetch = async {
-            let list = ResourceList::fetch(session, mount, limits).await?;
-            let hints = list.hints;
-            Ok((list, hints))
-        };
-        let snapshot = self.resources.current_or_fetch(self.snapshot(session, fetch)).await?;
+        let fetch = ResourceList::fetch(session, mount, limits);
+        let snapshot = self.current(&self.resources, session, fetch, |list| list.hints).await?;
         self.announced().resources.get_or_insert_with(|| snapshot.clone());
         Ok(snapshot)
     }
@@ -193,12 +205,8 @@ impl UpstreamEvents {
         session: &UpstreamSession,
     ) -> Result<Arc<Snapshot<TemplateList>>, RemoteFault> {
         let RemoteConfig { mount, limits, .. } = &self.config;
-        let fetch = async {
-            let list = TemplateList::fetch(session, mount, limits).await?;
-            let hints = list.hints;
-            Ok((list, hints))
-        };
-        let snapshot = self.templates.current_or_fetch(self.snapshot(session, fetch)).await?;
+        let fetch = TemplateList::fetch(session, mount, limits);
+        let snapshot = self.current(&self.templates, session, fetch, |list| list.hints).await?;
         self.announced().templates.get_or_insert_with(|| snapshot.clone());
         Ok(snapshot)
     }
@@ -209,12 +217,7 @@ impl UpstreamEvents {
         session: &UpstreamSession,
     ) -> Result<Arc<Snapshot<SkillList>>, RemoteFault> {
         let RemoteConfig { mount, limits, .. } = &self.config;
-        let fetch = async {
-            let list = SkillList::fetch(session, mount, limits).await?;
-            let hints = list.hints;
-            Ok((list, hints))
-        };
-        self.skills.current_or_fetch(self.snapshot(session, fetch)).await
+        self.current(&self.skills, session, SkillList::fetch(session, mount, limits), |list| list.hints).await
     }
 
     /// The prompts, fetched if they are not current.
@@ -223,12 +226,8 @@ impl UpstreamEvents {
         session: &UpstreamSession,
     ) -> Result<Arc<Snapshot<PromptList>>, RemoteFault> {
         let RemoteConfig { mount, limits, .. } = &self.config;
-        let fetch = async {
-            let list = PromptList::fetch(session, mount, limits).await?;
-            let hints = list.hints;
-            Ok((list, hints))
-        };
-        self.prompts.current_or_fetch(self.snapshot(session, fetch)).await
+        self.current(&self.prompts, session, PromptList::fetch(session, mount, limits), |list| list.hints)
+            .await
     }
 
     /// The children of a directory, fetched if they are not current; `None` if the server does not know the method.

@@ -116,7 +116,11 @@ impl ToolCall<'_> {
         if let Some(lines) = asked.lines
             && let Some(part) = self.part(uri, lines)
         {
-            return self.contents(&part).await.map(|contents| numbered(contents, lines));
+            match self.contents(&part).await {
+                // The URI may belong to a source that has no lines.
+                Err(Error::NotFound(_) | Error::Missing { .. }) => {}
+                read => return read.map(|contents| numbered(contents, lines)),
+            }
         }
         let read = self.contents(uri).await;
         let first = LineRange::From(1, Some(FIRST_LINES));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use libris::rules::{Effect, Operations, Rule, RuleSet, RulesPolicy, UriPattern, Who};
-use libris::{Catalog, Config, PathNote, Policy, Rights, Server, ToolsConfig};
+use libris::{Catalog, Config, Operation, PathNote, Policy, Rights, Server, ToolsConfig};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any};
 use proptest::test_runner::TestRunner;
@@ -117,4 +117,26 @@ async fn check(hidden: &[bool], by_folder: bool, is_indexed: bool) {
             "{read:?}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_requires_a_scope_to_read_is_not_found_by_its_name() {
+    let folder = folder(&[("open-zebra.md", "# Open\n"), ("secret-zebra.md", "# Secret\n")]);
+    let rule = |pattern: &str, operations: Operations, effect: Effect| Rule {
+        who: Who::ANYONE,
+        uris: vec![UriPattern::parse(pattern).unwrap()],
+        operations,
+        effect,
+    };
+    let read = [Operation::Read].into_iter().collect();
+    let rules = vec![
+        rule("file:///docs/secret-zebra.md", read, Effect::Require(["zebras:read".into()].into())),
+        rule("**", Operations::ALL, Effect::Allow),
+    ];
+    let policy = Arc::new(RulesPolicy::new(&RuleSet::new(rules), Arc::new(Anybody)));
+    let catalog = Arc::new(Catalog::new(vec![files(&folder)]));
+    let server = Arc::new(Server::with_policy(catalog, Config::default(), policy));
+    let mut host = Host::stdio(server, MODERN).await;
+    let found = host.call("search_resources", json!({ "query": "zebra" })).await.0.to_string();
+    assert!(found.contains("open-zebra.md") && !found.contains("secret-zebra.md"), "{found}");
 }

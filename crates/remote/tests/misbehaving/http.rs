@@ -122,7 +122,7 @@ async fn responses_that_are_not_mcp_say_so() {
         ),
         (
             |_| StatusCode::UNAUTHORIZED.into_response(),
-            "requires authorization; hint: set an access token with `token_env`, or with LIBRIS_TOKEN on the command line",
+            "requires authorization; hint: log in with `libris login URL`, or set an access token with `token_env`, or with LIBRIS_TOKEN on the command line",
         ),
         (
             |_| {
