@@ -95,7 +95,7 @@ impl ObservedCluster {
                 let (uri, path) = (output_uri(number), outputs.path().join(number.to_string()));
                 sources += &format!(
                     "\n[[command]]\nuri = \"{uri}\"\nrun = [\"cat\", \"{}\"]\ncache = \"1h\"\n\
-                     poll = \"500ms\"\n",
+                     poll = \"1s\"\n",
                     path.display()
                 );
             }
