@@ -1,6 +1,6 @@
 // A browser that reports every error, foreign request and policy violation of the pages it visits.
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import puppeteer from 'puppeteer-core';
@@ -28,8 +28,8 @@ export const launch = () => puppeteer.launch({
   ],
 });
 
-/** Opens a page of the server. `problems` collects what must not happen. */
-export async function visit(browser, origin, { path = '/', viewport = DESKTOP, dark = false, before } = {}) {
+/** Opens a page of the server. `problems` collects what must not happen; requests to `sandbox`, another origin, may. */
+export async function visit(browser, origin, { path = '/', viewport = DESKTOP, dark = false, before, sandbox } = {}) {
   const context = await browser.createBrowserContext();
   await context.overridePermissions(origin, ['clipboard-read', 'clipboard-write']).catch(() => {});
   const page = await context.newPage();
@@ -47,7 +47,7 @@ export async function visit(browser, origin, { path = '/', viewport = DESKTOP, d
   });
   page.on('request', request => {
     const url = request.url();
-    const isOwn = url.startsWith(`${origin}/`) || /^(blob:|data:|about:)/.test(url);
+    const isOwn = url.startsWith(`${origin}/`) || url === sandbox || /^(blob:|data:|about:)/.test(url);
     if (!isOwn) problems.push(`foreign request: ${url}`);
   });
   page.on('requestfailed', request => {
@@ -63,27 +63,37 @@ export async function visit(browser, origin, { path = '/', viewport = DESKTOP, d
   return {
     page,
     problems,
-    /** Closes the page, and fails if anything happened that must not. */
-    async close() {
+    /** Closes the page, and fails if anything happened that must not, except what matches. */
+    async close({ except } = {}) {
       await context.close();
-      if (problems.length > 0) throw new Error(`the page had problems:\n${problems.join('\n')}`);
+      const unexpected = problems.filter(problem => !except?.test(problem));
+      if (unexpected.length > 0) throw new Error(`the page had problems:\n${unexpected.join('\n')}`);
     },
   };
+}
+
+const AUDIT = `axe.run(document, {
+  iframes: false,
+  runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+}).then(({ violations }) => violations.map(({ id, nodes }) => id + ': ' + nodes.slice(0, 3).map(node => node.html.slice(0, 160) + ' ' + node.failureSummary.slice(0, 200)).join(' | ')))`;
+
+/** Fails if axe-core finds a violation in a frame whose policy allows scripts. */
+export async function accessibleFrame(frame, what) {
+  await frame.evaluate(readFileSync(axe, 'utf8'));
+  const violations = await frame.evaluate(AUDIT);
+  if (violations.length > 0) throw new Error(`${what}: axe-core found\n${violations.join('\n')}`);
 }
 
 /** Fails if axe-core finds a violation. */
 export async function accessible(page, what) {
   // The protocol runs this in a world of its own, where the policy of the page does not apply.
-  const source = await import('node:fs').then(({ readFileSync }) => readFileSync(axe, 'utf8'));
+  const source = readFileSync(axe, 'utf8');
   const client = await page.createCDPSession();
   const { frameTree } = await client.send('Page.getFrameTree');
   const { executionContextId } = await client.send('Page.createIsolatedWorld', { frameId: frameTree.frame.id, worldName: 'axe' });
   const run = expression => client.send('Runtime.evaluate', { expression, contextId: executionContextId, awaitPromise: true, returnByValue: true });
   await run(source);
-  const { result, exceptionDetails } = await run(`axe.run(document, {
-    iframes: false,
-    runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
-  }).then(({ violations }) => violations.map(({ id, nodes }) => id + ': ' + nodes.slice(0, 3).map(node => node.html.slice(0, 160) + ' ' + node.failureSummary.slice(0, 200)).join(' | ')))`);
+  const { result, exceptionDetails } = await run(AUDIT);
   await client.detach();
   if (exceptionDetails) throw new Error(exceptionDetails.text);
   if (result.value.length > 0) throw new Error(`${what}: axe-core found\n${result.value.join('\n')}`);

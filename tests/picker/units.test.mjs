@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { clean, folderKey, kindOf, lastSegment, marked, parentOf, titleOf, tokensOfText } from '../../crates/web/page/format.js';
 import { expand, variables } from '../../crates/web/page/templates.js';
+import { contextOf } from '../../crates/web/page/context.js';
 import { exported } from '../../crates/web/page/export.js';
 import { snippets } from '../../crates/web/page/snippets.js';
 
@@ -42,7 +43,7 @@ test('texts of others are shown safely', () => {
   assert.equal(clean('x'.repeat(400), 10), `${'x'.repeat(10)}…`);
   assert.equal(titleOf({ uri: 'file:///h/data/a.json', title: 'data/a.json' }), '');
   assert.equal(titleOf({ uri: 'file:///h/a.md', title: 'Start' }), 'Start');
-  assert.deepEqual(marked('Keys (a+b) keyring', 'key (a+b'), ['', 'Keys', ' (a+b) ', 'keyring', '']);
+  assert.deepEqual(marked('Keys (a+b) keyring monkey', 'key (a+b'), ['', 'Keys', ' (a+b) ', 'keyring', ' monkey']);
   assert.equal(kindOf({ uri: 'a:b.csv', mimeType: 'text/plain' }), 'table');
   assert.equal(tokensOfText('abcd'.repeat(10)), 10);
   assert.equal(tokensOfText('日本語'), 3);
@@ -80,4 +81,26 @@ test('a URI cannot leave its quotes in a program', () => {
   const { curl, TypeScript } = snippets('http://127.0.0.1/mcp', "file:///a'b\"c", false);
   assert.ok(curl.includes("'mcp-name: file:///a'\\''b\"c'"));
   assert.ok(TypeScript.includes('"file:///a\'b\\"c"'));
+});
+
+test('the model learns of a selection what the host takes', () => {
+  const resources = [
+    { uri: 'file:///docs/a.md', name: 'a.md', title: 'First\u202e\nline', mimeType: 'text/markdown', size: 2048, priority: 1 },
+    { uri: 'db://shop/users' },
+  ];
+  const described = [
+    { uri: 'file:///docs/a.md', name: 'a.md', title: 'First\u202e\nline', mimeType: 'text/markdown', size: 2048 },
+    { uri: 'db://shop/users', name: 'users' },
+  ];
+  const text = 'The user has selected 2 resources of this server in the picker. Read what you need with `read_resource`:\n'
+    + '- a.md: file:///docs/a.md (First\ufffd\ufffdline, text/markdown, 2.0 KB)\n- users: db://shop/users';
+  assert.deepEqual(contextOf(resources, { text: {} }), { content: [{ type: 'text', text }] });
+  assert.deepEqual(contextOf(resources, { resourceLink: {}, structuredContent: {} }), {
+    content: [{ type: 'text', text }, ...described.map(one => ({ type: 'resource_link', ...one }))],
+    structuredContent: { selected: described },
+  });
+  assert.match(contextOf([], {}).content[0].text, /no resources selected/);
+  const many = contextOf(Array.from({ length: 250 }, (_, number) => ({ uri: `a:${number}` })), { resourceLink: {} });
+  assert.equal(many.content.length, 201);
+  assert.match(many.content[0].text, /selected 250 resources[\s\S]*\nand 50 more$/);
 });

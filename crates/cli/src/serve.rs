@@ -23,6 +23,8 @@ use crate::rule_config::LocalCallers;
 use crate::sources::{self, OpenedConfig, SourceArguments};
 use crate::summary;
 use crate::terminal::{advice, note, report, warn};
+#[cfg(feature = "picker")]
+use crate::tools_config::ToolsTable;
 
 /// The default address. If it is in use, a free port is selected.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:4747";
@@ -58,7 +60,7 @@ pub(crate) struct ServeOptions {
     #[cfg(feature = "picker")]
     #[arg(long, conflicts_with = "stdio")]
     picker: bool,
-    /// Do not serve the picker
+    /// Do not serve the picker, neither as a page nor inside a chat
     #[cfg(feature = "picker")]
     #[arg(long, conflicts_with_all = ["stdio", "picker"])]
     no_picker: bool,
@@ -124,6 +126,10 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         built_in_prompt: config.server.use_resources_prompt,
         notes: config.search.as_ref().map(|search| search.notes()).unwrap_or_default(),
         tools: config.tools.config(),
+        #[cfg(feature = "picker")]
+        app: picker_app(&options, &config.tools),
+        #[cfg(not(feature = "picker"))]
+        app: None,
         page: config.server.page_size,
         cache_bytes: config.server.cache_bytes,
         subscriptions: config.limits.subscriptions(SubscriptionConfig {
@@ -195,6 +201,13 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         tokio::spawn(async move { summary::print(&opened, &server).await });
     }
     Ok(serve.listen(listener).await?)
+}
+
+/// The picker inside a chat, unless it is turned off.
+#[cfg(feature = "picker")]
+fn picker_app(options: &ServeOptions, tools: &ToolsTable) -> Option<Arc<dyn libris::wire::AppPage>> {
+    let is_wanted = tools.has_picker() && !options.no_picker;
+    is_wanted.then(|| Arc::new(libris_web::PickerApp::default()) as Arc<dyn libris::wire::AppPage>)
 }
 
 /// Whether the picker and the WebDAV share are served, and what happens then.

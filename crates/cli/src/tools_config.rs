@@ -26,20 +26,28 @@ struct ToolKeys {
     connector: bool,
     /// The beginning of the links that `search` and `fetch` give for citations.
     citation_base: Option<String>,
+    /// Whether hosts that show MCP Apps can open the picker inside the chat.
+    picker: bool,
 }
 
 impl Default for ToolKeys {
     fn default() -> Self {
         let ToolsConfig { enabled, bundle, templates, connector, citation_base } = ToolsConfig::default();
-        Self { enabled, bundle, templates, connector, citation_base }
+        Self { enabled, bundle, templates, connector, citation_base, picker: true }
     }
 }
 
 impl ToolsTable {
     /// The tools of a server.
     pub(crate) fn config(&self) -> ToolsConfig {
-        let ToolKeys { enabled, bundle, templates, connector, citation_base } = self.keys.clone();
+        let ToolKeys { enabled, bundle, templates, connector, citation_base, .. } = self.keys.clone();
         ToolsConfig { enabled, bundle, templates, connector, citation_base }
+    }
+
+    /// Whether the picker can be opened inside a chat.
+    #[cfg(feature = "picker")]
+    pub(crate) fn has_picker(&self) -> bool {
+        self.keys.picker
     }
 }
 

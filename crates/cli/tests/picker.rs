@@ -140,6 +140,218 @@ async fn the_picker_can_be_switched_off() {
     }
 }
 
+/// The capabilities of a host that shows apps.
+fn apps() -> Value {
+    json!({ "extensions": { "io.modelcontextprotocol/ui": { "mimeTypes": ["text/html;profile=mcp-app"] } } })
+}
+
+/// Sends a request of 2026-07-28 from a client with these capabilities.
+async fn ask(origin: &str, capabilities: &Value, method: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    });
+    let mut request = Client::new()
+        .post(format!("{origin}/mcp"))
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", method);
+    if let Some(name) = params["uri"].as_str().or(params["name"].as_str()) {
+        request = request.header("mcp-name", name);
+    }
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let response = request.body(body.to_string()).send().await.unwrap();
+    serde_json::from_str(&response.text().await.unwrap()).unwrap()
+}
+
+/// Sends a request of the page, as its host passes it on.
+async fn ask_app(origin: &str, method: &str, params: Value) -> Value {
+    let arguments = json!({ "method": method, "params": params });
+    let called = json!({ "name": "picker_request", "arguments": arguments });
+    ask(origin, &apps(), "tools/call", called).await["result"].take()
+}
+
+fn names(listed: &Value) -> Vec<&str> {
+    listed["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+}
+
+const TOOLS: [&str; 3] = ["search_resources", "read_resource", "list_resources"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_app_is_for_hosts_that_show_apps() {
+    let folder = furnished("");
+    let (_server, origin) = serve(folder.path(), &[]).await;
+    // The response to one host is not cached for another.
+    for _ in 0..2 {
+        let plain = ask(&origin, &json!({}), "tools/list", json!({})).await;
+        assert_eq!(names(&plain), TOOLS);
+        let listed = ask(&origin, &apps(), "tools/list", json!({})).await;
+        assert_eq!(names(&listed), [&TOOLS[..], &["open_picker", "picker_request"]].concat());
+        let tools = &listed["result"]["tools"];
+        let linked = |visibility: &str| json!({ "ui": { "resourceUri": "ui://libris/picker", "visibility": [visibility] } });
+        assert_eq!((&tools[3]["_meta"], &tools[4]["_meta"]), (&linked("model"), &linked("app")));
+        assert_eq!(tools[0]["_meta"], Value::Null);
+    }
+    for (capabilities, declared) in [(json!({}), Value::Null), (apps(), json!({}))] {
+        let found = ask(&origin, &capabilities, "server/discover", json!({})).await;
+        assert_eq!(found["result"]["capabilities"]["extensions"]["io.modelcontextprotocol/ui"], declared);
+    }
+    let read = ask(&origin, &apps(), "resources/read", json!({ "uri": "ui://libris/picker" })).await;
+    let page = &read["result"]["contents"][0];
+    assert_eq!(page["mimeType"], "text/html;profile=mcp-app");
+    assert_eq!(
+        page["_meta"]["ui"],
+        json!({ "prefersBorder": true, "permissions": { "clipboardWrite": {} } })
+    );
+    let document = page["text"].as_str().unwrap();
+    assert!(document.starts_with("<!doctype html>") && document.contains("id=\"query\""), "{document}");
+    let listed = ask(&origin, &apps(), "resources/list", json!({})).await.to_string();
+    assert!(!listed.contains("ui://"), "{listed}");
+    let opened = json!({ "name": "open_picker", "arguments": { "query": "on call" } });
+    let opened = ask(&origin, &apps(), "tools/call", opened).await;
+    assert_eq!(opened["result"]["structuredContent"], json!({ "query": "on call" }));
+    let wrong = json!({ "name": "open_picker", "arguments": { "path": "x" } });
+    assert_eq!(ask(&origin, &apps(), "tools/call", wrong).await["result"]["isError"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_remembers_whether_its_host_shows_apps() {
+    let folder = furnished("");
+    let (_server, origin) = serve(folder.path(), &[]).await;
+    for (capabilities, is_shown) in [(json!({}), false), (apps(), true), (json!({}), false)] {
+        let send = |session: Option<String>, body: Value| {
+            let mut request = Client::new()
+                .post(format!("{origin}/mcp"))
+                .header("content-type", "application/json")
+                .header("accept", "application/json, text/event-stream");
+            if let Some(session) = session {
+                request = request.header("mcp-session-id", session);
+            }
+            request.body(body.to_string()).send()
+        };
+        let params = json!({
+            "protocolVersion": "2025-11-25", "capabilities": capabilities,
+            "clientInfo": { "name": "host", "version": "1" },
+        });
+        let opened = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+        let welcome = send(None, opened).await.unwrap();
+        let session = welcome.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        let welcome: Value = serde_json::from_str(&welcome.text().await.unwrap()).unwrap();
+        let declared = &welcome["result"]["capabilities"]["extensions"]["io.modelcontextprotocol/ui"];
+        assert_eq!(declared.is_object(), is_shown, "{welcome}");
+        // The second response would come from the cache.
+        for id in 2..4 {
+            let list = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list", "params": {} });
+            let listed = send(Some(session.clone()), list).await.unwrap().text().await.unwrap();
+            let listed: Value = serde_json::from_str(&listed).unwrap();
+            assert_eq!(names(&listed).contains(&"open_picker"), is_shown, "{listed}");
+        }
+    }
+}
+
+#[test]
+fn hosts_that_start_the_server_show_the_app() {
+    use std::io::Write as _;
+
+    let folder = furnished("");
+    for (capabilities, is_shown) in [(apps(), true), (json!({}), false)] {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_libris"))
+            .arg("serve")
+            .arg(folder.path().join("docs"))
+            .arg("--stdio")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let params = json!({
+            "protocolVersion": "2025-11-25", "capabilities": capabilities,
+            "clientInfo": { "name": "host", "version": "1" },
+        });
+        let mut input = process.stdin.take().unwrap();
+        let opened = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+        let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {} });
+        writeln!(input, "{opened}\n{list}").unwrap();
+        drop(input);
+        let output = String::from_utf8(process.wait_with_output().unwrap().stdout).unwrap();
+        let answers: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let listed = answers.iter().find(|answer| answer["id"] == 2).unwrap();
+        assert_eq!(names(listed).contains(&"open_picker"), is_shown, "{listed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_app_shows_what_the_view_shows() {
+    let folder = furnished("");
+    let (_server, origin) = serve(folder.path(), &[]).await;
+    let found = ask_app(&origin, "server/discover", json!({})).await["structuredContent"].take();
+    assert_eq!(found["capabilities"], json!({ "tools": {} }));
+    assert!(found["serverInfo"]["name"].is_string() && found["instructions"].is_string(), "{found}");
+    for (method, params, member) in [
+        ("resources/directory/read", json!({ "uri": "file:///docs" }), "resources"),
+        ("resources/list", json!({}), "resources"),
+        ("resources/templates/list", json!({}), "resourceTemplates"),
+        ("resources/read", json!({ "uri": "file:///docs/start.md" }), "contents"),
+        ("tools/list", json!({}), "tools"),
+    ] {
+        let direct = ask(&origin, &json!({}), method, params.clone()).await["result"][member].take();
+        let answered = ask_app(&origin, method, params).await["structuredContent"][member].take();
+        assert!(direct.as_array().is_some_and(|items| !items.is_empty()), "{method}: {direct}");
+        assert_eq!(answered, direct, "{method}");
+        assert!(!answered.to_string().contains("plan.md"), "{answered}");
+    }
+    let preview = ask_app(&origin, "picker/preview", json!({ "uri": "file:///docs/start.md" })).await;
+    assert_eq!(preview["structuredContent"]["kind"], "markdown");
+    let completed = json!({
+        "ref": { "type": "ref/resource", "uri": "file:///docs/{+path}{?lines,bytes}" },
+        "argument": { "name": "path", "value": "" },
+    });
+    let completed = ask_app(&origin, "completion/complete", completed).await;
+    let values = completed["structuredContent"]["completion"]["values"].to_string();
+    assert!(values.contains("start.md") && !values.contains("plan.md"), "{completed}");
+    // What is hidden looks like what is not there.
+    for method in ["picker/preview", "resources/read"] {
+        let [hidden, missing] =
+            ["file:///docs/secret/plan.md", "file:///docs/secret/none.md"].map(|uri| json!({ "uri": uri }));
+        let (hidden, missing) =
+            (ask_app(&origin, method, hidden).await, ask_app(&origin, method, missing).await);
+        assert_eq!(hidden["content"], missing["content"]);
+        assert_eq!(
+            (&hidden["isError"], &hidden["content"][0]["text"]),
+            (&json!(true), &json!("resource not found"))
+        );
+    }
+    let wrong = ask_app(&origin, "resources/subscribe", json!({})).await;
+    assert_eq!(wrong["content"][0]["text"], "the picker has no request `resources/subscribe`");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_app_can_be_switched_off() {
+    let denied = "[[rule]]\nuri = \"libris://tools/open_picker\"\naction = \"deny\"\n";
+    for (more, arguments) in [
+        ("[tools]\npicker = false\n", &[][..]),
+        ("tools = false\n", &[][..]),
+        ("", &["--no-picker"][..]),
+        (denied, &[][..]),
+    ] {
+        let folder = furnished(more);
+        let (_server, origin) = serve(folder.path(), arguments).await;
+        let found = ask(&origin, &apps(), "server/discover", json!({})).await["result"].take();
+        assert_eq!(found["capabilities"]["extensions"]["io.modelcontextprotocol/ui"], Value::Null, "{more}");
+        let read = ask(&origin, &apps(), "resources/read", json!({ "uri": "ui://libris/picker" })).await;
+        assert_eq!(read["error"]["message"], "resource not found", "{more}");
+        if more != "tools = false\n" {
+            assert_eq!(names(&ask(&origin, &apps(), "tools/list", json!({})).await), TOOLS, "{more}");
+            for name in ["open_picker", "picker_request"] {
+                let called = json!({ "name": name, "arguments": { "method": "server/discover" } });
+                let refused = ask(&origin, &apps(), "tools/call", called).await;
+                let message = refused["error"]["message"].as_str().unwrap_or_default();
+                assert!(message.starts_with(&format!("unknown tool `{name}`")), "{more}: {refused}");
+            }
+        }
+    }
+}
+
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn browse_opens_the_page_with_search() {

@@ -245,7 +245,15 @@ async fn ranges_conditions_and_large_files() {
     }
     let first = share.get("/file/docs/start.md").await;
     assert_eq!(first.headers()["content-type"], "text/markdown; charset=utf-8");
-    assert_eq!(first.headers()["content-security-policy"], "sandbox; default-src 'none'");
+    for (name, value) in [
+        ("content-security-policy", "sandbox; default-src 'none'"),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("cache-control", "private, no-cache"),
+    ] {
+        assert_eq!(first.headers()[name], value, "{name}");
+    }
     for (condition, value) in [("if-none-match", "etag"), ("if-modified-since", "last-modified")] {
         let known = first.headers()[value].clone();
         let again =
@@ -255,6 +263,57 @@ async fn ranges_conditions_and_large_files() {
     let script =
         share.request("GET", "/file/docs/start.md").header("sec-fetch-dest", "script").send().await.unwrap();
     assert_eq!(script.status().as_u16(), 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_changes_while_it_is_sent_is_cut_short() {
+    const SIZE: usize = 32 << 20;
+    let folder = furnished("");
+    let path = folder.path().join("docs/large.bin");
+    std::fs::write(&path, vec![0xff; SIZE]).unwrap();
+    let share = TestShare::serve(folder.path(), &[]).await;
+    let mut response = share.get("/file/docs/large.bin").await;
+    let mut received = response.chunk().await.unwrap().unwrap().len();
+    // The rest does not fit into the buffers of the connection, so that it is not read yet.
+    let changed = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(changed).unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        let asked = share.request("PROPFIND", "/file/docs/large.bin").header("depth", "0");
+        let xml = asked.send().await.unwrap().text().await.unwrap();
+        if xml.contains("Sun, 09 Sep 2001 01:46:40 GMT") {
+            break;
+        }
+        assert!(std::time::Instant::now() < end, "{xml}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    while let Ok(Some(chunk)) = response.chunk().await {
+        received += chunk.len();
+    }
+    assert!(received > 0 && received < SIZE, "{received}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_says_that_entries_may_be_missing() {
+    // Nobody listens on this port any more.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let failing = format!(
+        "[[http]]\nname = \"weather\"\nbase = \"http://127.0.0.1:{port}\"\nlimits = {{ allow_private = true }}\n\
+         [[http.template]]\nuri = \"weather://station/{{id}}\"\nurl = \"stations/{{id}}\"\n\
+         list = {{ url = \"stations\", values = {{ id = \"\" }} }}\n"
+    );
+    for (more, is_complete) in [("", true), (&*failing, false)] {
+        let folder = furnished(more);
+        let share = TestShare::serve(folder.path(), &[]).await;
+        let listed = share.request("PROPFIND", "/").header("depth", "1").send().await.unwrap();
+        let xml = listed.text().await.unwrap();
+        assert!(xml.contains("<D:href>/dav/file/</D:href>"), "{xml}");
+        assert_eq!(
+            !xml.contains("Some sources did not respond; entries may be missing."),
+            is_complete,
+            "{xml}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

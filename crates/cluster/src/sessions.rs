@@ -57,6 +57,7 @@ impl RedisCluster {
         let subscriptions = fields.keys().filter_map(|field| field.strip_prefix('+'));
         Ok(Some(SavedSession {
             revision: revision.clone(),
+            shows_apps: fields.contains_key("apps"),
             principal: fields.get("principal").cloned(),
             subscriptions: subscriptions.map(ToOwned::to_owned).collect(),
             left: Duration::from_millis(left.try_into().unwrap_or_default()),

@@ -237,8 +237,11 @@ impl RedisWriter {
         match action {
             SessionAction::Save { id, session, keep } => {
                 let key = keys.session(id);
-                let SavedSession { revision, principal, subscriptions, .. } = session;
+                let SavedSession { revision, shows_apps, principal, subscriptions, .. } = session;
                 pipeline.cmd("HSET").arg(&key).arg("revision").arg(revision).ignore();
+                if *shows_apps {
+                    pipeline.cmd("HSET").arg(&key).arg("apps").arg("").ignore();
+                }
                 if let Some(principal) = principal {
                     pipeline.cmd("HSET").arg(&key).arg("principal").arg(principal).ignore();
                 }

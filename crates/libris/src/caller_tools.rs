@@ -1,11 +1,12 @@
 //! The tools of one caller: lists and calls them, caches what they read, and records the calls.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use libris_core::{Context, Freshness, Proof};
-use libris_wire::{Answer, CacheableRequest, Call, Failure, Reply};
+use libris_wire::{Answer, AppPage, CacheableRequest, Call, Failure, Reply};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -14,7 +15,7 @@ use crate::caller_view::CallerView;
 use crate::rights::{Decision, Operation};
 use crate::server::to_failure;
 use crate::tools::output::{self, ToolError};
-use crate::tools::{self, TemplateTool, Tool, ToolCall, ToolReply, ToolsConfig};
+use crate::tools::{self, AppTool, TemplateTool, Tool, ToolCall, ToolReply, ToolsConfig};
 use crate::view::ViewSnapshot;
 
 /// The parameters of `tools/call`.
@@ -37,6 +38,7 @@ struct ToolListParams<'a> {
 enum NamedTool {
     Own(Tool),
     OfTemplate(Box<TemplateTool>),
+    OfApp(AppTool),
 }
 
 impl CallerView {
@@ -53,6 +55,13 @@ impl CallerView {
     /// Whether the caller has tools.
     pub(crate) fn has_tools(&self) -> bool {
         !self.tools().is_empty()
+    }
+
+    /// The page of the picker, if the caller may use it. It is one of the tools, and there is none where there are no tools.
+    pub(crate) fn app(&self) -> Option<&Arc<dyn AppPage>> {
+        let app = self.inner.config.app.as_ref()?;
+        let is_denied = tools::decide(&self.view.now(), AppTool::Open.name()) == Decision::Deny;
+        (!is_denied && self.has_tools()).then_some(app)
     }
 
     /// The tools for templates that the caller may use.
@@ -81,8 +90,13 @@ impl CallerView {
         }
         let (view, context) = (self.view.now(), self.context(call));
         let templates = self.template_tools(&view, &context).await?;
-        let members = tools::definitions(&self.tools(), &templates, call.revision.facts());
+        let apps: &[AppTool] = if call.shows_apps() && self.app().is_some() { &AppTool::ALL } else { &[] };
+        let members = tools::definitions(&self.tools(), &templates, apps, call.revision.facts());
         let reply = Reply { members, freshness: Some(Freshness::default()), meta: Bytes::new() };
+        if call.shows_apps() {
+            // The cache has the tools of clients that show no apps.
+            return Ok(self.scoped(reply));
+        }
         // Templates can change.
         let proof = (!self.inner.config.tools.templates).then(Proof::always);
         let (class, request) = (view.rights().class(), CacheableRequest::Tools(None));
@@ -96,15 +110,21 @@ impl CallerView {
         let config = &self.inner.config.tools;
         let view = self.view.now();
         let context = self.reading_context(call);
-        let tool = match Tool::named(&name, config) {
-            Some(tool) => NamedTool::Own(tool),
+        let of_app = || AppTool::named(&name).filter(|_| self.app().is_some());
+        let tool = match Tool::named(&name, config)
+            .map(NamedTool::Own)
+            .or_else(|| of_app().map(NamedTool::OfApp))
+        {
+            Some(tool) => tool,
             None => {
                 let templates = self.template_tools(&view, &context).await?;
                 let found = templates.into_iter().find(|tool| tool.name == *name);
                 NamedTool::OfTemplate(Box::new(found.ok_or_else(|| tools::unknown(&name, &self.tools()))?))
             }
         };
-        match tools::decide(&view, &name) {
+        // One rule is for both tools of the picker.
+        let decided: &str = if let NamedTool::OfApp(_) = tool { AppTool::Open.name() } else { &name };
+        match tools::decide(&view, decided) {
             Decision::Allow => {}
             Decision::Deny => return Err(tools::unknown(&name, &self.tools())),
             Decision::Require(scopes) => {
@@ -117,6 +137,10 @@ impl CallerView {
         let ToolReply { output, freshness, uri } = match &tool {
             NamedTool::Own(tool) => running.run(*tool, arguments).await,
             NamedTool::OfTemplate(tool) => running.run_template(tool, arguments).await,
+            NamedTool::OfApp(tool) => {
+                let output = running.run_app(*tool, arguments).await;
+                ToolReply { output, freshness: Freshness::unproven(), uri: None }
+            }
         };
         let (answer, failure) = match output {
             Ok(output) => (Ok(output.encode(call.revision.facts())), None),
@@ -130,8 +154,15 @@ impl CallerView {
             (Ok(members), None) => Ok(members.size()),
             (_, Some(failure)) | (Err(failure), None) => Err(failure),
         };
-        let kind = if let NamedTool::Own(tool) = tool { tool } else { Tool::Read };
-        self.audit_tool(call, kind, uri.as_deref(), call.elapsed(), outcome);
+        let kind = match tool {
+            NamedTool::Own(tool) => Some(tool),
+            NamedTool::OfTemplate(_) => Some(Tool::Read),
+            // What the page asks for is recorded where it is answered.
+            NamedTool::OfApp(_) => None,
+        };
+        if let Some(kind) = kind {
+            self.audit_tool(call, kind, uri.as_deref(), call.elapsed(), outcome);
+        }
         let reply = Reply { members: answer?, freshness: None, meta: Bytes::new() };
         // A result that depends on the caller's identity must not be cached for others, nor an error for anybody.
         let proof = freshness.proof.filter(|_| failure.is_none() && !context.identity_was_used());

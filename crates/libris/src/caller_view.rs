@@ -11,8 +11,8 @@ use libris_core::{
     Progress, Templates, UnavailableSource, Uri, UriTemplate,
 };
 use libris_wire::{
-    Answer, CacheableRequest, Call, Capabilities, Client, CompletionParams, Era, Failure, Listener, Members,
-    PrefixEntry, PrefixPage, Reference, Reply, Revision,
+    APPS_EXTENSION, Answer, CacheableRequest, Call, Capabilities, Client, CompletionParams, Era, Failure,
+    Listener, Members, PrefixEntry, PrefixPage, Reference, Reply, Revision,
 };
 
 use crate::audit::{self, Audited, AuditedListener};
@@ -24,6 +24,7 @@ use crate::rights::{Operation, Rights};
 use crate::server::{ServerInner, to_failure};
 use crate::skills;
 use crate::status;
+use crate::tools;
 use crate::view::{View, ViewSnapshot};
 
 /// Loaded contents of up to this many bytes need no memory reservation; larger ones are refused if memory is short.
@@ -169,7 +170,9 @@ impl libris_wire::ServiceView for CallerView {
     fn capabilities(&self) -> Capabilities {
         // Skills are directories. A server without any has nothing to do with the extension.
         let skills = (skills::EXTENSION.to_owned(), skills::settings());
-        let extensions = self.inner.source.has_directories().then_some(skills).into_iter().collect();
+        let skills = self.inner.source.has_directories().then_some(skills);
+        let apps = self.app().map(|_| (APPS_EXTENSION.to_owned(), serde_json::json!({})));
+        let extensions = skills.into_iter().chain(apps).collect();
         let prompts = Some(prompts::capability());
         let tools = self.has_tools().then(|| serde_json::json!({}));
         Capabilities { live: true, tools, prompts, extensions }
@@ -317,6 +320,12 @@ impl CallerView {
 
     async fn contents(&self, call: &Call, uri: &str) -> Answer {
         let (facts, view) = (call.revision.facts(), self.view.now());
+        if uri == tools::app::PICKER_URI
+            && let Some(page) = self.app().and_then(|app| tools::app::content(app.document()))
+        {
+            let members = encode::contents(facts, vec![page]);
+            return Ok(Reply { members, freshness: Some(Freshness::default()), meta: Bytes::new() });
+        }
         let parsed = Uri::parse(uri).map_err(to_failure)?;
         let context = self.reading_context(call);
         let contents = match self.loaded(call, &view, &parsed, &context).await {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use libris_core::{Error, Identity, Source, Uri};
-use libris_wire::{Caller, Failure, Refusal, ServerInfo, Service};
+use libris_wire::{AppPage, Caller, Failure, Refusal, ServerInfo, Service};
 
 use quick_cache::sync::Cache;
 
@@ -47,6 +47,8 @@ pub struct Config {
     pub subscriptions: SubscriptionConfig,
     /// The tools for models.
     pub tools: ToolsConfig,
+    /// The page that hosts show inside a chat, with the tool that opens it. Default: none.
+    pub app: Option<Arc<dyn AppPage>>,
 }
 
 impl Default for Config {
@@ -63,6 +65,7 @@ impl Default for Config {
             cache_bytes: 36 << 20,
             subscriptions: SubscriptionConfig::default(),
             tools: ToolsConfig::default(),
+            app: None,
         }
     }
 }
@@ -105,6 +108,12 @@ pub(crate) struct ServerInner {
 }
 
 impl ServerInner {
+    /// The name and description of the server.
+    pub(crate) fn info(&self) -> ServerInfo {
+        let Config { name, title, version, description, instructions, .. } = self.config.clone();
+        ServerInfo { name, title, version, description, instructions }
+    }
+
     /// Starts the search index of a catalog that builds it on demand, and waits a little for it.
     pub(crate) async fn start_search(&self) {
         #[cfg(feature = "search")]
@@ -309,8 +318,7 @@ impl Server {
 #[async_trait]
 impl Service for Server {
     fn info(&self) -> ServerInfo {
-        let Config { name, title, version, description, instructions, .. } = self.inner.config.clone();
-        ServerInfo { name, title, version, description, instructions }
+        self.inner.info()
     }
 
     fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn libris_wire::ServiceView>> {

@@ -2,7 +2,6 @@
 
 import { announce, fill, h, icon } from './dom.js';
 import { clean, folderKey, nameOf } from './format.js';
-import { Mcp } from './mcp.js';
 import { Library } from './library.js';
 import { Tree } from './browse.js';
 import { Search } from './search.js';
@@ -10,8 +9,7 @@ import { Detail } from './preview.js';
 import { Selection, Tray } from './selection.js';
 import { Composer } from './composer.js';
 import { TemplateForm } from './templates.js';
-import { askForToken } from './login.js';
-import { setUpTheme } from './theme.js';
+import { site } from './site.js';
 
 const STATES = {
   connecting: 'Connecting…',
@@ -21,8 +19,7 @@ const STATES = {
 };
 const LIST_PAUSE = 400;
 
-const mcp = new Mcp();
-mcp.askForToken = askForToken;
+const { mcp } = site;
 const library = new Library(mcp);
 const selection = new Selection();
 const panes = document.querySelector('.panes');
@@ -35,7 +32,8 @@ const tree = new Tree({ library, selection, open });
 const search = new Search({ library, selection, open, closed: () => showSide(tree) });
 const detail = new Detail({ element: document.getElementById('detail'), library, mcp, selection, open, back: () => pane('browse') });
 const composer = new Composer({ library, selection, open });
-const tray = new Tray({ selection, library, open, close: () => toggleTray(false), composer: composer.element, link: () => location.origin + location.pathname + hash({ sel: selection.all.filter(({ local }) => !local).map(({ uri }) => uri) }) });
+const link = site.link && (() => site.link(hash({ sel: selection.all.filter(({ local }) => !local).map(({ uri }) => uri) })));
+const tray = new Tray({ selection, library, open, close: () => toggleTray(false), composer: composer.element, link });
 tray.prompt = () => composer.text;
 
 side.append(search.element, tree.element);
@@ -85,7 +83,7 @@ function open({ node, resource, template, lines, quiet }) {
   if (template) {
     tree.mark(template.uriTemplate);
     detail.template(new TemplateForm({ library, template, opened: (made) => open({ resource: made }) }));
-    if (!quiet) history.pushState(null, '', hash({ template: template.uriTemplate }));
+    if (!quiet) site.navigate(hash({ template: template.uriTemplate }));
     follow();
     return;
   }
@@ -96,7 +94,7 @@ function open({ node, resource, template, lines, quiet }) {
   tree.mark(isFolder ? node.key : shown.uri);
   search.mark(shown.uri);
   document.title = `${nameOf(shown)} – ${clean(library.server.title ?? library.server.name ?? 'Libris', 60)}`;
-  if (!quiet) history.pushState(null, '', hash({ uri: shown.uri }));
+  if (!quiet) site.navigate(hash({ uri: shown.uri }));
   if (!node && shown.size === undefined) complete(shown, wanted);
   follow();
 }
@@ -121,7 +119,7 @@ async function openUri(uri, quiet) {
 }
 
 async function restore() {
-  const parts = new URLSearchParams(location.hash.slice(1));
+  const parts = new URLSearchParams(site.address);
   const chosen = parts.getAll('sel');
   if (chosen.length > 0) {
     selection.add(chosen.map((uri) => library.nodes.get(uri)?.resource ?? { uri }));
@@ -144,7 +142,8 @@ async function restore() {
   }
 }
 
-addEventListener('hashchange', restore);
+let isLoaded = false;
+site.onNavigation(() => isLoaded && restore());
 
 // Live: what is open and what is selected is followed.
 
@@ -199,6 +198,7 @@ selection.addEventListener('changed', () => {
   drawBasket();
   measure();
   follow();
+  site.chat?.share(selection.all);
 });
 
 // Search and keys.
@@ -241,7 +241,7 @@ addEventListener('keydown', (event) => {
 
 // Start.
 
-setUpTheme(document.getElementById('theme'), () => detail.shown && !detail.isFolder && detail.refresh());
+site.setUpTheme(document.getElementById('theme'), () => detail.shown && !detail.isFolder && detail.refresh());
 drawBasket();
 drawState('connecting');
 
@@ -263,14 +263,15 @@ async function start() {
   library.loadTemplates().catch(() => {});
   const loaded = library.load(library.root);
   // A flat list is shown while it is loaded.
-  if (location.hash.length < 2) detail.welcome();
+  if (!site.address) detail.welcome();
   await loaded;
   const [only, ...others] = (library.root.children ?? []).filter((node) => node.folder);
   if (only && others.length === 0 && !only.expanded) {
     only.expanded = true;
     library.load(only);
   }
-  if (location.hash.length > 1) await restore();
+  isLoaded = true;
+  if (site.address) await restore();
 }
 
 start();

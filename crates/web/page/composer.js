@@ -1,7 +1,9 @@
 // The composer: a message in which `@` offers resources and templates, and what else could be attached.
 
-import { debounced, fill, h, icon } from './dom.js';
+import { announce, debounced, fill, h, icon } from './dom.js';
 import { clean, kindOf, nameOf } from './format.js';
+import { site } from './site.js';
+import { recall, remember } from './storage.js';
 
 const OFFERED = 8;
 const SUGGESTED = 4;
@@ -35,16 +37,18 @@ export class Composer {
       onblur: () => setTimeout(() => this.#close(), 150),
     });
     this.#suggestions = h('div', { class: 'suggestions', 'aria-live': 'polite' });
-    this.#automatic = h('input', { type: 'checkbox', id: 'automatic', checked: localStorage.getItem(AUTOMATIC) === 'yes',
+    this.#automatic = h('input', { type: 'checkbox', id: 'automatic', checked: recall(AUTOMATIC) === 'yes',
       onchange: () => {
-        localStorage.setItem(AUTOMATIC, this.#automatic.checked ? 'yes' : 'no');
+        remember(AUTOMATIC, this.#automatic.checked ? 'yes' : 'no');
         this.#suggest();
       } });
     this.element = h('div', { class: 'composer' },
       h('label', { for: 'message' }, 'Message'),
       h('div', { class: 'composer-box' }, this.#area, this.#menu),
+      site.chat ? h('div', { class: 'row-end' }, h('button', { class: 'primary', type: 'button', onclick: () => this.#send() }, icon('send'), 'Send')) : null,
       this.#suggestions);
-    this.#acceptFiles();
+    // A chat cannot read the files of this machine.
+    if (!site.chat) this.#acceptFiles();
     this.suggestLater = debounced(450, () => this.#suggest());
     selection.addEventListener('changed', () => this.#redraw());
   }
@@ -67,6 +71,19 @@ export class Composer {
         uri: `local:${encodeURIComponent(file.name)}`, label: file.name, name: file.name, mimeType: file.type || undefined, size: file.size, local: file,
       })));
     });
+  }
+
+  /** Sends the message to the conversation that the picker is in. */
+  async #send() {
+    if (!this.text) {
+      announce('Write a message first');
+      return;
+    }
+    if (!await site.chat.send(this.text, this.#selection.all)) return;
+    this.#area.value = '';
+    this.#found = [];
+    this.#redraw();
+    announce('Sent');
   }
 
   get text() {
@@ -173,14 +190,22 @@ export class Composer {
 
   #found = [];
 
+  /** The message without its mentions. */
+  #subject() {
+    return this.text.replace(/@\S+/g, ' ').trim();
+  }
+
   /** Looks for what the message is about. */
   async #suggest() {
-    const text = this.text.replace(/@\S+/g, ' ').trim();
+    const text = this.#subject();
     if (text.length < MIN_SUGGEST || !this.#library.searchesText) {
       this.#found = [];
       return this.#redraw();
     }
-    this.#found = await this.#library.suggest(text.slice(-400), { limit: SUGGESTED * 2 }).catch(() => []);
+    const found = await this.#library.suggest(text.slice(-400), { limit: SUGGESTED * 2 }).catch(() => []);
+    // The message was sent or changed meanwhile.
+    if (this.#subject() !== text) return undefined;
+    this.#found = found;
     if (this.#automatic.checked) {
       this.#selection.add(this.#left().slice(0, SUGGESTED));
     }

@@ -142,12 +142,12 @@ export function tokensOfText(text) {
   return Math.ceil((text.length - wide) / 4 + wide);
 }
 
-/** Splits a text at the words of a query: plain and matching parts in turn. */
+/** Splits a text at words that begin like those of a query: plain and matching parts in turn. */
 export function marked(text, query) {
   const words = query.match(/[\p{L}\p{N}_]{2,}/gu) ?? [];
   if (words.length === 0) return [text];
   const pattern = words.slice(0, 12).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
-  return text.split(new RegExp(`((?:${pattern.join('|')})[\\p{L}\\p{N}_]*)`, 'giu'));
+  return text.split(new RegExp(`((?<![\\p{L}\\p{N}_])(?:${pattern.join('|')})[\\p{L}\\p{N}_]*)`, 'giu'));
 }
 
 /** The URI of the text of a document, unless the document is text that is better as it is. */

@@ -59,6 +59,11 @@ export class Mcp extends EventTarget {
     return answer;
   }
 
+  /** Asks for the preview of a resource. */
+  preview(asked, options) {
+    return this.post('/picker/preview', asked, options);
+  }
+
   /** Fetches a path of the server as text. */
   async text(path) {
     const response = await this.#authenticated(() => fetch(path, { headers: this.#headers({}) }));

@@ -2,7 +2,8 @@
 
 import { announce, fill, h, icon, iconButton } from './dom.js';
 import { KIND_NAMES, bytes, clean, count, date, folderKey, kindOf, lastSegment, moment, nameOf, parentOf, textUri, titleOf, tokensOf } from './format.js';
-import { copyText, saveFile } from './export.js';
+import { copyText } from './export.js';
+import { site } from './site.js';
 import { snippets } from './snippets.js';
 import { VirtualRows } from './rows.js';
 
@@ -14,13 +15,10 @@ const trusted = globalThis.trustedTypes?.createPolicy('libris-preview', { create
 /** Media types of documents that the server can give as text. */
 const DOCUMENT = /pdf|officedocument|opendocument|epub|ms-excel|rtf/;
 
-/** The style of previews. Their frame has no origin, so it cannot load one. */
-const style = fetch('/picker/preview.css').then((response) => response.text());
-
-/** A document for the frame. Its scripts are forbidden by the sandbox, and its loads by the policy of the page. */
+/** A document for the frame, which can neither load anything nor run what the resource brings along. */
 async function documentOf(html, theme) {
   return trusted.createHTML(`<!doctype html><html lang="en" data-theme="${theme}"><meta charset="utf-8">`
-    + `<style>${await style}</style><body>${html}</body></html>`);
+    + `${await site.frame.head()}<body>${html}</body></html>`);
 }
 
 export class Detail {
@@ -118,7 +116,7 @@ export class Detail {
     });
     this.listing = listing;
     fill(this.element,
-      this.#head(resource, node.name),
+      this.#head(resource, node.name, iconButton('refresh', 'List again', () => this.#library.refresh(), 'framed')),
       resource.description ? h('p', { class: 'lead pad' }, clean(resource.description, 600)) : null,
       h('div', { class: 'listing', role: 'table', 'aria-label': `Contents of ${node.name}`, 'aria-rowcount': '-1' },
         h('div', { role: 'rowgroup' }, h('div', { class: 'list-head', role: 'row' },
@@ -205,7 +203,7 @@ export class Detail {
     }, text);
     this.panel = h('div', { class: 'panel', id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${this.#view}` });
     fill(this.element,
-      this.#head(resource, title, [this.pick, iconButton('download', 'Download', () => this.#download(), 'framed')]),
+      this.#head(resource, title, [this.pick, iconButton('refresh', 'Read again', () => this.refresh(), 'framed'), iconButton('download', 'Download', () => this.#download(), 'framed save')]),
       h('p', { class: 'facts' }, facts.filter(Boolean).join(' · ')),
       h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'View' }, tab('preview', 'Preview'), tab('source', 'Source'), tab('details', 'Details')),
       this.panel);
@@ -256,8 +254,7 @@ export class Detail {
   async #media(panel, resource, kind, signal) {
     const { contents } = await this.#library.read(resource.uri, { signal });
     const content = contents[0] ?? {};
-    const data = content.blob !== undefined ? Uint8Array.from(atob(content.blob), (letter) => letter.charCodeAt(0)) : content.text ?? '';
-    const url = URL.createObjectURL(new Blob([data], { type: content.mimeType ?? resource.mimeType }));
+    const url = site.mediaUrl({ ...content, mimeType: content.mimeType ?? resource.mimeType });
     this.#url = url;
     const name = nameOf(resource);
     if (kind === 'image') {
@@ -281,13 +278,13 @@ export class Detail {
     this.part = null;
     const asked = { uri, source };
     if (uri === resource.uri && typeof resource.size === 'number') asked.size = resource.size;
-    let preview = await this.#mcp.post('/picker/preview', asked, { signal });
+    let preview = await this.#mcp.preview(asked, { signal });
     if (preview.kind === 'hex' && !source) {
       // A resource that is not in a list has no media type until it is read.
       const [group] = (preview.mimeType ?? '').split('/');
       if (['image', 'audio', 'video'].includes(group)) return this.#media(panel, resource, group, signal);
       if (!uri.includes('?') && DOCUMENT.test(preview.mimeType ?? '')) {
-        const asText = await this.#mcp.post('/picker/preview', { uri: `${uri}?as=text` }, { signal }).catch(() => null);
+        const asText = await this.#mcp.preview({ uri: `${uri}?as=text` }, { signal }).catch(() => null);
         if (signal.aborted) return undefined;
         preview = asText ?? preview;
       }
@@ -295,7 +292,7 @@ export class Detail {
     const theme = document.documentElement.dataset.theme ?? '';
     const frame = h('iframe', {
       class: 'frame', title: `${source ? 'Source' : 'Preview'} of ${nameOf(resource)}`,
-      sandbox: 'allow-popups allow-popups-to-escape-sandbox allow-top-navigation-by-user-activation',
+      sandbox: site.frame.sandbox,
       referrerpolicy: 'no-referrer',
     });
     frame.srcdoc = await documentOf(preview.html, theme);
@@ -332,19 +329,7 @@ export class Detail {
       term('Audience', (annotations.audience ?? []).join(', ')),
       ...Object.entries(_meta).map(([name, value]) => term(name, clean(typeof value === 'string' ? value : JSON.stringify(value), 500))),
       h('div', {}, h('dt', {}, 'Cache'), hints));
-    const code = h('pre', { class: 'snippet-code', tabindex: '0' });
-    const samples = snippets(`${location.origin}/mcp`, resource.uri, this.#mcp.hasToken);
-    let chosen = Object.keys(samples)[0];
-    const language = h('select', { 'aria-label': 'Language', onchange: () => {
-      chosen = language.value;
-      code.textContent = samples[chosen];
-    } }, Object.keys(samples).map((name) => h('option', { value: name }, name)));
-    code.textContent = samples[chosen];
-    fill(panel, h('div', { class: 'details-body' }, list,
-      h('div', { class: 'code-head' }, h('h3', {}, 'Read it from code'), language, iconButton('copy', 'Copy the code', async () => {
-        await copyText({ text: samples[chosen] });
-        announce('Copied');
-      }, 'framed')), code));
+    fill(panel, h('div', { class: 'details-body' }, list, site.endpoint ? this.#samples(resource) : null));
     try {
       const read = await this.#library.read(resource.uri, { signal });
       const life = read.ttlMs === undefined ? 'no hint' : read.ttlMs === 0 ? 'ask each time' : `fresh for ${count(read.ttlMs / 1000)} s`;
@@ -354,12 +339,28 @@ export class Detail {
     }
   }
 
+  /** Programs that read the resource. */
+  #samples(resource) {
+    const code = h('pre', { class: 'snippet-code', tabindex: '0' });
+    const samples = snippets(site.endpoint, resource.uri, this.#mcp.hasToken);
+    let chosen = Object.keys(samples)[0];
+    const language = h('select', { 'aria-label': 'Language', onchange: () => {
+      chosen = language.value;
+      code.textContent = samples[chosen];
+    } }, Object.keys(samples).map((name) => h('option', { value: name }, name)));
+    code.textContent = samples[chosen];
+    return [h('div', { class: 'code-head' }, h('h3', {}, 'Read it from code'), language, iconButton('copy', 'Copy the code', async () => {
+      await copyText({ text: samples[chosen] });
+      announce('Copied');
+    }, 'framed')), code];
+  }
+
   async #download() {
     try {
       const { contents } = await this.#library.read(this.#shown.uri);
       const content = contents[0] ?? {};
       const data = content.blob !== undefined ? Uint8Array.from(atob(content.blob), (letter) => letter.charCodeAt(0)) : content.text ?? '';
-      saveFile({ data, name: lastSegment(this.#shown.uri), type: content.mimeType ?? 'application/octet-stream' });
+      await site.save({ data, name: lastSegment(this.#shown.uri), type: content.mimeType ?? 'application/octet-stream' });
     } catch (cause) {
       announce(clean(cause.message, 200));
     }

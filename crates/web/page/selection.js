@@ -2,7 +2,9 @@
 
 import { announce, fill, h, icon, iconButton } from './dom.js';
 import { bytes, count, counted, kindOf, nameOf, tokensOf } from './format.js';
-import { copyText, exported, FORMATS, saveFile } from './export.js';
+import { copyText, exported, FORMATS } from './export.js';
+import { site } from './site.js';
+import { recall, remember } from './storage.js';
 
 const BUDGETS = [8000, 32000, 128000, 200000, 1000000];
 const BUDGET = 'libris-budget';
@@ -89,7 +91,7 @@ export class Tray {
     this.#selection = selection;
     this.#library = library;
     this.#open = open;
-    this.budget = Number(localStorage.getItem(BUDGET)) || BUDGETS[1];
+    this.budget = Number(recall(BUDGET)) || BUDGETS[1];
     this.#head = h('h2', {}, 'Selection');
     this.#list = h('ul', { class: 'picked' });
     this.#meter = h('div', { class: 'meter' });
@@ -97,13 +99,13 @@ export class Tray {
     this.#actions = h('div', { class: 'actions' },
       format,
       h('button', { class: 'primary', type: 'button', onclick: () => this.#take(format.value, copyText) }, icon('copy'), 'Copy'),
-      iconButton('download', 'Download', () => this.#take(format.value, (file) => saveFile(file)), 'framed'),
-      iconButton('link', 'Copy a link to this selection', () => this.#copyLink(), 'framed'));
+      iconButton('download', 'Download', () => this.#take(format.value, site.save), 'framed save'),
+      link ? iconButton('link', 'Copy a link to this selection', () => this.#copyLink(), 'framed') : null);
     this.element = h('div', { class: 'tray-inner' },
       h('div', { class: 'tray-head' }, this.#head,
         h('button', { class: 'link', type: 'button', onclick: () => selection.clear() }, 'Clear'),
         iconButton('close', 'Close the selection', close)),
-      this.#list, this.#meter, this.#actions, composer);
+      this.#list, this.#meter, site.chat?.note, this.#actions, composer);
     selection.addEventListener('changed', () => this.update());
     this.update();
   }
@@ -138,7 +140,7 @@ export class Tray {
       'aria-label': 'Budget in tokens',
       onchange: () => {
         this.budget = Number(budget.value);
-        localStorage.setItem(BUDGET, budget.value);
+        remember(BUDGET, budget.value);
         this.#drawMeter();
       },
     }, BUDGETS.map((value) => h('option', { value, selected: value === this.budget }, `${count(value)} tokens`)));

@@ -1,12 +1,13 @@
 // Light and dark: as the system says, unless the person chose.
 
 import { fill, icon } from './dom.js';
+import { recall, remember } from './storage.js';
 
 const KEY = 'libris-theme';
 const dark = matchMedia('(prefers-color-scheme: dark)');
 
 function current() {
-  return localStorage.getItem(KEY) ?? (dark.matches ? 'dark' : 'light');
+  return recall(KEY) ?? (dark.matches ? 'dark' : 'light');
 }
 
 /** Lets a button switch the theme; `changed` is called after each change. */
@@ -20,7 +21,7 @@ export function setUpTheme(button, changed = () => {}) {
     fill(button, icon('sun'));
   };
   button.addEventListener('click', () => {
-    localStorage.setItem(KEY, current() === 'dark' ? 'light' : 'dark');
+    remember(KEY, current() === 'dark' ? 'light' : 'dark');
     apply();
     changed();
   });

@@ -3,8 +3,11 @@
 //! The page is plain HTML, CSS and ES modules, embedded in the program. It is an MCP client of `/mcp` on its own origin, so
 //! it shows what the protocol gives. Only the rendering of previews happens here, from what the caller's view reads.
 //!
+//! Hosts that know MCP Apps show the same page inside the chat.
+//!
 //! For existing file browsers, the same catalog is a WebDAV share.
 
+mod app;
 mod assets;
 mod dav;
 mod html;
@@ -19,6 +22,7 @@ use http::{Method, Request, Response, StatusCode};
 use libris_wire::Call;
 use libris_wire::http::{Body, Route};
 
+pub use self::app::PickerApp;
 use self::assets::Asset;
 pub use self::dav::WebDav;
 use self::preview::Previews;

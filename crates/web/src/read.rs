@@ -27,11 +27,14 @@ pub(crate) async fn read<T: DeserializeOwned>(call: &Call, uri: &str) -> Result<
 
 /// Parses the members of a result.
 pub(crate) fn parse<T: DeserializeOwned>(members: &Members) -> Option<T> {
-    let members = members.encode();
-    let json = members.encoded()?;
-    let mut object = Vec::with_capacity(json.len() + 2);
+    serde_json::from_slice(&object(members.encode().encoded()?)).ok()
+}
+
+/// An object with these encoded members.
+pub(crate) fn object(members: &[u8]) -> Vec<u8> {
+    let mut object = Vec::with_capacity(members.len() + 2);
     object.push(b'{');
-    object.extend_from_slice(json);
+    object.extend_from_slice(members);
     object.push(b'}');
-    serde_json::from_slice(&object).ok()
+    object
 }

@@ -25,6 +25,7 @@ pub struct Call {
     progress: Option<Arc<Reporter>>,
     /// The listener that `subscribe` requests refer to, if the request belongs to a session.
     pub(crate) listener: Option<Arc<dyn Listener>>,
+    shows_apps: bool,
 }
 
 impl Call {
@@ -38,12 +39,23 @@ impl Call {
             memory: None,
             progress: None,
             listener: None,
+            shows_apps: false,
         }
     }
 
     /// Sets the client, and the budget for contents.
     pub(crate) fn by(self, client: Client, content_budget: &Arc<ContentBudget>) -> Self {
         Self { client, memory: Some(Arc::new(RequestReservation::new(content_budget, client))), ..self }
+    }
+
+    /// Sets whether the client shows apps.
+    pub(crate) fn showing_apps(self, shows_apps: bool) -> Self {
+        Self { shows_apps, ..self }
+    }
+
+    /// Whether the client shows MCP Apps, as far as the request depends on it: `tools/list` does.
+    pub fn shows_apps(&self) -> bool {
+        self.shows_apps
     }
 
     /// A call of the same caller with a time limit and a memory reservation of its own, for a part of a response that is

@@ -4,6 +4,7 @@
 //! the encoded `result`, and frames the response. Every difference between protocol revisions is a fact of
 //! [`Revision`]; no other code compares versions.
 
+mod app;
 mod call;
 mod content_budget;
 #[cfg(test)]
@@ -29,6 +30,7 @@ mod splice_cache;
 pub mod stdio;
 mod time_limit;
 
+pub use app::{APP_MEDIA_TYPE, APPS_EXTENSION, AppPage};
 pub use call::Call;
 pub use failure::Failure;
 pub use libris_core::{Authentication, Budget, Client, Identity, Lease};

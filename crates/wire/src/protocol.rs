@@ -16,13 +16,13 @@ use crate::content_budget::Outgoing;
 use crate::envelope::{self, Framed, Id, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST};
 use crate::members::Members;
-use crate::request::{ClientInfo, ListenFilter, McpRequest, Params, RequestMeta, missing};
+use crate::request::{ClientInfo, ListenFilter, McpRequest, Params, RequestMeta, TOOLS_LIST, missing};
 use crate::service::{
     CacheableRequest, Caller, Capabilities, Listener, Notification, Refusal, Reply, ServerInfo, Service,
     ServiceView,
 };
 use crate::time_limit::within_from;
-use crate::{Call, Era, Failure, Limits, Revision};
+use crate::{APPS_EXTENSION, Call, Era, Failure, Limits, Revision};
 
 /// The error message if memory for a response is short.
 pub(crate) const CONTENT_BUDGET_FULL: &str =
@@ -51,6 +51,8 @@ pub(crate) struct Arrived<'a> {
     pub(crate) id: &'a Id,
     pub(crate) method: &'a str,
     pub(crate) params: &'a Params<'a>,
+    /// Whether the client shows apps, as far as the request depends on it.
+    pub(crate) shows_apps: bool,
 }
 
 /// The MCP implementation for one service.
@@ -147,7 +149,11 @@ impl Protocol {
         listener: Option<&dyn Listener>,
         arrived: Arrived<'_>,
     ) -> Option<Framed> {
-        let Arrived { since, id, method, params } = arrived;
+        let Arrived { since, id, method, params, shows_apps } = arrived;
+        // The cache has the tools of clients that show no apps.
+        if shows_apps && method == TOOLS_LIST {
+            return None;
+        }
         let request = params.cacheable(method)?;
         let answer = view.cached(revision, request, since)?;
         if let (CacheableRequest::List(_), Some(listener)) = (request, listener) {
@@ -219,10 +225,10 @@ impl Protocol {
         let (view, listener) = (&*call.view, call.listener.as_deref());
         let nowhere = || ErrorObject::new(INVALID_REQUEST, "subscriptions need a session");
         let answer = match request {
-            McpRequest::Initialize { asked, .. } => {
-                return Ok(self.initialize(call, Revision::negotiate(asked)).await);
+            McpRequest::Initialize { asked, shows_apps, .. } => {
+                return Ok(self.initialize(call, Revision::negotiate(asked), *shows_apps).await);
             }
-            McpRequest::Discover { .. } => return Ok(self.discover(call).await),
+            McpRequest::Discover { shows_apps, .. } => return Ok(self.discover(call, *shows_apps).await),
             McpRequest::Ping => Ok(EMPTY),
             McpRequest::Subscribe { uri } => {
                 listener.ok_or_else(nowhere)?.subscribe(uri).await.map(|()| EMPTY)
@@ -350,21 +356,21 @@ impl Protocol {
             .boxed())
     }
 
-    async fn initialize(&self, call: &Call, revision: Revision) -> Reply {
+    async fn initialize(&self, call: &Call, revision: Revision, shows_apps: bool) -> Reply {
         let mut result = json!({
             "protocolVersion": revision.facts().date,
-            "capabilities": capabilities(&*call.view, revision),
+            "capabilities": capabilities(&*call.view, revision, shows_apps),
             "serverInfo": implementation(&self.info, revision),
         });
         self.instruct(call, &mut result).await;
         Reply { members: members(&result), freshness: None, meta: Bytes::new() }
     }
 
-    async fn discover(&self, call: &Call) -> Reply {
+    async fn discover(&self, call: &Call, shows_apps: bool) -> Reply {
         let supported: Vec<_> = Revision::ALL.iter().map(|revision| revision.facts().date).collect();
         let mut result = json!({
             "supportedVersions": supported,
-            "capabilities": capabilities(&*call.view, call.revision),
+            "capabilities": capabilities(&*call.view, call.revision, shows_apps),
         });
         self.instruct(call, &mut result).await;
         Reply { members: members(&result), freshness: Some(Freshness::default()), meta: Bytes::new() }
@@ -406,8 +412,8 @@ fn log_slow_request(request: &McpRequest, took: Duration) {
 /// Logs a client that connects. A client of a stateless revision connects when it discovers the server.
 fn log_client(revision: Revision, request: &McpRequest) {
     let (client, revision) = match request {
-        McpRequest::Initialize { asked, client } => (client, Revision::negotiate(asked)),
-        McpRequest::Discover { client } => (client, revision),
+        McpRequest::Initialize { asked, client, .. } => (client, Revision::negotiate(asked)),
+        McpRequest::Discover { client, .. } => (client, revision),
         _ => return,
     };
     let (ClientInfo { name, version }, revision) = (client, revision.facts().date);
@@ -528,8 +534,11 @@ pub(crate) fn read(
     Ok((revision, McpRequest::parse(revision, view, method, params)?))
 }
 
-fn capabilities(view: &dyn ServiceView, revision: Revision) -> Value {
-    let Capabilities { live, tools, prompts, extensions } = view.capabilities();
+/// The capabilities in the format of `revision`. Apps are declared to clients that show them, and the tools of apps are
+/// listed to these only.
+fn capabilities(view: &dyn ServiceView, revision: Revision, shows_apps: bool) -> Value {
+    let Capabilities { live, tools, prompts, mut extensions } = view.capabilities();
+    extensions.retain(|name, _| shows_apps || name != APPS_EXTENSION);
     let resources = if live { json!({ "subscribe": true, "listChanged": true }) } else { json!({}) };
     let mut object = json!({ "resources": resources });
     for (name, capability) in [("tools", tools), ("prompts", prompts)] {

@@ -7,11 +7,15 @@ use std::fmt;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::app;
 use crate::envelope::put;
 use crate::failure::{ErrorObject, INVALID_PARAMS};
 use crate::json::{Broken, Reader, Shape, Text};
 use crate::service::{CacheableRequest, CompletionParams, Reference};
-use crate::{Era, Revision, ServiceView};
+use crate::{Era, Failure, Revision, ServiceView};
+
+/// The method that lists tools.
+pub(crate) const TOOLS_LIST: &str = "tools/list";
 
 /// The most characters of the input that an error quotes.
 const LONGEST_QUOTE: usize = 200;
@@ -111,6 +115,12 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// Whether the request declares that its client shows apps. Only the response to `tools/list` depends on it, so that
+    /// no other request is examined.
+    pub(crate) fn shows_apps(&self, method: &str) -> bool {
+        method == TOOLS_LIST && app::are_declared(self.raw)
+    }
+
     /// The size of the JSON in bytes.
     pub(crate) fn size(&self) -> usize {
         self.raw.len()
@@ -141,7 +151,7 @@ impl<'a> Params<'a> {
                 argument: self.argument?,
                 context: self.context.unwrap_or_default(),
             }),
-            "tools/list" => cursor.map(CacheableRequest::Tools),
+            TOOLS_LIST => cursor.map(CacheableRequest::Tools),
             "tools/call" => Some(CacheableRequest::Tool {
                 name: self.name.as_ref()?.right()?,
                 arguments: self.arguments.unwrap_or_default(),
@@ -187,9 +197,11 @@ pub(crate) enum McpRequest {
     Initialize {
         asked: String,
         client: ClientInfo,
+        shows_apps: bool,
     },
     Discover {
         client: ClientInfo,
+        shows_apps: bool,
     },
     Ping,
     List {
@@ -312,10 +324,12 @@ impl McpRequest {
             ("initialize", Era::Legacy) => Ok(Self::Initialize {
                 asked: required("protocolVersion", &params.protocol_version)?,
                 client: ClientInfo::of_initialize(params),
+                shows_apps: app::are_declared(params.raw),
             }),
             ("ping", Era::Legacy) => Ok(Self::Ping),
             ("server/discover", Era::Modern) => {
-                Ok(Self::Discover { client: ClientInfo::of_discover(params) })
+                let shows_apps = app::are_declared(params.raw);
+                Ok(Self::Discover { client: ClientInfo::of_discover(params), shows_apps })
             }
             ("resources/list", _) => Ok(Self::List { cursor: cursor()? }),
             ("resources/templates/list", _) => Ok(Self::Templates { cursor: cursor()? }),
@@ -385,6 +399,15 @@ impl ClientInfo {
     fn truncated(self) -> Self {
         let truncated = |text: String| text.chars().take(LONGEST_QUOTE).collect();
         Self { name: truncated(self.name), version: truncated(self.version) }
+    }
+}
+
+impl CompletionParams {
+    /// Parses the parameters of `completion/complete`, which are a JSON object.
+    pub fn parse(params: &str) -> Result<Self, Failure> {
+        let params = Params::read(&mut Reader::new(params))
+            .map_err(|_| Failure::invalid("the parameters must be an object"))?;
+        completion_params(&params).map_err(|error| Failure::invalid(error.message))
     }
 }
 

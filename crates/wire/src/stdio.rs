@@ -193,9 +193,15 @@ struct StdioConnection<W> {
 /// The session that `initialize` has opened.
 struct StdioSession {
     revision: Revision,
+    shows_apps: bool,
     listener: Arc<dyn Listener>,
     /// Once notifications are being sent: stops that on drop.
     told: Option<DropGuard>,
+}
+
+/// Whether the client shows apps: it says so when it opens the session, or in each request.
+fn shows_apps(session: Option<&StdioSession>, method: &str, params: &Params<'_>) -> bool {
+    session.is_some_and(|session| session.shows_apps) || params.shows_apps(method)
 }
 
 impl<W: OutputStream> StdioConnection<W> {
@@ -251,6 +257,7 @@ impl<W: OutputStream> StdioConnection<W> {
                     return self.write(framed);
                 }
                 let agreed = session.as_ref().map(|session| session.revision);
+                let shows_apps = shows_apps(session.as_ref(), &method, &params);
                 let read =
                     protocol::read(&*self.view, &method, &params, agreed).and_then(|(revision, request)| {
                         let token = params.meta()?.progress_token();
@@ -261,7 +268,8 @@ impl<W: OutputStream> StdioConnection<W> {
                                 drop(queue.upgrade().map(|queue| queue.try_send(Outgoing::from(framed))));
                             })
                         });
-                        Ok((self.call(revision).reporting(reporter), request))
+                        let call = self.call(revision).showing_apps(shows_apps);
+                        Ok((call.reporting(reporter), request))
                     });
                 match read {
                     Err(error) => self.write(Framed::error(Some(&id), &error)),
@@ -286,7 +294,9 @@ impl<W: OutputStream> StdioConnection<W> {
             return None;
         }
         let listener = session.map(|session| &*session.listener);
-        self.protocol.cached(&*self.view, revision, listener, Arrived { since, id, method, params })
+        let shows_apps = shows_apps(session, method, params);
+        let arrived = Arrived { since, id, method, params, shows_apps };
+        self.protocol.cached(&*self.view, revision, listener, arrived)
     }
 
     fn request(
@@ -300,10 +310,14 @@ impl<W: OutputStream> StdioConnection<W> {
     ) -> io::Result<()> {
         match &request {
             McpRequest::Listen(filter) => return self.listen(runtime, id, call, filter.clone()),
-            McpRequest::Initialize { asked, .. } => match self.view.listener(call.client) {
+            McpRequest::Initialize { asked, shows_apps, .. } => match self.view.listener(call.client) {
                 Ok(listener) => {
-                    *session =
-                        Some(StdioSession { revision: Revision::negotiate(asked), listener, told: None });
+                    *session = Some(StdioSession {
+                        revision: Revision::negotiate(asked),
+                        shows_apps: *shows_apps,
+                        listener,
+                        told: None,
+                    });
                 }
                 Err(failure) => {
                     return self.write(Framed::error(Some(&id), &failure.object(call.revision)));
@@ -413,7 +427,10 @@ impl<W: OutputStream> StdioConnection<W> {
         batch: &[&str],
     ) -> io::Result<()> {
         let items: Vec<Box<str>> = batch.iter().map(|&item| item.into()).collect();
-        let call = session.map(|session| self.call(session.revision).of(Some(session.listener.clone())));
+        let call = session.map(|session| {
+            let call = self.call(session.revision).showing_apps(session.shows_apps);
+            call.of(Some(session.listener.clone()))
+        });
         let connection = self.clone();
         let turns = Some(self.in_flight.clone());
         self.answer(runtime, None, size, turns, async move {

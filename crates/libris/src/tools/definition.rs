@@ -3,14 +3,20 @@
 use libris_wire::{Facts, Members};
 use serde_json::{Value, json};
 
-use super::{TemplateTool, Tool, read, search};
+use super::{AppTool, TemplateTool, Tool, read, search};
 use crate::bundle::BundleRequest;
 use crate::encode::PageWriter;
 
 /// The members of the list of these tools; `facts` are the features of the protocol revision.
-pub(crate) fn definitions(tools: &[Tool], templates: &[TemplateTool], facts: &Facts) -> Members {
+pub(crate) fn definitions(
+    tools: &[Tool],
+    templates: &[TemplateTool],
+    apps: &[AppTool],
+    facts: &Facts,
+) -> Members {
     let own = tools.iter().map(|tool| definition(*tool, facts));
-    let all: Vec<_> = own.chain(templates.iter().map(|tool| tool.definition(facts))).collect();
+    let templates = templates.iter().map(|tool| tool.definition(facts));
+    let all: Vec<_> = own.chain(templates).chain(apps.iter().map(|tool| tool.definition(facts))).collect();
     let encoded = |json: &mut Vec<u8>, tool: &Value| json.extend_from_slice(tool.to_string().as_bytes());
     PageWriter::new("tools", &all, encoded).finish()
 }

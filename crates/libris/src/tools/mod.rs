@@ -1,9 +1,10 @@
 //! The tools of a server: models search, list and read resources with them.
 //!
 //! A tool is a client of the view: it sees what the caller may see, and everything that it reads counts against the same
-//! limits as `resources/read`. Which tools there are depends on the configuration and on the rights of the caller, never
-//! on the client.
+//! limits as `resources/read`. Which tools there are depends on the configuration and on the rights of the caller, not on
+//! the client; only those of the picker are listed to hosts that show apps alone.
 
+pub(crate) mod app;
 mod arguments;
 mod bundle;
 mod connector;
@@ -25,6 +26,7 @@ use crate::rights::Decision;
 use crate::server::ServerInner;
 use crate::view::ViewSnapshot;
 
+pub(crate) use self::app::AppTool;
 pub(crate) use self::definition::definitions;
 pub(crate) use self::template::TemplateTool;
 
@@ -96,7 +98,7 @@ impl Tool {
     /// Whether a tool may have this name, depending on the configuration.
     fn is_reserved(name: &str) -> bool {
         let all = ToolsConfig { bundle: true, connector: true, ..ToolsConfig::default() };
-        Self::named(name, &all).is_some()
+        Self::named(name, &all).is_some() || AppTool::named(name).is_some()
     }
 
     /// The tool of this name, if it is configured.

@@ -47,6 +47,7 @@ const MAX_PICTURES: usize = 16;
 const MAX_PICTURE: usize = 2 << 20;
 
 /// Renders previews, a few at a time.
+#[derive(Debug)]
 pub(crate) struct Previews {
     permits: Semaphore,
 }
@@ -71,7 +72,7 @@ struct PreviewRequest {
 
 /// A preview, as the page receives it.
 #[derive(Debug, Serialize)]
-struct Preview {
+pub(crate) struct Preview {
     kind: &'static str,
     #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
     mime: Option<String>,
@@ -105,12 +106,7 @@ struct PreviewContent {
 impl Previews {
     /// Answers a request for a preview.
     pub(crate) async fn respond(&self, call: &Call, body: &Bytes) -> Response<Body> {
-        let previewed = async {
-            let request: PreviewRequest = serde_json::from_slice(body)
-                .map_err(|cause| Failure::invalid(format!("the request is invalid: {cause}")))?;
-            self.preview(call, request).await
-        };
-        match previewed.await {
+        match self.preview(call, body).await {
             Ok(preview) => respond(StatusCode::OK, &preview),
             Err(failure) => {
                 let (status, message) = describe(failure);
@@ -119,7 +115,10 @@ impl Previews {
         }
     }
 
-    async fn preview(&self, call: &Call, request: PreviewRequest) -> Result<Preview, Failure> {
+    /// The preview that a request asks for; `request` is JSON.
+    pub(crate) async fn preview(&self, call: &Call, request: &[u8]) -> Result<Preview, Failure> {
+        let request: PreviewRequest = serde_json::from_slice(request)
+            .map_err(|cause| Failure::invalid(format!("the request is invalid: {cause}")))?;
         let busy = || Failure::Busy { message: "the server is shutting down".to_owned() };
         let _permit = self.permits.acquire().await.map_err(|_| busy())?;
         let is_whole = request.size.is_none_or(|size| size <= WHOLE_BYTES);

@@ -33,7 +33,7 @@ impl Endpoint {
         params: &Params<'_>,
     ) -> Result<Response<Body>, ErrorObject> {
         let request = McpRequest::parse(Revision::negotiate(""), &*view, "initialize", params)?;
-        let McpRequest::Initialize { asked, .. } = &request else {
+        let McpRequest::Initialize { asked, shows_apps, .. } = &request else {
             return Err(ErrorObject::method_not_found("initialize"));
         };
         let revision = Revision::negotiate(asked);
@@ -41,7 +41,8 @@ impl Endpoint {
         let full = || self.busy(Some(id), FULL);
         let Some(session_id) = unguessable().map(Arc::<str>::from) else { return Ok(full()) };
         let (in_flight, shared) = (self.protocol.limits.in_flight, self.shared_session(&session_id));
-        let session = HttpSession::new(view.clone(), revision, in_flight, listener, shared);
+        let session =
+            HttpSession::new(view.clone(), revision, in_flight, listener, shared).showing_apps(*shows_apps);
         let Some(session) = self.sessions.open(&session_id, session, peer) else { return Ok(full()) };
         self.save(&session_id, &session).await;
         let framed = self.protocol.answer(&self.call(peer, view, revision), id, &request).await;
@@ -92,7 +93,7 @@ impl Endpoint {
             let why = "this protocol version has no batches";
             return response::refusal(StatusCode::BAD_REQUEST, why);
         }
-        let call = self.call(peer, view, session.revision);
+        let call = self.call(peer, view, session.revision).showing_apps(session.shows_apps);
         let call = call.of(Some(session.notifications.listener.clone()));
         let most = self.protocol.limits.batch;
         if batch.len() > most {

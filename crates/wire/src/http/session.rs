@@ -20,6 +20,8 @@ const QUEUED_PER_IN_FLIGHT: usize = 8;
 /// The session of a client that has completed the handshake.
 pub(super) struct HttpSession {
     pub(super) revision: Revision,
+    /// Whether the client shows apps.
+    pub(super) shows_apps: bool,
     /// The view of the identity that was last used in the session.
     view: Mutex<Arc<dyn ServiceView>>,
     /// Bounds the requests in flight.
@@ -48,6 +50,7 @@ impl HttpSession {
     ) -> Self {
         Self {
             revision,
+            shows_apps: false,
             view: Mutex::new(view),
             notifications: Arc::new(NotificationLog::new(listener, shared.clone())),
             shared,
@@ -58,6 +61,11 @@ impl HttpSession {
             requests: AtomicU64::new(0),
             batches: AtomicUsize::new(0),
         }
+    }
+
+    /// Sets whether the client shows apps.
+    pub(super) fn showing_apps(self, shows_apps: bool) -> Self {
+        Self { shows_apps, ..self }
     }
 
     /// The view that answers requests of this caller in the session; `None` if another principal opened the session.
@@ -80,6 +88,7 @@ impl HttpSession {
     pub(super) fn saved(&self) -> SavedSession {
         SavedSession {
             revision: self.revision.facts().date.to_owned(),
+            shows_apps: self.shows_apps,
             principal: lock(&self.view).caller().map(principal),
             subscriptions: self.notifications.subscriptions(),
             ..SavedSession::default()

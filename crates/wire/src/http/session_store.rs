@@ -57,6 +57,8 @@ pub struct ClientUsage {
 pub struct SavedSession {
     /// The date of the protocol revision.
     pub revision: String,
+    /// Whether the client shows MCP Apps.
+    pub shows_apps: bool,
     /// The principal to which the session belongs; `None` if the caller was anonymous.
     pub principal: Option<String>,
     /// The URIs that the client subscribed to.

@@ -94,7 +94,8 @@ impl Endpoint {
         let id: Arc<str> = id.into();
         let shared = SharedSession { store: store.clone(), id: id.clone(), is_opened_here: false };
         let in_flight = self.protocol.limits.in_flight;
-        let session = HttpSession::new(view.clone(), revision, in_flight, listener, Some(shared));
+        let session = HttpSession::new(view.clone(), revision, in_flight, listener, Some(shared))
+            .showing_apps(saved.shows_apps);
         // Changes that the client missed while no replica served it; changes of the last minute are known anyway.
         let untouched = self.config.idle.saturating_sub(saved.left);
         let missed = untouched + TOUCH_INTERVAL >= notification_log::RESEND_PERIOD;

@@ -78,7 +78,8 @@ impl Endpoint {
             Ok(Incoming::Batch(batch)) => self.batch(peer, &view, headers, &batch).await,
             Ok(Incoming::One(Message::Request { id, method, params })) => {
                 let since = Instant::now();
-                let arrived = Arrived { since, id: &id, method: &method, params: &params };
+                let shows_apps = params.shows_apps(&method);
+                let arrived = Arrived { since, id: &id, method: &method, params: &params, shows_apps };
                 let answered = self.request(peer, view, headers, accepts, arrived).await;
                 answered.unwrap_or_else(|error| response::rejected(Some(&id), &error))
             }
@@ -123,7 +124,7 @@ impl Endpoint {
             }
             let parse = || McpRequest::parse(revision, &*view, method, params);
             let request = off_worker(peer.client, params.size(), parse).await?;
-            let call = self.call(peer, view, revision);
+            let call = self.call(peer, view, revision).showing_apps(arrived.shows_apps);
             if let McpRequest::Listen(filter) = &request {
                 return self.listen(accepts, &call, id, filter).await;
             }
@@ -137,6 +138,7 @@ impl Endpoint {
             Err(refusal) => return Ok(refusal),
         };
         let revision = session.revision;
+        let arrived = Arrived { shows_apps: session.shows_apps, ..arrived };
         let listener = Some(&*session.notifications.listener);
         if let Some(framed) = self.protocol.cached(&*view, revision, listener, arrived) {
             return Ok(self.framed(accepts, &self.call(peer, view, revision), Some(id), framed).await);
@@ -147,7 +149,7 @@ impl Endpoint {
             Ok(request) => request,
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
         };
-        let call = self.call(peer, view, revision);
+        let call = self.call(peer, view, revision).showing_apps(session.shows_apps);
         Ok(self.in_session(&session, accepts, call, token, id, request).await)
     }
 

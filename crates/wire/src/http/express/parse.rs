@@ -215,12 +215,10 @@ impl Endpoint {
         let (session, view) =
             session.map_or_else(|| (None, view.clone()), |(session, view)| (Some(session), view));
         let listener = session.as_ref().map(|session| &*session.notifications.listener);
-        let cached = self.protocol.cached(
-            &*view,
-            revision,
-            listener,
-            Arrived { since: now, id: &id, method: &method, params: &params },
-        );
+        let shows_apps =
+            session.as_ref().map_or_else(|| params.shows_apps(&method), |session| session.shows_apps);
+        let arrived = Arrived { since: now, id: &id, method: &method, params: &params, shows_apps };
+        let cached = self.protocol.cached(&*view, revision, listener, arrived);
         // Hyper refuses it, unless it is in time by then.
         let count = || self.rates.as_ref().is_none_or(|rates| rates.request(peer.client, 1).is_ok());
         if let Some(answer) = cached.as_ref().and_then(response) {
@@ -234,7 +232,8 @@ impl Endpoint {
             Some(_) => None,
             None => Some(McpRequest::parse(revision, &*view, &method, &params).ok()?),
         };
-        let (endpoint, call) = (self.clone(), self.call(peer, view, revision));
+        let call = self.call(peer, view, revision).showing_apps(shows_apps);
+        let endpoint = self.clone();
         if let Some(framed) = cached {
             if !count() {
                 return None;
