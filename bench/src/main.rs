@@ -6,6 +6,7 @@
 //! in time.
 
 mod chart;
+mod cluster;
 mod compare;
 mod documents;
 mod drive;
@@ -67,6 +68,7 @@ use crate::tree::Trees;
   cargo run --profile dist -p bench -- git                 a large git repository, beside `git`
   cargo run --profile dist -p bench -- sources             each source beside its own limit
   cargo run --profile dist -p bench -- documents           the text of real documents, beside `pdftotext`
+  cargo run --profile dist -p bench -- cluster             replicas on Redis; needs `redis-server`
   cargo run --profile dist -p bench -- search              quality and cost of search, beside plain BM25
   cargo run --profile dist -p bench -- tasks               questions answered with tools, and bundles
   cargo run --profile dist -p bench -- hostile --scale 0.1 attacks on a server, a tenth of each
@@ -118,6 +120,8 @@ enum What {
     /// Each source beside its own limit: cached responses of a catalog of a folder, a repository and a database
     Sources,
     Documents(documents::Options),
+    /// Replicas on Redis: cached reads and changes with one, two and three of them
+    Cluster,
     Live(live::Options),
     Search(search::Options),
     /// A scripted host that answers questions with the tools, and the passages that bundles hold
@@ -178,6 +182,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(What::Search(options)) => search::run(options, &mut report),
         Some(What::Tasks) => tasks::run(&binary, &mut report),
         Some(What::Git) => git::run(arguments.quick, &binary, &mut report),
+        Some(What::Cluster) => cluster::run(arguments.quick, &binary, &mut report),
         Some(What::Sources) => sources::run(arguments.quick, &binary, &mut report),
         Some(What::Documents(options)) => documents::run(options, &binary, &mut report),
         what => measure(what.as_ref(), arguments, &binary, &mut report),

@@ -53,15 +53,19 @@ fn quick_skips_tests_of_missing_programs_and_lists_them() {
     let line = "skipped: tests of replicas, `redis-server` was not found; ./test installs it";
     assert!(said.lines().any(|other| other == line), "{said}");
     // Whether servers are installed is not up to `PATH`; a group is either run, or skipped and listed.
-    for (name, group) in [("needs_postgres", "PostgreSQL"), ("needs_mariadb", "MariaDB")] {
-        let listed = said.contains(&format!("skipped: {group} tests, "));
+    for (name, group) in [
+        ("needs_postgres", "PostgreSQL tests"),
+        ("needs_mariadb", "MariaDB tests"),
+        ("needs_nginx", "tests of a load balancer"),
+    ] {
+        let listed = said.contains(&format!("skipped: {group}, "));
         assert_eq!(tests.contains(&format!("--skip {name}")), listed, "{said}");
     }
 }
 
 #[test]
 fn quick_runs_tests_of_installed_programs() {
-    let output = quick(&["cc", "git", "Xvfb", "maim", "postgres", "mariadbd", "redis-server"]);
+    let output = quick(&["cc", "git", "Xvfb", "maim", "postgres", "mariadbd", "redis-server", "nginx"]);
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}{}", text(&output.stderr));
     assert!(said.contains("cargo test ") && !said.contains("skip"), "{said}");

@@ -23,6 +23,12 @@ impl RedisUrl {
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
+
+    /// The user and the password, as they are written; empty if there are none.
+    pub(crate) fn credentials(&self) -> &str {
+        let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
+        rest.rsplit_once('@').map_or("", |(credentials, _)| credentials)
+    }
 }
 
 /// The URL without user, password and options.

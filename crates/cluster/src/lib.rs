@@ -1,15 +1,18 @@
 //! Replicas of a Libris server that share changes and sessions through Redis or Valkey.
 //!
 //! Changes go through one Redis stream that every replica reads (`reader`) and writes to (`writer`). Sessions of
-//! legacy clients are hashes (`sessions`). All keys have the same hash tag, so that they are in one slot of a Redis
-//! Cluster. Requests that a replica answers from its memory cause no Redis operation.
+//! legacy clients are hashes (`sessions`). Leases decide which replica polls a source (`polling`). All keys have the same
+//! hash tag, so that they are in one slot of a Redis Cluster. Requests that a replica answers from its memory cause no
+//! Redis operation.
 
 mod address;
 mod connection;
 mod entry;
+mod polling;
 mod reader;
 mod sessions;
 mod status;
+mod usage;
 mod writer;
 
 use std::fmt;
@@ -17,13 +20,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use libris::cluster::Client;
 use libris::wire::http::SessionEvent;
-use libris::{Change, ChangeBus, ClusterEvent};
+use libris::{Change, ChangeBus, ClusterEvent, Uri};
 use serde::Deserialize;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, mpsc, watch};
 
 pub use crate::address::RedisUrl;
 use crate::connection::{Connector, RedisConnection};
+use crate::polling::Polling;
 use crate::status::{LinkStatus, StatusWatch};
 use crate::writer::{Pending, RedisWriter, SessionWrite};
 
@@ -133,6 +138,21 @@ impl Keys {
         format!("{{{}}}:incarnation", self.prefix)
     }
 
+    /// The lease of the replica that polls this source.
+    fn lease(&self, source: &str) -> String {
+        format!("{{{}}}:lease:{source}", self.prefix)
+    }
+
+    /// The subjects that each replica follows, when these expire, and their version.
+    fn followed(&self) -> [String; 3] {
+        ["followed", "followed-until", "followed-version"].map(|name| format!("{{{}}}:{name}", self.prefix))
+    }
+
+    /// The stream of what clients have used.
+    fn usage(&self) -> String {
+        format!("{{{}}}:usage", self.prefix)
+    }
+
     fn session(&self, id: &str) -> String {
         format!("{{{}}}:session:{id}", self.prefix)
     }
@@ -147,6 +167,8 @@ pub struct RedisCluster {
     status: Mutex<StatusWatch>,
     /// The connection for queries, opened when it is first needed.
     queries: Mutex<Option<RedisConnection>>,
+    /// The last entry of the stream of usage that was read; empty before the first.
+    last_usage: Mutex<String>,
 }
 
 /// What the tasks of a replica share.
@@ -156,11 +178,14 @@ struct ReplicaState {
     /// The random id of this replica.
     replica: String,
     pending: Pending,
+    polling: Polling,
     status: LinkStatus,
     published: AtomicUsize,
     received: AtomicUsize,
     lost: AtomicUsize,
     reconnected: AtomicUsize,
+    /// Requests at other replicas.
+    used_elsewhere: AtomicUsize,
 }
 
 /// The most events that wait for the relay; then the reader waits.
@@ -174,19 +199,24 @@ impl RedisCluster {
     pub fn start(config: &Config) -> Result<Arc<Self>, ClusterConfigError> {
         let (url, password) = config.address()?;
         let connector = Connector::new(&url, password.as_deref())?;
+        // The same at all replicas, and as secret as the credentials of Redis.
+        let keys = config.keys()?;
+        Client::share_secret(&format!("{} {} {password:?}", keys.prefix, url.credentials()));
         let mut random = [0; 8];
         getrandom::fill(&mut random)
             .map_err(|error| ClusterConfigError::new(format!("there are no random numbers: {error}")))?;
         let shared = Arc::new(ReplicaState {
             connector,
-            keys: config.keys()?,
+            keys,
             replica: random.iter().map(|byte| format!("{byte:02x}")).collect(),
             pending: Pending::default(),
+            polling: Polling::default(),
             status: LinkStatus::default(),
             published: AtomicUsize::new(0),
             received: AtomicUsize::new(0),
             lost: AtomicUsize::new(0),
             reconnected: AtomicUsize::new(0),
+            used_elsewhere: AtomicUsize::new(0),
         });
         let (events, received) = mpsc::channel(QUEUED_EVENTS);
         let (session_events, received_sessions) = mpsc::channel(QUEUED_EVENTS);
@@ -195,6 +225,7 @@ impl RedisCluster {
         let status = Mutex::new(shared.status.watch());
         let writer = RedisWriter::new(shared.clone(), writes, session_events.clone());
         tokio::spawn(writer.run());
+        tokio::spawn(polling::run(shared.clone(), events.clone()));
         tokio::spawn(reader::run(shared.clone(), events, session_events));
         Ok(Arc::new(Self {
             shared,
@@ -203,6 +234,7 @@ impl RedisCluster {
             session_writes,
             status,
             queries: Mutex::default(),
+            last_usage: Mutex::default(),
         }))
     }
 }
@@ -226,15 +258,30 @@ impl ChangeBus for RedisCluster {
         }
     }
 
+    fn poller(&self, source: &str) -> watch::Receiver<bool> {
+        self.shared.polling.poller(source)
+    }
+
+    fn follow(&self, subject: &Uri) {
+        self.shared.polling.follow(subject);
+    }
+
+    fn unfollow(&self, subject: &Uri) {
+        self.shared.polling.unfollow(subject);
+    }
+
     fn counts(&self) -> Vec<(&'static str, usize)> {
-        let ReplicaState { published, received, lost, reconnected, pending, .. } = &*self.shared;
+        let ReplicaState { published, received, lost, reconnected, used_elsewhere, pending, polling, .. } =
+            &*self.shared;
         let load = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
         vec![
+            ("cluster_polled_sources", polling.polled()),
             ("cluster_unpublished", pending.len()),
             ("cluster_published_total", load(published)),
             ("cluster_received_total", load(received)),
             ("cluster_lost_total", load(lost)),
             ("cluster_reconnections_total", load(reconnected)),
+            ("cluster_requests_elsewhere_total", load(used_elsewhere)),
         ]
     }
 }

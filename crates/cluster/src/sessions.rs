@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use libris::wire::http::{SavedSession, SessionEvent, SessionStore, StoreUnavailable};
+use libris::wire::http::{ClientUsage, SavedSession, SessionEvent, SessionStore, StoreUnavailable};
 use redis::RedisResult;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::RedisCluster;
+use crate::connection::RedisConnection;
 use crate::writer::{SessionAction, SessionWrite};
 
 /// How long a request waits for Redis. Then it continues without.
@@ -31,14 +32,19 @@ impl RedisCluster {
         }
     }
 
-    async fn load_session(&self, id: &str) -> RedisResult<Option<SavedSession>> {
+    /// The connection for queries, which is opened if there is none.
+    pub(crate) async fn query_connection(&self) -> RedisResult<RedisConnection> {
         let mut queries = self.queries.lock().await;
-        let mut connection = match queries.take() {
+        let connection = match queries.take() {
             Some(connection) => connection,
             None => self.shared.connector.connect(WAIT).await?,
         };
         *queries = Some(connection.clone());
-        drop(queries);
+        Ok(connection)
+    }
+
+    async fn load_session(&self, id: &str) -> RedisResult<Option<SavedSession>> {
+        let mut connection = self.query_connection().await?;
         let key = self.shared.keys.session(id);
         let mut load = redis::pipe();
         load.cmd("HGETALL").arg(&key).cmd("PTTL").arg(&key);
@@ -93,6 +99,20 @@ impl SessionStore for RedisCluster {
 
     fn touch(&self, ids: Vec<Arc<str>>, keep: Duration) {
         self.write(SessionAction::Touch { ids, keep }, None);
+    }
+
+    async fn exchange_usage(&self, used: Vec<ClientUsage>) -> Result<Vec<ClientUsage>, StoreUnavailable> {
+        if !self.shared.status.is_connected() {
+            return Err(StoreUnavailable);
+        }
+        match timeout(WAIT, self.exchange(&used)).await {
+            Ok(Ok(elsewhere)) => Ok(elsewhere),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "what clients have used could not be exchanged");
+                Err(StoreUnavailable)
+            }
+            Err(_) => Err(StoreUnavailable),
+        }
     }
 
     async fn next(&self) -> SessionEvent {

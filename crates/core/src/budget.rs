@@ -1,68 +1,11 @@
 //! Budgets: fair weighted semaphores for memory, permits and other quantities, limited in total and per client.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher as _, RandomState};
-use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::Identity;
-
-/// The client whose share of a [`Budget`] a request uses: all requests of one identity, or all requests without an identity
-/// from one network address.
-///
-/// A program that embeds an endpoint and identifies clients in another way, such as by a proxy's header, puts a
-/// `Client` into the extensions of the HTTP request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Client(ClientKey);
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum ClientKey {
-    #[default]
-    Unknown,
-    Address(IpAddr),
-    /// A hash of the principal, whose key is random: collisions cannot be constructed.
-    Identity(u64),
-}
-
-impl Client {
-    /// The client at this address. An IPv6 /64 network counts as one address, because one owner has all of it.
-    pub fn at(address: IpAddr) -> Self {
-        Self(ClientKey::Address(match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let network = u128::from(address) & !u128::from(u64::MAX);
-                IpAddr::V6(Ipv6Addr::from(network))
-            }
-            address => address,
-        }))
-    }
-
-    /// The client with this identity, wherever its requests come from.
-    pub fn of(identity: &Identity) -> Self {
-        static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        Self(ClientKey::Identity(KEY.hash_one((identity.name(), identity.authentication()))))
-    }
-
-    /// The address, or the first address of the IPv6 network; `None` if the client has an identity, or if the transport
-    /// has no addresses.
-    pub fn address(self) -> Option<IpAddr> {
-        match self.0 {
-            ClientKey::Address(address) => Some(address),
-            ClientKey::Unknown | ClientKey::Identity(_) => None,
-        }
-    }
-
-    /// Whether the client has an identity.
-    pub fn has_identity(self) -> bool {
-        matches!(self.0, ClientKey::Identity(_))
-    }
-
-    /// Whether anything is known of the client.
-    pub fn is_known(self) -> bool {
-        self.0 != ClientKey::Unknown
-    }
-}
+use crate::Client;
 
 /// The maximum number of waiters of a budget. It bounds the waiting time rather than the memory.
 const MAX_WAITERS: usize = 1_024;
@@ -395,8 +338,8 @@ impl Drop for Lease {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, Client, MAX_WAITERS};
-    use crate::{Authentication, Identity};
+    use super::{Budget, MAX_WAITERS};
+    use crate::{Authentication, Client, Identity};
     use futures_util::FutureExt as _;
 
     fn client(last: u8) -> Client {

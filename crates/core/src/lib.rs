@@ -6,6 +6,7 @@
 pub mod address;
 mod budget;
 mod change;
+mod client;
 mod content;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
@@ -25,8 +26,9 @@ mod uri_span;
 pub mod uri_template;
 pub mod wrong_uri;
 
-pub use budget::{Budget, Client, Lease};
+pub use budget::{Budget, Lease};
 pub use change::Change;
+pub use client::Client;
 pub use content::{Content, ContentBody, Contents};
 pub use error::{Error, Result};
 pub use freshness::{CacheScope, Freshness};

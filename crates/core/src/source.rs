@@ -191,6 +191,22 @@ pub trait Source: Send + Sync + 'static {
     /// Stops reporting changes of this subject: it has no subscribers left.
     fn unfollow(&self, _subject: &Uri) {}
 
+    /// Whether the watch of this source polls a service that is the same for all replicas of a server, such as a database
+    /// server. Then one replica polls it, and follows the subjects of all. False, the default, for what may differ
+    /// between machines, such as a folder.
+    fn polls_shared_service(&self) -> bool {
+        false
+    }
+
+    /// Like [`follow`](Source::follow), for clients of other replicas. Their last read is unknown to this source, so the
+    /// watch reports the subject as changed once it knows its state.
+    fn follow_for_replicas(&self, subject: &Uri) {
+        self.follow(subject, Client::default());
+    }
+
+    /// Drops what this source has cached and the change concerns: another replica has reported it.
+    fn invalidate(&self, _change: &Change) {}
+
     /// The maximum number of concurrent reads and completions. A catalog issues this many permits, at most three
     /// quarters of them to one client; other requests wait in a queue per client. Lists and watches do not count. A
     /// source that limits its work by another quantity uses its own [`Budget`](crate::Budget) and keeps the default.
@@ -334,6 +350,18 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn unfollow(&self, subject: &Uri) {
         (**self).unfollow(subject);
+    }
+
+    fn polls_shared_service(&self) -> bool {
+        (**self).polls_shared_service()
+    }
+
+    fn follow_for_replicas(&self, subject: &Uri) {
+        (**self).follow_for_replicas(subject);
+    }
+
+    fn invalidate(&self, change: &Change) {
+        (**self).invalidate(change);
     }
 
     fn concurrency(&self) -> usize {

@@ -308,6 +308,14 @@ impl Catalog {
         (sources, proof)
     }
 
+    /// Makes the sources of a subject unfollow it, whatever other replicas follow.
+    pub(crate) fn unfollow_source(&self, subject: &Uri) {
+        // The source that followed it may no longer be the most specific one.
+        for gated in self.sources().iter().filter(|gated| gated.source().covers(subject).is_some()) {
+            gated.source().unfollow(subject);
+        }
+    }
+
     async fn joined(&self, context: &Context) -> Result<Arc<MergedTemplates>> {
         let cached = lock(&self.joined).clone();
         if let Some(cached) =
@@ -648,23 +656,45 @@ impl Source for Catalog {
     }
 
     fn follow(&self, subject: &Uri, client: Client) {
-        if let Some(gated) = Self::candidates(&self.sources(), subject).first() {
-            gated.source().follow(subject, client);
+        let sources = self.sources();
+        let candidates = Self::candidates(&sources, subject);
+        let Some(source) = candidates.first().map(|gated| gated.source()) else { return };
+        match self.relay.get().filter(|_| source.polls_shared_service()) {
+            Some(relay) => relay.follow(subject, || source.follow(subject, client)),
+            None => source.follow(subject, client),
         }
     }
 
     fn unfollow(&self, subject: &Uri) {
-        // The source that followed it may no longer be the most specific one.
-        for gated in self.sources().iter().filter(|gated| gated.source().covers(subject).is_some()) {
-            gated.source().unfollow(subject);
+        match self.relay.get() {
+            Some(relay) => relay.unfollow(subject, || self.unfollow_source(subject)),
+            None => self.unfollow_source(subject),
         }
+    }
+
+    fn follow_for_replicas(&self, subject: &Uri) {
+        if let Some(gated) = Self::candidates(&self.sources(), subject).first() {
+            gated.source().follow_for_replicas(subject);
+        }
+    }
+
+    fn invalidate(&self, change: &Change) {
+        let uri = match change {
+            Change::Updated(uri) | Change::Described(uri) | Change::Added(uri) | Change::Removed(uri) => {
+                Some(uri)
+            }
+            _ => None,
+        };
+        let sources = self.sources();
+        let is_concerned = |gated: &&GatedSource| uri.is_none_or(|uri| gated.source().covers(uri).is_some());
+        sources.iter().filter(is_concerned).for_each(|gated| gated.source().invalidate(change));
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         if let Some(relay) = self.relay.get() {
             return relay.watch().await.map(Some);
         }
-        CatalogWatch::open(self.sources.subscribe(), &self.health, self.config.strict)
+        CatalogWatch::open(self.sources.subscribe(), &self.health, self.config.strict, None)
             .await
             .map(|watch| Some(watch.changes()))
     }

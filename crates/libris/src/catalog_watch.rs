@@ -15,12 +15,15 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::catalog::Sources;
+use crate::cluster::ChangeBus;
 use crate::gate::GatedSource;
 use crate::health::{Backoff, Health, SourceFault};
 
 /// The merged watch of all sources.
 pub(crate) struct CatalogWatch {
     sources: watch::Receiver<Sources>,
+    /// Decides which replica polls a source; `None` if there are no other replicas.
+    bus: Option<Arc<dyn ChangeBus>>,
     /// The generation counter of recoveries: a recovered source lists its resources again.
     recoveries: watch::Receiver<u64>,
     open: Vec<SourceWatch>,
@@ -36,6 +39,8 @@ struct SourceWatch {
     gated: GatedSource,
     state: SourceWatchState,
     backoff: Backoff,
+    /// Whether this replica polls the source, now and whenever it changes; `None` if every replica watches it.
+    turns: Option<BoxStream<'static, bool>>,
 }
 
 enum SourceWatchState {
@@ -50,6 +55,8 @@ enum SourceWatchState {
     },
     /// Opening failed; it is retried when this timer ends.
     Failed(Pin<Box<Sleep>>),
+    /// Another replica polls the source.
+    Standby,
     /// The source does not report changes, or its stream has ended.
     Closed,
 }
@@ -60,8 +67,28 @@ type OpeningWatch = BoxFuture<'static, Result<Option<BoxStream<'static, Change>>
 const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl SourceWatch {
-    fn new(gated: GatedSource) -> Self {
-        Self { state: SourceWatchState::opening(&gated), gated, backoff: Backoff::default() }
+    fn new(gated: GatedSource, bus: Option<&Arc<dyn ChangeBus>>) -> Self {
+        let bus = bus.filter(|_| gated.source().polls_shared_service());
+        let turns = bus.map(|bus| turns(bus.poller(gated.health().name())));
+        let state = match turns {
+            Some(_) => SourceWatchState::Standby,
+            None => SourceWatchState::opening(&gated),
+        };
+        Self { state, gated, backoff: Backoff::default(), turns }
+    }
+
+    /// Opens or closes the watch when this replica begins or ends to poll the source.
+    fn poll_turn(&mut self, context: &mut Context<'_>) {
+        while let Some(turns) = &mut self.turns
+            && let Poll::Ready(Some(is_poller)) = turns.poll_next_unpin(context)
+        {
+            if !is_poller {
+                self.state = SourceWatchState::Standby;
+                self.gated.health().watched(Ok(()));
+            } else if matches!(self.state, SourceWatchState::Standby) {
+                self.state = SourceWatchState::opening(&self.gated);
+            }
+        }
     }
 
     /// Polls the opening of the watch; ready when it has succeeded or failed.
@@ -90,6 +117,7 @@ impl SourceWatch {
 
     /// Polls the next change. A watch that opened late yields [`Change::Lost`] first.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Change> {
+        self.poll_turn(context);
         if let SourceWatchState::Failed(pause) = &mut self.state {
             if pause.poll_unpin(context).is_pending() {
                 return Poll::Pending;
@@ -102,7 +130,9 @@ impl SourceWatch {
                     SourceWatchState::Open { .. } => return Poll::Ready(Change::Lost),
                     // Registers the waker with the new timer.
                     SourceWatchState::Failed(pause) => _ = pause.poll_unpin(context),
-                    SourceWatchState::Opening { .. } | SourceWatchState::Closed => {}
+                    SourceWatchState::Opening { .. }
+                    | SourceWatchState::Standby
+                    | SourceWatchState::Closed => {}
                 }
             }
             return Poll::Pending;
@@ -145,9 +175,10 @@ impl CatalogWatch {
         sources: watch::Receiver<Sources>,
         health: &Arc<Health>,
         strict: bool,
+        bus: Option<Arc<dyn ChangeBus>>,
     ) -> Result<Self> {
         let recoveries = health.recoveries();
-        let mut watch = Self { sources, recoveries, open: Vec::new(), first: 0, renewal: None };
+        let mut watch = Self { sources, bus, recoveries, open: Vec::new(), first: 0, renewal: None };
         watch.renew();
         let mut outcome = Ok(());
         let failed = |gated: &GatedSource, fault: SourceFault| {
@@ -171,7 +202,10 @@ impl CatalogWatch {
         let mut previous = mem::take(&mut self.open);
         for gated in sources.iter() {
             let at = previous.iter().position(|watch| watch.gated.is(gated.source()));
-            self.open.push(at.map_or_else(|| SourceWatch::new(gated.clone()), |at| previous.swap_remove(at)));
+            self.open.push(match at {
+                Some(at) => previous.swap_remove(at),
+                None => SourceWatch::new(gated.clone(), self.bus.as_ref()),
+            });
         }
     }
 
@@ -181,7 +215,7 @@ impl CatalogWatch {
             let is_to_be_opened = match watch.state {
                 SourceWatchState::Failed(_) => true,
                 SourceWatchState::Opening { since, .. } => watch.gated.health().has_recovered_since(since),
-                SourceWatchState::Open { .. } | SourceWatchState::Closed => false,
+                SourceWatchState::Open { .. } | SourceWatchState::Standby | SourceWatchState::Closed => false,
             };
             if is_to_be_opened {
                 watch.state = SourceWatchState::opening(&watch.gated);
@@ -200,7 +234,7 @@ impl CatalogWatch {
     /// The next change; `None` when the catalog was dropped.
     async fn next(&mut self) -> Option<Change> {
         loop {
-            let Self { open, first, sources, renewal, recoveries } = self;
+            let Self { open, first, sources, renewal, recoveries, .. } = self;
             let change = poll_fn(|context| {
                 if let Some(timer) = renewal {
                     let is_open = poll_open(open, context, |_, _| {}).is_ready();
@@ -233,6 +267,19 @@ impl CatalogWatch {
             self.renewal = Some(Box::pin(sleep(OPENING_TIMEOUT)));
         }
     }
+}
+
+/// Whether this replica polls a source: now, and whenever it changes.
+fn turns(poller: watch::Receiver<bool>) -> BoxStream<'static, bool> {
+    stream::unfold((poller, true), async |(mut poller, is_first)| {
+        if !is_first {
+            poller.changed().await.ok()?;
+        }
+        let is_poller = *poller.borrow_and_update();
+        Some((is_poller, (poller, false)))
+    })
+    .fuse()
+    .boxed()
 }
 
 /// Polls the opening of all watches; ready when none is being opened.

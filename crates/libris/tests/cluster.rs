@@ -6,15 +6,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use libris::uri_template::Specificity;
 use libris::{
-    Catalog, Change, ChangeBus, ClusterEvent, Context, FunctionSource, FunctionSourceHandle, ResourceSpec,
-    Source as _, Uri,
+    Catalog, Change, ChangeBus, ClusterEvent, Contents, Context, Error, FunctionSource, FunctionSourceHandle,
+    Page, ResourceSpec, Result, Source, Uri,
 };
-use tokio::sync::mpsc;
+use libris_core::Client;
+use tokio::sync::{mpsc, watch};
 
 /// One end of a bus in memory.
 struct MemoryBus {
     published: Mutex<Vec<Change>>,
+    /// Whether this end polls.
+    turn: watch::Sender<bool>,
+    followed: Mutex<Vec<String>>,
     other: mpsc::UnboundedSender<ClusterEvent>,
     events: tokio::sync::Mutex<mpsc::UnboundedReceiver<ClusterEvent>>,
 }
@@ -24,6 +30,19 @@ impl ChangeBus for MemoryBus {
     fn publish(&self, change: &Change) {
         self.published.lock().unwrap().push(change.clone());
         let _ = self.other.send(ClusterEvent::Changed { change: change.clone(), age: Duration::ZERO });
+    }
+
+    fn poller(&self, source: &str) -> watch::Receiver<bool> {
+        assert_eq!(source, "service");
+        self.turn.subscribe()
+    }
+
+    fn follow(&self, subject: &Uri) {
+        self.followed.lock().unwrap().push(format!("follow {subject}"));
+    }
+
+    fn unfollow(&self, subject: &Uri) {
+        self.followed.lock().unwrap().push(format!("unfollow {subject}"));
     }
 
     async fn next(&self) -> ClusterEvent {
@@ -42,8 +61,9 @@ fn bus() -> [Arc<MemoryBus>; 2] {
         sender.send(ClusterEvent::Connected { knows_recent_changes: true }).unwrap();
     }
     let end = |other, events| {
-        let (published, events) = (Mutex::default(), tokio::sync::Mutex::new(events));
-        Arc::new(MemoryBus { published, other, events })
+        let (published, followed, turn) = (Mutex::default(), Mutex::default(), watch::Sender::default());
+        let events = tokio::sync::Mutex::new(events);
+        Arc::new(MemoryBus { published, turn, followed, other, events })
     };
     [end(to_other, for_one), end(to_one, for_other)]
 }
@@ -137,4 +157,136 @@ async fn lost_changes_of_many_replicas_are_reported_together() {
         lost += usize::from(change == Ok(Some(Change::Lost)));
     }
     assert!((1..=3).contains(&lost), "{lost}");
+}
+
+/// A source that polls, and records what is asked of it.
+struct PolledService {
+    calls: mpsc::UnboundedSender<String>,
+}
+
+impl PolledService {
+    fn record(&self, call: String) {
+        self.calls.send(call).unwrap();
+    }
+}
+
+#[async_trait]
+impl Source for PolledService {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        (uri.scheme() == "service").then_some(Specificity::EXACT)
+    }
+
+    fn name(&self) -> std::borrow::Cow<'_, str> {
+        "service".into()
+    }
+
+    async fn list(&self, _after: Option<&Uri>, _limit: usize, _context: &Context) -> Result<Page> {
+        Ok(Page::default())
+    }
+
+    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
+        Err(Error::NotFound(uri.clone()))
+    }
+
+    fn polls_shared_service(&self) -> bool {
+        true
+    }
+
+    fn follow(&self, subject: &Uri, _client: Client) {
+        self.record(format!("follow {subject}"));
+    }
+
+    fn follow_for_replicas(&self, subject: &Uri) {
+        self.record(format!("follow {subject} for replicas"));
+    }
+
+    fn unfollow(&self, subject: &Uri) {
+        self.record(format!("unfollow {subject}"));
+    }
+
+    fn invalidate(&self, change: &Change) {
+        self.record(format!("invalidate {change:?}"));
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        /// Records that the watch was dropped.
+        struct OpenWatch(mpsc::UnboundedSender<String>);
+        impl Drop for OpenWatch {
+            fn drop(&mut self) {
+                let _ = self.0.send("closed".to_owned());
+            }
+        }
+        self.record("opened".to_owned());
+        let open = OpenWatch(self.calls.clone());
+        Ok(Some(stream::pending::<Change>().map(move |change| (&open, change).1).boxed()))
+    }
+}
+
+/// What is asked of the source, in order.
+struct Calls(mpsc::UnboundedReceiver<String>);
+
+impl Calls {
+    async fn next(&mut self) -> String {
+        let next = tokio::time::timeout(Duration::from_secs(20), self.0.recv());
+        next.await.expect("something is asked of the source").unwrap()
+    }
+}
+
+fn polled(bus: &Arc<MemoryBus>) -> (Arc<Catalog>, Calls) {
+    let (calls, recorded) = mpsc::unbounded_channel();
+    let catalog = Arc::new(Catalog::new(vec![Arc::new(PolledService { calls })]));
+    catalog.join_cluster(bus.clone());
+    (catalog, Calls(recorded))
+}
+
+#[tokio::test]
+async fn a_service_is_watched_by_the_replica_whose_turn_it_is() {
+    let [here, _there] = bus();
+    let (catalog, mut calls) = polled(&here);
+    let mut changes = catalog.watch().await.unwrap().unwrap();
+    let (one, other) = (uri("service://one"), uri("service://other"));
+    catalog.follow(&one, Client::default());
+    assert_eq!(calls.next().await, "follow service://one");
+    assert!(!here.published.lock().unwrap().is_empty(), "it is on standby since it has started");
+    here.published.lock().unwrap().clear();
+    here.turn.send_replace(true);
+    assert_eq!(calls.next().await, "opened");
+    // What it follows is followed again, before anybody hears that changes may have been missed.
+    assert_eq!(calls.next().await, "follow service://one for replicas");
+    assert_eq!(changes.next().await, Some(Change::Lost));
+    assert_eq!(*here.published.lock().unwrap(), [Change::Lost]);
+    here.turn.send_replace(false);
+    assert_eq!(calls.next().await, "closed");
+    here.turn.send_replace(true);
+    assert_eq!(calls.next().await, "opened");
+    assert_eq!(calls.next().await, "follow service://one for replicas");
+    catalog.follow(&other, Client::default());
+    catalog.unfollow(&one);
+    assert_eq!(
+        [calls.next().await, calls.next().await],
+        ["follow service://other", "unfollow service://one"]
+    );
+    assert_eq!(
+        *here.followed.lock().unwrap(),
+        ["follow service://one", "follow service://other", "unfollow service://one"]
+    );
+}
+
+#[tokio::test]
+async fn what_other_replicas_follow_is_followed_and_what_they_report_is_invalidated_first() {
+    let [here, there] = bus();
+    let (catalog, mut calls) = polled(&here);
+    let mut changes = catalog.watch().await.unwrap().unwrap();
+    let one = uri("service://one");
+    let followed = |subjects: Vec<Uri>| there.other.send(ClusterEvent::Followed { subjects }).unwrap();
+    followed(vec![one.clone()]);
+    assert_eq!(calls.next().await, "follow service://one for replicas");
+    followed(Vec::new());
+    assert_eq!(calls.next().await, "unfollow service://one");
+    there.publish(&Change::Updated(one.clone()));
+    assert_eq!(changes.next().await, Some(Change::Updated(one.clone())));
+    assert_eq!(calls.0.try_recv().unwrap(), format!("invalidate {:?}", Change::Updated(one)));
+    there.publish(&Change::Lost);
+    assert_eq!(changes.next().await, Some(Change::Lost));
+    assert_eq!(calls.0.try_recv().unwrap(), "invalidate Lost");
 }

@@ -52,6 +52,28 @@ async fn needs_redis_a_client_that_comes_later_hears_of_changes_of_the_last_minu
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn needs_redis_a_gap_between_the_entries_of_a_replica_is_noticed() {
+    let redis = Redis::start().await;
+    let folders = Folders::new(2);
+    let replica = folders.start(0, &redis.url()).await;
+    let client = Client::connect(&replica, Era::Modern, &[uri(0), uri(1)]).await;
+    settled(&client).await;
+    let write = async |number: u64, file: usize| {
+        let uri = uri(file);
+        let added = redis.command(&format!("XADD {{libris}}:changes * r other n {number} d U{uri}")).await;
+        assert!(added.unwrap().starts_with('$'));
+    };
+    write(1, 0).await;
+    write(2, 0).await;
+    eventually("both arrive", async || replica.metric("cluster_received_total").await == 2).await;
+    assert_eq!(replica.metric("cluster_lost_total").await, 0);
+    // The third is missing, so anything may have changed.
+    write(4, 0).await;
+    eventually("the gap is noticed", async || replica.metric("cluster_lost_total").await == 1).await;
+    eventually("the client hears of everything", async || client.heard_of().contains(&uri(1))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn needs_redis_cached_reads_cause_no_redis_operations() {
     let redis = Redis::start().await;
     let folders = Folders::new(1);

@@ -5,11 +5,18 @@
 
 #![cfg(target_os = "linux")]
 
+mod balancer;
 mod changes;
 #[allow(dead_code, reason = "the tests of notifications use more of it")]
 #[path = "../live/client.rs"]
 mod client;
 mod faults;
+mod history;
+mod limits;
+mod polling;
 mod replicas;
+mod service;
 mod sessions;
 mod storm;
+#[path = "../remote/upstream.rs"]
+mod upstream;

@@ -10,6 +10,7 @@ mod library;
 mod process;
 mod recorder;
 mod skills_and_prompts;
+mod upstream;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -275,6 +275,18 @@ impl Source for Documents {
         self.source.unfollow(subject);
     }
 
+    fn polls_shared_service(&self) -> bool {
+        self.source.polls_shared_service()
+    }
+
+    fn follow_for_replicas(&self, subject: &Uri) {
+        self.source.follow_for_replicas(subject);
+    }
+
+    fn invalidate(&self, change: &Change) {
+        self.source.invalidate(change);
+    }
+
     fn concurrency(&self) -> usize {
         self.source.concurrency()
     }

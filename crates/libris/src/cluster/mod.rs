@@ -2,6 +2,7 @@
 //!
 //! The connection to the other replicas is a [`ChangeBus`]; this module knows no particular one.
 
+mod followed_subjects;
 mod recent;
 mod relay;
 mod remote_epochs;
@@ -9,7 +10,9 @@ mod remote_epochs;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use libris_core::Change;
+pub use libris_core::Client;
+use libris_core::{Change, Uri};
+use tokio::sync::watch;
 
 pub(crate) use self::recent::RecentChanges;
 pub(crate) use self::relay::ChangeRelay;
@@ -28,6 +31,18 @@ pub trait ChangeBus: Send + Sync + 'static {
     /// Waits for the next event. One task calls this.
     async fn next(&self) -> ClusterEvent;
 
+    /// Whether this replica polls the source with this name, for all replicas or because it cannot reach them. The
+    /// replica is a candidate until the receiver is dropped. By default every replica polls.
+    fn poller(&self, _source: &str) -> watch::Receiver<bool> {
+        watch::channel(true).1
+    }
+
+    /// Asks the replica that polls the source of this subject to follow it. Does not wait.
+    fn follow(&self, _subject: &Uri) {}
+
+    /// Ends what [`follow`](Self::follow) began.
+    fn unfollow(&self, _subject: &Uri) {}
+
     /// Gauges and counters for the metrics, by name. Names of counters end in `_total`.
     fn counts(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
@@ -43,6 +58,11 @@ pub enum ClusterEvent {
         change: Change,
         /// How long ago it was published.
         age: Duration,
+    },
+    /// Other replicas follow these subjects, and no others. Sent to a replica that polls a source for all.
+    Followed {
+        /// The subjects.
+        subjects: Vec<Uri>,
     },
     /// The bus is connected.
     Connected {

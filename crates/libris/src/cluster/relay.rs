@@ -12,6 +12,7 @@ use libris_core::{Change, Error, Proof, Result, Source as _, Uri};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::followed_subjects::FollowedSubjects;
 use super::remote_epochs::RemoteEpochs;
 use super::{ChangeBus, ClusterEvent, RecentChanges};
 use crate::Catalog;
@@ -35,6 +36,7 @@ pub(crate) struct ChangeRelay {
     opened: watch::Sender<SourcesWatch>,
     recent: Arc<RecentChanges>,
     epochs: Arc<RemoteEpochs>,
+    followed: FollowedSubjects,
 }
 
 /// The state of the watch of the sources.
@@ -61,6 +63,7 @@ impl ChangeRelay {
             opened: watch::Sender::default(),
             recent: Arc::default(),
             epochs: RemoteEpochs::new(),
+            followed: FollowedSubjects::default(),
         });
         health.set_cluster(ClusterState::connecting());
         let running = relay.clone();
@@ -108,6 +111,19 @@ impl ChangeRelay {
         self.epochs.list_proof()
     }
 
+    /// Follows a subject of a source that one replica polls for all, for clients of this one.
+    pub(crate) fn follow(&self, subject: &Uri, follow: impl FnOnce()) {
+        self.followed.add(subject, follow);
+        self.bus.follow(subject);
+    }
+
+    /// Ends what [`follow`](Self::follow) began; calls `unfollow` if no other replica follows the subject.
+    pub(crate) fn unfollow(&self, subject: &Uri, unfollow: impl FnOnce()) {
+        if self.followed.remove(subject, unfollow) {
+            self.bus.unfollow(subject);
+        }
+    }
+
     /// Gauges and counters for the metrics.
     pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
         self.bus.counts()
@@ -123,7 +139,7 @@ impl ChangeRelay {
     ) {
         let mut backoff = Backoff::default();
         let watch = loop {
-            match CatalogWatch::open(sources.clone(), health, strict).await {
+            match CatalogWatch::open(sources.clone(), health, strict, Some(self.bus.clone())).await {
                 Ok(watch) => break watch,
                 Err(error) => {
                     tracing::warn!(%error, "the sources cannot be watched; retrying");
@@ -141,6 +157,10 @@ impl ChangeRelay {
         let mut changes = watch.changes();
         while let Some(change) = changes.next().await {
             let Some(catalog) = catalog.upgrade() else { return };
+            if change == Change::Lost {
+                // A watch may have been opened, which follows nothing yet.
+                self.followed.follow_all(|subject| catalog.follow_for_replicas(subject));
+            }
             let uri = uri(&change);
             let subject = uri.map(|uri| catalog.subject(uri));
             self.recent.record(&change, subject.as_ref(), Duration::ZERO);
@@ -169,6 +189,15 @@ impl ChangeRelay {
             };
             let (change, age) = match event {
                 ClusterEvent::Changed { change, age } => (change, age),
+                ClusterEvent::Followed { subjects } => {
+                    let Some(catalog) = catalog.upgrade() else { return };
+                    self.followed.replace_elsewhere(
+                        subjects,
+                        |subject| catalog.follow_for_replicas(subject),
+                        |subject| catalog.unfollow_source(subject),
+                    );
+                    continue;
+                }
                 ClusterEvent::Connected { knows_recent_changes } => {
                     self.recent.connected(knows_recent_changes);
                     health.set_cluster(ClusterState::connected());
@@ -182,6 +211,7 @@ impl ChangeRelay {
             let Some(catalog) = catalog.upgrade() else { return };
             let subject = uri(&change).map(|uri| catalog.subject(uri));
             // Before anybody is notified, so that whoever reads after a notification gets no outdated response.
+            catalog.invalidate(&change);
             self.epochs.record(&change, subject.as_ref());
             self.recent.record(&change, subject.as_ref(), age);
             match change {

@@ -1,6 +1,6 @@
 //! The response cache, by the rules of HTTP (RFC 9111).
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use http::StatusCode;
@@ -30,6 +30,9 @@ const MAX_TOTAL_BYTES: u64 = 64 << 20;
 
 /// The endpoint and the URL of a request.
 type StoredResponseKey = (usize, Arc<str>);
+
+/// A request in flight: the generation in which it began, and what it requests.
+type RequestKey = (u64, StoredResponseKey);
 
 type StoredResponses = Cache<StoredResponseKey, Arc<StoredResponse>, StoredResponseWeight>;
 
@@ -68,7 +71,10 @@ pub(super) struct HttpCache {
     client: ApiClient,
     config: Caching,
     stored: Arc<StoredResponses>,
-    in_flight: Flights<StoredResponseKey, Result<Arc<StoredResponse>, HttpFault>>,
+    in_flight: Flights<RequestKey, Result<Arc<StoredResponse>, HttpFault>>,
+    /// Generation counter: bumped when responses are dropped. A request that began before is neither stored nor joined.
+    /// Locked while a response is stored.
+    generation: Mutex<u64>,
 }
 
 struct StoredResponse {
@@ -132,7 +138,7 @@ impl HttpCache {
         let (hashes, life) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
         let stored = Arc::new(Cache::with_options(options, StoredResponseWeight, hashes, life));
         share(&stored, config.bytes);
-        Self { client, config, stored, in_flight: Flights::default() }
+        Self { client, config, stored, in_flight: Flights::default(), generation: Mutex::new(0) }
     }
 
     /// The response of an endpoint at a URL. A request counts for this client.
@@ -152,8 +158,19 @@ impl HttpCache {
         if let Some(stored) = found() {
             return Ok(self.fetched(&key, &stored, None));
         }
-        let start = || self.clone().ask(endpoint.clone(), url, key.clone(), asker);
-        let fault = match self.in_flight.join(&key, || found().map(Ok), start).await {
+        let ask = || {
+            let request = (*self.generation(), key.clone());
+            let start = || self.clone().ask(endpoint.clone(), url.clone(), request.clone(), asker);
+            (request.0, self.in_flight.join(&request, || found().map(Ok), start))
+        };
+        let (generation, asked) = ask();
+        let mut outcome = asked.await;
+        let is_current = *self.generation() == generation;
+        if !is_current {
+            // Another replica reported a change during the request, perhaps before this caller joined it.
+            outcome = ask().1.await;
+        }
+        let fault = match outcome {
             Ok(stored) => return Ok(self.fetched(&key, &stored, None)),
             Err(fault) => fault,
         };
@@ -171,11 +188,30 @@ impl HttpCache {
         self.stored.get(&(endpoint.number, url.as_str().into())).map(|stored| stored.answer.clone())
     }
 
+    fn generation(&self) -> MutexGuard<'_, u64> {
+        self.generation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops the response of an endpoint at a URL.
+    pub(super) fn forget(&self, endpoint: &ApiEndpoint, url: &Url) {
+        let mut generation = self.generation();
+        *generation += 1;
+        let key: StoredResponseKey = (endpoint.number, url.as_str().into());
+        self.stored.remove(&key);
+    }
+
+    /// Drops all responses.
+    pub(super) fn forget_all(&self) {
+        let mut generation = self.generation();
+        *generation += 1;
+        self.stored.clear();
+    }
+
     async fn ask(
         self: Arc<Self>,
         endpoint: Arc<ApiEndpoint>,
         url: Url,
-        key: StoredResponseKey,
+        (generation, key): RequestKey,
         asker: libris_core::Client,
     ) -> Result<Arc<StoredResponse>, HttpFault> {
         let request = request(&endpoint, &url);
@@ -214,6 +250,10 @@ impl HttpCache {
         let strict = has_directive("must-revalidate") || has_directive("no-cache");
         let stored = StoredResponse { answer, response, policy, at, says, scope, strict };
         let stored = Arc::new(stored);
+        let current = self.generation();
+        if *current != generation {
+            return Ok(stored);
+        }
         if stored.policy.is_storable() {
             self.stored.insert(key.clone(), stored.clone());
             // The cache refuses a response that is too large.

@@ -177,6 +177,26 @@ impl Source for Http {
         self.inner.followed.remove(subject);
     }
 
+    fn polls_shared_service(&self) -> bool {
+        true
+    }
+
+    fn follow_for_replicas(&self, subject: &Uri) {
+        watch::follow_for_replicas(&self.inner, subject);
+    }
+
+    fn invalidate(&self, change: &Change) {
+        let updated = match change {
+            Change::Updated(uri) => self.inner.endpoint(uri),
+            // A list has changed, and its pages are responses too.
+            _ => None,
+        };
+        match updated.and_then(|(endpoint, variables)| Some((endpoint.url(variables).ok()?, endpoint))) {
+            Some((url, endpoint)) => self.inner.cache.forget(&endpoint, &url),
+            None => self.inner.cache.forget_all(),
+        }
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(Some(watch::changes(self.inner.clone()).await))
     }

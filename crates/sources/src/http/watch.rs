@@ -75,6 +75,14 @@ pub(super) fn follow(inner: &HttpInner, uri: &Uri) {
     inner.followed.add(uri, state, |_, _| {});
 }
 
+/// Follows a resource for clients of other replicas. It counts as unreachable so far, so the first successful poll
+/// reports a change.
+pub(super) fn follow_for_replicas(inner: &HttpInner, uri: &Uri) {
+    if inner.endpoint(uri).is_some() {
+        inner.followed.add(uri, PolledState::Unreachable, |_, _| {});
+    }
+}
+
 /// Polls a resource; `None` if its state cannot be determined now.
 async fn poll_resource(inner: &Arc<HttpInner>, uri: &Uri, want: RequiredFreshness) -> Option<PolledState> {
     match inner.get(uri, want, Client::default()).await {

@@ -95,6 +95,13 @@ impl NotionInner {
         listing
     }
 
+    /// Makes the listing stale.
+    pub(super) fn expire_listing(&self) {
+        if let Some(last) = &mut *self.listings.last() {
+            last.until = Instant::now();
+        }
+    }
+
     /// The objects of the last search, however old.
     pub(super) fn known(&self) -> Option<ObjectMap> {
         self.listings.last().as_ref().map(|last| last.listing.all.clone())

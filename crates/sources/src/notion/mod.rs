@@ -256,10 +256,32 @@ impl Source for Notion {
         self.inner.config.concurrent
     }
 
+    fn polls_shared_service(&self) -> bool {
+        true
+    }
+
+    fn invalidate(&self, change: &Change) {
+        // Edit times are part of the listing, so every change concerns it.
+        self.inner.expire_listing();
+        let uri = match change {
+            Change::Updated(uri) | Change::Described(uri) | Change::Added(uri) | Change::Removed(uri) => {
+                Some(uri)
+            }
+            _ => None,
+        };
+        match uri.map(|uri| self.parse_uri(uri)) {
+            Some(Ok(Some(asked))) => self.inner.edited(asked.id()),
+            _ => self.inner.edited(EVERY_OBJECT),
+        }
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(Some(watch::changes(self.inner.clone())))
     }
 }
+
+/// The key of the generation counter of all objects, which is no id.
+const EVERY_OBJECT: &str = "";
 
 /// Reserves memory for contents, whose size is known only after the read. The limit on concurrent reads bounds the
 /// memory before that.
@@ -272,7 +294,8 @@ fn reserve(context: &Context, content: &Content) -> Result<()> {
 
 impl NotionInner {
     fn edit_count(&self, id: &str) -> u64 {
-        self.edits.lock().unwrap_or_else(PoisonError::into_inner).get(id).copied().unwrap_or_default()
+        let edits = self.edits.lock().unwrap_or_else(PoisonError::into_inner);
+        [id, EVERY_OBJECT].iter().filter_map(|id| edits.get(*id)).sum()
     }
 
     /// Bumps the generation counter of an object, which invalidates cached contents.

@@ -11,6 +11,8 @@ pub(super) type FollowedRows = crate::followed::Followed<FollowedRow>;
 pub(super) struct FollowedRow {
     /// The digest of its contents at the last poll, if it has been polled.
     pub(super) digest: Option<u64>,
+    /// Whether a client of another replica may have read an older state, so that the first poll reports a change.
+    pub(super) is_baseline_reported: bool,
     /// The client whose share of the polling time a poll counts against.
     pub(super) client: Client,
 }

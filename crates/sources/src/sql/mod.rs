@@ -312,6 +312,19 @@ impl Source for Sql {
         self.inner.followed.remove(subject);
     }
 
+    fn polls_shared_service(&self) -> bool {
+        // A file may be another one on each machine.
+        self.inner.driver.dialect() != Dialect::Sqlite
+    }
+
+    fn follow_for_replicas(&self, subject: &Uri) {
+        self.inner.follow_for_replicas(subject);
+    }
+
+    fn invalidate(&self, change: &Change) {
+        self.inner.invalidate(change);
+    }
+
     fn concurrency(&self) -> usize {
         self.inner.config.connections
     }

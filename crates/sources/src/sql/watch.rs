@@ -276,8 +276,14 @@ impl DatabaseWatch {
                     break;
                 }
                 if let Some(digest) = digest_of(inner.read(&uri, &Context::default()).await) {
-                    inner.followed.with(&uri, |known| known.digest = Some(digest));
-                    new.push(uri);
+                    let is_reported = inner.followed.with(&uri, |known| {
+                        known.digest = Some(digest);
+                        known.is_baseline_reported
+                    });
+                    match is_reported {
+                        Some(true) => self.changes.push_back(Change::Updated(uri)),
+                        _ => new.push(uri),
+                    }
                 }
             }
         }
@@ -406,14 +412,40 @@ impl SqlInner {
         }
     }
 
-    /// Follows a resource. Schemas need not be followed: they are always compared.
+    /// Follows a resource.
     pub(super) fn follow(&self, subject: &Uri, client: Client) {
-        if !matches!(
+        if self.is_followed(subject) {
+            let known = FollowedRow { digest: None, is_baseline_reported: false, client };
+            self.followed.add(subject, known, |known, again| known.client = again.client);
+        }
+    }
+
+    /// Follows a resource for clients of other replicas.
+    pub(super) fn follow_for_replicas(&self, subject: &Uri) {
+        if self.is_followed(subject) {
+            let known = FollowedRow { digest: None, is_baseline_reported: true, client: Client::default() };
+            self.followed.add(subject, known, |_, _| {});
+        }
+    }
+
+    /// Whether a resource is polled if it is followed. Schemas are compared at every poll.
+    fn is_followed(&self, subject: &Uri) -> bool {
+        !matches!(
             self.uri_kind(subject),
             None | Some(UriKind::Schema | UriKind::TableSchema | UriKind::Folder | UriKind::Unknown)
-        ) {
-            let known = FollowedRow { digest: None, client };
-            self.followed.add(subject, known, |known, again| known.client = again.client);
+        )
+    }
+
+    /// Drops the descriptions of tables if another replica has reported a change that concerns them.
+    pub(super) fn invalidate(&self, change: &Change) {
+        let concerns_data = match change {
+            Change::Updated(uri) => {
+                matches!(self.uri_kind(uri), Some(UriKind::Row | UriKind::Rows | UriKind::Query(_)))
+            }
+            _ => false,
+        };
+        if !concerns_data {
+            self.known().clear();
         }
     }
 }

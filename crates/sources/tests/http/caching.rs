@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use libris_core::{CacheScope, Change, Client, Context, Source};
 
-use crate::server::{Answer, Server};
+use crate::server::{Answer, Body, Server};
 use crate::{read, refusal, source, uri};
 
 const ONE: &str = "[[resource]]\nuri = \"a://b\"\nurl = \"b\"\n";
@@ -216,4 +216,54 @@ async fn a_response_without_a_lifetime_has_no_proof() {
         let freshness = source.read(&uri("a://b"), &Context::default()).await.unwrap().freshness;
         assert!(freshness.proof.is_none() && freshness.expires.is_none(), "{cache_control}");
     }
+}
+
+#[tokio::test]
+async fn a_change_that_another_replica_reports_drops_the_response() {
+    let server = Server::start(|received| {
+        Answer::json(format!("\"{}\"", received.target)).with("cache-control", "max-age=600")
+    })
+    .await;
+    let source = source(&server, &format!("{ONE}[[resource]]\nuri = \"a://c\"\nurl = \"c\"\n"));
+    let requests = async || {
+        for text in ["a://b", "a://c"] {
+            read(&source, text).await.unwrap();
+        }
+        let mut targets: Vec<_> = server.received().into_iter().map(|received| received.target).collect();
+        targets.sort();
+        targets
+    };
+    assert_eq!(requests().await, ["/b", "/c"]);
+    assert_eq!(requests().await, Vec::<String>::new(), "both are cached");
+    let kept = source.read(&uri("a://b"), &Context::default()).await.unwrap().freshness.proof.unwrap();
+    source.invalidate(&Change::Updated(uri("a://b")));
+    assert!(!kept.holds());
+    assert_eq!(requests().await, ["/b"]);
+    source.invalidate(&Change::Lost);
+    assert_eq!(requests().await, ["/b", "/c"]);
+}
+
+#[tokio::test]
+async fn a_request_from_before_a_reported_change_is_neither_joined_nor_stored() {
+    let (asked, mut targets) = tokio::sync::mpsc::unbounded_channel();
+    let answered = Arc::new(AtomicU16::new(0));
+    let count = answered.clone();
+    let server = Server::start(move |received| {
+        asked.send(received.target.clone()).unwrap();
+        match count.fetch_add(1, Ordering::SeqCst) {
+            // The first request is under way until its client leaves.
+            0 => Answer { body: Body::Never, ..Answer::json("") },
+            _ => Answer::json("2").with("cache-control", "max-age=600"),
+        }
+    })
+    .await;
+    let source = Arc::new(source(&server, ONE));
+    let early = source.clone();
+    let early = tokio::spawn(async move { read(&*early, "a://b").await });
+    targets.recv().await.unwrap();
+    source.invalidate(&Change::Updated(uri("a://b")));
+    assert_eq!(read(&*source, "a://b").await.unwrap(), "2", "it would wait for the first request otherwise");
+    early.abort();
+    assert_eq!(read(&*source, "a://b").await.unwrap(), "2");
+    assert_eq!(answered.load(Ordering::SeqCst), 2, "the second read is from the cache");
 }

@@ -170,3 +170,22 @@ async fn nothing_is_asked_while_nobody_waits() {
     let unheard = timeout(Duration::from_millis(300), changes.into_future()).await;
     assert!(unheard.is_err() && server.received().is_empty());
 }
+
+#[tokio::test]
+async fn what_other_replicas_follow_is_told_once_its_state_is_known() {
+    let number = Arc::new(AtomicU32::new(1));
+    let said = number.clone();
+    let server =
+        Server::start(move |received| Answer::json(said.load(Ordering::SeqCst)).tagged(received)).await;
+    let source = source(&server, "[[template]]\nuri = \"count://{what}\"\nurl = \"{/what}\"\n");
+    let mut changes = source.watch().await.unwrap().unwrap();
+    let sheep = uri("count://sheep");
+    source.follow_for_replicas(&sheep);
+    // A client of another replica may have read something else before.
+    let told = Change::Updated(sheep.clone());
+    assert_eq!(timeout(LONG, changes.next()).await.unwrap().unwrap(), told);
+    source.follow_for_replicas(&sheep);
+    number.store(2, Ordering::SeqCst);
+    assert_eq!(timeout(LONG, changes.next()).await.unwrap().unwrap(), told);
+    assert_eq!(read(&source, "count://sheep").await.unwrap(), "2");
+}

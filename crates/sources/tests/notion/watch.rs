@@ -73,3 +73,26 @@ async fn a_signed_icon_is_no_change() {
     assert_eq!(change, Some(Change::Described(Uri::parse(&page).unwrap())));
     assert!(before.holds());
 }
+
+#[tokio::test]
+async fn a_change_that_another_replica_reports_drops_what_it_concerns() {
+    let bench = Bench::with(|config| config.cache = Duration::from_secs(3600)).await;
+    {
+        let mut workspace = bench.server.workspace();
+        workspace.page(&id(1), "One", json!({ "type": "workspace" }));
+        workspace.page(&id(2), "Two", json!({ "type": "workspace" }));
+    }
+    bench.notion.list(None, 10, &Context::default()).await.unwrap();
+    let uris = [1, 2].map(|number| format!("notion://pages/{}", id(number)));
+    let mut proofs = Vec::new();
+    for uri in &uris {
+        proofs.push(bench.read(uri).await.unwrap().freshness.proof.unwrap());
+    }
+    bench.notion.invalidate(&Change::Updated(Uri::parse(&uris[0]).unwrap()));
+    assert!(!proofs[0].holds() && proofs[1].holds());
+    let searches = bench.server.workspace().asked("/search");
+    bench.notion.list(None, 10, &Context::default()).await.unwrap();
+    assert!(bench.server.workspace().asked("/search") > searches, "the list is searched again");
+    bench.notion.invalidate(&Change::Lost);
+    assert!(!proofs[1].holds());
+}

@@ -166,3 +166,20 @@ async fn what_one_client_follows_does_not_hold_up_another() {
     }
     assert!(others.len() < SLOW * 2 / 3, "it was told after {} others", others.len());
 }
+
+test_on!(what_other_replicas_follow_is_told_once_its_state_is_known, sqlite, needs_postgres, needs_mariadb);
+
+async fn what_other_replicas_follow_is_told_once_its_state_is_known(engine: Engine) {
+    let database = Database::new(engine).await;
+    database.execute(TABLES).await;
+    let shop = database.source("poll = \"100ms\"\n");
+    let one = shop.uri("t/rows/1");
+    let mut subscriber = Subscriber::to(&shop, &[]).await;
+    subscriber.settle().await;
+    // Nothing has changed, but a client of another replica may have read something else before.
+    shop.sql.follow_for_replicas(&shop.sql.subject(&one));
+    subscriber.hears(std::slice::from_ref(&one)).await;
+    database.execute("UPDATE t SET v = 'changed' WHERE id = 1").await;
+    subscriber.hears(&[one]).await;
+    assert_eq!(shop.sql.polls_shared_service(), !matches!(engine, Engine::Sqlite));
+}

@@ -20,6 +20,7 @@ mod no_tls;
 mod notification_log;
 mod probes;
 mod proxies;
+mod rate_exchange;
 mod rates;
 mod receive;
 mod response;
@@ -59,7 +60,7 @@ pub use self::route::Route;
 pub use self::serve::serve;
 #[cfg(feature = "tls")]
 pub use self::serve::serve_tls;
-pub use self::session_store::{SavedSession, SessionEvent, SessionStore, StoreUnavailable};
+pub use self::session_store::{ClientUsage, SavedSession, SessionEvent, SessionStore, StoreUnavailable};
 use self::sessions::{Peer, Sessions};
 #[cfg(feature = "tls")]
 pub use self::tls::{TlsError, TlsFiles, TlsServer};
@@ -204,7 +205,10 @@ impl Endpoint {
         store: Arc<dyn SessionStore>,
     ) -> Arc<Self> {
         let endpoint = Self::build(service, config, routes, Some(store.clone()));
-        tokio::spawn(shared_session::run(Arc::downgrade(&endpoint), store));
+        tokio::spawn(shared_session::run(Arc::downgrade(&endpoint), store.clone()));
+        if endpoint.rates.is_some() {
+            tokio::spawn(rate_exchange::run(Arc::downgrade(&endpoint), store));
+        }
         endpoint
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Each rate is a token bucket that holds one minute's worth, in the form of the generic cell rate algorithm: its state is
 //! the time at which it is full again. A bucket that is full needs no state, so the table holds only clients that were
-//! active within the last minute, and is bounded.
+//! active within the last minute, and is bounded. Replicas of a server exchange what clients have used (`rate_exchange`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use libris_core::Client;
 
+use super::session_store::ClientUsage;
 use crate::lock::lock;
 
 /// The period to which limits refer.
@@ -21,6 +22,9 @@ const SHARDS: usize = 16;
 
 /// The maximum number of clients in one table. If there are more, those that will be full again first are forgotten.
 const MAX_CLIENTS: usize = 4_096;
+
+/// The maximum number of clients whose usage is exchanged at once. The others follow at the next exchange.
+const MAX_EXCHANGED: usize = 4_096;
 
 /// What a client, or all clients, may use. `None` is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,11 +58,13 @@ pub(super) struct RateLimiter {
     hasher: RandomState,
 }
 
-/// When the buckets of a client are full again.
+/// When the buckets of a client are full again, and what other replicas do not know of yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     requests: Duration,
     bytes: Duration,
+    unsent_requests: u64,
+    unsent_bytes: u64,
 }
 
 impl Usage {
@@ -70,13 +76,28 @@ impl Usage {
         (longest > Duration::ZERO).then_some(longest)
     }
 
+    /// Counts what was used at this replica.
     fn spend(&mut self, limits: &UsageLimits, requests: u64, bytes: u64, now: Duration) {
+        self.charge(limits, requests, bytes, now);
+        self.unsent_requests += requests;
+        self.unsent_bytes += bytes;
+    }
+
+    /// Takes from the buckets.
+    fn charge(&mut self, limits: &UsageLimits, requests: u64, bytes: u64, now: Duration) {
         if let Some(limit) = limits.requests_per_minute {
             self.requests = self.requests.max(now) + cost(requests, limit);
         }
         if let Some(limit) = limits.bytes_per_minute {
             self.bytes = self.bytes.max(now) + cost(bytes, limit);
         }
+    }
+
+    /// What other replicas do not know of yet; `None` if they know all.
+    fn take_unsent(&mut self, client: Option<Client>) -> Option<ClientUsage> {
+        let requests = std::mem::take(&mut self.unsent_requests);
+        let bytes = std::mem::take(&mut self.unsent_bytes);
+        (requests > 0 || bytes > 0).then_some(ClientUsage { client, requests, bytes })
     }
 
     fn is_full(&self, now: Duration) -> bool {
@@ -161,6 +182,38 @@ impl RateLimiter {
         drop(table);
         lock(&self.used_in_total).spend(&self.total, 0, bytes, now);
     }
+
+    /// What was used at this replica since the last call.
+    pub(super) fn take_unsent(&self) -> Vec<ClientUsage> {
+        let mut used: Vec<_> = lock(&self.used_in_total).take_unsent(None).into_iter().collect();
+        for table in &self.clients {
+            let mut table = lock(table);
+            let known = table.iter_mut().filter(|(client, _)| client.is_known());
+            let left = MAX_EXCHANGED.saturating_sub(used.len());
+            let unsent = known.filter_map(|(client, usage)| usage.take_unsent(Some(*client)));
+            used.extend(unsent.take(left));
+        }
+        used
+    }
+
+    /// Counts what was used at other replicas.
+    pub(super) fn charge(&self, used: &[ClientUsage]) {
+        self.charge_at(used, self.began.elapsed());
+    }
+
+    fn charge_at(&self, used: &[ClientUsage], now: Duration) {
+        for ClientUsage { client, requests, bytes } in used {
+            match client {
+                None => lock(&self.used_in_total).charge(&self.total, *requests, *bytes, now),
+                Some(client) => {
+                    let mut table = lock(self.table(*client));
+                    let mut usage = table.get(client).copied().unwrap_or_default();
+                    usage.charge(self.limits(*client), *requests, *bytes, now);
+                    insert(&mut table, *client, usage, now);
+                }
+            }
+        }
+    }
 }
 
 /// Stores the usage of a client. If the table is at its limit, clients whose buckets are full are removed, and otherwise
@@ -184,7 +237,7 @@ fn insert(table: &mut HashMap<Client, Usage>, client: Client, usage: Usage, now:
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_CLIENTS, RateLimiter, SHARDS, UsageLimits};
+    use super::{ClientUsage, MAX_CLIENTS, RateLimiter, SHARDS, UsageLimits};
     use crate::lock::lock;
     use libris_core::{Client, Identity};
     use std::time::Duration;
@@ -258,6 +311,32 @@ mod tests {
             let _ = rates.request_at(at(last), 1, late);
         }
         assert!(rates.request_at(busy, 1, late).is_err(), "who uses most is forgotten last");
+    }
+
+    #[test]
+    fn what_is_used_at_one_replica_counts_at_the_others() {
+        let (own, total) = (limits(Some(6), Some(6_000)), limits(Some(100), None));
+        let [one, other] = [(), ()].map(|()| RateLimiter::new(&own, &own, &total).unwrap());
+        let ada = Client::of(&Identity::new("ada"));
+        for client in [at(1), ada] {
+            (0..4).for_each(|_| assert_eq!(one.request_at(client, 1, NOW), Ok(())));
+        }
+        one.respond_at(at(1), 500, NOW);
+        let mut used = one.take_unsent();
+        used.sort_by_key(|used| used.client);
+        let usage = |client, requests, bytes| ClientUsage { client, requests, bytes };
+        assert_eq!(used, [usage(None, 8, 500), usage(Some(at(1)), 4, 500), usage(Some(ada), 4, 0)]);
+        assert_eq!(one.take_unsent(), [], "the other replicas know it");
+        other.charge_at(&used, NOW);
+        assert_eq!(other.take_unsent(), [], "what was used elsewhere is not sent back");
+        for client in [at(1), ada] {
+            (0..2).for_each(|_| assert_eq!(other.request_at(client, 1, NOW), Ok(())));
+            assert_eq!(other.request_at(client, 1, NOW), Err(Duration::from_secs(10)));
+        }
+        // What exceeds the bucket is charged too.
+        other.charge_at(&[usage(Some(at(2)), 12, 0), usage(None, 200, 0)], NOW);
+        assert_eq!(other.request_at(at(2), 1, NOW), Err(Duration::from_secs(70)));
+        assert!(other.request_at(at(3), 1, NOW).is_err(), "all together have used too much");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use libris_core::Client;
 
 /// A store of sessions.
 #[async_trait]
@@ -30,8 +31,25 @@ pub trait SessionStore: Send + Sync + 'static {
     /// Records that these sessions are in use, so that they are kept for `keep`. Does not wait.
     fn touch(&self, ids: Vec<Arc<str>>, keep: Duration);
 
+    /// Tells the other replicas what clients have used at this one since the last call, and returns what they have used at
+    /// the others. By default nobody is told.
+    async fn exchange_usage(&self, _used: Vec<ClientUsage>) -> Result<Vec<ClientUsage>, StoreUnavailable> {
+        Ok(Vec::new())
+    }
+
     /// Waits for the next event. One task calls this.
     async fn next(&self) -> SessionEvent;
+}
+
+/// What a client, or all clients together, have used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientUsage {
+    /// The client; `None` for all together.
+    pub client: Option<Client>,
+    /// Requests.
+    pub requests: u64,
+    /// Bytes of responses.
+    pub bytes: u64,
 }
 
 /// What is saved of a session.

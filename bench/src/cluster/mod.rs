@@ -1,0 +1,259 @@
+//! Replicas on Redis: what a cached read and a change cost with one, two and three of them.
+
+mod redis;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use tempfile::TempDir;
+
+use self::redis::RedisServer;
+use crate::drive::http::Client;
+use crate::drive::{Bounds, Nothing};
+use crate::mcp::{Era, Sender};
+use crate::process::Computing;
+use crate::program::{Binary, OverHttp};
+use crate::report::{Aim, Report};
+use crate::statistics::median;
+use crate::table::{Cell, Table};
+
+/// The connections of the client to each replica.
+const CONNECTIONS: usize = 16;
+
+/// The files of each replica, each of which changes once per round.
+const FILES: usize = 500;
+
+/// The most replicas.
+const MOST: usize = 3;
+
+/// How long changes may take to reach all replicas.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Servers over folders of their own, with the same files. Changes are made in that of the first.
+struct Replicas {
+    servers: Vec<OverHttp>,
+    folder: TempDir,
+}
+
+/// What a number of replicas cost.
+struct ClusterCost {
+    replicas: usize,
+    /// The CPU time of all replicas per cached read, in microseconds.
+    read: f64,
+    /// Redis operations per thousand cached reads.
+    operations: f64,
+    changes: Option<ChangeCost>,
+}
+
+/// What a change costs, in microseconds of CPU time.
+struct ChangeCost {
+    /// At the replica whose source changed.
+    writer: f64,
+    /// At each of the others; `None` if there are none.
+    reader: Option<f64>,
+    redis: f64,
+    /// Redis operations per change.
+    operations: f64,
+}
+
+/// Measures one process without Redis, and one, two and three replicas.
+pub(crate) fn run(quick: bool, binary: &Binary, report: &mut Report) -> Result<()> {
+    let redis = RedisServer::start()?;
+    let (rounds, requests) = if quick { (2, 1_000) } else { (9, 20_000) };
+    let bounds = Bounds { requests, time: Duration::from_secs(5) };
+    let mut costs = Vec::new();
+    for count in 0..=MOST {
+        eprintln!("{count} replicas …");
+        let replicas = Replicas::start(binary, count, &redis)?;
+        let (read, operations) = replicas.reads(&redis, rounds, bounds)?;
+        let changes = (count > 0).then(|| replicas.changes(&redis, rounds)).transpose()?;
+        costs.push(ClusterCost { replicas: count, read, operations, changes });
+    }
+    report.table(table(&costs));
+    let alone = costs[0].read;
+    for cost in &costs[1..] {
+        let name = format!("cached read with {} ÷ without Redis", cost.replicas);
+        report.judge(name, cost.read / alone, "×", Aim::AtMost(1.05));
+        let name = format!("Redis operations per 1,000 cached reads with {}", cost.replicas);
+        report.judge(name, cost.operations, "", Aim::AtMost(0.0));
+    }
+    Ok(())
+}
+
+fn table(costs: &[ClusterCost]) -> Table {
+    let columns = [
+        "replicas",
+        "cached read, µs",
+        "change at its replica, µs",
+        "change at each other replica, µs",
+        "change in Redis, µs",
+        "Redis operations per change",
+    ];
+    let mut table = Table::new("CPU time of replicas", columns);
+    for cost in costs {
+        let replicas = match cost.replicas {
+            0 => "1, without Redis".to_owned(),
+            count => count.to_string(),
+        };
+        let change = |part: fn(&ChangeCost) -> Option<f64>| Cell::from(cost.changes.as_ref().and_then(part));
+        table.row([
+            Cell::Text(replicas),
+            cost.read.into(),
+            change(|cost| Some(cost.writer)),
+            change(|cost| cost.reader),
+            change(|cost| Some(cost.redis)),
+            change(|cost| Some(cost.operations)),
+        ]);
+    }
+    table
+}
+
+impl Replicas {
+    /// Starts this many replicas; with 0 a single process without Redis.
+    fn start(binary: &Binary, count: usize, redis: &RedisServer) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut replicas = Self { servers: Vec::new(), folder };
+        let cluster = match count {
+            0 => String::new(),
+            count => format!("[cluster]\nredis = \"{}\"\nprefix = \"bench-{count}\"\n", redis.url()),
+        };
+        for number in 0..count.max(1) {
+            std::fs::create_dir_all(replicas.data(number))?;
+            (0..FILES).try_for_each(|file| replicas.write(number, file, 0))?;
+            let config = replicas.folder.path().join(format!("{number}/libris.toml"));
+            std::fs::write(&config, format!("{cluster}[[files]]\npath = \"data\"\n"))?;
+            let mut command = binary.configured(&config);
+            let command = command.args(["--http", "127.0.0.1:0"]).stdin(Stdio::null()).stderr(Stdio::piped());
+            let child = command.spawn().context("could not start libris")?;
+            replicas.servers.push(OverHttp::listening(child, "libris")?);
+        }
+        if count > 0 {
+            replicas.wait("the replicas are connected", |all| {
+                Ok(all.metrics("cluster_connected")?.iter().all(|connected| *connected == 1)
+                    && all.metrics("cluster_published_total")?.iter().all(|published| *published > 0))
+            })?;
+        }
+        // Stamps of files are trusted two seconds after the last change.
+        std::thread::sleep(Duration::from_secs(3));
+        Ok(replicas)
+    }
+
+    fn data(&self, replica: usize) -> PathBuf {
+        self.folder.path().join(format!("{replica}/data"))
+    }
+
+    /// Writes 1 KiB, so that the list stays as it is.
+    fn write(&self, replica: usize, file: usize, value: usize) -> Result<()> {
+        let path = self.data(replica).join(format!("{file:04}.txt"));
+        std::fs::write(path, format!("{value:01024}")).context("could not change a file")
+    }
+
+    /// A metric of each replica.
+    fn metrics(&self, name: &str) -> Result<Vec<u64>> {
+        self.servers.iter().map(|server| metric(server, name)).collect()
+    }
+
+    fn wait(&self, what: &str, is_done: impl Fn(&Self) -> Result<bool>) -> Result<()> {
+        let begun = Instant::now();
+        while !is_done(self)? {
+            ensure!(begun.elapsed() < PATIENCE, "not in time: {what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn computing(&self) -> Result<Vec<Computing>> {
+        self.servers.iter().map(|server| Computing::of(server.id())).collect()
+    }
+
+    /// The CPU time of all replicas per cached read, and the Redis operations per thousand of them.
+    fn reads(&self, redis: &RedisServer, rounds: usize, bounds: Bounds) -> Result<(f64, f64)> {
+        let read = Era::Modern.read("file:///data/0007.txt");
+        let mut clients = Vec::new();
+        for server in &self.servers {
+            let mut client =
+                Client::open(server, Era::Modern, Sender::Anonymous, CONNECTIONS, |_| read.clone())?;
+            let answer = client.look(0)?;
+            ensure!(answer["result"].is_object(), "{answer}");
+            client.slice(Bounds { requests: 200, ..bounds }, &mut Nothing)?;
+            clients.push(client);
+        }
+        let (mut costs, mut sent) = (Vec::new(), 0);
+        let commands = redis.commands()?;
+        for _ in 0..rounds {
+            let before = self.computing()?;
+            let mut requests = 0;
+            for client in &mut clients {
+                requests += client.slice(bounds, &mut Nothing)?.requests;
+            }
+            let computed = total(&self.computing()?, &before);
+            costs.push(microseconds(computed) / requests as f64);
+            sent += requests;
+        }
+        let commands = redis.commands()? - commands;
+        Ok((median(costs), commands as f64 * 1e3 / sent as f64))
+    }
+
+    /// What changes in the folder of the first replica cost.
+    fn changes(&self, redis: &RedisServer, rounds: usize) -> Result<ChangeCost> {
+        let mut costs: [Vec<f64>; 4] = Default::default();
+        for round in 1..=rounds {
+            let (published, received) = (self.published()?, self.metrics("cluster_received_total")?);
+            let (before, redis_before) = (self.computing()?, Computing::of(redis.id())?);
+            let commands = redis.commands()?;
+            (0..FILES).try_for_each(|file| self.write(0, file, round))?;
+            self.wait("the changes reach all replicas", |all| {
+                let changes = all.published()? - published;
+                let now = all.metrics("cluster_received_total")?;
+                let mut others = now.iter().zip(&received).skip(1);
+                Ok(changes >= FILES as u64 && others.all(|(now, before)| now - before >= changes))
+            })?;
+            let changes = (self.published()? - published) as f64;
+            let after = self.computing()?;
+            costs[0].push(microseconds(after[0].since(&before[0])) / changes);
+            if after.len() > 1 {
+                let others = microseconds(total(&after[1..], &before[1..])) / (after.len() - 1) as f64;
+                costs[1].push(others / changes);
+            }
+            costs[2].push(microseconds(Computing::of(redis.id())?.since(&redis_before)) / changes);
+            costs[3].push((redis.commands()? - commands) as f64 / changes);
+        }
+        let [writer, reader, redis, operations] = costs;
+        Ok(ChangeCost {
+            writer: median(writer),
+            reader: (!reader.is_empty()).then(|| median(reader)),
+            redis: median(redis),
+            operations: median(operations),
+        })
+    }
+
+    /// The changes that the first replica has published.
+    fn published(&self) -> Result<u64> {
+        metric(&self.servers[0], "cluster_published_total")
+    }
+}
+
+fn total(after: &[Computing], before: &[Computing]) -> Duration {
+    after.iter().zip(before).map(|(after, before)| after.since(before)).sum()
+}
+
+fn microseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+fn metric(server: &OverHttp, name: &str) -> Result<u64> {
+    let mut stream = TcpStream::connect(server.address).context("could not connect")?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.address);
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let prefix = format!("libris_{name} ");
+    let value = answer.lines().find_map(|line| line.strip_prefix(&prefix)?.trim().parse().ok());
+    // A replica has no metrics of the cluster in its first milliseconds.
+    Ok(value.unwrap_or_default())
+}

@@ -1,0 +1,301 @@
+//! Random schedules of writes and faults. A schedule follows from its seed, though not to the millisecond.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::observer::{ReadingObserver, ReplicaUrls};
+use super::{History, RecordedEvent, Violation, violations};
+use crate::client::{DEADLINE, Era, Program};
+use crate::replicas::{CuttableProxy, Folders, Redis, connected, start};
+use crate::service::{CountingService, source, value_uri};
+
+const REPLICAS: usize = 3;
+
+/// The number of resources of the service, of which one replica polls all.
+const VALUES: usize = 4;
+
+/// The number of outputs of commands, which every replica polls and caches.
+const OUTPUTS: usize = 2;
+
+const RESOURCES: usize = VALUES + OUTPUTS;
+
+/// Two clients at each replica, one of each era.
+const CLIENTS: usize = 2 * REPLICAS;
+
+/// The random numbers of a schedule (SplitMix64).
+struct RandomNumbers(u64);
+
+impl RandomNumbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    fn milliseconds(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(from + self.below(to - from))
+    }
+}
+
+/// A fault, and when it ends.
+struct ActiveFault {
+    fault: Fault,
+    until: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// A replica was killed, and is started again.
+    Killed(usize),
+    /// Redis was killed, and is started again, empty.
+    RedisKilled,
+    /// A replica cannot reach Redis.
+    Cut(usize),
+}
+
+/// Three replicas of the same configuration. Each reaches Redis through a proxy.
+struct ObservedCluster {
+    redis: Redis,
+    proxies: Vec<Arc<CuttableProxy>>,
+    configs: Vec<PathBuf>,
+    programs: Vec<Option<Program>>,
+    urls: watch::Sender<ReplicaUrls>,
+    service: Arc<CountingService>,
+    outputs: tempfile::TempDir,
+    history: Arc<History>,
+    /// The version of each resource: first the values, then the outputs.
+    versions: [u64; RESOURCES],
+    _folders: Folders,
+}
+
+fn output_uri(number: usize) -> String {
+    format!("output://{number}")
+}
+
+fn resource_uri(number: usize) -> String {
+    if number < VALUES { value_uri(number) } else { output_uri(number - VALUES) }
+}
+
+impl ObservedCluster {
+    async fn start() -> Self {
+        let redis = Redis::start().await;
+        let folders = Folders::new(1);
+        let (service, url) = CountingService::start().await;
+        let outputs = tempfile::tempdir().unwrap();
+        let (mut proxies, mut configs) = (Vec::new(), Vec::new());
+        for replica in 0..REPLICAS {
+            let proxy = CuttableProxy::start(redis.address()).await;
+            let mut sources = source(&url, replica, VALUES);
+            for number in 0..OUTPUTS {
+                let (uri, path) = (output_uri(number), outputs.path().join(number.to_string()));
+                sources += &format!(
+                    "\n[[command]]\nuri = \"{uri}\"\nrun = [\"cat\", \"{}\"]\ncache = \"1h\"\n\
+                     poll = \"1s\"\n",
+                    path.display()
+                );
+            }
+            configs.push(folders.config(replica, &proxy.url(), &sources));
+            proxies.push(proxy);
+        }
+        let mut cluster = Self {
+            redis,
+            proxies,
+            configs,
+            programs: (0..REPLICAS).map(|_| None).collect(),
+            urls: watch::Sender::new(vec![None; REPLICAS]),
+            service,
+            outputs,
+            history: Arc::new(History::new()),
+            versions: [0; RESOURCES],
+            _folders: folders,
+        };
+        (0..RESOURCES).for_each(|resource| cluster.write(resource));
+        for replica in 0..REPLICAS {
+            cluster.start_replica(replica);
+        }
+        cluster.wait_until_connected().await;
+        cluster
+    }
+
+    fn start_replica(&mut self, replica: usize) {
+        let program = start(&self.configs[replica]);
+        self.urls.send_modify(|urls| urls[replica] = Some(program.url.clone()));
+        self.programs[replica] = Some(program);
+    }
+
+    async fn wait_until_connected(&self) {
+        for program in self.programs.iter().flatten() {
+            connected(program).await;
+        }
+    }
+
+    fn write(&mut self, resource: usize) {
+        self.versions[resource] += 1;
+        let version = self.versions[resource];
+        self.history.record(RecordedEvent::Written { uri: resource_uri(resource), version });
+        match resource.checked_sub(VALUES) {
+            None => self.service.set(resource, version),
+            Some(output) => {
+                // Renamed into place, so that no command reads half of it.
+                let new = self.outputs.path().join("new");
+                std::fs::write(&new, version.to_string()).unwrap();
+                std::fs::rename(new, self.outputs.path().join(output.to_string())).unwrap();
+            }
+        }
+    }
+
+    fn begin(&mut self, fault: Fault) {
+        self.history.record(RecordedEvent::Fault(format!("{fault:?} begins")));
+        match fault {
+            Fault::Killed(replica) => {
+                self.urls.send_modify(|urls| urls[replica] = None);
+                self.programs[replica] = None;
+            }
+            Fault::RedisKilled => self.redis.kill(),
+            Fault::Cut(replica) => self.proxies[replica].cut(true),
+        }
+    }
+
+    async fn end(&mut self, fault: Fault) {
+        match fault {
+            Fault::Killed(replica) => self.start_replica(replica),
+            Fault::RedisKilled => self.restart_redis().await,
+            Fault::Cut(replica) => self.proxies[replica].cut(false),
+        }
+        self.history.record(RecordedEvent::Fault(format!("{fault:?} ended")));
+    }
+
+    async fn restart_redis(&mut self) {
+        let deadline = Instant::now() + DEADLINE;
+        // Another program may use its port for a moment.
+        while !self.redis.run().await {
+            assert!(Instant::now() < deadline, "redis-server does not start again");
+        }
+    }
+
+    /// Writes and faults for this long; all faults have ended when it returns.
+    async fn disturb(&mut self, random: &mut RandomNumbers, length: Duration) {
+        let end = Instant::now() + length;
+        let mut active: Vec<ActiveFault> = Vec::new();
+        while Instant::now() < end || !active.is_empty() {
+            let is_over = Instant::now() >= end;
+            let (ended, rest): (Vec<_>, Vec<_>) =
+                active.into_iter().partition(|active| is_over || Instant::now() >= active.until);
+            active = rest;
+            for ActiveFault { fault, .. } in ended {
+                self.end(fault).await;
+            }
+            if !is_over && active.len() < 2 && random.below(12) == 0 {
+                let replica = random.below(REPLICAS as u64) as usize;
+                let (fault, lasts) = match random.below(5) {
+                    0 => (Fault::Killed(replica), random.milliseconds(200, 3_000)),
+                    1 => (Fault::RedisKilled, random.milliseconds(50, 2_000)),
+                    _ => (Fault::Cut(replica), random.milliseconds(500, 8_000)),
+                };
+                let is_same_kind = |active: &ActiveFault| {
+                    std::mem::discriminant(&active.fault) == std::mem::discriminant(&fault)
+                };
+                if !active.iter().any(is_same_kind) {
+                    self.begin(fault);
+                    active.push(ActiveFault { fault, until: Instant::now() + lasts });
+                }
+            }
+            if random.below(3) == 0 {
+                self.write(random.below(RESOURCES as u64) as usize);
+            }
+            // The pace of the schedule; nothing depends on it.
+            tokio::time::sleep(random.milliseconds(5, 60)).await;
+        }
+    }
+
+    /// Waits until every client has the last version of every resource.
+    async fn converge(&self, seed: u64) {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let operations = self.history.operations();
+            let found = violations(&operations, CLIENTS);
+            if found.is_empty() {
+                return;
+            }
+            // What a replica returned cannot be mended.
+            let has_regression = found.iter().any(|found| matches!(found, Violation::Regression { .. }));
+            if has_regression || Instant::now() > deadline {
+                for operation in &operations {
+                    eprintln!("{:?} {:?}", operation.at, operation.event);
+                }
+                let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+                panic!("seed {seed}: the history has violations:\n{}", found.join("\n"));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// Runs a schedule and checks its history after each round.
+async fn run(seed: u64, rounds: usize, length: Duration) {
+    eprintln!("seed {seed}");
+    let mut random = RandomNumbers(seed);
+    let mut cluster = ObservedCluster::start().await;
+    let uris: Vec<_> = (0..RESOURCES).map(resource_uri).collect();
+    let observers: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let era = if number < REPLICAS { Era::Modern } else { Era::Legacy };
+            ReadingObserver::start(
+                number,
+                era,
+                uris.clone(),
+                cluster.urls.subscribe(),
+                cluster.history.clone(),
+            )
+        })
+        .collect();
+    cluster.converge(seed).await;
+    for _ in 0..rounds {
+        cluster.disturb(&mut random, length).await;
+        cluster.wait_until_connected().await;
+        cluster.converge(seed).await;
+        // Without faults, of some resources: a change hides what was lost before.
+        for resource in 0..RESOURCES {
+            if random.below(2) == 0 {
+                cluster.write(resource);
+            }
+        }
+        cluster.converge(seed).await;
+    }
+    let operations = cluster.history.operations();
+    let count = |is_counted: fn(&RecordedEvent) -> bool| {
+        operations.iter().filter(|operation| is_counted(&operation.event)).count()
+    };
+    eprintln!(
+        "seed {seed}: {} writes, {} notifications, {} reads, {} faults begun or ended, {:?}",
+        count(|event| matches!(event, RecordedEvent::Written { .. })),
+        count(|event| matches!(event, RecordedEvent::Notified { .. })),
+        count(|event| matches!(event, RecordedEvent::Read { .. })),
+        count(|event| matches!(event, RecordedEvent::Fault(_))),
+        cluster.history.now(),
+    );
+    drop(observers);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn needs_redis_a_history_with_faults_has_no_lost_notice_and_no_stale_read() {
+    run(1, 2, Duration::from_secs(4)).await;
+}
+
+/// Twenty random schedules, which take many minutes: `cargo test --test cluster twenty -- --ignored --nocapture`. Set
+/// `LIBRIS_SEED` to begin with a certain one.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes many minutes"]
+async fn needs_redis_twenty_histories_with_random_faults_are_right() {
+    let given = std::env::var("LIBRIS_SEED").ok().and_then(|seed| seed.parse().ok());
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let first: u64 = given.unwrap_or(now);
+    for seed in first..first + 20 {
+        run(seed, 3, Duration::from_secs(10)).await;
+    }
+}

@@ -1,0 +1,274 @@
+//! Which replica polls which source, and what it follows for the others.
+//!
+//! A source that polls a service is polled by the replica that holds its lease: a key that expires unless the replica
+//! renews it. Every replica writes the subjects that its clients subscribe to into a hash, which the polling ones read
+//! when its version has changed. A replica that cannot reach Redis for the time of a lease polls by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use libris::{ClusterEvent, Uri};
+use redis::RedisResult;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::ReplicaState;
+use crate::connection::RedisConnection;
+
+/// How long a lease lasts after it was taken or renewed.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// How often leases and followed subjects are renewed.
+const RENEWAL: Duration = Duration::from_secs(3);
+
+/// The shortest pause between two renewals, so that many subscriptions cause one.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The most subjects that a replica asks others to follow. With more, it polls by itself.
+const MAX_FOLLOWED: usize = 2_000;
+
+/// How long a response may take.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Takes or renews a lease. Returns 0 if this replica holds it, otherwise the milliseconds until it expires.
+const TAKE: &str = r#"
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return math.max(redis.call('PTTL', KEYS[1]), 1) end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 0
+"#;
+
+/// Writes the subjects that this replica follows (if `ARGV[3]` is 1), removes those of replicas that are gone, and
+/// returns the version, and all subjects if the version is another one than `ARGV[6]` and this replica polls (`ARGV[5]`
+/// is 1). Returns nothing if Redis has no subjects of this replica.
+const FOLLOW: &str = r#"
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local is_changed = ARGV[3] == '1'
+for _, replica in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)) do
+    redis.call('HDEL', KEYS[1], replica)
+    redis.call('ZREM', KEYS[2], replica)
+    is_changed = true
+end
+redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
+if ARGV[3] == '1' then redis.call('HSET', KEYS[1], ARGV[1], ARGV[4]) end
+if is_changed then redis.call('SET', KEYS[3], string.format('%.0f', now) .. ' ' .. ARGV[1]) end
+for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[2]) end
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return {} end
+local version = redis.call('GET', KEYS[3])
+if not version or version == ARGV[6] or ARGV[5] ~= '1' then return {version or ''} end
+local answer = redis.call('HGETALL', KEYS[1])
+table.insert(answer, 1, version)
+return answer
+"#;
+
+/// The sources that this replica may poll, and the subjects that its clients subscribe to.
+#[derive(Default)]
+pub(crate) struct Polling {
+    state: Mutex<PollingState>,
+    /// Woken when something is to be written before the next renewal.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct PollingState {
+    /// Whether this replica polls each source, by its name.
+    sources: BTreeMap<String, watch::Sender<bool>>,
+    /// The subjects that clients of this replica subscribe to.
+    followed: BTreeSet<Uri>,
+}
+
+impl Polling {
+    fn lock(&self) -> MutexGuard<'_, PollingState> {
+        // Every statement leaves the state consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this replica polls the source with this name, from now on. It is a candidate until the receiver is
+    /// dropped.
+    pub(crate) fn poller(&self, source: &str) -> watch::Receiver<bool> {
+        let mut state = self.lock();
+        let turn = state.sources.entry(source.to_owned()).or_default().subscribe();
+        drop(state);
+        self.changed.notify_one();
+        turn
+    }
+
+    pub(crate) fn follow(&self, subject: &Uri) {
+        if self.lock().followed.insert(subject.clone()) {
+            self.changed.notify_one();
+        }
+    }
+
+    pub(crate) fn unfollow(&self, subject: &Uri) {
+        if self.lock().followed.remove(subject) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// The number of sources that this replica polls.
+    pub(crate) fn polled(&self) -> usize {
+        self.lock().sources.values().filter(|turn| *turn.borrow()).count()
+    }
+
+    /// The sources that the catalog still has.
+    fn candidates(&self) -> Vec<String> {
+        let mut state = self.lock();
+        state.sources.retain(|_, turn| turn.receiver_count() > 0);
+        state.sources.keys().cloned().collect()
+    }
+
+    /// The subjects of this replica, one per line; `None` if there are too many.
+    fn subjects(&self) -> Option<String> {
+        let state = self.lock();
+        let subjects: Vec<_> = state.followed.iter().map(Uri::as_str).collect();
+        (subjects.len() <= MAX_FOLLOWED).then(|| subjects.join("\n"))
+    }
+
+    /// Records whether this replica polls a source.
+    fn set(&self, source: &str, is_poller: bool) {
+        if let Some(turn) = self.lock().sources.get(source)
+            && turn.send_if_modified(|current| std::mem::replace(current, is_poller) != is_poller)
+        {
+            match is_poller {
+                true => tracing::info!(source, "this replica polls the source"),
+                false => tracing::info!(source, "another replica polls the source"),
+            }
+        }
+    }
+}
+
+/// Renews leases and followed subjects until the replica ends.
+pub(crate) async fn run(shared: Arc<ReplicaState>, events: mpsc::Sender<ClusterEvent>) {
+    let renewer =
+        LeaseRenewer { shared: shared.clone(), events, connection: None, link: RedisCopy::default() };
+    tokio::select! {
+        () = shared.status.stopped() => {}
+        () = renewer.renew_forever() => {}
+    }
+}
+
+/// What Redis has, as far as this replica knows.
+#[derive(Default)]
+struct RedisCopy {
+    /// The subjects of this replica in Redis; `None` if they are to be written.
+    written: Option<String>,
+    /// The version of the subjects of all replicas that the relay has; empty if it has none.
+    version: String,
+}
+
+/// The task that renews.
+struct LeaseRenewer {
+    shared: Arc<ReplicaState>,
+    events: mpsc::Sender<ClusterEvent>,
+    connection: Option<RedisConnection>,
+    link: RedisCopy,
+}
+
+/// The relay of the replica no longer exists.
+struct RelayClosed;
+
+impl LeaseRenewer {
+    async fn renew_forever(mut self) {
+        let shared = self.shared.clone();
+        let mut renewed: Option<Instant> = None;
+        loop {
+            let began = Instant::now();
+            let pause = match self.renew().await {
+                Ok(Ok(pause)) => {
+                    renewed = Some(began);
+                    pause
+                }
+                Ok(Err(RelayClosed)) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "the leases could not be renewed");
+                    self.connection = None;
+                    self.link = RedisCopy::default();
+                    // Neither do the others hear of changes here, nor this replica of theirs.
+                    if renewed.is_none_or(|renewed| renewed.elapsed() > LEASE) {
+                        for source in shared.polling.candidates() {
+                            shared.polling.set(&source, true);
+                        }
+                    }
+                    RENEWAL
+                }
+            };
+            // Whether something has changed or the time is over makes no difference.
+            let _ = timeout(pause, shared.polling.changed.notified()).await;
+            sleep(SHORTEST_PAUSE).await;
+        }
+    }
+
+    /// Renews the leases and the subjects. Returns the time until the next renewal.
+    async fn renew(&mut self) -> RedisResult<Result<Duration, RelayClosed>> {
+        let shared = self.shared.clone();
+        let sources = shared.polling.candidates();
+        if sources.is_empty() {
+            return Ok(Ok(RENEWAL));
+        }
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => shared.connector.connect(RESPONSE_TIMEOUT).await?,
+        };
+        let subjects = shared.polling.subjects();
+        let mut pipeline = redis::pipe();
+        for source in &sources {
+            pipeline.cmd("EVAL").arg(TAKE).arg(1).arg(shared.keys.lease(source));
+            pipeline.arg(&shared.replica).arg(LEASE.as_millis() as u64);
+        }
+        let left: Vec<u64> = connection.pipeline(&pipeline).await?;
+        let is_leaseholder = left.contains(&0);
+        let followed =
+            self.exchange(&mut connection, subjects.clone().unwrap_or_default(), is_leaseholder).await?;
+        // Before this replica begins to poll, so that it follows the subjects of all from the beginning.
+        if let Some(subjects) = followed
+            && self.events.send(ClusterEvent::Followed { subjects }).await.is_err()
+        {
+            return Ok(Err(RelayClosed));
+        }
+        for (source, left) in sources.iter().zip(&left) {
+            shared.polling.set(source, *left == 0 || subjects.is_none());
+        }
+        self.connection = Some(connection);
+        // A lease that its holder does not renew is taken when it expires.
+        let earliest = left.into_iter().filter(|left| *left > 0).min().map(Duration::from_millis);
+        Ok(Ok(earliest.map_or(RENEWAL, |earliest| earliest.min(RENEWAL))))
+    }
+
+    /// Writes the subjects of this replica if they have changed. Returns the subjects of the other replicas if the relay
+    /// has others; those of a replica without a lease are none.
+    async fn exchange(
+        &mut self,
+        connection: &mut RedisConnection,
+        subjects: String,
+        is_leaseholder: bool,
+    ) -> RedisResult<Option<Vec<Uri>>> {
+        let shared = &self.shared;
+        loop {
+            let is_new = self.link.written.as_ref() != Some(&subjects);
+            let mut follow = redis::cmd("EVAL");
+            follow.arg(FOLLOW).arg(3).arg(&shared.keys.followed());
+            follow.arg(&shared.replica).arg(LEASE.as_millis() as u64).arg(u8::from(is_new));
+            follow.arg(if is_new { &*subjects } else { "" });
+            follow.arg(u8::from(is_leaseholder)).arg(&self.link.version);
+            let answer: Vec<String> = connection.query(&follow).await?;
+            let Some((version, entries)) = answer.split_first() else {
+                // Redis has lost them.
+                self.link.written = None;
+                continue;
+            };
+            self.link.written = Some(subjects);
+            if !is_leaseholder {
+                return Ok((!std::mem::take(&mut self.link.version).is_empty()).then(Vec::new));
+            }
+            if *version == self.link.version {
+                return Ok(None);
+            }
+            self.link.version.clone_from(version);
+            let others = entries.chunks_exact(2).filter(|entry| entry[0] != shared.replica);
+            let lines = others.flat_map(|entry| entry[1].lines()).filter_map(|line| Uri::parse(line).ok());
+            return Ok(Some(lines.collect()));
+        }
+    }
+}

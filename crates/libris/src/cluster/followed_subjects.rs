@@ -1,0 +1,108 @@
+//! The subjects that clients of all replicas subscribe to, of sources that one replica polls for all.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use libris_core::Uri;
+
+use crate::lock::lock;
+
+/// The followed subjects. The lock is held while a source follows or unfollows one, so that the last call wins.
+#[derive(Default)]
+pub(super) struct FollowedSubjects {
+    state: Mutex<FollowedSubjectsState>,
+}
+
+#[derive(Default)]
+struct FollowedSubjectsState {
+    /// Those that clients of this replica subscribe to.
+    here: HashSet<Uri>,
+    /// Those that clients of other replicas subscribe to, if this replica polls.
+    elsewhere: HashSet<Uri>,
+}
+
+impl FollowedSubjects {
+    /// Records that clients of this replica subscribe to a subject.
+    pub(super) fn add(&self, subject: &Uri, follow: impl FnOnce()) {
+        let mut state = lock(&self.state);
+        state.here.insert(subject.clone());
+        follow();
+    }
+
+    /// Records that they no longer do, and calls `unfollow` if clients of other replicas do not either. Returns whether
+    /// the subject was recorded.
+    pub(super) fn remove(&self, subject: &Uri, unfollow: impl FnOnce()) -> bool {
+        let mut state = lock(&self.state);
+        let was_followed = state.here.remove(subject);
+        if !state.elsewhere.contains(subject) {
+            unfollow();
+        }
+        was_followed
+    }
+
+    /// Replaces the subjects of other replicas. Calls `follow` for those that nobody followed before, and `unfollow` for
+    /// those that nobody follows any more.
+    pub(super) fn replace_elsewhere(
+        &self,
+        subjects: Vec<Uri>,
+        follow: impl FnMut(&Uri),
+        unfollow: impl FnMut(&Uri),
+    ) {
+        let mut state = lock(&self.state);
+        let before = std::mem::replace(&mut state.elsewhere, subjects.into_iter().collect());
+        before
+            .difference(&state.elsewhere)
+            .filter(|subject| !state.here.contains(*subject))
+            .for_each(unfollow);
+        state.elsewhere.difference(&before).for_each(follow);
+    }
+
+    /// Calls `follow` for every subject.
+    pub(super) fn follow_all(&self, follow: impl FnMut(&Uri)) {
+        let state = lock(&self.state);
+        state.here.union(&state.elsewhere).for_each(follow);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FollowedSubjects;
+    use libris_core::Uri;
+    use std::cell::RefCell;
+
+    #[test]
+    fn a_subject_is_followed_while_a_client_of_any_replica_subscribes_to_it() {
+        let (followed, log) = (FollowedSubjects::default(), RefCell::new(Vec::new()));
+        let uri = |name: &str| Uri::parse(&format!("a:{name}")).unwrap();
+        let calls = || {
+            let mut calls = log.take();
+            calls.sort();
+            calls
+        };
+        let replace = |names: &[&str]| {
+            followed.replace_elsewhere(
+                names.iter().map(|name| uri(name)).collect(),
+                |subject| log.borrow_mut().push(format!("follow {subject}")),
+                |subject| log.borrow_mut().push(format!("unfollow {subject}")),
+            );
+        };
+        let remove =
+            |name: &str| followed.remove(&uri(name), || log.borrow_mut().push(format!("unfollow a:{name}")));
+        followed.add(&uri("here"), || log.borrow_mut().push("follow a:here".to_owned()));
+        assert_eq!(calls(), ["follow a:here"]);
+        replace(&["here", "there"]);
+        // Also what is followed here: the watch may be another one since.
+        assert_eq!(calls(), ["follow a:here", "follow a:there"]);
+        replace(&["here", "there"]);
+        assert_eq!(calls(), Vec::<String>::new());
+        assert!(remove("here") && !remove("here"));
+        assert_eq!(calls(), Vec::<String>::new(), "the other replica follows it");
+        followed.add(&uri("there"), || {});
+        replace(&[]);
+        assert_eq!(calls(), ["unfollow a:here"]);
+        followed.follow_all(|subject| log.borrow_mut().push(format!("follow {subject}")));
+        assert_eq!(calls(), ["follow a:there"]);
+        assert!(remove("there"));
+        assert_eq!(calls(), ["unfollow a:there"]);
+    }
+}

@@ -1,0 +1,32 @@
+//! Rate limits over replicas: each replica counts what clients have used at the others, a moment later.
+//!
+//! No request waits for the exchange. A client can exceed its rate by what it sends to other replicas between two
+//! exchanges; that is charged afterwards, so it waits longer then.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Endpoint;
+use super::session_store::SessionStore;
+
+/// How often usage is exchanged.
+const EXCHANGE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Exchanges usage until the endpoint is dropped.
+pub(super) async fn run(endpoint: Weak<Endpoint>, store: Arc<dyn SessionStore>) {
+    let mut exchanges = interval(EXCHANGE_INTERVAL);
+    exchanges.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        exchanges.tick().await;
+        let take = |endpoint: &Arc<Endpoint>| endpoint.rates.as_ref().map(|rates| rates.take_unsent());
+        let Some(used) = endpoint.upgrade().as_ref().and_then(take) else { return };
+        // If the store cannot be reached, the other replicas never learn of it: it is old by the time they could.
+        let Ok(elsewhere) = store.exchange_usage(used).await else { continue };
+        let Some(endpoint) = endpoint.upgrade() else { return };
+        if let Some(rates) = &endpoint.rates {
+            rates.charge(&elsewhere);
+        }
+    }
+}
