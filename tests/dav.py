@@ -8,7 +8,9 @@ files must be listed without growing the server.
 """
 
 import base64
+import contextlib
 import http.client
+import http.server
 import json
 import os
 import pathlib
@@ -18,6 +20,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import urllib.error
 import urllib.parse
@@ -134,6 +137,61 @@ class Server:
         return int(re.search(rf"{field}:\s+(\d+)", status)[1])
 
 
+class Workbench:
+    """A proxy that pretends to make and remove the folder `litmus`, which is there, and passes on everything else.
+
+    litmus tests nothing before it has made this folder, which the share refuses.
+    """
+
+    def __init__(self, share):
+        host, port = share.removeprefix("http://").split(":")
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self):
+                body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                if self.command in ("MKCOL", "DELETE") and self.path.endswith("/litmus/"):
+                    return self.respond(201 if self.command == "MKCOL" else 204, [], b"")
+                connection = http.client.HTTPConnection(host, int(port), timeout=60)
+                headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection", "te", "expect")}
+                connection.request(self.command, self.path, body, headers)
+                response = connection.getresponse()
+                content = response.read()
+                connection.close()
+                own = ("connection", "content-length", "transfer-encoding", "date")
+                return self.respond(response.status, [header for header in response.getheaders() if header[0].lower() not in own], content)
+
+            def respond(self, status, headers, body):
+                self.send_response_only(status)
+                for name, value in headers:
+                    self.send_header(name, value)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                # A client that expects an error closes early.
+                with contextlib.suppress(OSError):
+                    self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+            def __getattr__(self, name):
+                if name.startswith("do_"):
+                    return self.answer
+                raise AttributeError(name)
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.origin = f"http://127.0.0.1:{self.server.server_port}"
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
 def share_path(resource):
     """The path of a resource in the share, from the manual."""
     scheme, rest = resource["uri"].split("://", 1)
@@ -158,6 +216,8 @@ def everything(base):
     hidden = base / "handbook/hidden"
     hidden.mkdir()
     (hidden / "plan.md").write_text("# A secret plan\n")
+    (base / "handbook/litmus").mkdir()
+    (base / "handbook/litmus/file.txt").write_text("for litmus\n")
     odd = base / "handbook/odd"
     odd.mkdir()
     for name in ["a b & <c>.txt", "100%.txt", "中文.md", "it's \"quoted\".txt", "semi;colon#hash?mark.txt", "UPPER.TXT", "upper.txt"]:
@@ -226,9 +286,9 @@ class Everything(unittest.TestCase):
         cls.scratch.cleanup()
 
     def run_program(self, *command, given=None):
-        environment = {**os.environ, "HOME": str(self.home), "RCLONE_CONFIG": str(self.home / "rclone.conf")}
+        environment = {**os.environ, "HOME": str(self.home), "TESTS": "basic props", "RCLONE_CONFIG": str(self.home / "rclone.conf")}
         return subprocess.run(
-            command, input=given, env=environment, cwd=self.home, capture_output=True, text=True, timeout=240
+            command, input=given, env=environment, cwd=self.home, capture_output=True, text=True, errors="replace", timeout=240
         )
 
     def rclone(self, *words):
@@ -342,12 +402,26 @@ quit
         self.assertTrue((self.base / "handbook/README.md").exists())
 
     def test_litmus_finds_no_fault_in_what_is_read_only(self):
-        # Every suite begins by making a folder, which must be refused; `OPTIONS` and what precedes it must pass.
+        with Workbench(self.server.origin) as bench:
+            litmus = ["litmus", "--keep-going", bench.origin + "/dav/file/handbook/", "reader", self.server.key]
+            done = self.run_program(*litmus).stdout
+        results = re.findall(r"^ ?\d+\. (\w+)\.+ (pass|FAIL|SKIPPED|WARNING)", done.replace("\r", "\n"), re.MULTILINE)
+        # It warns that the share has no locks.
+        self.assertIn(("options", "WARNING"), results, done)
+        self.assertIn("does not claim Class 2 compliance", done)
+        for name in ["init", "begin", "propfind_invalid", "propfind_invalid2", "propfind_d0", "propextended", "propwformed", "finish"]:
+            judged = {result for test, result in results if test == name}
+            self.assertEqual(judged, {"pass"}, f"{name}\n{done}")
+        # The rest writes.
+        self.assertNotRegex(done, r"(?i)segmentation|timed out|could not connect", done)
+        self.assertEqual(self.server.read("/file/handbook/litmus/file.txt"), b"for litmus\n")
+
+    def test_litmus_cannot_write(self):
+        # Every suite begins by making a folder, which must be refused.
         litmus = ["litmus", "--keep-going", self.server.origin + "/dav/file/handbook/", "reader", self.server.key]
         done = self.run_program(*litmus).stdout
         self.assertRegex(done, r"init\.+ pass", done)
         self.assertRegex(done, r"begin\.+ FAIL \(.*403", done)
-        self.assertNotRegex(done, r"(?i)segmentation|timed out|could not connect", done)
 
 
 class Wide(unittest.TestCase):
