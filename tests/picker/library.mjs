@@ -1,6 +1,6 @@
 // The libraries that the browser visits: one with every kind of source, a hostile one, and a large one.
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -14,15 +14,20 @@ function folder(name) {
   return path;
 }
 
-/** A PDF of one page with this text. */
-function pdf(text) {
-  const stream = `BT /F1 24 Tf 72 720 Td (${text}) Tj ET`;
+/** A PDF with a page for each text. */
+function pdf(...texts) {
+  const kids = texts.map((_, index) => `${4 + 2 * index} 0 R`).join(' ');
   const objects = [
     '<< /Type /Catalog /Pages 2 0 R >>',
-    '<< /Type /Pages /Kids [3 0 R] /Count 1 >>',
-    '<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>',
-    `<< /Length ${stream.length} >>\nstream\n${stream}\nendstream`,
+    `<< /Type /Pages /Kids [${kids}] /Count ${texts.length} >>`,
     '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>',
+    ...texts.flatMap((text, index) => {
+      const stream = `BT /F1 24 Tf 72 720 Td (${text}) Tj ET`;
+      return [
+        `<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents ${5 + 2 * index} 0 R /Resources << /Font << /F1 3 0 R >> >> >>`,
+        `<< /Length ${stream.length} >>\nstream\n${stream}\nendstream`,
+      ];
+    }),
   ];
   let body = '%PDF-1.4\n';
   const offsets = objects.map((object, index) => {
@@ -63,7 +68,9 @@ export function everything({ bundle = false } = {}) {
   const kinds = join(handbook, 'kinds');
   mkdirSync(kinds);
   writeFileSync(join(kinds, 'program.rs'), '//! A small program.\n\nfn main() {\n    let answer = 42; // by Douglas Adams\n    println!("the answer is {answer}");\n}\n');
-  writeFileSync(join(kinds, 'report.pdf'), pdf('Quarterly results are excellent'));
+  writeFileSync(join(kinds, 'report.pdf'), pdf('Quarterly results are excellent', 'The outlook is cloudy'));
+  // A film without pictures: what matters is that the browser gets to play it.
+  writeFileSync(join(kinds, 'film.webm'), Buffer.from('1a45dfa39f4286810142f7810142f2810442f381084282847765626d42878102428581021853806701ffffffffffffff', 'hex'));
   writeFileSync(join(kinds, 'tone.wav'), wav());
   writeFileSync(join(kinds, 'bytes.bin'), Buffer.from([0, 1, 2, 3, 255, 254, 0, 77, 90]));
   writeFileSync(join(kinds, 'study.ipynb'), JSON.stringify({ cells: [
@@ -74,6 +81,9 @@ export function everything({ bundle = false } = {}) {
   writeFileSync(join(kinds, 'picture.svg'), '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 40 40"><circle cx="20" cy="20" r="18" fill="#7a2e3a"/></svg>');
   writeFileSync(join(kinds, 'live.md'), '# Live\n\nThe first version.\n');
   writeFileSync(join(kinds, 'long.log'), Array.from({ length: 60_000 }, (_, line) => `${line} a line of the log of a long night`).join('\n'));
+  const old = new Date('2020-02-02T12:00:00Z');
+  utimesSync(join(handbook, 'guide/decisions.md'), old, old);
+  cpSync(join(root, 'examples/skills'), join(base, 'skills'), { recursive: true });
   const project = join(base, 'project');
   mkdirSync(project);
   const git = (...words) => execFileSync('git', ['-C', project, ...words], { stdio: 'ignore' });
@@ -108,6 +118,9 @@ path = "project"
 
 [[sql]]
 url = "sqlite:shop.db"
+
+[[skills]]
+path = "skills"
 `);
   return { config, handbook, kinds };
 }

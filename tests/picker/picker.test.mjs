@@ -96,16 +96,20 @@ for (const [screen, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
         await picture(page, `${screen}-${name.split('.').pop()}`);
       }
       await until(page, () => document.querySelector('.frame-note')?.textContent.includes('Next part'));
-      for (const [name, selector] of [['picture.svg', '.media img'], ['tone.wav', '.media audio']]) {
+      await page.click('.frame-note .link');
+      await previewShows(page, /7000 a line of the log/);
+      for (const [name, selector] of [['picture.svg', '.media img'], ['film.webm', '.media video'], ['tone.wav', '.media audio']]) {
         if (viewport.isMobile) await page.evaluate(() => { document.querySelector('.panes').dataset.pane = 'browse'; });
         await (await row(page, name)).click();
         await page.waitForSelector(selector);
+        await until(page, selector => document.querySelector(selector).naturalWidth !== 0, selector);
+        await picture(page, `${screen}-${name.split('.')[0]}`);
       }
       await accessible(page, 'audio');
       for (const [uri, shown] of [
         ['file:///handbook/data/settings.json', /\{ \d+ \}/],
         ['file:///handbook/people/team.csv', /\d+ rows/],
-        ['sqlite://shop/users/rows', /rows|users/],
+        ['sqlite://shop/users/rows', /Ada[\s\S]*Grace/],
         ['git://project/tree/main/README.md', 'the code'],
       ]) {
         await page.evaluate(uri => { location.hash = `uri=${encodeURIComponent(uri)}`; }, uri);
@@ -155,6 +159,47 @@ for (const [screen, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
       await until(page, () => document.querySelector('.nothing').textContent.includes('Nothing matches'));
       await picture(page, `${screen}-nothing`);
       await accessible(page, 'no results');
+      await visitor.close();
+    });
+
+    test('filters by source, type, age and audience', async () => {
+      const visitor = await visit(browser, at, { viewport });
+      const { page } = visitor;
+      await row(page, 'project');
+      const hits = () => page.$$eval('.hit .where', all => all.map(one => one.textContent));
+      const find = async words => {
+        await page.$eval('#query', one => { one.value = ''; });
+        await page.type('#query', words);
+        await until(page, () => document.querySelector('.hit') && !document.querySelector('.results').hasAttribute('aria-busy'));
+      };
+      const filter = async (name, value, expected) => {
+        await page.select(`.filters select[aria-label="${name}"]`, value);
+        await until(page, pattern => {
+          const found = [...document.querySelectorAll('.hit .where')].map(one => one.textContent);
+          return !document.querySelector('.results').hasAttribute('aria-busy') && found.length > 0 && found.every(one => new RegExp(pattern).test(one));
+        }, expected.source);
+      };
+      await find('see the code');
+      const source = await page.$$eval('.filters select[aria-label="Source"] option', all => all.find(one => one.textContent === 'project').value);
+      await filter('Source', source, /^git:/);
+      await page.select('.filters select[aria-label="Source"]', '');
+      await find('team');
+      await until(page, () => document.querySelectorAll('.hit').length > 1);
+      assert.ok((await hits()).some(one => one.includes('.md')));
+      await filter('Type', 'text/csv', /\.csv/);
+      await page.select('.filters select[aria-label="Type"]', '');
+      await find('decisions');
+      await until(page, () => [...document.querySelectorAll('.hit .where')].some(one => one.textContent.includes('decisions.md')));
+      await filter('Modified', '7', /^(?!.*decisions\.md)/);
+      await filter('Modified', '', /./);
+      await filter('Audience', 'user', /handbook\/README\.md/);
+      await picture(page, `${screen}-filters`);
+      // Nothing is left: what to try is to remove the filters.
+      await page.select('.filters select[aria-label="Type"]', 'application/pdf');
+      await until(page, () => !document.querySelector('.nothing').hidden && document.querySelector('.nothing .link'));
+      await page.click('.nothing .link');
+      await until(page, () => document.querySelectorAll('.hit').length > 1);
+      assert.deepEqual(await page.$$eval('.filters select', all => all.map(one => one.value)), ['', '', '', '']);
       await visitor.close();
     });
 
@@ -246,6 +291,78 @@ for (const [screen, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
       await visitor.close();
     });
 
+    test('attaches by itself, and follows the conversation', async () => {
+      const visitor = await visit(browser, at, { viewport });
+      const { page } = visitor;
+      const question = 'Who is on call tonight, and whom do they wake up?';
+      await row(page, 'handbook');
+      await page.click('#basket');
+      await page.type('#message', question);
+      await until(page, () => document.querySelector('.suggestions')?.textContent.includes('On call'));
+      assert.ok(!(await page.$eval('.suggestions', one => one.textContent)).includes('\ufffd'));
+      assert.equal(await page.$eval('.picked', one => one.textContent.includes('on-call.md')), false);
+      await page.click('#automatic');
+      await until(page, () => document.querySelector('.picked').textContent.includes('on-call.md'));
+      await page.click('.actions .primary');
+      await until(page, () => / as /.test(document.getElementById('toast').textContent));
+      // The choice lasts, and can be taken back.
+      await page.reload();
+      await row(page, 'handbook');
+      await page.click('#basket');
+      await page.type('#message', question);
+      await until(page, () => document.querySelector('.picked').textContent.includes('on-call.md'));
+      await page.click('#automatic');
+      await page.click('.actions .primary');
+      await until(page, () => / as /.test(document.getElementById('toast').textContent));
+      await page.click('.tray-head .link');
+      // The next message says nothing by itself.
+      await page.$eval('#message', one => { one.value = ''; });
+      await page.type('#message', 'And tomorrow?');
+      await until(page, () => document.querySelector('.suggestions').textContent.includes('What fits the conversation'));
+      await until(page, () => document.querySelector('.suggestions').textContent.includes('On call'));
+      assert.equal(await page.$eval('.picked', one => one.textContent.includes('on-call.md')), false);
+      await picture(page, `${screen}-conversation`);
+      await accessible(page, 'suggestions');
+      await visitor.close();
+    });
+
+    test('mentions skills, and takes files that are dropped', async () => {
+      const visitor = await visit(browser, at, { viewport });
+      const { page } = visitor;
+      await row(page, 'handbook');
+      await page.click('#basket');
+      await page.type('#message', 'Write it down with @meet');
+      await until(page, () => document.querySelector('#offers li')?.textContent.includes('meeting-notes'));
+      await picture(page, `${screen}-skills`);
+      await page.keyboard.press('Enter');
+      await until(page, () => document.querySelector('#message').value.includes('@meeting-notes '));
+      await until(page, () => document.querySelector('.picked').textContent.includes('meeting-notes'));
+      await page.evaluate(() => {
+        const composer = document.querySelector('.composer');
+        const dataTransfer = new DataTransfer();
+        dataTransfer.items.add(new File(['# Mine\n'], 'mine.md', { type: 'text/markdown' }));
+        dataTransfer.items.add(new File([new Uint8Array([0, 255])], 'mine.bin'));
+        for (const kind of ['dragover', 'drop']) composer.dispatchEvent(new DragEvent(kind, { dataTransfer, bubbles: true, cancelable: true }));
+      });
+      await until(page, () => /mine\.md[\s\S]*mine\.bin/.test(document.querySelector('.picked').textContent));
+      await page.select('.actions select', 'json');
+      await page.click('.actions .primary');
+      await until(page, () => / as /.test(document.getElementById('toast').textContent));
+      const blocks = JSON.parse(await page.evaluate(() => navigator.clipboard.readText()));
+      const contents = Object.fromEntries(blocks.filter(({ type }) => type === 'resource').map(({ resource }) => [resource.uri, resource.text ?? resource.blob]));
+      assert.match(contents['skill://meeting-notes/SKILL.md'], /^---\nname: meeting-notes/);
+      assert.equal(contents['local:mine.md'], '# Mine\n');
+      assert.equal(contents['local:mine.bin'], 'AP8=');
+      // Files of this machine are not in a link.
+      await page.click('[aria-label="Copy a link to this selection"]');
+      await until(page, () => document.getElementById('toast').textContent === 'Link copied');
+      const link = await page.evaluate(() => navigator.clipboard.readText());
+      assert.deepEqual(new URLSearchParams(new URL(link).hash.slice(1)).getAll('sel'), ['skill://meeting-notes/SKILL.md']);
+      await picture(page, `${screen}-dropped`);
+      await accessible(page, 'files of this machine');
+      await visitor.close();
+    });
+
     test('follows changes and recovers', async () => {
       const visitor = await visit(browser, at, { viewport });
       const { page, problems } = visitor;
@@ -276,9 +393,9 @@ for (const [screen, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
     test('shows the status', async () => {
       const visitor = await visit(browser, at, { path: '/status', viewport });
       const { page } = visitor;
-      await until(page, () => document.querySelectorAll('.sources li').length === 3);
+      await until(page, () => document.querySelectorAll('.sources li').length === 4);
       await until(page, () => document.querySelectorAll('.tile').length >= 5);
-      await until(page, () => document.querySelector('.progress'));
+      await until(page, () => document.querySelector('.progress')?.getAttribute('aria-valuenow') === '100');
       await picture(page, `${screen}-status`);
       await accessible(page, 'the status');
       await visitor.close();

@@ -1,7 +1,7 @@
 // The parts of the page that need no browser: URIs, templates, names and exports.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { clean, folderKey, kindOf, lastSegment, marked, parentOf, titleOf, tokensOfText } from '../../crates/web/page/format.js';
+import { clean, folderKey, kindOf, lastSegment, marked, parentOf, passage, titleOf, tokensOfText } from '../../crates/web/page/format.js';
 import { expand, variables } from '../../crates/web/page/templates.js';
 import { contextOf } from '../../crates/web/page/context.js';
 import { exported } from '../../crates/web/page/export.js';
@@ -44,6 +44,7 @@ test('texts of others are shown safely', () => {
   assert.equal(titleOf({ uri: 'file:///h/data/a.json', title: 'data/a.json' }), '');
   assert.equal(titleOf({ uri: 'file:///h/a.md', title: 'Start' }), 'Start');
   assert.deepEqual(marked('Keys (a+b) keyring monkey', 'key (a+b'), ['', 'Keys', ' (a+b) ', 'keyring', ' monkey']);
+  assert.equal(passage('5: # On call\n7: The one\n8: - looks at 12:30'), 'On call The one looks at 12:30');
   assert.equal(kindOf({ uri: 'a:b.csv', mimeType: 'text/plain' }), 'table');
   assert.equal(tokensOfText('abcd'.repeat(10)), 10);
   assert.equal(tokensOfText('日本語'), 3);
@@ -81,6 +82,13 @@ test('a URI cannot leave its quotes in a program', () => {
   const { curl, TypeScript } = snippets('http://127.0.0.1/mcp', "file:///a'b\"c", false);
   assert.ok(curl.includes("'mcp-name: file:///a'\\''b\"c'"));
   assert.ok(TypeScript.includes('"file:///a\'b\\"c"'));
+  // With a key, all of them send it.
+  for (const [language, program] of Object.entries(snippets('http://127.0.0.1/mcp', 'a:b', true))) {
+    assert.match(program, /\bKEY\b/, language);
+  }
+  for (const [language, program] of Object.entries(snippets('http://127.0.0.1/mcp', 'a:b', false))) {
+    assert.doesNotMatch(program, /\bKEY\b/, language);
+  }
 });
 
 test('the model learns of a selection what the host takes', () => {

@@ -35,6 +35,7 @@ const composer = new Composer({ library, selection, open });
 const link = site.link && (() => site.link(hash({ sel: selection.all.filter(({ local }) => !local).map(({ uri }) => uri) })));
 const tray = new Tray({ selection, library, open, close: () => toggleTray(false), composer: composer.element, link });
 tray.prompt = () => composer.text;
+tray.taken = () => composer.said(composer.text);
 
 side.append(search.element, tree.element);
 trayElement.append(tray.element);
@@ -129,6 +130,8 @@ async function restore() {
   }
   if (parts.get('q')) {
     query.value = parts.get('q');
+    // The model asks for what the conversation is about.
+    if (site.chat) composer.said(query.value);
     search.typed(query.value);
     showSide(search);
   }
@@ -160,7 +163,10 @@ function listChanged() {
   refreshing = setTimeout(() => library.refresh().then(() => detail.updateFolder(), () => {}), LIST_PAUSE);
 }
 
-mcp.addEventListener('listchanged', listChanged);
+mcp.addEventListener('listchanged', () => {
+  listChanged();
+  library.loadSkills().catch(() => {});
+});
 mcp.addEventListener('missed', () => {
   listChanged();
   detail.refresh();
@@ -261,6 +267,7 @@ async function start() {
   document.title = title;
   follow();
   library.loadTemplates().catch(() => {});
+  library.loadSkills().catch(() => {});
   const loaded = library.load(library.root);
   // A flat list is shown while it is loaded.
   if (!site.address) detail.welcome();

@@ -1,4 +1,4 @@
-// The composer: a message in which `@` offers resources and templates, and what else could be attached.
+// The composer: a message in which `@` offers resources, templates and skills, and what else could be attached.
 
 import { announce, debounced, fill, h, icon } from './dom.js';
 import { clean, kindOf, nameOf } from './format.js';
@@ -8,7 +8,14 @@ import { recall, remember } from './storage.js';
 const OFFERED = 8;
 const SUGGESTED = 4;
 const MIN_SUGGEST = 12;
+/** How many messages before this one are kept, and how many characters of all are searched for. */
+const REMEMBERED = 4;
+const TOPIC = 400;
 const AUTOMATIC = 'libris-attach';
+
+function withoutMentions(text) {
+  return text.replace(/@\S+/g, ' ').trim();
+}
 
 export class Composer {
   #library;
@@ -23,6 +30,7 @@ export class Composer {
   #suggestions;
   #automatic;
   #dismissed = new Set();
+  #before = [];
 
   constructor({ library, selection, open }) {
     this.#library = library;
@@ -80,14 +88,22 @@ export class Composer {
       return;
     }
     if (!await site.chat.send(this.text, this.#selection.all)) return;
+    this.said(this.text);
     this.#area.value = '';
-    this.#found = [];
-    this.#redraw();
+    this.#suggest();
     announce('Sent');
   }
 
   get text() {
     return this.#area.value.trim();
+  }
+
+  /** Remembers a message of the conversation: what follows it is about the same, unless it says otherwise. */
+  said(text) {
+    const said = withoutMentions(text);
+    if (!said) return;
+    this.#before = [said, ...this.#before.filter((one) => one !== said)].slice(0, REMEMBERED);
+    this.suggestLater();
   }
 
   #typed() {
@@ -102,8 +118,15 @@ export class Composer {
   async #offer(typed) {
     this.#asked += 1;
     const asked = this.#asked;
+    const wanted = typed.toLowerCase();
+    const isNamed = ({ label }) => wanted !== '' && label.toLowerCase().startsWith(wanted);
+    const skills = this.#library.skills
+      .filter(({ label, description }) => `${label} ${description}`.toLowerCase().includes(wanted))
+      .sort((one, other) => isNamed(other) - isNamed(one))
+      .slice(0, 2)
+      .map((skill) => ({ resource: skill, skill: true, label: clean(skill.label, 80), about: clean(skill.description, 90) }));
     const templates = this.#library.templates
-      .filter((template) => `${template.name} ${template.title ?? ''} ${template.uriTemplate}`.toLowerCase().includes(typed.toLowerCase()))
+      .filter((template) => `${template.name} ${template.title ?? ''} ${template.uriTemplate}`.toLowerCase().includes(wanted))
       .slice(0, 2)
       .map((template) => ({ template, label: clean(template.title ?? template.name, 80), about: template.uriTemplate }));
     let resources = [];
@@ -116,14 +139,17 @@ export class Composer {
       resources = found.results;
     }
     // A mention is by name, so names that match come before texts that do.
-    const wanted = typed.toLowerCase();
     const rank = (resource) => {
       const name = nameOf(resource).toLowerCase();
       return name.startsWith(wanted) ? 0 : name.includes(wanted) ? 1 : 2;
     };
     resources = [...resources].sort((one, other) => rank(one) - rank(other));
     const offered = resources.map((resource) => ({ resource, label: nameOf(resource), about: clean(resource.title ?? resource.uri, 90) }));
-    this.#show([...offered, ...templates].slice(0, OFFERED));
+    const named = skills.filter(isNamed);
+    const others = [...skills.filter((skill) => !isNamed(skill)), ...templates];
+    const isSkill = ({ resource: { uri } }) => skills.some(({ resource }) => resource.uri === uri);
+    const space = OFFERED - named.length - others.length;
+    this.#show([...named, ...offered.filter((offer) => !isSkill(offer)).slice(0, space), ...others]);
   }
 
   #show(offers) {
@@ -140,7 +166,7 @@ export class Composer {
         event.preventDefault();
         this.#take(index);
       },
-    }, icon(offer.template ? 'template' : kindOf(offer.resource), 'kind'), h('bdi', { class: 'name' }, offer.label), h('span', { class: 'about' }, offer.about))));
+    }, icon(offer.template ? 'template' : offer.skill ? 'spark' : kindOf(offer.resource), 'kind'), h('span', { class: 'hidden' }, offer.template ? 'Template: ' : offer.skill ? 'Skill: ' : ''), h('bdi', { class: 'name' }, offer.label), h('span', { class: 'about' }, offer.about))));
     if (this.#menu.hidden) this.#area.removeAttribute('aria-activedescendant');
     else this.#area.setAttribute('aria-activedescendant', `offer-${this.#active}`);
   }
@@ -190,21 +216,22 @@ export class Composer {
 
   #found = [];
 
-  /** The message without its mentions. */
-  #subject() {
-    return this.text.replace(/@\S+/g, ' ').trim();
+  /** What the conversation is about: the end of the message, and as much of those before it as fits. */
+  #topic() {
+    const message = withoutMentions(this.text).slice(-TOPIC);
+    return [message, ...this.#before.filter((one) => one !== message)].filter(Boolean).join('\n').slice(0, TOPIC);
   }
 
   /** Looks for what the message is about. */
   async #suggest() {
-    const text = this.#subject();
+    const text = this.#topic();
     if (text.length < MIN_SUGGEST || !this.#library.searchesText) {
       this.#found = [];
       return this.#redraw();
     }
-    const found = await this.#library.suggest(text.slice(-400), { limit: SUGGESTED * 2 }).catch(() => []);
+    const found = await this.#library.suggest(text, { limit: SUGGESTED * 2 }).catch(() => []);
     // The message was sent or changed meanwhile.
-    if (this.#subject() !== text) return undefined;
+    if (this.#topic() !== text) return undefined;
     this.#found = found;
     if (this.#automatic.checked) {
       this.#selection.add(this.#left().slice(0, SUGGESTED));
@@ -224,7 +251,7 @@ export class Composer {
       return;
     }
     fill(this.#suggestions,
-      h('div', { class: 'suggest-head' }, icon('spark', 'kind'), h('strong', {}, 'What fits your message'),
+      h('div', { class: 'suggest-head' }, icon('spark', 'kind'), h('strong', {}, this.#before.length > 0 ? 'What fits the conversation' : 'What fits your message'),
         h('button', { class: 'link', type: 'button', onclick: () => this.#selection.add(left) }, 'Add all')),
       h('ul', {}, left.map((hit) => h('li', {},
         h('div', {}, h('bdi', { class: 'name' }, clean(hit.title ?? '', 100) || nameOf(hit)),

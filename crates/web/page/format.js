@@ -9,6 +9,11 @@ export function clean(text, most = 300) {
   return shown.length > most ? `${shown.slice(0, most)}…` : shown;
 }
 
+/** A passage of a search as running text: without the numbers of its lines and the marks of Markdown. */
+export function passage(text) {
+  return String(text ?? '').replace(/^\s*\d+: ?/gm, '').replace(/^\s*(?:#{1,6}\s+|[-*+>]\s+|-{3,}\s*$|`{3}.*$)/gm, '').replace(/\s+/g, ' ').trim();
+}
+
 export const DIRECTORY = 'inode/directory';
 
 /** A URI without the slash at its end, by which folders are the same however they are written. */

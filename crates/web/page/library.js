@@ -1,6 +1,6 @@
 // What the server has: folders, loaded page by page when they are opened, and search.
 
-import { DIRECTORY, clean, folderKey, nameOf, parentOf } from './format.js';
+import { DIRECTORY, clean, folderKey, nameOf, parentOf, passage } from './format.js';
 
 const DIRECTORY_READ = 'resources/directory/read';
 /** How many pages of a folder are loaded at a time, and the most resources that a folder adds to a selection. */
@@ -8,6 +8,8 @@ const PAGES_AT_ONCE = 4;
 const MAX_BELOW = 2000;
 /** The size of the bundles from which suggestions are taken. */
 const BUNDLE_TOKENS = 8000;
+const SKILLS = 'io.modelcontextprotocol/skills';
+const MAX_SKILLS = 1000;
 
 /** A resource or folder in the tree. */
 export class TreeNode {
@@ -43,6 +45,7 @@ export class Library extends EventTarget {
   root = new TreeNode({ uri: '', folder: true }, null);
   nodes = new Map();
   templates = [];
+  skills = [];
   tools = new Set();
   server = {};
   unavailable = [];
@@ -64,6 +67,7 @@ export class Library extends EventTarget {
       const { tools } = await this.#mcp.request('tools/list').catch(() => ({ tools: [] }));
       this.tools = new Set(tools.map((tool) => tool.name));
     }
+    this.hasSkills = Boolean(found.capabilities?.extensions?.[SKILLS]);
     this.root.expanded = true;
   }
 
@@ -97,6 +101,22 @@ export class Library extends EventTarget {
     } while (cursor && templates.length < 1000);
     this.templates = templates;
     this.#changed();
+  }
+
+  /** Loads the skills, as resources: the `SKILL.md` of each, by the name of the skill. */
+  async loadSkills() {
+    if (!this.hasSkills) return;
+    const skills = [];
+    let cursor;
+    do {
+      const page = await this.#mcp.request('skills/list', cursor ? { cursor } : {});
+      for (const { uri, frontmatter = {} } of page.skills ?? []) {
+        const { name = uri, description = '' } = frontmatter;
+        skills.push({ uri, label: String(name), name: 'SKILL.md', title: String(name), description: String(description), mimeType: 'text/markdown' });
+      }
+      cursor = page.nextCursor;
+    } while (cursor && skills.length < MAX_SKILLS);
+    this.skills = skills;
   }
 
   #note(page) {
@@ -390,7 +410,7 @@ export class Library extends EventTarget {
   async suggest(text, { limit }) {
     if (!this.tools.has('bundle_resources')) {
       const { results } = await this.search(text, { limit });
-      return results.map((hit) => ({ ...hit, reason: hit.heading ? `In “${hit.heading}”: ${hit.snippet}` : hit.snippet ?? '' }));
+      return results.map((hit) => ({ ...hit, reason: hit.heading ? `In “${hit.heading}”: ${passage(hit.snippet)}` : passage(hit.snippet) }));
     }
     const { passages } = await this.callTool('bundle_resources', { query: text, budget: BUNDLE_TOKENS });
     const found = new Map();

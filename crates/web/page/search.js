@@ -1,7 +1,7 @@
 // Search as you type: filters, hits with the words marked, and what to try if nothing is found.
 
 import { debounced, fill, h, icon } from './dom.js';
-import { KIND_NAMES, clean, count, kindOf, marked, nameOf, titleOf } from './format.js';
+import { KIND_NAMES, clean, count, kindOf, marked, nameOf, passage, titleOf } from './format.js';
 import { VirtualRows } from './rows.js';
 
 const ROW = 92;
@@ -196,7 +196,7 @@ export class Search {
     element.classList.toggle('current', hit.uri === this.#current);
     const words = (text) => marked(text, this.#query).map((part, at) => (at % 2 ? h('mark', {}, part) : part));
     const title = clean(hit.title ?? '', 160) || nameOf(hit);
-    const snippet = clean((hit.snippet ?? '').replace(/\s+/g, ' '), 260);
+    const snippet = clean(passage(hit.snippet), 260);
     fill(
       element,
       h('span', { class: 'mark' }, icon(kind, `kind ${kind}`), h('span', { class: 'tick', 'data-act': 'tick', title: 'Select' }, icon('check'))),

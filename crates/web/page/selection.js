@@ -161,6 +161,7 @@ export class Tray {
     announce('Reading…');
     const file = await exported(format, resources, this.#library, this.prompt?.() ?? '', (uri, facts) => this.#selection.learn(uri, facts));
     await use(file);
+    this.taken?.();
     announce(file.failed > 0 ? `${counted(resources.length - file.failed, 'resource')} taken, ${file.failed} could not be read`
       : `${counted(resources.length, 'resource')} as ${FORMATS.find(([name]) => name === format)[1]}`);
     return undefined;

@@ -31,14 +31,14 @@ ${key}  -d '${body}'`,
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 
 const client = new Client({ name: 'reader', version: '1.0.0' });
-await client.connect(new StreamableHTTPClientTransport(new URL(${address})));
+await client.connect(new StreamableHTTPClientTransport(new URL(${address})${needsKey ? ', {\n  requestInit: { headers: { authorization: `Bearer ${process.env.KEY}` } },\n}' : ''}));
 const { contents } = await client.readResource({ uri: ${resource} });
 console.log(contents[0]);`,
     Python: `import asyncio
-from fastmcp import Client
+${needsKey ? 'import os\n' : ''}from fastmcp import Client
 
 async def main():
-    async with Client(${address}) as client:
+    async with Client(${address}${needsKey ? ', auth=os.environ["KEY"]' : ''}) as client:
         contents = await client.read_resource(${resource})
         print(contents[0])
 
@@ -46,8 +46,11 @@ asyncio.run(main())`,
     Rust: `use rmcp::ServiceExt;
 use rmcp::model::ReadResourceRequestParams;
 use rmcp::transport::StreamableHttpClientTransport;
+${needsKey ? `use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 
-let client = ().serve(StreamableHttpClientTransport::from_uri(${address})).await?;
+let config = StreamableHttpClientTransportConfig::with_uri(${address}).auth_header(std::env::var("KEY")?);
+let client = ().serve(StreamableHttpClientTransport::from_config(config)).await?;` : `
+let client = ().serve(StreamableHttpClientTransport::from_uri(${address})).await?;`}
 let read = client.read_resource(ReadResourceRequestParams::new(${resource})).await?;
 println!("{:?}", read.contents);`,
   };
