@@ -114,10 +114,10 @@ describe('inside a chat', () => {
       assert.deepEqual(context.content[1], { type: 'resource_link', ...selected });
       await app.click('#basket');
       await until(app, () => document.querySelector('.shared').textContent === 'The model knows this selection.');
-      // What the model asked for is what the conversation is about.
-      await until(app, () => document.querySelector('.suggestions').textContent.includes('What fits the conversation'));
       await app.evaluate(() => document.querySelector('.tray-head .link').click());
       await until(page, () => window.received.contexts.at(-1).structuredContent.selected.length === 0);
+      // What the model asked for is what the conversation is about.
+      await until(app, () => document.querySelector('.suggestions').textContent.includes('What fits the conversation'));
       await close();
     });
   }

@@ -225,7 +225,8 @@ export class Composer {
   /** Looks for what the message is about. */
   async #suggest() {
     const text = this.#topic();
-    if (text.length < MIN_SUGGEST || !this.#library.searchesText) {
+    const isShort = text.length < MIN_SUGGEST && this.#before.length === 0;
+    if (!text || isShort || !this.#library.searchesText) {
       this.#found = [];
       return this.#redraw();
     }
