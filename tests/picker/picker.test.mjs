@@ -193,6 +193,7 @@ for (const [screen, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
       await filter('Modified', '7', /^(?!.*decisions\.md)/);
       await filter('Modified', '', /./);
       await filter('Audience', 'user', /handbook\/README\.md/);
+      assert.match(await page.$eval('.results .foot', one => one.textContent), /^1 of the best \d+ match the filters/);
       await picture(page, `${screen}-filters`);
       // Nothing is left: what to try is to remove the filters.
       await page.select('.filters select[aria-label="Type"]', 'application/pdf');

@@ -11,7 +11,7 @@ export function clean(text, most = 300) {
 
 /** A passage of a search as running text: without the numbers of its lines and the marks of Markdown. */
 export function passage(text) {
-  return String(text ?? '').replace(/^\s*\d+: ?/gm, '').replace(/^\s*(?:#{1,6}\s+|[-*+>]\s+|-{3,}\s*$|`{3}.*$)/gm, '').replace(/\s+/g, ' ').trim();
+  return String(text ?? '').replace(/^\s*\d+: ?/gm, '').replace(/^\s*(?:#{1,6}\s+|[-*+>]\s+|-{3,}\s*$|`{3}.*$)/gm, '').replace(/!?\[([^\]\n]*)\]\([^)\n]*\)/g, '$1').replace(/\s+/g, ' ').trim();
 }
 
 export const DIRECTORY = 'inode/directory';

@@ -140,7 +140,9 @@ export class Search {
     this.#searchAgain(query, found);
     const number = found.total ?? hits.length;
     const words = [hits.length === 0 ? 'Nothing found' : `${count(Math.max(number, hits.length))}${found.more && !found.total ? '+' : ''} found`];
-    if (number > hits.length && hits.length > 0) words.push(`the best ${hits.length} shown`);
+    // These filters apply to what was found, not to the search.
+    if (hits.length < found.results.length && hits.length > 0) words[0] = `${count(hits.length)} of the best ${count(found.results.length)} match the filters`;
+    else if (number > hits.length && hits.length > 0) words.push(`the best ${hits.length} shown`);
     if (found.byName) words.push('by name');
     if (found.correction) words.push(`for “${clean(found.correction, 80)}”`);
     this.status.textContent = words.join(' · ');
