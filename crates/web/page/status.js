@@ -58,12 +58,12 @@ async function showSources() {
 
 function showIndex(search) {
   if (!search) return fill(index);
-  const part = search.listed > 0 ? Math.min(1, search.indexed / search.listed) : 1;
+  const part = search.complete ? 1 : search.listed > 0 ? Math.min(1, search.indexed / search.listed) : 0;
   const bar = h('span', {});
-  bar.style.width = `${(search.complete ? 1 : part) * 100}%`;
-  const text = search.complete ? `${counted(search.indexed, 'resource')} indexed` : `${count(search.indexed)} of ${counted(search.listed, 'resource')} indexed so far`;
+  bar.style.width = `${part * 100}%`;
+  const text = search.complete ? `${counted(search.indexed, 'resource')} indexed` : search.listed > 0 ? `${count(search.indexed)} of ${counted(search.listed, 'resource')} indexed so far` : 'Listing the resources…';
   return fill(index, h('h2', {}, 'Search index'), h('p', {}, text, search.remark ? `; ${clean(search.remark, 300)}` : ''),
-    h('div', { class: 'progress', role: 'progressbar', 'aria-label': 'Search index', 'aria-valuemin': '0', 'aria-valuemax': '100', 'aria-valuenow': String(Math.round((search.complete ? 1 : part) * 100)) }, bar));
+    h('div', { class: 'progress', role: 'progressbar', 'aria-label': 'Search index', 'aria-valuemin': '0', 'aria-valuemax': '100', 'aria-valuenow': String(Math.round(part * 100)) }, bar));
 }
 
 async function showMetrics() {
@@ -83,7 +83,7 @@ async function showMetrics() {
     tile('Memory of requests', bytes(memory), `cache ${bytes(values.cache_bytes ?? 0)}`));
   const now = performance.now();
   const minutes = before ? (now - before.at) / 60000 : 0;
-  const names = { requests_refused_total: 'Refused requests', requests_rate_limited_total: 'Rate-limited requests', connections_refused_total: 'Refused connections', connections_evicted_total: 'Evicted connections' };
+  const names = { requests_total: 'Requests', requests_refused_total: 'Refused requests', requests_rate_limited_total: 'Rate-limited requests', connections_refused_total: 'Refused connections', connections_evicted_total: 'Evicted connections' };
   fill(rates, Object.entries(names).filter(([name]) => name in values).map(([name, text]) => {
     const rate = before ? Math.round((values[name] - (before.values[name] ?? 0)) / minutes) : 0;
     return tile(text, count(rate), `${count(values[name])} since the start`);
