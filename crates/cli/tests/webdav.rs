@@ -38,6 +38,8 @@ fn furnished(more: &str) -> tempfile::TempDir {
         "{more}\n[[files]]\npath = \"docs\"\n[[sql]]\nurl = \"sqlite:shop.db\"\n\
          [[inline.resource]]\nuri = \"config://app/settings\"\nmime = \"application/json\"\ntext = '{{}}'\n\
          [[inline.resource]]\nuri = \"config://app/settings.json\"\nmime = \"application/json\"\ntext = '[]'\n\
+         [[inline.resource]]\nuri = \"config://app/plain\"\nmime = \"text/plain\"\ntext = 'plain'\n\
+         [[inline.resource]]\nuri = \"config://app/plain.json\"\nmime = \"application/json\"\ntext = '1'\n\
          [[inline.resource]]\nuri = \"note:one\"\ntext = 'a note'\n\
          [[rule]]\nuri = \"file:///docs/secret/**\"\naction = \"deny\"\n\
          [[rule]]\nuri = \"sqlite://shop/orders/**\"\naction = \"deny\"\n\
@@ -224,19 +226,20 @@ async fn ranges_conditions_and_large_files() {
     assert!(share.bytes("/file/docs/large.bin").await == large);
     for (path, whole) in [("/file/docs/large.bin", &large[..]), ("/file/docs/start.md", b"# Start\n")] {
         let size = whole.len();
-        for (range, part) in [
-            ("bytes=2-5".to_owned(), &whole[2..6]),
-            (format!("bytes={}-", size - 3), &whole[size - 3..]),
-            ("bytes=-4".to_owned(), &whole[size - 4..]),
+        for (range, first, last) in [
+            ("bytes=2-5".to_owned(), 2, 5),
+            (format!("bytes={}-", size - 3), size - 3, size - 1),
+            ("bytes=-4".to_owned(), size - 4, size - 1),
         ] {
             let response = share.request("GET", path).header("range", range).send().await.unwrap();
             assert_eq!(response.status().as_u16(), 206);
-            assert!(response.headers()["content-range"].to_str().unwrap().ends_with(&format!("/{size}")));
-            assert_eq!(response.bytes().await.unwrap(), part);
+            assert_eq!(response.headers()["content-range"], format!("bytes {first}-{last}/{size}"));
+            assert_eq!(response.bytes().await.unwrap(), whole[first..=last]);
         }
         let beyond =
             share.request("GET", path).header("range", format!("bytes={size}-")).send().await.unwrap();
         assert_eq!(beyond.status().as_u16(), 416);
+        assert_eq!(beyond.headers()["content-range"], format!("bytes */{size}"));
         let head = share.request("HEAD", path).send().await.unwrap();
         assert_eq!(
             (head.status().as_u16(), head.headers()["content-length"].to_str().unwrap()),
@@ -260,6 +263,16 @@ async fn ranges_conditions_and_large_files() {
             share.request("GET", "/file/docs/start.md").header(condition, known).send().await.unwrap();
         assert_eq!(again.status().as_u16(), 304, "{condition}");
     }
+    // The tag of another file does not match.
+    let other = share.get("/file/docs/LICENSE").await.headers()["etag"].clone();
+    let changed = share.request("GET", "/file/docs/start.md").header("if-none-match", &other);
+    assert_eq!(changed.send().await.unwrap().status().as_u16(), 200);
+    let failed = share.request("GET", "/file/docs/start.md").header("if-match", &other);
+    assert_eq!(failed.send().await.unwrap().status().as_u16(), 412);
+    assert_eq!(share.status("GET", "/file/docs/start.md/").await, 404, "a file is no folder");
+    // A name with an extension is not that of a resource of another type.
+    assert_eq!(share.bytes("/config/app/plain.json").await, b"1");
+    assert_eq!(share.bytes("/config/app/plain.txt").await, b"plain");
     let script =
         share.request("GET", "/file/docs/start.md").header("sec-fetch-dest", "script").send().await.unwrap();
     assert_eq!(script.status().as_u16(), 403);
@@ -314,6 +327,48 @@ async fn a_folder_says_that_entries_may_be_missing() {
             "{xml}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_fails_is_no_missing_file() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let folder = furnished(&format!(
+        "[[http]]\nname = \"weather\"\nbase = \"http://127.0.0.1:{port}\"\nlimits = {{ allow_private = true }}\n\
+         [[http.template]]\nuri = \"weather://station/{{id}}\"\nurl = \"stations/{{id}}\"\n"
+    ));
+    let share = TestShare::serve(folder.path(), &[]).await;
+    assert_eq!(share.status("GET", "/weather/station/7").await, 502);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_folder_is_listed_page_by_page() {
+    const COUNT: usize = 1_203;
+    let folder = furnished("");
+    let wide = folder.path().join("docs/wide");
+    std::fs::create_dir(&wide).unwrap();
+    for number in 0..COUNT {
+        std::fs::write(wide.join(format!("note-{number:04}.txt")), "\u{feff}x").unwrap();
+    }
+    let share = TestShare::serve(folder.path(), &[]).await;
+    let listed = share.request("PROPFIND", "/file/docs/wide/").header("depth", "1").send().await.unwrap();
+    let xml = listed.text().await.unwrap();
+    assert_eq!(xml.matches("<D:response>").count(), COUNT + 1);
+    let listed = share.list("/file/docs/wide/").await;
+    assert_eq!(listed.len(), COUNT);
+    for (number, (path, size)) in listed.into_iter().enumerate() {
+        assert_eq!(path, format!("/file/docs/wide/note-{number:04}.txt"));
+        // The first 1,000 are read for their size as text, which has no byte order mark.
+        assert_eq!(size, Some(if number < 1_000 { 1 } else { 4 }), "{path}");
+    }
+    // Nothing is read for the size of files that nobody asks for.
+    let only = "<propfind xmlns=\"DAV:\"><prop><displayname/><x:color xmlns:x=\"urn:x\"/></prop></propfind>";
+    let asked = share.request("PROPFIND", "/file/docs/wide/").header("depth", "0").body(only).send().await;
+    let xml = asked.unwrap().text().await.unwrap();
+    assert!(
+        xml.contains("<D:displayname>wide</D:displayname>") && xml.contains("<color xmlns=\"urn:x\"/>"),
+        "{xml}"
+    );
+    assert_eq!(xml.matches("<D:response>").count(), 1, "{xml}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
