@@ -161,6 +161,8 @@ pub struct Endpoint {
     requests: Arc<Budget>,
     /// The number of requests refused because a limit was reached, since the start.
     refused: AtomicUsize,
+    /// The number of messages and other requests admitted by their rate, since the start.
+    admitted: AtomicUsize,
     /// Limits the rates of requests and bytes, if that is configured.
     rates: Option<Box<RateLimiter>>,
     /// The number of requests refused because of their rate, since the start.
@@ -241,6 +243,7 @@ impl Endpoint {
             http_sse: config.sse.then(HttpSse::default),
             requests,
             refused: AtomicUsize::new(0),
+            admitted: AtomicUsize::new(0),
             rates,
             rate_limited: AtomicUsize::new(0),
             receiving: Budget::new(config.receiving_bytes),
@@ -299,10 +302,18 @@ impl Endpoint {
         Peer { client: proxies.client(peer.client, values.iter().map(|value| value.as_bytes())), ..peer }
     }
 
-    /// Counts requests of a client against its rate. The error is how long it must wait.
+    /// Counts requests of a client against its rate, if there is one. The error is how long it must wait.
+    fn admit_requests(&self, client: Client, count: usize) -> Result<(), Duration> {
+        if let Some(rates) = &self.rates {
+            rates.request(client, count)?;
+        }
+        self.admitted.fetch_add(count, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Like [`admit_requests`](Self::admit_requests), for a request that is refused if it must wait.
     fn count_requests(&self, client: Client, count: usize) -> Result<(), Duration> {
-        let Some(rates) = &self.rates else { return Ok(()) };
-        rates.request(client, count).inspect_err(|_| {
+        self.admit_requests(client, count).inspect_err(|_| {
             self.rate_limited.fetch_add(1, Ordering::Relaxed);
         })
     }
@@ -323,6 +334,7 @@ impl Endpoint {
             ("connections_evicted_total", self.connections.evicted() + self.http2_connections.evicted()),
             ("connections_refused_total", self.connections.refused() + self.http2_connections.refused()),
             ("http2_connections", self.http2_connections.count()),
+            ("requests_total", self.admitted.load(Ordering::Relaxed)),
             ("requests_refused_total", self.refused.load(Ordering::Relaxed)),
             ("requests_rate_limited_total", self.rate_limited.load(Ordering::Relaxed)),
             ("requests", self.requests.used()),

@@ -220,7 +220,7 @@ impl Endpoint {
         let arrived = Arrived { since: now, id: &id, method: &method, params: &params, shows_apps };
         let cached = self.protocol.cached(&*view, revision, listener, arrived);
         // Hyper refuses it, unless it is in time by then.
-        let count = || self.rates.as_ref().is_none_or(|rates| rates.request(peer.client, 1).is_ok());
+        let count = || self.admit_requests(peer.client, 1).is_ok();
         if let Some(answer) = cached.as_ref().and_then(response) {
             if !count() {
                 return None;
