@@ -217,6 +217,9 @@ describe('inside a chat', () => {
     assert.equal(await app.evaluate(() => document.documentElement.dataset.theme), 'dark');
     await app.evaluate(() => [...document.querySelectorAll('.tree-rows .row')].find(one => one.querySelector('.name').textContent === 'README.md').querySelector('.tick').click());
     await app.click('#basket');
+    await app.type('#message', '@git-w');
+    await until(app, () => document.querySelector('#offers li')?.textContent.includes('git-workflow'));
+    await app.$eval('#message', one => { one.value = ''; });
     await app.type('#message', 'What is in this one? ');
     await until(app, () => document.querySelector('.shared').textContent === 'The model knows this selection.');
     await picture(page, 'app-dark');

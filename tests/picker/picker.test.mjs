@@ -123,6 +123,25 @@ for (const [screen, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
       await visitor.close();
     });
 
+    test('turns the pages of a document', async () => {
+      const visitor = await visit(browser, at, { path: '/#uri=file%3A%2F%2F%2Fhandbook%2Fkinds%2Freport.pdf', viewport });
+      const { page } = visitor;
+      await previewShows(page, /Quarterly results[\s\S]*outlook is cloudy/);
+      await until(page, () => document.querySelector('.pager select')?.selectedOptions[0].textContent === 'All 2 pages');
+      await page.click('[aria-label="Next page"]');
+      await until(page, () => document.querySelector('.pager select')?.selectedOptions[0].textContent === 'Page 1 of 2');
+      assert.doesNotMatch(await previewShows(page, 'Quarterly results'), /cloudy/);
+      await until(page, () => document.activeElement.getAttribute('aria-label') === 'Next page');
+      await page.keyboard.press('Enter');
+      assert.doesNotMatch(await previewShows(page, 'outlook is cloudy'), /Quarterly/);
+      await until(page, () => document.querySelector('[aria-label="Next page"]').disabled);
+      await picture(page, `${screen}-pages`);
+      await accessible(page, 'a page of a document');
+      await page.select('.pager select', '');
+      await previewShows(page, /Quarterly results[\s\S]*outlook is cloudy/);
+      await visitor.close();
+    });
+
     test('shows the source and the details', async () => {
       const visitor = await visit(browser, at, { path: '/#uri=file%3A%2F%2F%2Fhandbook%2FREADME.md', viewport });
       const { page } = visitor;
@@ -397,6 +416,8 @@ for (const [screen, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
       await until(page, () => document.querySelectorAll('.sources li').length === 4);
       await until(page, () => document.querySelectorAll('.tile').length >= 5);
       await until(page, () => document.querySelector('.progress')?.getAttribute('aria-valuenow') === '100');
+      // Requests are counted, and the page makes some.
+      await until(page, () => [...document.querySelectorAll('.tile')].some(one => one.querySelector('dt').textContent === 'Requests' && /[1-9]/.test(one.querySelector('dd').firstChild.textContent)));
       await picture(page, `${screen}-status`);
       await accessible(page, 'the status');
       await visitor.close();

@@ -140,6 +140,28 @@ async fn the_picker_can_be_switched_off() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_counted_whatever_answers_them() {
+    let folder = furnished("");
+    // Rules that allow only documents hide the metrics.
+    std::fs::write(folder.path().join("libris.toml"), "[[files]]\npath = \"docs\"\n").unwrap();
+    let (_server, origin) = serve(folder.path(), &[]).await;
+    let counted = async || {
+        let metrics = get(format!("{origin}/metrics")).await.text().await.unwrap();
+        let line = metrics.lines().find(|line| line.starts_with("libris_requests_total ")).unwrap();
+        line.rsplit(' ').next().unwrap().parse::<usize>().unwrap()
+    };
+    let before = counted().await;
+    for _ in 0..3 {
+        ask(&origin, &json!({}), "resources/read", json!({ "uri": "file:///docs/start.md" })).await;
+    }
+    get(format!("{origin}/picker/app.js")).await;
+    // A request with a field that the fast path does not know.
+    let page = Client::new().get(format!("{origin}/status")).header("x-other", "1").send().await.unwrap();
+    assert_eq!(page.status().as_u16(), 200);
+    assert_eq!(counted().await - before, 6);
+}
+
 /// The capabilities of a host that shows apps.
 fn apps() -> Value {
     json!({ "extensions": { "io.modelcontextprotocol/ui": { "mimeTypes": ["text/html;profile=mcp-app"] } } })
@@ -285,7 +307,8 @@ async fn the_app_shows_what_the_view_shows() {
     let folder = furnished("");
     let (_server, origin) = serve(folder.path(), &[]).await;
     let found = ask_app(&origin, "server/discover", json!({})).await["structuredContent"].take();
-    assert_eq!(found["capabilities"], json!({ "tools": {} }));
+    let skills = json!({ "io.modelcontextprotocol/skills": {} });
+    assert_eq!(found["capabilities"], json!({ "tools": {}, "extensions": skills }));
     assert!(found["serverInfo"]["name"].is_string() && found["instructions"].is_string(), "{found}");
     for (method, params, member) in [
         ("resources/directory/read", json!({ "uri": "file:///docs" }), "resources"),
@@ -300,6 +323,8 @@ async fn the_app_shows_what_the_view_shows() {
         assert_eq!(answered, direct, "{method}");
         assert!(!answered.to_string().contains("plan.md"), "{answered}");
     }
+    let listed = ask_app(&origin, "skills/list", json!({})).await;
+    assert_eq!(listed["structuredContent"]["skills"], json!([]), "{listed}");
     let preview = ask_app(&origin, "picker/preview", json!({ "uri": "file:///docs/start.md" })).await;
     assert_eq!(preview["structuredContent"]["kind"], "markdown");
     let completed = json!({

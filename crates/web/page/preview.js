@@ -15,6 +15,10 @@ const trusted = globalThis.trustedTypes?.createPolicy('libris-preview', { create
 /** Media types of documents that the server can give as text. */
 const DOCUMENT = /pdf|officedocument|opendocument|epub|ms-excel|rtf/;
 
+/** Those whose text can be had page by page, and the most pages to choose from. */
+const PAGED = /pdf|presentation/;
+const MAX_PAGES = 2000;
+
 /** A document for the frame, which can neither load anything nor run what the resource brings along. */
 async function documentOf(html, theme) {
   return trusted.createHTML(`<!doctype html><html lang="en" data-theme="${theme}"><meta charset="utf-8">`
@@ -177,6 +181,7 @@ export class Detail {
   // A resource.
 
   showResource(resource, { lines } = {}) {
+    if (this.#shown?.uri !== resource.uri) this.page = null;
     this.#shown = resource;
     this.lines = lines;
     const title = titleOf(resource) || nameOf(resource);
@@ -274,7 +279,8 @@ export class Detail {
   async #document(panel, resource, signal) {
     const source = this.#view === 'source';
     const text = textUri(resource);
-    const uri = this.part ?? (source ? resource.uri : text ?? resource.uri);
+    const paged = text && this.page ? `${text}&pages=${this.page}` : text;
+    const uri = this.part ?? (source ? resource.uri : paged ?? resource.uri);
     this.part = null;
     const asked = { uri, source };
     if (uri === resource.uri && typeof resource.size === 'number') asked.size = resource.size;
@@ -298,15 +304,40 @@ export class Detail {
     frame.srcdoc = await documentOf(preview.html, theme);
     if (signal.aborted) return undefined;
     const notes = [];
-    if (uri === text && !source) notes.push('Text of the document');
+    if (text && uri === paged && !source) notes.push('Text of the document');
+    const pages = notes.length > 0 && PAGED.test(resource.mimeType ?? '') ? this.#pages(preview.pages) : null;
     if (preview.cut) notes.push('Only the beginning is shown');
     if (preview.totalBytes) notes.push(`part of ${bytes(preview.totalBytes)}`);
     const more = preview.next ? h('button', { class: 'link', type: 'button', onclick: () => {
       this.part = preview.next;
       this.#load();
     } }, 'Next part') : null;
-    fill(panel, frame, notes.length > 0 || more ? h('p', { class: 'frame-note' }, notes.join(' · '), more) : null);
+    fill(panel, frame, notes.length > 0 || more ? h('div', { class: 'frame-note' }, h('span', {}, notes.join(' · ')), pages, more) : null);
     return undefined;
+  }
+
+  /** Turns the pages of a document: all of them, or one. */
+  #pages(number) {
+    if (!(number > 1)) return null;
+    const turn = (page, label) => {
+      this.page = page;
+      this.turned = label;
+      this.#load();
+    };
+    const select = h('select', { 'aria-label': 'Page', onchange: () => turn(Number(select.value) || null, 'Page') },
+      h('option', { value: '' }, `All ${count(number)} pages`),
+      Array.from({ length: Math.min(number, MAX_PAGES) }, (_, index) => h('option', { value: index + 1, selected: index + 1 === this.page }, `Page ${index + 1} of ${count(number)}`)));
+    const step = (name, label, page) => {
+      const button = iconButton(name, label, () => turn(page, label));
+      button.disabled = page < 1 || page > number;
+      return button;
+    };
+    const bar = h('span', { class: 'pager' }, step('back', 'Previous page', (this.page ?? 1) - 1), select, step('chevron', 'Next page', (this.page ?? 0) + 1));
+    // What was pressed keeps the focus.
+    const pressed = [...bar.children].find((one) => one.getAttribute('aria-label') === this.turned && !one.disabled);
+    if (this.turned) requestAnimationFrame(() => (pressed ?? select).focus());
+    this.turned = null;
+    return bar;
   }
 
   async #details(panel, resource, signal) {

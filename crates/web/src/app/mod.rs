@@ -13,6 +13,9 @@ use serde_json::{Map, Value, json};
 use crate::preview::Previews;
 use crate::read::{object, parse};
 
+/// The extension whose method `skills/list` is.
+const SKILLS: &str = "io.modelcontextprotocol/skills";
+
 /// The page, assembled once.
 static DOCUMENT: LazyLock<String> = LazyLock::new(document::assemble);
 
@@ -66,7 +69,9 @@ impl AppPage for PickerApp {
                 let uri = named()?.uri.ok_or_else(|| Failure::invalid("`uri` is missing"))?;
                 view.read(call, &uri).await?
             }
-            "resources/directory/read" | "tools/list" if view.answers(call.revision, method) => {
+            "resources/directory/read" | "skills/list" | "tools/list"
+                if view.answers(call.revision, method) =>
+            {
                 view.call(call, method, params).await?
             }
             _ => return Err(Failure::invalid(format!("the picker has no request `{method}`"))),
@@ -92,6 +97,9 @@ async fn introduction(call: &Call, server: &ServerInfo) -> Value {
     let mut introduction = json!({ "serverInfo": info, "capabilities": {} });
     if view.capabilities().tools.is_some() {
         introduction["capabilities"]["tools"] = json!({});
+    }
+    if view.answers(call.revision, "skills/list") {
+        introduction["capabilities"]["extensions"] = json!({ SKILLS: {} });
     }
     if let Some(instructions) = view.instructions(call).await.or_else(|| server.instructions.clone()) {
         introduction["instructions"] = instructions.into();

@@ -84,6 +84,9 @@ pub(crate) struct Preview {
     next: Option<String>,
     #[serde(rename = "totalBytes", skip_serializing_if = "Option::is_none")]
     total_bytes: Option<u64>,
+    /// The number of pages or slides of the document whose text this is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pages: Option<u64>,
 }
 
 /// The result of `resources/read`.
@@ -193,6 +196,7 @@ fn render(result: PreviewRead, pictures: &HashMap<String, String>, source: bool)
         cut: count > MAX_CONTENTS,
         next: None,
         total_bytes: None,
+        pages: None,
     };
     for (index, content) in result.contents.into_iter().take(MAX_CONTENTS).enumerate() {
         if count > 1 {
@@ -205,6 +209,7 @@ fn render(result: PreviewRead, pictures: &HashMap<String, String>, source: bool)
             preview.kind = kind.name();
             preview.next = content.meta.get("dev.libris/next").and_then(Value::as_str).map(str::to_owned);
             preview.total_bytes = content.meta.get("dev.libris/totalBytes").and_then(Value::as_u64);
+            preview.pages = content.meta.get("dev.libris/pages").and_then(Value::as_u64);
         }
     }
     preview
