@@ -288,8 +288,8 @@ fn plain(bytes: &[u8]) -> usize {
     while let Some(&eight) = bytes[at..].first_chunk::<8>() {
         let word = u64::from_le_bytes(eight);
         let (quote, backslash) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
-        // A byte that is too small borrows, which sets its high bit, as it is set in bytes from 0x80 on, which `!word`
-        // removes. The lowest remaining bit marks the first match. Borrows may set bits above it, which do not matter.
+        // The subtraction sets the high bit of every byte that is too small. Bytes from 0x80 on may have it too, which
+        // `!word` removes. The lowest remaining bit marks the first match: a borrow can set bits only above it.
         let found =
             (word.wrapping_sub(ONES * 0x20) | quote.wrapping_sub(ONES) | backslash.wrapping_sub(ONES))
                 & !word

@@ -48,7 +48,7 @@ pub struct Facts {
     pub not_found: i32,
     /// `resultType` in every result, `ttlMs` and `cacheScope` in cacheable ones, and the server's name in `_meta`.
     pub hints: bool,
-    /// The `extensions` capability. It was added between two revisions; hosts of the former know it, too.
+    /// The `extensions` capability. It was added after 2025-11-25, but hosts of that revision know it, too.
     pub extensions: bool,
 }
 

@@ -69,7 +69,7 @@ impl SpliceCache {
             match filled(bytes) {
                 Ok(file) => response.file = Some(Arc::new(file)),
                 Err(cause) => {
-                    tracing::debug!(%cause, "could not make a file in memory");
+                    tracing::debug!(%cause, "could not create a memory file");
                     self.usable = false;
                     return None;
                 }

@@ -29,8 +29,8 @@ const EVICTION_INTERVAL: Duration = Duration::from_millis(100);
 /// The most connections that one eviction examines.
 const MAX_EVICTION_SCAN: usize = 64;
 
-/// With more connections than this, or than half of the maximum, an idle connection frees the memory that only
-/// answering needs.
+/// With more connections than this, or than half of the maximum if that is less, idle connections end hyper to free
+/// its memory.
 const CROWDED: usize = 2_048;
 
 /// Closed connections are pruned when the queues exceed twice the number of open connections by this many entries.
@@ -42,7 +42,7 @@ const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32603,\
     \"message\":\"too many connections are open; try again later\"}}";
 
-/// The open connections, or those of HTTP/2.
+/// All open connections. A second instance bounds those of HTTP/2.
 pub(super) struct Connections {
     most: usize,
     budget: Arc<Budget>,
@@ -71,14 +71,14 @@ pub(super) struct AcceptedConnection {
 impl Connections {
     /// Bounds the connections to `most`, or to the available file descriptors if these are fewer.
     pub(super) fn new(most: usize) -> Arc<Self> {
-        let there_are = descriptors().map_or(most, for_connections);
-        if there_are < most {
+        let available = descriptors().map_or(most, for_connections);
+        if available < most {
             tracing::info!(
-                connections = there_are,
+                connections = available,
                 "the limit of open files allows fewer connections; raise `ulimit -n`"
             );
         }
-        let most = most.min(there_are);
+        let most = most.min(available);
         Arc::new(Self {
             most,
             budget: Budget::with_waiters(most, MAX_WAITERS),
@@ -261,8 +261,8 @@ fn descriptors() -> Option<usize> {
     None
 }
 
-/// How many of the file descriptors connections may use. The rest is for sources: one that cannot open its files does
-/// not know what to hide.
+/// How many of the file descriptors connections may use. The rest is for sources: a source that cannot open its ignore
+/// files cannot decide what to hide.
 fn for_connections(descriptors: usize) -> usize {
     let reserved = (descriptors / 4).clamp(128, 4_096).min(descriptors - descriptors / 4);
     descriptors.saturating_sub(reserved).max(1)
@@ -309,7 +309,7 @@ mod tests {
         open
     }
 
-    /// The indexes of the connections that were told to close.
+    /// The indexes of the connections that are being closed.
     fn closed(open: &[(Arc<Liveness>, Lease)]) -> Vec<usize> {
         let is_closed = |liveness: &Arc<Liveness>| liveness.closed().now_or_never().is_some();
         open.iter().enumerate().filter(|(_, (liveness, _))| is_closed(liveness)).map(|(at, _)| at).collect()

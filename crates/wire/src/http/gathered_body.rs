@@ -91,9 +91,9 @@ impl http_body::Body for GatheredBody {
 pub(super) struct BufList {
     pieces: VecDeque<Bytes>,
     left: usize,
-    /// Their memory reservations, released when all of them are sent.
+    /// The memory reservations of the pieces, released when all pieces are sent.
     leases: Vec<SharedLease>,
-    /// The HTTP/2 stream that they are sent on.
+    /// The HTTP/2 stream that the pieces are sent on.
     stream: Option<Arc<Stream>>,
 }
 

@@ -90,6 +90,7 @@ impl From<ErrorObject> for Refused {
     }
 }
 
+/// Checks that a header has the same value as the body.
 fn same(name: &HeaderName, header: Option<&str>, body: &str) -> Result<(), ErrorObject> {
     if header == Some(body) {
         return Ok(());

@@ -35,7 +35,7 @@ struct Inputs {
 }
 
 impl Inputs {
-    /// The oldest that holds memory.
+    /// The sequence number of the oldest input that holds memory.
     fn oldest(&self) -> Option<u64> {
         self.inputs.iter().find(|(_, (size, _))| *size > 0).map(|(number, _)| *number)
     }
@@ -93,7 +93,7 @@ impl Drop for InputReservation {
 impl InputTable {
     fn resize(&mut self, client: Client, number: u64, bytes: usize) {
         let Some(inputs) = self.clients.get_mut(&client) else { return };
-        // It may have been evicted.
+        // This connection may have been evicted.
         let Some((size, _)) = inputs.inputs.get_mut(&number) else { return };
         let before = std::mem::replace(size, bytes);
         if before == bytes {
@@ -145,7 +145,7 @@ mod tests {
         (liveness, reservation)
     }
 
-    /// The indexes of the connections that were told to close since the last call.
+    /// The indexes of the connections that were asked to close since the last call.
     fn closed(open: &[(Arc<Liveness>, InputReservation)]) -> Vec<usize> {
         let is_closed = |liveness: &Arc<Liveness>| liveness.closed().now_or_never().is_some();
         open.iter().enumerate().filter(|(_, (liveness, _))| is_closed(liveness)).map(|(at, _)| at).collect()

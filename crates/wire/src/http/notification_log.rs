@@ -37,8 +37,8 @@ pub(super) struct NotificationLog {
     open: watch::Sender<Vec<u64>>,
 }
 
-/// Notifications that were sent and may not have arrived: the last one of each subscribed resource, so the
-/// subscriptions of the session bound them.
+/// Notifications that were sent and may not have arrived: the last one of each subscribed resource, so their number
+/// is bounded by that of the subscriptions.
 #[derive(Default)]
 struct Sent {
     last: u64,
@@ -92,7 +92,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// Subscribes without saving it.
+    /// Subscribes without saving the subscription in the store.
     async fn join(&self, uri: &str) -> Result<(), Failure> {
         self.listener.subscribe(uri).await?;
         if self.shared.is_some() {
@@ -101,7 +101,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Ends a subscription without saving that.
+    /// Ends a subscription without removing it from the store.
     fn leave(&self, uri: &str) {
         self.listener.unsubscribe(uri);
         lock(&self.subscriptions).remove(uri);
@@ -158,8 +158,8 @@ impl Listener for Recorded {
 
 impl NotificationLog {
     pub(super) fn new(listener: Arc<dyn Listener>, shared: Option<SharedSession>) -> Self {
-        // A client may send the id of an event of another replica. Ids of different replicas differ, so that no
-        // notification counts as received that was not.
+        // A client may resume after an event of another replica. Replicas count from different random ids, so that
+        // such an id does not make notifications of this replica count as received.
         let last = if shared.is_some() { first_event_id() } else { 0 };
         let sent = Arc::new(Mutex::new(Sent { last, ..Sent::default() }));
         let subscriptions = Mutex::default();
@@ -219,7 +219,7 @@ impl NotificationLog {
     async fn next(&self, stream: u64) -> Event {
         let mut next = pin!(self.listener.next());
         poll_fn(|context| {
-            // Locked before the listener yields it, so that a concurrent `unsubscribe` finds it recorded.
+            // Locked before the listener yields a notification, so that a concurrent `unsubscribe` finds it recorded.
             let mut sent = lock(&self.sent);
             next.as_mut().poll(context).map(|notification| {
                 let framed = protocol::notification(&notification, "");
@@ -233,7 +233,7 @@ impl NotificationLog {
 /// A random event id that leaves room for all that follow.
 fn first_event_id() -> u64 {
     let mut bytes = [0; 8];
-    // Without random numbers no session could be opened.
+    // Does not fail here: the id of the session was a random number too.
     let _ = getrandom::fill(&mut bytes);
     u64::from_le_bytes(bytes) >> 2
 }
@@ -271,7 +271,8 @@ impl Drop for OpenStream {
         if self.log.streams() == 0 {
             return;
         }
-        // While another stream is open the client will not resume this one, so the other stream sends them again.
+        // While another stream is open the client will not resume this one, so the other one sends its notifications
+        // again.
         let mut sent = lock(&self.log.sent);
         let Sent { events, ids, .. } = &mut *sent;
         events.retain(|_, delivery| {

@@ -56,7 +56,7 @@ struct SessionEntry {
 enum Owner {
     Connection(u64),
     Client(Client),
-    /// All sessions. The last variant, so that in `order` nothing but its sessions follows its first one.
+    /// All sessions. The last variant, because `sweep` relies on nothing else following these entries in `order`.
     Everybody,
 }
 
@@ -69,7 +69,7 @@ struct Rank {
 }
 
 impl Peer {
-    /// The peer as its view identifies it.
+    /// The peer, with the identity of the caller as its client if the view has one.
     pub(super) fn identified(self, view: &dyn ServiceView) -> Self {
         Self { client: view.client().unwrap_or(self.client), ..self }
     }
@@ -274,7 +274,7 @@ impl SessionTable {
     }
 }
 
-/// 128 random bits in hexadecimal.
+/// 128 random bits in hexadecimal; `None` if the system provides no random numbers.
 pub(super) fn unguessable() -> Option<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;

@@ -71,10 +71,10 @@ where
     S::Future: Unpin,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let mut told = false;
+    let mut shutting_down = false;
     let ended = poll_fn(|context| {
-        if liveness.is_stopping() && !told {
-            told = true;
+        if liveness.is_stopping() && !shutting_down {
+            shutting_down = true;
             Pin::new(&mut *hyper).graceful_shutdown();
         }
         Pin::new(&mut *hyper).poll(context)
