@@ -11,9 +11,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a source.
 ///
-/// The messages of [`Invalid`](Error::Invalid), [`Missing`](Error::Missing), [`TooLarge`](Error::TooLarge), [`Unavailable`](Error::Unavailable) and
-/// [`Busy`](Error::Busy) are sent to callers, so they must not contain a path, a query or a secret. The cause of
-/// [`Failed`](Error::Failed) is logged and never sent.
+/// The messages of [`Invalid`](Error::Invalid), [`Missing`](Error::Missing), [`TooLarge`](Error::TooLarge),
+/// [`Unavailable`](Error::Unavailable) and [`Busy`](Error::Busy) are sent to callers, so they must not contain a path, a
+/// query or a secret. The cause of [`Failed`](Error::Failed) is logged and never sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -119,10 +119,11 @@ impl Error {
         Self::Invalid(why.into())
     }
 
-    /// A copy of an error that several callers share, such as those of one flight.
+    /// A copy of an error that several callers get, because they shared one read or other work (single-flight).
     pub fn from_shared(error: &Arc<Self>) -> Self {
         match &**error {
             Self::Failed { doing, .. } => Self::failed(doing, SharedCause(error.clone())),
+            // The fallback is unreachable: only `Failed` has no public copy.
             public => {
                 public.public_copy().unwrap_or_else(|| Self::failed("do it", SharedCause(error.clone())))
             }

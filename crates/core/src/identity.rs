@@ -145,7 +145,8 @@ impl Identity {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// A text that differs between identities with different names, authentication, groups, scopes or claims.
+    /// A text that differs between identities with different names, authentication, groups, scopes or claims. Expiry and
+    /// signing key do not count, so that a renewed token has the same key.
     pub(crate) fn cache_key(&self) -> String {
         let IdentityData { name, authentication, groups, scopes, claims, expires: _, signing_key: _ } =
             &*self.0;

@@ -155,7 +155,7 @@ pub struct Prompts {
 }
 
 impl Default for Prompts {
-    /// Those of a source that never has prompts.
+    /// The prompts of a source that never has any. They do not limit how a combined list may be cached.
     fn default() -> Self {
         Self { prompts: Vec::new(), freshness: Freshness::unlimited(), unavailable: Vec::new() }
     }

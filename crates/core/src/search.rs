@@ -16,7 +16,7 @@ pub struct SearchQuery {
     pub sources: Vec<String>,
     /// Only resources of these media types; `text/*` matches all texts. Empty for all.
     pub mimes: Vec<String>,
-    /// Only resources for this audience, or without a given one.
+    /// Only resources for this audience, and those that name none.
     pub audience: Option<Audience>,
     /// Only resources that were modified at this time or later, in seconds since the epoch.
     pub modified_since: Option<i64>,

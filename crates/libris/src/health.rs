@@ -40,14 +40,14 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The pause before the next attempt: twice the last one.
+    /// The pause before the next attempt: twice the last one, up to [`LONGEST_PAUSE`].
     pub(crate) fn pause(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(LONGEST_PAUSE);
         pause
     }
 
-    /// Resets the backoff if the source worked for at least [`RELAPSE_WINDOW`] since its last success.
+    /// Resets the backoff if the source worked for at least [`RELAPSE_WINDOW`] before it failed again.
     pub(crate) fn worked_for(&mut self, time: Duration) {
         if time >= RELAPSE_WINDOW {
             *self = Self::default();
@@ -132,7 +132,7 @@ pub(crate) struct SearchIndexState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClusterState {
     pub(crate) is_connected: bool,
-    /// Since when it is connected, or not.
+    /// The time at which it was connected or disconnected.
     pub(crate) since: SystemTime,
     /// Why it is not connected, without secrets.
     pub(crate) reason: Option<Arc<str>>,
@@ -166,7 +166,7 @@ pub(crate) struct Health {
 /// Generation counters of state transitions.
 #[derive(Clone)]
 struct Transitions {
-    /// Bumped when the state of a source changes.
+    /// Bumped when the sources, the state of one, of the search index or of the connection to other replicas changes.
     all: watch::Sender<u64>,
     /// Bumped when a source is available again.
     recoveries: watch::Sender<u64>,
@@ -302,8 +302,9 @@ struct SourceState {
     /// Whether a task probes the source.
     probing: bool,
     backoff: Backoff,
-    /// When the last probe ended, and when the last outage did.
+    /// When the last successful probe ended.
     probed: Option<Instant>,
+    /// When the last outage ended; `None` once another one starts.
     recovered: Option<Instant>,
     /// Since when the source cannot be watched.
     unwatched: Option<SystemTime>,

@@ -252,7 +252,7 @@ pub(crate) mod authority {
         matches!((scheme, port), ("http", "80" | "") | ("https", "443" | ""))
     }
 
-    /// The `IPvFuture` of the grammar.
+    /// Whether this is an `IPvFuture` of the grammar.
     pub(super) fn is_future(literal: &str) -> bool {
         let Some((version, address)) = literal.strip_prefix(['v', 'V']).and_then(|rest| rest.split_once('.'))
         else {

@@ -98,6 +98,7 @@ struct LaterParts {
     fragment: bool,
 }
 
+/// Compiles an expression. `queried` means that a query begins before it.
 fn slots(expression: &Expression, queried: bool, later: LaterParts) -> ExpressionSlots {
     let operator = expression.operator;
     let slots = expression
@@ -170,7 +171,7 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
         out.push('/');
     }
     // A dot segment after an expression may remove the value of the expression, so dot segments are resolved only before
-    // the first one. A later dot segment stays in the pattern and matches no URI, since URIs have none.
+    // the first expression. A later dot segment stays in the pattern and matches no URI, since URIs have none.
     let fixed = match segments.find(EXPRESSION_PLACEHOLDER) {
         Some(expression) => segments[..expression].rfind('/').map_or(0, |slash| slash + 1),
         // Without a query before it, the value of `{&var}` belongs to the last segment.

@@ -284,8 +284,8 @@ impl Instance {
         Uri::parse(&text).map_err(|error| error.to_string())
     }
 
-    /// The resource of the instance. What the instance does not set comes from `like`, except title, size and
-    /// modification time, which then stay unset, and the name, which is the value of the last variable if it has one.
+    /// The resource of the instance. Metadata that the instance does not set comes from `like`. Exceptions: title, size
+    /// and modification time stay unset, and the name is the value of the last variable, if it has one.
     pub(super) fn resource(
         self,
         uri: Uri,

@@ -14,7 +14,7 @@ use crate::tools::untrusted::one_line;
 /// The longest instructions, in bytes. Hosts truncate them at about 2 KB.
 const MAX_BYTES: usize = 1_800;
 
-/// From this importance on, a resource is named.
+/// The lowest priority of a resource that is named as important.
 const IMPORTANT: f64 = 0.7;
 
 /// How many important resources are named.

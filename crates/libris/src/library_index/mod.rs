@@ -1,4 +1,4 @@
-//! `libris://index`: what a library has, short enough to be always in the context of a model.
+//! `libris://index`: an overview of the resources, short enough to stay in the context of a model.
 
 mod instructions;
 mod markdown;
@@ -142,7 +142,7 @@ impl Source for LibraryIndex {
     }
 }
 
-/// The list of a catalog without what a context may not see.
+/// The list of a catalog without Libris' own resources and those that the caller may not see.
 struct VisibleListing<'a> {
     catalog: &'a Arc<Catalog>,
     context: &'a Context,

@@ -8,9 +8,9 @@ use crate::uri_template::pattern::{ExpressionSlots, VariableSlot};
 
 pub(super) struct NamedScores<'a> {
     slots: &'a ExpressionSlots,
-    /// For each slot, the score of a value that begins here.
+    /// For each slot, the score of a value that begins at the position.
     values: Vec<ScoreRow>,
-    /// The score of the rest of a foreign name, for the slot that accepts foreign names.
+    /// The score of the rest of a foreign name (one that is not the name of a slot), for the slot that accepts these.
     names: ScoreRow,
     /// The score if no parameter has been matched yet.
     fresh: ScoreRow,
@@ -100,6 +100,7 @@ impl<'a> NamedScores<'a> {
         self.readings(text, at).map(|(_, score)| filled(score)).max().unwrap_or(0)
     }
 
+    /// The forward pass: binds the variables from `at` on, and returns the position after the expression.
     pub(super) fn walk(
         &self,
         text: &UriText<'_>,

@@ -7,7 +7,7 @@ use crate::uri_template::pattern::ExpressionSlots;
 
 pub(super) struct PositionalScores<'a> {
     slots: &'a ExpressionSlots,
-    /// For each slot, the score of a value that begins here.
+    /// For each slot, the score of a value that begins at the position.
     values: Vec<ScoreRow>,
     /// For each slot, the score if no slot before it is bound.
     fresh: Vec<ScoreRow>,
@@ -54,6 +54,7 @@ impl<'a> PositionalScores<'a> {
         &self.fresh[0]
     }
 
+    /// The forward pass: binds the variables from `at` on, and returns the position after the expression.
     pub(super) fn walk(
         &self,
         text: &UriText<'_>,
