@@ -1,4 +1,4 @@
-//! The files with the tokens: one per server, which only the user can read.
+//! Token files: one per server, readable only by the user.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -31,12 +31,12 @@ struct TokenEntry {
 }
 
 impl TokenStore {
-    /// The tokens in this folder, which is created when one is stored.
+    /// A store in this folder, which is created when the first token is stored.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
 
-    /// The tokens of the user who runs this process: `libris/tokens` in `$XDG_DATA_HOME` or `~/.local/share`. `None` if
+    /// The store of the user who runs this process: `libris/tokens` in `$XDG_DATA_HOME` or `~/.local/share`. `None` if
     /// neither `XDG_DATA_HOME` nor `HOME` is set.
     pub fn of_user() -> Option<Self> {
         let variable =
@@ -56,7 +56,7 @@ impl TokenStore {
         for entry in entries {
             let path = entry.map_err(failed)?.path();
             if path.extension().is_some_and(|extension| extension == "json") {
-                // Another process may have removed it.
+                // `None` if another process has removed the file.
                 urls.extend(read(&path).map_err(failed)?.map(|entry| entry.url));
             }
         }
@@ -79,7 +79,7 @@ impl TokenStore {
         self.file(url).is_ok_and(|file| file.path.exists())
     }
 
-    /// The file of a server.
+    /// The token file for a server. The file name is a hash of its URL.
     pub(super) fn file(&self, url: &str) -> Result<TokenFile> {
         let url = canonical(url)?;
         let digest = Sha256::digest(url.as_str());
@@ -88,7 +88,8 @@ impl TokenStore {
     }
 }
 
-/// The URL of a server in one of the ways in which it can be written.
+/// Normalises the URL of a server, so that all spellings share one token. Fails unless it is `https`, or `http` on this
+/// machine.
 pub(super) fn canonical(url: &str) -> Result<Url> {
     let wrong = || Error::invalid("the URL of the server must begin with `https://` or `http://`");
     let mut url = Url::parse(url).map_err(|_| wrong())?;
@@ -110,7 +111,7 @@ impl TokenFile {
     fn write(&self, credentials: StoredCredentials) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        // Replaced as a whole, and readable only by the user from the beginning.
+        // A temporary file has mode 0600 when it is created, and replaces the old one atomically.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         let entry = TokenEntry { url: self.url.clone(), credentials };
         file.write_all(&serde_json::to_vec(&entry)?)?;
@@ -119,7 +120,7 @@ impl TokenFile {
         Ok(())
     }
 
-    /// Waits until no other process renews the token.
+    /// Takes a file lock; waits while another process refreshes the token.
     fn lock(&self) -> io::Result<File> {
         let path = self.path.with_extension("lock");
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
@@ -128,6 +129,7 @@ impl TokenFile {
     }
 }
 
+/// Reads a token file; `None` if it does not exist.
 fn read(path: &Path) -> io::Result<Option<TokenEntry>> {
     let file = match File::open(path) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -140,7 +142,7 @@ fn failed(cause: impl std::fmt::Display) -> AuthError {
     AuthError::CredentialStoreError(cause.to_string())
 }
 
-/// These functions block for the time of one small file, which is less than handing it to another thread would take.
+/// `load`, `save` and `clear` block: accessing one small file takes less time than passing the work to another thread.
 #[async_trait]
 impl CredentialStore for TokenFile {
     async fn load(&self) -> std::result::Result<Option<StoredCredentials>, AuthError> {
