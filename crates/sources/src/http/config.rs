@@ -215,10 +215,10 @@ with_descriptive_keys! {
         pub complete: BTreeMap<String, Choices>,
         /// For templates: the list of its resources.
         pub list: Option<ListConfig>,
-        /// For variables: the only values that the API documents.
+        /// The allowed values by variable; a variable without an entry may have any value.
         #[serde(skip)]
         pub(super) allowed: BTreeMap<String, Vec<String>>,
-        /// The names of the variables in the URL, if they differ.
+        /// Maps a variable of the URI template to its name in the URL, if they differ.
         #[serde(skip)]
         pub(super) renamed: BTreeMap<String, String>,
     }

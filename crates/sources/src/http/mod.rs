@@ -1,6 +1,6 @@
-//! HTTP APIs as resources: a URI or template is bound to a request.
+//! HTTP APIs as resources: a URI or template is mapped to a request.
 //!
-//! Responses are cached by the rules of HTTP (RFC 9111), concurrent requests for one resource are one request
+//! Responses are cached by the rules of HTTP (RFC 9111), concurrent requests for one resource share one request
 //! (single-flight), and subscribed resources are polled. Addresses, time, size and concurrency are limited.
 
 mod cache;
@@ -64,7 +64,7 @@ struct HttpInner {
     parser: ResponseParser,
     poll: Duration,
     scope: CacheScope,
-    /// The largest response, and about the largest list, in bytes.
+    /// The largest response in bytes; also the approximate limit of all pages of a list together.
     max_size: u64,
     resources: BTreeMap<Uri, ApiResource>,
     templates: TemplateSet<ApiTemplate>,
@@ -188,7 +188,7 @@ impl Source for Http {
     fn invalidate(&self, change: &Change) {
         let updated = match change {
             Change::Updated(uri) => self.inner.endpoint(uri),
-            // A list has changed, and its pages are responses too.
+            // A list has changed: its pages are cached responses, and any of them may be affected.
             _ => None,
         };
         match updated.and_then(|(endpoint, variables)| Some((endpoint.url(variables).ok()?, endpoint))) {
@@ -203,7 +203,7 @@ impl Source for Http {
 }
 
 impl HttpInner {
-    /// The freshness of a result that does not depend on one response of the API.
+    /// The freshness of a result other than a response of the API.
     fn freshness(&self, proof: impl Into<Option<Proof>>) -> Freshness {
         Freshness::proven(proof).with_scope(self.scope)
     }
@@ -246,7 +246,7 @@ impl HttpInner {
             Err(fault) => return Err(fault.of(uri, &self.value_hint(uri))),
         };
         watch::record_served(&self.followed, uri, hit.answer.digest);
-        // Each caller gets its own copy.
+        // Each caller gets its own copy of the body, so each reserves memory for it.
         let size = hit.answer.body.len();
         if size > memory::UNRESERVED_BYTES {
             context.reserve(size as u64)?;
@@ -284,7 +284,7 @@ impl HttpInner {
         }
     }
 
-    /// What to check in a URI that the service does not know: known values that are similar, or the variables.
+    /// A hint for a URI that the service does not know: similar known values, otherwise the variables to check.
     fn value_hint(&self, uri: &Uri) -> String {
         let Some((template, filled, variables)) =
             self.templates.closest(uri).filter(|_| !self.resources.contains_key(uri))
@@ -348,7 +348,7 @@ impl HttpInner {
         listed.await.map_err(|fault: HttpFault| fault.of_list(template.as_str()))
     }
 
-    /// The resources of a list, if it was used recently.
+    /// The resources of a list from memory, if they were used recently.
     fn recent(&self, number: usize) -> Option<ListedResources> {
         self.templates.get(&self.listed[number])?.instances.as_ref()?.recent()
     }
@@ -390,7 +390,7 @@ impl HttpInner {
                     self.pages(located, &lookup.pages, RequiredFreshness::Fresh, asker).await
                 };
                 let answers = match answers.await {
-                    // There may be no completions of the typed text.
+                    // A service may respond with 404 if nothing matches the typed text.
                     Err(fault) if fault.is_missing() => return Ok(Completion::default()),
                     answers => answers.map_err(failed)?,
                 };
@@ -410,7 +410,7 @@ impl HttpInner {
         }
     }
 
-    /// The values of a variable in the listed resources that match the known values.
+    /// Completes a variable with its values in the listed resources, of those whose other values are the known ones.
     async fn complete_from_list(
         &self,
         filled: &ApiTemplate,
@@ -418,9 +418,9 @@ impl HttpInner {
         asker: Client,
     ) -> Result<Completion> {
         let number = self.listed.iter().position(|template| template == asked.template);
-        let tells =
+        let has_values =
             filled.instances.as_ref().is_some_and(|instances| instances.has_values_of(asked.variable));
-        let Some(number) = number.filter(|_| tells) else { return Ok(Completion::default()) };
+        let Some(number) = number.filter(|_| has_values) else { return Ok(Completion::default()) };
         let listed = self.instances(number, RequiredFreshness::Fresh, asker).await?;
         let fits = |values: &BTreeMap<String, String>| {
             asked.known.iter().all(|(name, known)| {
@@ -436,11 +436,11 @@ impl HttpInner {
     }
 }
 
-/// The variable for the typed text.
+/// The variable for the typed text in the URL of a completion list.
 const TYPED_VARIABLE: &str = "typed";
 
 impl ListSource {
-    /// The variables for its URL; `None` if a required one is unknown.
+    /// The variables for its URL or URI; `None` if a required one has no value.
     fn variables(&self, asked: CompletionRequest<'_>) -> Option<Variables> {
         let mut variables: Variables = asked.known.iter().collect();
         let lacks_required = match self {

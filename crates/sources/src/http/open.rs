@@ -60,7 +60,7 @@ pub(super) fn open(mut config: Config) -> Result<HttpInner> {
     }
     let secure = opening.secure;
     let client = ApiClient::new(&config.limits, guard, secure)?;
-    // The base URL may contain a secret.
+    // The default name is a scheme and not the base URL, which may contain a secret.
     let scheme = held
         .keys()
         .map(Uri::as_str)
@@ -106,7 +106,7 @@ pub(super) fn wrong(uri: &impl std::fmt::Display, why: String) -> Error {
     Error::invalid(format!("`{uri}`: {why}"))
 }
 
-/// The resources that contain lists, with `x` for unknown values.
+/// The URIs in the `from` keys of all lists and completions, with `x` for the values of variables.
 fn sources_of_lists(templates: &[EndpointConfig<UriTemplate>]) -> HashSet<Uri> {
     let froms = templates.iter().flat_map(|entry| {
         let found = entry.complete.values().filter_map(|choices| match choices {
@@ -128,7 +128,7 @@ fn sources_of_lists(templates: &[EndpointConfig<UriTemplate>]) -> HashSet<Uri> {
 pub(super) struct EndpointBuilder<'a> {
     config: &'a Config,
     guard: &'a AddressGuard,
-    /// Whether an endpoint uses TLS.
+    /// Whether any endpoint uses TLS.
     secure: bool,
     count: usize,
 }
@@ -138,8 +138,8 @@ impl<'a> EndpointBuilder<'a> {
         Self { config, guard, secure: false, count: 0 }
     }
 
-    fn endpoint(&mut self, written: EndpointSpec<'_>) -> Result<Arc<ApiEndpoint>, String> {
-        let endpoint = ApiEndpoint::new(written, self.count, self.config, self.guard)?;
+    fn endpoint(&mut self, spec: EndpointSpec<'_>) -> Result<Arc<ApiEndpoint>, String> {
+        let endpoint = ApiEndpoint::new(spec, self.count, self.config, self.guard)?;
         self.count += 1;
         self.secure |= endpoint.origin().starts_with("https:");
         Ok(Arc::new(endpoint))
@@ -154,10 +154,10 @@ impl<'a> EndpointBuilder<'a> {
         if entry.method == Method::HEAD
             && entry.mime.as_deref().is_some_and(|mime| mime != "application/json")
         {
-            return Err("what `HEAD` gives is `application/json`".into());
+            return Err("the content of a `HEAD` request is `application/json`: omit `mime`".into());
         }
-        let known = |name: &&String| !variables.contains(&name.as_str());
-        if let Some(unknown) = entry.required.iter().chain(entry.complete.keys()).find(known) {
+        let is_unknown = |name: &&String| !variables.contains(&name.as_str());
+        if let Some(unknown) = entry.required.iter().chain(entry.complete.keys()).find(is_unknown) {
             return Err(format!("it has no variable `{unknown}`"));
         }
         self.endpoint(EndpointSpec {
@@ -219,7 +219,7 @@ impl<'a> EndpointBuilder<'a> {
                 check_pointers(list.values.values().chain([&list.items]).chain(shown))?;
                 if let Some(unknown) = list.values.keys().find(|name| !variables.contains(&name.as_str())) {
                     return Err(format!(
-                        "its `list` has the variable `{unknown}`, which its URI does not have"
+                        "its `list` has the variable `{unknown}`, which the template in `uri` does not define"
                     ));
                 }
                 let lacking =
@@ -236,7 +236,7 @@ impl<'a> EndpointBuilder<'a> {
         Ok(ApiTemplate { template: entry.template(&entry.uri), endpoint, choices, instances })
     }
 
-    /// The location of a list.
+    /// Validates where a list comes from: exactly one of `url` and `from`.
     fn list_source<U>(
         &mut self,
         entry: &EndpointConfig<U>,
