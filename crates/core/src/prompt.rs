@@ -22,7 +22,7 @@ pub struct Prompt {
     /// The `_meta` of the protocol.
     pub meta: Option<Meta>,
     /// The resources that it embeds, as templates whose variables are arguments. A caller that may not read them does
-    /// not see the prompt. Variables are completed with the values of the templates of the sources.
+    /// not see the prompt. An argument is completed with the values that sources offer for their own templates.
     pub resources: Vec<UriTemplate>,
 }
 

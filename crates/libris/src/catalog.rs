@@ -215,7 +215,7 @@ impl Catalog {
         *lock(&self.on_demand) = Some(config);
     }
 
-    /// Starts the index if it is built on demand, and waits a little for an index that was started recently.
+    /// Starts the index if it is built on demand, and waits a few seconds for an index that was started recently.
     #[cfg(feature = "search")]
     pub(crate) async fn start_search_on_demand(self: &Arc<Self>) {
         let config = lock(&self.on_demand).take();

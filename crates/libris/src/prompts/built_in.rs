@@ -16,7 +16,7 @@ const NAME: &str = "use-resources";
 /// The argument with what the user wants to do.
 const TOPIC: &str = "topic";
 
-/// The resource with what the server has, if there is one.
+/// The overview of the resources, which is embedded if there is one that the caller may read.
 const INDEX: &str = "libris://index";
 
 /// How many resources and how many templates the message names.

@@ -12,7 +12,7 @@ use crate::server::to_failure;
 pub(crate) struct ToolOutput {
     /// The text, which is all that some hosts show to the model.
     pub(crate) text: String,
-    /// A picture behind the text.
+    /// A picture after the text.
     pub(crate) picture: Option<Picture>,
     /// Links to the resources that the result is about.
     pub(crate) links: Vec<ResourceLink>,
