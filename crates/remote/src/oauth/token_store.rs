@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -64,14 +64,24 @@ impl TokenStore {
         Ok(urls)
     }
 
-    /// Removes the token for a server. Returns whether there was one.
+    /// Removes the token for a server. Returns whether there was one. Waits while another process refreshes the token, which
+    /// would otherwise store it again.
     pub fn remove(&self, url: &str) -> Result<bool> {
+        let failed = |cause: io::Error| Error::failed("remove the stored access token", cause);
         let file = self.file(url)?;
-        match std::fs::remove_file(&file.path) {
-            Ok(()) => Ok(true),
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(cause) => Err(Error::failed("remove the stored access token", cause)),
-        }
+        let _lock = match file.lock() {
+            // There is no folder, and so no token.
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(false),
+            lock => lock.map_err(failed)?,
+        };
+        let was_stored = match std::fs::remove_file(&file.path) {
+            Ok(()) => true,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => false,
+            Err(cause) => return Err(failed(cause)),
+        };
+        // The lock file may be removed while it is locked: `lock` notices that.
+        let _ = std::fs::remove_file(file.lock_path());
+        Ok(was_stored)
     }
 
     /// Whether there is a token for a server.
@@ -120,12 +130,25 @@ impl TokenFile {
         Ok(())
     }
 
-    /// Takes a file lock; waits while another process refreshes the token.
+    fn lock_path(&self) -> PathBuf {
+        self.path.with_extension("lock")
+    }
+
+    /// Takes a file lock; waits while another process refreshes or removes the token.
     fn lock(&self) -> io::Result<File> {
-        let path = self.path.with_extension("lock");
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        file.lock()?;
-        Ok(file)
+        let path = self.lock_path();
+        loop {
+            let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            file.lock()?;
+            // The process that held the lock may have removed the file. Then the lock is worthless, because other
+            // processes create and lock a new file, so it is taken again.
+            let held = file.metadata()?;
+            match std::fs::metadata(&path) {
+                Ok(current) if (current.dev(), current.ino()) == (held.dev(), held.ino()) => return Ok(file),
+                Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
+                _ => {}
+            }
+        }
     }
 }
 
@@ -170,7 +193,7 @@ impl CredentialStore for TokenFile {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
     use rmcp::transport::auth::{CredentialStore as _, StoredCredentials};
 
@@ -202,9 +225,27 @@ mod tests {
         drop(file.acquire_refresh_guard().await.unwrap());
         assert!(store.remove("https://one.example/mcp").unwrap());
         assert!(!store.remove("https://one.example/mcp").unwrap());
+        assert_eq!(std::fs::read_dir(&store.folder).unwrap().count(), 0, "no lock file remains");
         for wrong in ["ftp://one.example/", "http://one.example/mcp", "one.example"] {
             assert!(store.file(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_lock_is_that_of_the_current_file_although_it_was_removed_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = TokenStore::new(folder.path());
+        let url = "https://one.example/mcp";
+        let held = store.file(url).unwrap().lock().unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| store.file(url).unwrap().lock().unwrap());
+            // As `remove` does while it holds the lock, whether the other thread has opened the file before or not.
+            std::fs::remove_file(store.file(url).unwrap().lock_path()).unwrap();
+            drop(held);
+            let taken = waiting.join().unwrap().metadata().unwrap();
+            let current = std::fs::metadata(store.file(url).unwrap().lock_path()).unwrap();
+            assert_eq!(taken.ino(), current.ino());
+        });
     }
 
     #[tokio::test]
