@@ -1,4 +1,4 @@
-//! `libris info`: says who a server is and what it can do.
+//! `libris info`: prints the identity and the capabilities of a server.
 
 use std::process::ExitCode;
 

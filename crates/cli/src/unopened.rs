@@ -9,10 +9,10 @@ use libris::{
     UriTemplate,
 };
 
-/// What could not be done: the end of the reason in `libris://status` and in the log.
+/// What could not be done. After "could not ", it is the reason in `libris://status` and in the log.
 const DOING: &str = "open the source; the log of the server has the reason";
 
-/// Whether this is the reason in the log for the outage of a source that could not be opened.
+/// Whether this reason in the log is that of a source that could not be opened.
 pub(crate) fn is_reason(text: &str) -> bool {
     text.strip_prefix("could not ") == Some(DOING)
 }
