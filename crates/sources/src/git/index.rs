@@ -101,7 +101,7 @@ impl GitIndex {
 
 const DAMAGED: &str = "it is damaged; hint: delete the file `index` in the git directory and run `git reset`";
 
-/// A split index contains only the differences from a shared index file. Entries that replace a shared one have no path.
+/// A split index contains only the differences from a shared index. Entries that replace a shared one have no path.
 const SPLIT: &str = "it is a split index; hint: run `git update-index --no-split-index`";
 
 /// Reads the fields of an index in order.

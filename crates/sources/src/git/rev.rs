@@ -196,7 +196,7 @@ impl<'a> Rev<'a> {
         let end = text.find(['~', '^']).unwrap_or(text.len());
         let (base, mut rest) = text.split_at(end);
         if base.contains("..") || base.contains("@{") || base.contains(['\\', ':', '*', '?', '[']) {
-            return Err(wrong("it must be one name or id, optionally with steps such as `~2` or `^` after it"));
+            return Err(wrong("it must be one name or id, with at most steps such as `~2` or `^` after it"));
         }
         if gix::validate::reference::name_partial(base.into()).is_err() {
             return Err(wrong("git allows no such name"));

@@ -71,8 +71,9 @@ pub struct Config {
     /// `5s` for the others.
     #[serde(deserialize_with = "crate::settings::optional_duration")]
     pub poll: Option<Duration>,
-    /// For PostgreSQL and MySQL: how old a response may be that the server sends from its cache, as in `"2s"`. With the
-    /// triggers of `libris triggers`, PostgreSQL ends it at the next change. Default: nothing is cached.
+    /// For PostgreSQL and MySQL: how long Libris caches a response, as in `"2s"`. With the triggers of
+    /// `libris triggers` in PostgreSQL, the next change of a row invalidates all cached responses. Default: nothing is
+    /// cached.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub cache: Duration,
     /// The PostgreSQL channel on which triggers notify of changes.
