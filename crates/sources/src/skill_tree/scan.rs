@@ -60,7 +60,7 @@ pub(super) struct Scan<'a> {
 struct OpenSkill {
     /// The key of its directory.
     key: String,
-    /// Its first files, one more than a skill may have.
+    /// Its first files, at most one more than a skill may have.
     files: Vec<Arc<SkillFileEntry>>,
     folders: Vec<String>,
     /// The number of its files, and of their bytes.
@@ -183,7 +183,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// The front matter of a skill that keeps all rules; otherwise the rule that it breaks.
+    /// The front matter of a valid skill; otherwise the rule that it breaks.
     fn check(&self, skill: &OpenSkill, parsed: &ParsedSkillFile) -> Result<Arc<Meta>, String> {
         let options = &self.skills.options;
         let front_matter = parsed.front_matter.clone()?;
