@@ -286,8 +286,8 @@ impl<'a> BlamePage<'a> {
         Ok(Self { blamed: &[], commits: commits.collect::<Result<_>>()? })
     }
 
-    /// The lines in the format of `git blame`, and the subjects of the commits. `lines` are those of the file from the
-    /// first blamed one on; `path` is the current path of the file.
+    /// The lines in the format of `git blame`, and the subjects of the commits. `lines` are the texts of the blamed
+    /// lines; `path` is the current path of the file.
     pub(super) fn text(&self, space: &UriSpace, path: &'a [u8], lines: &[&[u8]]) -> String {
         let author = |one: &BlamedLines| self.commits[&one.commit].author().to_owned();
         let width = self.blamed.iter().map(|one| author(one).chars().count()).max().unwrap_or_default();

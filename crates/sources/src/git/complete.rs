@@ -116,7 +116,7 @@ impl GitCompletion {
         !self.typed.is_empty() && self.typed.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
-    /// Abbreviated commit ids: those of recent commits, and all with the typed prefix.
+    /// The abbreviated ids of recent commits, and of all commits whose ids have the typed prefix.
     fn commits(&self, repository: &TaskRepository<'_>) -> Result<Vec<String>> {
         let short = |id: gix::ObjectId| {
             let hex = id.to_string();

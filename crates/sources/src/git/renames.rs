@@ -29,7 +29,7 @@ const MAX_BYTES: u64 = 32 * 1024 * 1024;
 /// The most candidates for one added file, as in git.
 const MAX_CANDIDATES: usize = 4;
 
-/// The most bytes in a fragment of a file. Fragments are lines, unless these are longer.
+/// The most bytes in a fragment of a file. A fragment is a line, or a piece of a line that is longer than this.
 const MAX_FRAGMENT: u32 = 64;
 
 /// A file that differs between two versions.

@@ -67,8 +67,8 @@ pub struct Config {
     /// The most open connections, up to 256. Libris may open one more to cancel abandoned statements, and one to listen
     /// for notifications.
     pub connections: usize,
-    /// The polling interval for changes while there are subscriptions, from `10ms` to `1day`. Default: `250ms` for SQLite,
-    /// `5s` for the others.
+    /// The polling interval for changes while there are subscriptions, from `10ms` to `1day`. Default: `250ms` for
+    /// SQLite, `5s` for PostgreSQL and MySQL.
     #[serde(deserialize_with = "crate::settings::optional_duration")]
     pub poll: Option<Duration>,
     /// For PostgreSQL and MySQL: how long Libris caches a response, as in `"2s"`. With the triggers of
@@ -169,8 +169,8 @@ pub struct QueryConfig {
     /// `"timestamp"`, `"uuid"`, `"json"` or `"bytes"`. Default: text.
     #[serde(default)]
     pub parameters: BTreeMap<String, ValueType>,
-    /// For each variable, a query for its completions. `:typed` is bound to the text typed so far, and the other variables
-    /// to their known values.
+    /// For each variable, a query for its completions. `:typed` is bound to the text typed so far, and the other
+    /// variables to the values already chosen.
     #[serde(default)]
     pub complete: BTreeMap<String, String>,
     /// Whether it returns one row; if it returns none, the resource is not found.

@@ -268,6 +268,7 @@ fn quote(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
+/// A value as JSON. Invalid JSON from the database becomes a string.
 fn json(cell: SqlValue) -> String {
     match cell {
         SqlValue::Null => "null".to_owned(),
@@ -284,6 +285,7 @@ fn json(cell: SqlValue) -> String {
     }
 }
 
+/// A value as a field of CSV.
 fn plain(cell: SqlValue) -> String {
     match cell.into_text() {
         None => String::new(),
@@ -293,6 +295,7 @@ fn plain(cell: SqlValue) -> String {
     }
 }
 
+/// Quotes a field of CSV if necessary.
 fn field(text: &str) -> String {
     match text.contains([',', '"', '\r', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),

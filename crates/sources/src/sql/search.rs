@@ -17,7 +17,7 @@ use query::FullTextQuery;
 /// The most tables with a full-text index that are searched.
 const MAX_TABLES: usize = 16;
 
-/// The most rows that are fetched per table. Rows that the caller may not see are left out of these.
+/// The most rows that are fetched per table, including rows that the caller may not see, which are then left out.
 const MAX_ROWS: usize = 500;
 
 /// The most characters of a row that PostgreSQL makes an excerpt from.

@@ -393,7 +393,7 @@ impl DatabaseWatch {
 #[derive(Clone, Copy)]
 enum PollScope<'a> {
     All,
-    /// Those that these notifications may affect.
+    /// Resources that these notifications may affect.
     Notified(&'a PendingMessages),
     /// No others.
     Unfinished,

@@ -80,7 +80,7 @@ impl SqliteFile {
         let _leaving = super::stop::StopOnDrop(Arc::clone(&stop));
         let version =
             blocking(move || retry_while_locked(settings, &stop, || detector.version()).map_err(explain));
-        // The file was replaced meanwhile.
+        // Without a version, the file was replaced after the detector was opened.
         version.await?.ok_or(DriverError::Unavailable(CONNECTION_LOST))
     }
 }
