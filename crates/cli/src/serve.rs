@@ -392,7 +392,9 @@ async fn bind(address: Option<SocketAddr>, allow_remote: bool) -> Result<TcpList
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.context("could not listen on 127.0.0.1")?;
         if cause.kind() == io::ErrorKind::AddrInUse {
-            warn("the default port 4747 is in use, so a free one was selected; use --http to choose the port");
+            warn(
+                "the default port 4747 is in use, so a free one was selected; use --http to choose the port",
+            );
         }
         return Ok(listener);
     };

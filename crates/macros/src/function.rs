@@ -207,8 +207,8 @@ impl Function {
         Ok(Self { name, is_async, arguments, output, cfg })
     }
 
-    /// Whether the function takes the identity of the caller. One that takes a `&Context` may use the identity too, which
-    /// only its call shows.
+    /// Whether the function takes the identity of the caller. A function that takes a `&Context` may use the identity too;
+    /// the context records that at run time.
     pub(crate) fn depends_on_caller(&self) -> bool {
         let is_identity = |argument: &FunctionArgument| {
             matches!(argument, FunctionArgument::Identity { .. } | FunctionArgument::OptionalIdentity { .. })

@@ -73,7 +73,8 @@ impl Protocol {
         let info = service.info();
         let server = implementation(&info, Revision::ALL[0]);
         let signature = format!("\"io.modelcontextprotocol/serverInfo\":{server}");
-        let (end, end_with_hints) = (end(&signature, None, &[]), end(&signature, Some(&Freshness::default()), &[]));
+        let (end, end_with_hints) =
+            (end(&signature, None, &[]), end(&signature, Some(&Freshness::default()), &[]));
         Self { service, info, signature, end, end_with_hints, limits }
     }
 

@@ -400,8 +400,9 @@ impl<W: OutputStream> StdioConnection<W> {
         filter: ListenFilter,
     ) -> io::Result<()> {
         let Ok(permit) = self.listen_streams.clone().try_acquire_owned() else {
-            let why =
-                format!("at most {MAX_LISTEN_STREAMS} `subscriptions/listen` streams may be open; cancel one");
+            let why = format!(
+                "at most {MAX_LISTEN_STREAMS} `subscriptions/listen` streams may be open; cancel one"
+            );
             return self.write(Framed::error(Some(&id), &ErrorObject::new(INTERNAL_ERROR, why)));
         };
         let connection = self.clone();
