@@ -38,8 +38,8 @@ impl Argument {
             Ok(_) => return Self::Source(argument.to_owned()),
             Err(_) => (Vec::new(), !has_prefix),
         };
-        // SQLite accepts an empty file, and creates a missing one, so these are recognised by extension. An argument with a
-        // prefix, such as `postgres://h/shop.db`, is neither.
+        // An empty file is a valid SQLite database, and a missing one has no content to inspect, so both are recognised by
+        // extension. An argument with a prefix, such as `postgres://h/shop.db`, is neither.
         let is_new_database = is_database && content.is_empty() && (is_missing || path.is_file());
         if content.starts_with(SQLITE_MAGIC) || is_new_database {
             return Self::Source(prefixed("sqlite:", argument));

@@ -308,8 +308,8 @@ fn narrowed(line: &SnippetLine, columns: usize) -> SnippetLine {
     let column = |offset: usize| offsets.partition_point(|known| *known < offset);
     let first = matches.first().map_or(0, |range| column(range.start));
     let last = matches.first().map_or(0, |range| column(range.end));
-    // The result begins with the line if the first match then fits. Otherwise a quarter of the columns precedes the match,
-    // or less if the match and the two ellipses would not fit.
+    // Keeps the beginning of the line if the first match is within it. Otherwise a quarter of the columns precedes the
+    // match, or less if the match and the two ellipses would not fit.
     let lead = (columns / 4).min(columns.saturating_sub(last - first + 2));
     let start = if last < columns { 0 } else { first.saturating_sub(lead) };
     let start = start.min(length - columns.min(length));

@@ -31,9 +31,9 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:4747";
 
 /// Serve folders and data as MCP resources
 ///
-/// Serves over HTTP if --http or another option for HTTP is given (--sse, --allow-host, --allow-origin, --allow-remote,
-/// --picker, --no-webdav, --keys, --tls-certificate). Without these and --stdio, Libris serves over stdio, or over HTTP on
-/// 127.0.0.1 if standard input is a terminal or, on Unix, the null device.
+/// Without --stdio, Libris serves over HTTP if --http or another option for HTTP is given (--sse, --allow-host,
+/// --allow-origin, --allow-remote, --picker, --no-webdav, --keys, --tls-certificate). Otherwise it serves over stdio, or
+/// over HTTP on 127.0.0.1 if standard input is a terminal or, on Unix, the null device.
 #[derive(Debug, Args)]
 #[command(after_help = examples())]
 pub(crate) struct ServeOptions {
