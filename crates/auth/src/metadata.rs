@@ -88,7 +88,7 @@ pub(crate) fn insufficient_scope(
 ) -> Option<String> {
     let resource = resource?;
     let scopes = scopes.iter().map(AsRef::as_ref).filter(|scope| is_scope(scope));
-    // MCP forbids servers to request this scope: clients ask the issuer for refresh tokens themselves.
+    // Servers should not request this scope (MCP specification): clients ask the issuer for refresh tokens themselves.
     let scopes: Vec<_> = scopes.filter(|scope| *scope != OFFLINE_ACCESS).collect();
     let (scope, url) = (scopes.join(" "), &resource.url);
     Some(format!(
@@ -97,7 +97,7 @@ pub(crate) fn insufficient_scope(
     ))
 }
 
-/// The scope for refresh tokens, which resource servers must not request.
+/// The scope for refresh tokens, which resource servers should not request.
 pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
 
 /// Whether this is a `scope-token` of RFC 6749, which needs no escaping in a quoted string.
