@@ -215,8 +215,8 @@ impl BudgetState {
         }
     }
 
-    /// Grants available amounts to waiters, round-robin over the clients. A waiter that does not fit blocks those
-    /// behind it, so that large requests do not starve, unless it is blocked by its own client's share.
+    /// Grants available amounts to waiters, round-robin over the clients. A waiter whose amount is not available blocks the
+    /// waiters after it, so that large requests do not starve. A waiter whose client has used up its share is skipped.
     fn serve(&mut self, budget: &Budget) {
         let mut at = 0;
         while let Some(queue) = self.queues.get_mut(at) {

@@ -20,7 +20,7 @@ pub enum Error {
     /// There is no resource at this URI.
     #[error("no resource at `{0}`")]
     NotFound(Uri),
-    /// There is no resource at this URI, and the source can tell why: see [`Error::missing`]. Callers with restricted
+    /// There is no resource at this URI, and the source knows why: see [`Error::missing`]. Callers with restricted
     /// rights get the same response as for [`NotFound`](Self::NotFound), because a hint may name other resources.
     #[error("no resource at `{uri}`: {hint}")]
     Missing {
@@ -34,7 +34,7 @@ pub enum Error {
     /// The caller may not access this resource. Callers get the same response as for [`NotFound`](Self::NotFound).
     #[error("access to `{0}` is denied")]
     Denied(Uri),
-    /// The resource is visible to the caller, whose access token lacks scopes for this operation. Callers are told which
+    /// The resource is visible to the caller, but its access token lacks scopes for this operation. The response names the
     /// scopes to request.
     #[error("access to `{uri}` requires the scope `{}`", scopes.join(" "))]
     ScopeRequired {

@@ -9,7 +9,7 @@ use crate::{Content, Freshness, Icon, Meta, Resource, UnavailableSource, Uri, Ur
 /// A prompt, as it is listed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prompt {
-    /// The name by which clients ask for it.
+    /// The name by which clients request it.
     pub name: String,
     /// The display name.
     pub title: Option<String>,

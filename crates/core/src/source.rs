@@ -85,8 +85,8 @@ pub trait Source: Send + Sync + 'static {
     /// Reads the resource at `uri`; [`Error::NotFound`] if there is none.
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents>;
 
-    /// What is wrong with a URI that this source does not cover, if it is similar to one that it covers: the hint of
-    /// [`Error::missing`]. A catalog asks for it if no source covers the URI.
+    /// The hint of [`Error::missing`] for a URI that this source does not cover but that is similar to one that it covers. A
+    /// catalog calls this if no source covers the URI.
     fn hint(&self, _uri: &Uri) -> Option<String> {
         None
     }
@@ -157,8 +157,8 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Searches the source itself; `None`, the default, if it cannot. A source implements this if it searches better
-    /// than an index of its texts, as a database with full-text search does. A catalog fuses the hits by rank with
-    /// those of its index, and removes hidden ones.
+    /// than an index of its texts, as a database with full-text search does. A catalog fuses the hits by rank with the hits
+    /// of its index, and removes hidden resources.
     async fn search(&self, _query: &SearchQuery, _context: &Context) -> Result<Option<SearchAnswer>> {
         Ok(None)
     }
@@ -582,7 +582,7 @@ impl Context {
         Self { memory: Some(memory), ..self }
     }
 
-    /// The context of work that is shared by several callers: keeps only the client whose permits it uses, and the
+    /// The context for work that several callers share. It keeps only the client, whose permits the work uses, and the
     /// receiver of progress reports.
     pub fn without_caller(self) -> Self {
         Self { client: self.client, progress: self.progress, ..Self::default() }
@@ -635,6 +635,7 @@ impl Context {
     }
 }
 
+/// Turns the answer of a [`ContentMemory`] into a result.
 fn granted(granted: bool) -> Result<()> {
     if granted { Ok(()) } else { Err(Error::NO_MEMORY) }
 }

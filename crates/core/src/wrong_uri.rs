@@ -101,7 +101,7 @@ impl<'a> UriForm<'a> {
         (!varies).then(|| Self { text, scheme, segments: rest[..end].split('/').collect() })
     }
 
-    /// The wrong URI with its misspelt segments corrected to those of this form, and the number of corrections; `None`
+    /// The number of corrections, and the wrong URI with its misspelt segments replaced by the segments of this form; `None`
     /// if it is not similar.
     fn corrected(&self, wrong: &UriForm<'_>) -> Option<(usize, String)> {
         if self.segments.len() != wrong.segments.len() {

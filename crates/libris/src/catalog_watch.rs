@@ -1,4 +1,4 @@
-//! The watch of a catalog: merges the watches of its sources, opens those of new sources and retries failed ones.
+//! The watch of a catalog: merges the watches of its sources, opens watches of new sources, and retries failed ones.
 
 use std::future::poll_fn;
 use std::mem;
@@ -210,8 +210,7 @@ impl CatalogWatch {
         }
     }
 
-    /// Opens anew, without a pause, the watches that failed, and those that have been opening since before their source
-    /// recovered.
+    /// Opens failed watches again without a pause, and also watches that began to open before their source recovered.
     fn retry(&mut self) {
         for watch in &mut self.open {
             let is_to_be_opened = match watch.state {

@@ -120,11 +120,12 @@ impl Outage {
 /// The state of the search index, for the status and the metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SearchIndexState {
-    /// The resources in the index, and those that were listed so far.
+    /// The number of resources in the index.
     pub(crate) indexed: usize,
+    /// The number of resources that were listed so far.
     pub(crate) listed: usize,
     pub(crate) is_complete: bool,
-    /// Why the index is not as configured.
+    /// How and why the index differs from its configuration, for example because it is full.
     pub(crate) remark: Option<String>,
 }
 
@@ -223,7 +224,7 @@ impl Health {
         lock(&self.cluster).clone()
     }
 
-    /// Sets the state of the connection to the other replicas. An outage keeps its start.
+    /// Sets the state of the connection to the other replicas. `since` changes only together with `is_connected`.
     pub(crate) fn set_cluster(&self, state: ClusterState) {
         let mut current = lock(&self.cluster);
         let before = current.clone();
@@ -258,7 +259,7 @@ impl Health {
         lock(&self.search).clone()
     }
 
-    /// Sets the state of the search index. Watchers of the status learn of it when the index becomes complete or
+    /// Sets the state of the search index. Watchers of the status are notified when the index becomes complete or
     /// incomplete, and when the remark changes.
     #[cfg(feature = "search")]
     pub(crate) fn set_search(&self, state: SearchIndexState) {

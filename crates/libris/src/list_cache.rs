@@ -147,6 +147,7 @@ impl ListCacheState {
         lists.by_caller.get(caller).filter(|list| list.is_fresh()).cloned()
     }
 
+    /// Runs the source and caches its list, unless the whole list is one page of `limit` resources.
     async fn run(
         self: Arc<Self>,
         source: Arc<dyn Source>,
@@ -460,7 +461,7 @@ mod tests {
             assert_eq!(second.resources[0].uri, resource(2).uri);
             page(&lists, &source, None).await;
             assert_eq!(listing.runs.load(Ordering::SeqCst), 4, "once for each page");
-            // That it is too large is cached, which takes a little memory too.
+            // The cache stores that the list is too large, which takes some memory too.
             assert!((1..1_000).contains(&lists.0.budget.used()));
         }
     }
@@ -520,7 +521,7 @@ mod tests {
         }
         let used = lists.0.budget.used();
         assert!((18 << 20..19 << 20).contains(&used), "{used}");
-        // A list that is the same for all callers is cached, whoever asks for it first.
+        // A list that is the same for all callers is cached, whichever client requests it first.
         first_page(&lists, &source, CacheScope::Public, 1, "caller 5").await;
         assert_eq!(runs(), 7);
         assert!(lists.0.budget.used() > 27 << 20);

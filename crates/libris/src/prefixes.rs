@@ -53,7 +53,7 @@ impl CallerView {
     /// Records a decision, with the number of entries as its size.
     fn audit_prefix(&self, call: &Call, prefix: &str, outcome: Result<usize, &Failure>) {
         let (client, took) = (call.client, call.elapsed());
-        // No rule matches a mere scheme.
+        // A prefix without a slash is a mere scheme, which no rule matches.
         let uri = Some(prefix).filter(|prefix| prefix.contains('/'));
         let right = uri.map(|_| Operation::List);
         let audited = Audited { view: &self.view, client, operation: "directory", right, uri, took };
@@ -146,6 +146,8 @@ impl PrefixLister<'_> {
         Ok(page)
     }
 
+    /// The folder or resource at a URI. There is no request for the metadata of one resource, so this lists a few resources
+    /// from a position shortly before the URI on.
     async fn find(&self, uri: &str) -> Result<Option<PrefixEntry>, Error> {
         if uri.is_empty() {
             return Ok(Some(PrefixEntry::folder("")));
@@ -172,6 +174,8 @@ impl PrefixLister<'_> {
         Ok(found.map(|resource| self.entry(&resource)))
     }
 
+    /// The entry of a resource. A size that another MCP server claims is left out, because clients of a file system rely on
+    /// sizes.
     fn entry(&self, resource: &Resource) -> PrefixEntry {
         let mut uri = resource.uri.to_string();
         let is_folder = resource.mime.as_deref() == Some(DIRECTORY);

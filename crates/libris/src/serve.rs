@@ -211,8 +211,8 @@ impl Serve {
         })?;
         if !address.ip().is_loopback() && !self.allow_remote {
             return Err(Error::invalid(format!(
-                "`{address}` can be reached from other machines, and the server has no authentication: serve \
-                 127.0.0.1 instead, or call `allow_remote` to serve it without authentication"
+                "`{address}` can be reached from other machines, and a server without a policy has no authentication: \
+                 serve 127.0.0.1 instead, or call `allow_remote` to allow this address"
             )));
         }
         let serve = match self.stop {

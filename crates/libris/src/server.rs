@@ -446,7 +446,7 @@ mod tests {
         let http::Config { body_bytes, limits, .. } = http::Config::default();
         let share = |bytes: usize| bytes - bytes / 4;
         let content = 8 << 20;
-        // A quarter of each is for what is smaller.
+        // A quarter of each budget is for smaller contents and messages.
         assert!(share(share(limits.content_bytes)) >= 2 * content);
         assert!(share(share(body_bytes)) >= 2 * limits.message);
         assert!(share(shared_reads::LOADING_BYTES) >= content);

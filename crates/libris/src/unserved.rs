@@ -1,7 +1,7 @@
 //! The hint for a URI that no source covers and that no source has a [hint](libris_core::Source::hint) for.
 //!
-//! If no source has its scheme and authority, the hint names those that exist. Otherwise [`wrong_uri`] compares the URI
-//! with the templates and resources there.
+//! If no source serves the root of the URI (its scheme and authority), the hint names the roots that are served. Otherwise
+//! [`wrong_uri`] compares the URI with the templates and resources.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -45,6 +45,8 @@ impl AllowedBytes {
 }
 
 impl Pattern {
+    /// Compiles a template. Its literals, joined with a placeholder for each expression (the skeleton), are normalised
+    /// together, because dot segments and the authority may span several literals.
     pub(super) fn new(parts: &[TemplatePart]) -> Self {
         let expressions: Vec<_> = parts
             .iter()

@@ -35,7 +35,7 @@ impl<T> TemplateSet<T> {
         entries.sort_by(|one, other| one.prefix.cmp(&other.prefix));
         for at in 1..entries.len() {
             // In sorted order, a shorter prefix of this entry is also a prefix of the preceding entry, or equal to it. So
-            // it is that entry, or one of its own `shorter` entries.
+            // the nearest such entry is the preceding one, or is reached from there by `shorter`.
             let mut before = Some(at - 1);
             while let Some(other) = before
                 && !entries[at].prefix.starts_with(&entries[other].prefix)

@@ -138,7 +138,7 @@ impl ViewSnapshot<'_> {
         })
     }
 
-    /// The text of a hit; `None` if it has none, is too large, or is gone.
+    /// The text of a hit; `None` if the resource has no text, is too large, or no longer exists.
     async fn read_hit(&self, hit: SearchHit, context: &Context) -> Result<Option<ReadHit>> {
         let Ok(uri) = Uri::parse(&hit.uri) else { return Ok(None) };
         let context = context.clone().with_memory(Arc::new(ResourceLimit(AtomicUsize::new(0))));

@@ -1,4 +1,4 @@
-//! The instructions for models: what is here, when to search, and what matters most.
+//! The instructions for models: which resources the server has, when to search, and which resources are most important.
 
 use std::fmt::Write as _;
 
@@ -90,7 +90,7 @@ pub(crate) fn instructions(
     text
 }
 
-/// A text that grows by whole lines until it is full.
+/// The text of the instructions, to which whole lines are added as long as they fit.
 struct InstructionLines {
     text: String,
     left: usize,

@@ -54,7 +54,7 @@ impl LibraryIndex {
         Self { catalog, notes, uri: uri(), template }
     }
 
-    /// The folder that a URI asks for; `None` for everything.
+    /// The folder in the parameter `below` of a URI; `None` for the index of everything.
     fn below(&self, uri: &Uri) -> Result<Option<String>> {
         let variables = self.template.matches(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
         match variables.text("below").filter(|below| !below.is_empty()) {

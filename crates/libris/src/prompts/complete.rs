@@ -65,7 +65,7 @@ fn is_whole_uri(resource: &UriTemplate) -> bool {
     resource.as_str().starts_with("{+") && resource.as_str().find('}') == Some(resource.as_str().len() - 1)
 }
 
-/// The URIs of resources that begin with the typed text, or else those that a search for it finds.
+/// The URIs that begin with the typed text; if there are none, the URIs of resources that a search for it finds.
 async fn uris(
     view: &ViewSnapshot<'_>,
     partial: PromptCompletion<'_>,

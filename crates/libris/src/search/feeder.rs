@@ -1,4 +1,4 @@
-//! The feeder: keeps the index equal to the catalog, by list, read and the change stream.
+//! The feeder: keeps the index equal to the catalog. It lists and reads resources, and follows the change stream.
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
@@ -32,11 +32,11 @@ const MAX_CHANGED: usize = 1000;
 /// The time between attempts to update an index that another process updates.
 const LOCK_RETRY: Duration = Duration::from_secs(2);
 
-/// The pause before an index is built anew after an error. It doubles up to [`LONGEST_PAUSE`].
+/// The pause before an index is rebuilt after an error. It doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// How often a damaged index is built anew in its folder before it is built in memory.
+/// How often a damaged index is rebuilt in its folder before it is built in memory.
 const MAX_REBUILT: u32 = 2;
 
 /// Stands for the stamp of a resource that may be in the index in any version. It equals no other stamp, so that the
@@ -45,7 +45,7 @@ const UNKNOWN_STAMP: u64 = 0;
 
 /// Why the feeder stopped working on an index.
 enum FeedEnd {
-    /// The catalog is gone, or the server stops.
+    /// The catalog was dropped, or the server stops.
     Stopped,
     /// The index cannot be used any more.
     Failed(IndexError),
@@ -69,8 +69,8 @@ impl Feeder {
         Self { catalog, shared, stop }
     }
 
-    /// Feeds the index until the catalog is dropped. An index that fails is built anew: in the folder if it was
-    /// damaged, in memory if the folder cannot be written.
+    /// Feeds the index until the catalog is dropped. An index that fails is rebuilt: in the folder if it was damaged, in
+    /// memory if the folder cannot be written.
     pub(super) async fn run(self) {
         let mut in_memory = false;
         let mut rebuilt = 0;
@@ -129,6 +129,7 @@ impl Feeder {
         self.shared.upgrade().ok_or(FeedEnd::Stopped)
     }
 
+    /// Opens the index in a folder or in memory and keeps it up to date, until it fails or the catalog is dropped.
     async fn feed(&self, folder: Option<&Path>) -> Result<(), FeedEnd> {
         let index = Arc::new(match folder {
             Some(folder) => SearchIndex::open(folder)?,

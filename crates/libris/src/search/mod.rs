@@ -69,7 +69,7 @@ pub(crate) struct FeederProgress {
     health: Arc<Health>,
     listed: AtomicUsize,
     indexed: AtomicUsize,
-    /// Whether the index has all resources of the last full listing; watched by those who wait for it.
+    /// Whether the index has all resources of the last full listing. Searches that wait for the index watch this.
     completeness: watch::Sender<bool>,
     /// Whether the index on disk had all resources when it was opened. If so, searches need not compare names while the
     /// index is compared with the sources.
@@ -262,7 +262,7 @@ impl CatalogIndex {
         }
     }
 
-    /// Makes the feeder build the index anew after a search has found damage.
+    /// Makes the feeder rebuild the index after a search has found damage.
     fn report(&self, error: &IndexError) {
         let cause = std::error::Error::source(error).map(ToString::to_string);
         tracing::warn!(%error, cause, "a search failed; rebuilding the index");
@@ -276,7 +276,7 @@ impl Drop for CatalogIndex {
     }
 }
 
-/// Gives this thread the lowest priority; those that it starts inherit it.
+/// Gives this thread the lowest priority, which threads that it starts inherit.
 fn lower_priority() {
     #[cfg(target_os = "linux")]
     if let Err(cause) = rustix::process::setpriority_process(None, 19) {

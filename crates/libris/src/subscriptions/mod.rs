@@ -259,7 +259,7 @@ impl Listener for Subscriber {
 
     async fn reserve(&self, names: &[&str]) -> Result<(), Failure> {
         let mut cost = SubscriptionCost::default();
-        // In batches, because comparing a thousand texts of 4 KiB with those of the budget takes milliseconds.
+        // In batches, because looking up a thousand texts of 4 KiB takes milliseconds, during which the lock is held.
         for batch in names.chunks(REGISTRY_BATCH) {
             let added = lock(&self.shared.registry).add_least_cost(self.number, batch, &mut cost);
             if let Err(refusal) = added {

@@ -44,7 +44,7 @@ struct FolderEntry {
     mime: Option<String>,
     size: Option<u64>,
     is_folder: bool,
-    /// The number of entries of a folder, and whether there may be more.
+    /// The number of entries of a folder, or of resources below a prefix, and whether there may be more.
     count: Option<(usize, bool)>,
 }
 

@@ -176,7 +176,7 @@ pub(crate) fn title(resource: &Resource) -> &str {
     resource.title.as_deref().unwrap_or(&resource.name)
 }
 
-/// The error for a tool that does not exist, or that the caller may not use. `usable` are those that it may.
+/// The error for a tool that does not exist, or that the caller may not use. `usable` are the tools that the caller may use.
 pub(crate) fn unknown(name: &str, usable: &[Tool]) -> Failure {
     let shown: String = name.chars().take(100).collect();
     let known = usable.iter().map(|tool| tool.name());

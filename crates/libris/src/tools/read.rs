@@ -73,6 +73,7 @@ enum RestOfText {
 }
 
 impl ToolCall<'_> {
+    /// The result of the tool, and how it may be cached.
     pub(super) async fn read(&self, arguments: &str) -> Result<(ToolOutput, Freshness), ToolError> {
         let arguments = ToolArguments::parse(arguments, &["uri", "lines", "pages", "max_bytes"])?;
         let asked = ReadRequest {
@@ -152,6 +153,7 @@ impl ToolCall<'_> {
     }
 }
 
+/// Contents that a source returned for a range of lines.
 fn numbered(contents: Contents, lines: LineRange) -> Loaded {
     let total = contents.parts.first().and_then(|part| total(part, TOTAL_LINES));
     let first = match lines {

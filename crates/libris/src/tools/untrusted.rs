@@ -52,7 +52,7 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
 
 /// The text on one line of at most `limit` characters.
 pub(crate) fn one_line(text: &str, limit: usize) -> String {
-    // Cleaning a huge title would cost time for what is cut off.
+    // Only the beginning is cleaned: the rest of a huge title is cut off anyway.
     let beginning: String = text.chars().take(limit.saturating_mul(4)).collect();
     let cleaned = clean(&beginning);
     let words: Vec<_> = cleaned.split_whitespace().collect();

@@ -29,6 +29,7 @@ enum ParameterReading {
 }
 
 impl<'a> NamedScores<'a> {
+    /// The backward pass: computes the scores from `next`, the scores of the following part.
     pub(super) fn new(slots: &'a ExpressionSlots, text: &UriText<'_>, next: &ScoreRow) -> Self {
         let count = slots.slots.len();
         let mut plan = Self {
@@ -61,6 +62,7 @@ impl<'a> NamedScores<'a> {
         plan
     }
 
+    /// The score of this part and all that follow, by the position where this part begins.
     pub(super) fn entry(&self) -> &ScoreRow {
         &self.fresh
     }

@@ -16,6 +16,7 @@ pub(super) struct PositionalScores<'a> {
 }
 
 impl<'a> PositionalScores<'a> {
+    /// The backward pass: computes the scores from `next`, the scores of the following part.
     pub(super) fn new(slots: &'a ExpressionSlots, text: &UriText<'_>, next: &ScoreRow) -> Self {
         let mut plan = Self { slots, values: Vec::new(), fresh: Vec::new(), going: Vec::new() };
         let operator = slots.operator;
@@ -50,6 +51,7 @@ impl<'a> PositionalScores<'a> {
         plan
     }
 
+    /// The score of this part and all that follow, by the position where this part begins.
     pub(super) fn entry(&self) -> &ScoreRow {
         &self.fresh[0]
     }

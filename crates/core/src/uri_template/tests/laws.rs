@@ -181,7 +181,7 @@ proptest! {
 
 #[test]
 fn generators_reach_what_they_should() {
-    // A generator that only makes what is filtered out would prove nothing.
+    // If the laws filtered out nearly all generated cases, they would prove nothing.
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let kept = (0..500)
