@@ -15,7 +15,9 @@ impl RunnableCommand {
         for (name, rule) in &self.rules {
             if self.is_range_variable(name) {
                 if self.config.pattern.contains_key(name) {
-                    return Err(format!("its `{name}` selects a range of the output and cannot have a pattern"));
+                    return Err(format!(
+                        "its `{name}` selects a range of the output and cannot have a pattern"
+                    ));
                 }
                 continue;
             }

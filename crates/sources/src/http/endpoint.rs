@@ -83,7 +83,8 @@ impl ApiEndpoint {
     ) -> Result<Self, String> {
         let text = joined(config.base.as_deref(), spec.url)?;
         let end = authority_end(&text)?;
-        let base_url = Url::parse(&text[..end]).map_err(|cause| format!("its URL cannot be used: {cause}"))?;
+        let base_url =
+            Url::parse(&text[..end]).map_err(|cause| format!("its URL cannot be used: {cause}"))?;
         check_host(&base_url, guard)?;
         let template = UriTemplate::parse(&text).map_err(|cause| cause.to_string())?;
         let upstream = |name: &str| {
@@ -94,7 +95,9 @@ impl ApiEndpoint {
             return Err(match known.is_empty() {
                 true => format!("`url` uses the variable `{unknown}`, but cannot have variables here"),
                 false => {
-                    format!("`url` uses the variable `{unknown}`, which the template in `uri` does not define")
+                    format!(
+                        "`url` uses the variable `{unknown}`, which the template in `uri` does not define"
+                    )
                 }
             });
         }
