@@ -80,7 +80,7 @@ impl CallerView {
         }
     }
 
-    /// Records that a cached response was sent, except to an anonymous caller, of whom nothing is known here.
+    /// Records that a cached response was sent, except to an anonymous caller, whose address is not known here.
     fn audit_cached(&self, request: CacheableRequest<'_>, since: Instant, answer: &Answer) {
         let Some(client) = self.client.filter(|_| self.inner.audit.is_some()) else { return };
         let (operation, right, uri) = match request {

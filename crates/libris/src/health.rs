@@ -167,7 +167,8 @@ pub(crate) struct Health {
 /// Generation counters of state transitions.
 #[derive(Clone)]
 struct Transitions {
-    /// Bumped when the sources, the state of one, of the search index or of the connection to other replicas changes.
+    /// Bumped when the set of sources changes, or the state of a source, of the search index or of the connection to other
+    /// replicas.
     all: watch::Sender<u64>,
     /// Bumped when a source is available again.
     recoveries: watch::Sender<u64>,
@@ -330,7 +331,7 @@ impl SourceHealth {
         }
     }
 
-    /// Since when the watch of the source fails, so that its changes are not reported.
+    /// The time since which the watch of the source fails, so that its changes are not reported; `None` if it does not.
     pub(crate) fn unwatched(&self) -> Option<SystemTime> {
         lock(&self.state).unwatched
     }

@@ -73,8 +73,8 @@ impl MergedPageRequest<'_> {
         let Self { after, limit, context, config } = *self;
         let list = |at: &usize| {
             let gated = &sources[*at];
-            // If all its resources are after `after`, this is the first page of the source. Queried as such, it can be
-            // stored as the start of the last known list.
+            // If all resources of the source are after `after`, this is its first page. Queried as such, the page can be
+            // stored as the start of its last known list.
             let is_first = |after: &&Uri| gated.span().is_some_and(|span| span.is_after(after));
             gated.list(after.filter(|after| !is_first(after)), limit, context, config)
         };

@@ -1,4 +1,4 @@
-//! Bundles: the passages that answer a question best, within a number of tokens.
+//! Bundles: the passages that answer a question best, within a token budget.
 //!
 //! A search finds resources, and the passages of the best ones are ranked together. So a bundle has the relevant lines of
 //! many resources in the space that a few whole resources would take.

@@ -5,7 +5,8 @@ use libris_core::HitSection;
 use super::terms::{QueryTerms, TermWeights};
 use super::tokens::count_tokens;
 
-/// A chunk ends at a heading or an empty line once it has this many bytes, and at any line once it has twice as many.
+/// A chunk ends before a heading, before an empty line once it has this many bytes, and before any line once it has twice as
+/// many.
 const CHUNK_BYTES: usize = 700;
 
 /// How much more a chunk of the section that the search found best is worth.

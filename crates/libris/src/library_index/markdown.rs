@@ -36,7 +36,7 @@ pub(super) struct IndexPage<'a> {
     pub(super) notes: &'a [PathNote],
 }
 
-/// The lines of a group: those of all its resources, and the shorter ones by folder.
+/// The lines of a group, in two forms: one line for each resource, or one for each folder if that is too long.
 struct GroupLines {
     head: String,
     all: Vec<String>,
@@ -73,7 +73,7 @@ impl IndexPage<'_> {
         }
     }
 
-    /// The groups, the small ones whole, the others by folder, each within its share of the budget.
+    /// The groups: small ones with all resources, the others by folder, each within its share of the budget.
     fn groups(&self, budget: usize) -> String {
         let groups: Vec<_> = self.outline.groups.iter().map(|group| self.group_lines(group)).collect();
         let heads: usize = groups.iter().map(|group| group.head.len()).sum();

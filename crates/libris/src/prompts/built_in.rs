@@ -50,7 +50,7 @@ pub(super) fn is(named: &Prompt) -> bool {
     *named == prompt()
 }
 
-/// The messages: what the caller may read here, and with a topic, the resources that a search for it finds.
+/// The messages: an overview of what the caller may read, and if a topic is given, the resources that a search for it finds.
 pub(super) async fn messages(
     view: &ViewSnapshot<'_>,
     arguments: &BTreeMap<String, String>,
