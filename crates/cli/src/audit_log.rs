@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_disk_delays_nobody_and_what_is_missing_is_counted() {
+    fn a_slow_disk_delays_no_request_and_dropped_lines_are_counted() {
         let disk = SlowDisk::default();
         let log = AuditWriter::start(Destination::Stderr, Box::new(disk.clone())).unwrap();
         let line = format!("{}\n", "x".repeat(9_999));

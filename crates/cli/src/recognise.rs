@@ -101,7 +101,7 @@ mod tests {
     use super::Argument;
 
     #[test]
-    fn files_are_recognised_by_what_they_are() {
+    fn files_are_recognised_by_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for (name, content) in [

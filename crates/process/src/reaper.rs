@@ -132,7 +132,7 @@ mod tests {
     use super::reap;
 
     #[test]
-    fn those_that_are_left_are_killed() {
+    fn remaining_groups_are_killed() {
         let sleep = || Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
         let (mut left, mut ended) = (sleep(), sleep());
         let input = format!("+{}\n+{1}\nnonsense\n+\n-{1}\n+0\n", left.id(), ended.id());

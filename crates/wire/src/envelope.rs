@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_told_apart() {
+    fn invalid_messages_have_the_right_error_code() {
         assert_eq!(
             parse(b"{\n\"a\":\"\xff\"", 64).unwrap_err().error.message,
             "not JSON: line 2, column 6 is not UTF-8"
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_come_back_as_they_came() {
+    fn ids_are_returned_unchanged() {
         for id in ["1", "-7", "\"a\\u0000b\"", "123456789012345678901234567890", "1.50"] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
             let Ok(Incoming::One(Message::Request { id: kept, .. })) = parse(text.as_bytes(), 64) else {

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_what_serde_json_takes() {
+    fn accepts_the_texts_that_serde_json_accepts() {
         for text in [
             "",
             " ",
@@ -418,7 +418,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn takes_whatever_serde_json_takes(tokens in prop::collection::vec(token(), 0..12)) {
+        fn accepts_any_text_that_serde_json_accepts(tokens in prop::collection::vec(token(), 0..12)) {
             agrees(&tokens.concat());
         }
 
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_where_it_breaks() {
+    fn errors_have_the_offset() {
         let text = "{\n \"a\": 1,\n \"b\": x}";
         let broken = Reader::new(text).skip();
         assert_eq!(broken, Err(Broken(17)));

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn only_large_text_hides_how_long_it_is() {
+    fn the_length_is_unknown_only_with_large_text() {
         let left = |members| ResponsePieces::new("{".into(), members, "}".into()).left();
         assert!(left(written(&"x".repeat(MIN_STREAMED - 1), &[7; 3 * MIN_STREAMED])).is_some());
         assert!(left(written(&"x".repeat(MIN_STREAMED), b"")).is_none());

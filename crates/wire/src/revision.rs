@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_back() {
+    fn revisions_are_found_by_their_names() {
         for revision in Revision::ALL {
             assert_eq!(Revision::named(revision.facts().date), Some(revision));
         }

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_credentials_stay_wrong() {
+    fn invalid_credentials_stay_invalid() {
         assert_eq!(credentials("Basic !!!"), ["Basic !!!"]);
         // Without a colon there is no password.
         assert_eq!(credentials("Basic cmVhZGVy"), ["Basic cmVhZGVy"]);

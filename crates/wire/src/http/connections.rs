@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_says_nothing_makes_room_for_a_newcomer() {
+    async fn a_connection_without_a_request_is_evicted_for_a_new_one() {
         let connections = Connections::new(4);
         let (_client, stream) = ends().await;
         let mut open = open(&connections, &[1, 1, 1]).await;
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_makes_room_for_itself_first() {
+    async fn a_client_evicts_its_own_connections_first() {
         let connections = Connections::new(4);
         let mut open = open(&connections, &[1, 2, 2, 1]).await;
         let _late = connections.accept(address(2));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn more_room_is_made_where_others_took_it() {
+    async fn a_waiting_connection_evicts_again_if_another_takes_the_slot() {
         let connections = Connections::new(4);
         let (_client, stream) = ends().await;
         let mut open = open(&connections, &[1, 1, 1, 3]).await;
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_finds_no_room_is_told_to_come_back() {
+    async fn a_connection_over_the_limit_gets_503_with_retry_after() {
         let connections = Connections::new(4);
         let open = open(&connections, &[1, 1, 1]).await;
         // Their responses are outstanding.
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_its_share_closes_no_connection_of_another() {
+    async fn a_client_at_its_limit_evicts_no_connection_of_another() {
         let connections = Connections::new(8);
         let open = open(&connections, &[2, 1, 1, 1, 1, 1, 1]).await;
         for (liveness, _) in &open[1..] {
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_has_a_place_among_all_and_one_among_few() {
+    async fn an_http2_connection_also_takes_a_slot_of_the_smaller_limit() {
         let (all, few) = (Connections::new(8), Connections::new(4));
         let (_client, stream) = ends().await;
         let open = open(&all, &[1, 1, 1, 2]).await;
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_that_have_ended_are_forgotten() {
+    async fn closed_connections_are_pruned() {
         let connections = Connections::new(40);
         // Also if they are queued behind an open connection without a request.
         for clients in [&[][..], &[1]] {

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_there_twice_is_refused() {
+    fn a_repeated_header_is_refused() {
         let guard = Guard::new(&[], &[]);
         for (name, second) in [("host", "evil.example"), ("origin", "http://evil.example")] {
             let request = Request::builder()

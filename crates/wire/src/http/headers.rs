@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_accept_header_is_understood() {
+    fn the_accept_header_is_parsed() {
         assert_eq!(accepts("application/json, text/event-stream"), (true, true));
         assert_eq!(accepts("Text/Event-Stream;q=1"), (false, true));
         assert_eq!(accepts("*/*"), (true, true));

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_of_the_client_with_the_most_makes_room() {
+    fn the_oldest_input_of_the_client_with_the_most_is_evicted() {
         let budget = InputBudget::new(100);
         let mut open: Vec<_> =
             [(2, 30), (1, 20), (1, 20), (1, 20)].map(|(last, bytes)| register(&budget, last, bytes)).into();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_finished_leaves_nothing_behind() {
+    fn released_reservations_leave_no_entries() {
         let budget = InputBudget::new(10);
         let open: Vec<_> =
             [(1, 4), (2, 5), (1, 6), (3, 0)].map(|(last, bytes)| register(&budget, last, bytes)).into();

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_nothing_is_let_go() {
+    fn a_connection_without_requests_is_closed() {
         assert_eq!(checks(&Liveness::default()), CHECKS_TO_FIRST_REQUEST + 1);
         let liveness = Liveness::default();
         liveness.record_request();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_kept_and_who_takes_nothing_is_let_go() {
+    fn a_client_may_wait_for_a_response_but_must_read_it() {
         let liveness = Liveness::default();
         liveness.begin_request();
         assert_eq!(checks(&liveness), 100);

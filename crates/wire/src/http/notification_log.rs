@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_unsubscribed_from_is_not_recorded() {
+    async fn unsubscribing_discards_the_recorded_notification() {
         let script = Arc::new(Scripted::default());
         let log = Arc::new(NotificationLog::new(script.clone(), None));
         let mut stream = pin!(log.open(None));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_newest_are_recorded_and_owed_again_in_order() {
+    async fn the_newest_notifications_are_recorded_and_resent_in_order() {
         let script = Arc::new(Scripted::default());
         let log = Arc::new(NotificationLog::new(script.clone(), None));
         let mut stream = pin!(log.open(None));

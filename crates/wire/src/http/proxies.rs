@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_standard_header_is_understood() {
+    fn the_forwarded_header_is_parsed() {
         let proxies = proxies(ForwardedHeader::Forwarded);
         let client = |value: &str| proxies.client(at("10.0.0.1"), [value.as_bytes()].into_iter());
         assert_eq!(client("for=192.0.2.7;proto=https"), at("192.0.2.7"));

@@ -99,7 +99,7 @@ mod tests {
     use http_body_util::Full;
 
     #[test]
-    fn a_response_is_the_last_one_where_the_request_says_so_or_is_not_read_whole() {
+    fn the_connection_closes_if_the_request_asks_for_it_or_was_not_read_whole() {
         let framing = |method: &str, version, connection: &[&str], body: &'static str| {
             let mut request = Request::builder().method(method).version(version);
             for value in connection {
