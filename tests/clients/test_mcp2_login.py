@@ -68,9 +68,9 @@ def test_a_login_opens_the_server_to_every_command(tmp_path, libris):
         assert libris("ls", url + "/other").returncode != 0
         assert libris("logout", url).returncode == 0
         assert libris("logout", url).returncode == 1
+        assert not list((libris.home / ".local/share/libris/tokens").iterdir()), "no lock file remains"
         assert libris("ls", url).returncode == 4
         assert not tokens(libris)
-        assert not list((libris.home / ".local/share/libris/tokens").iterdir()), "no lock file remains"
 
 
 def test_a_token_that_expires_is_renewed(tmp_path, libris):
