@@ -60,6 +60,7 @@ impl PrintedCompletions {
         last.as_ref().filter(|(when, _)| when.elapsed() < VALUES_TTL).map(|(_, values)| values.clone())
     }
 
+    /// Runs the program, and caches the values that the variable accepts.
     async fn print(&self, entry: &RunnableCommand, name: &str) -> Result<Arc<[String]>> {
         let printed = entry.print(&self.line).await?;
         let printed = String::from_utf8_lossy(&printed);

@@ -130,6 +130,7 @@ impl RangeExtractor {
         flow
     }
 
+    /// Counts a chunk, and adds the part of it that is in the range to the buffer.
     fn take(&mut self, data: &[u8]) -> ControlFlow<()> {
         let before = self.bytes;
         self.bytes += data.len() as u64;
@@ -241,6 +242,7 @@ impl RangeExtractor {
         }
     }
 
+    /// The outcome, if all memory reservations succeeded.
     fn taken(mut self) -> ExtractedRange {
         let start = match self.wanted {
             RequestedRange::Bytes { first, .. } if first > 0 && first >= self.bytes => {

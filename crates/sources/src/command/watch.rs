@@ -51,6 +51,7 @@ impl PolledCommand {
         Some(Self { entry, listed, watching, ticks, due: BTreeSet::new(), seen: BTreeMap::new() })
     }
 
+    /// Waits for the next change of an output.
     async fn next(&mut self) -> Change {
         loop {
             while let Some(uri) = self.due.pop_first() {

@@ -144,6 +144,7 @@ impl ResourceDescriber {
         matching.next().and_then(|(_, rule)| rule.priority)
     }
 
+    /// Applies all matching rules in order, so that the last one that sets a key wins.
     fn apply_rules(&self, resource: &mut Resource, path: &Path, directory: bool) {
         let path = with_slashes(path);
         for (pattern, rule) in &self.rules {

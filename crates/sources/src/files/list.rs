@@ -32,6 +32,7 @@ struct ListedItems<'a> {
 }
 
 impl ListedItems<'_> {
+    /// The next listed item.
     fn next(&mut self) -> io::Result<Option<ListedItem>> {
         loop {
             if let Some(item) = self.ready.pop() {
@@ -90,6 +91,7 @@ impl FilesInner {
         self.page(root, names, after, limit, Blocking::Refused).ok()
     }
 
+    /// A page of the listed items after a URI. If blocking is refused, fails unless everything is cached.
     fn page(
         &self,
         root: Arc<OpenFolder>,
@@ -207,6 +209,7 @@ impl FilesInner {
         }
     }
 
+    /// A page of the children of a directory. `depth` and `max_listed` do not apply.
     pub(super) fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
         let path = self.path(uri).filter(|_| query::check_keys(uri).is_ok() && query::is_whole(uri));
         let path = path.ok_or_else(|| Error::NotFound(uri.clone()))?;
@@ -254,6 +257,7 @@ impl FilesInner {
         Ok(page)
     }
 
+    /// The resource of a file. For a single file, the title and description of the configuration apply.
     fn describe_file(
         &self,
         folder: &OpenFolder,

@@ -183,6 +183,7 @@ impl FileReader<'_> {
         Ok((file.into_std(), metadata))
     }
 
+    /// Reads a range of lines or bytes.
     fn read_range(&self, mut file: File, metadata: &Metadata, name: &OsStr, range: Range) -> Result<Content> {
         let read_error = |cause| self.read_error(cause);
         let mut head = Vec::new();

@@ -92,6 +92,7 @@ impl FileReader<'_> {
         Ok(parts)
     }
 
+    /// The page of the listing that the query selects. `own` is the URI of the folder.
     fn folder_page(
         &self,
         folder: &OpenFolder,

@@ -284,6 +284,7 @@ impl HttpCache {
             && age < self.remaining_ttl(stored, stored.at).saturating_add(self.config.stale_if_error)
     }
 
+    /// A stored response with its freshness; `stale` is the age of a stale one, which has no proof.
     fn fetched(
         &self,
         key: &StoredResponseKey,

@@ -132,6 +132,7 @@ impl ApiClient {
         Err(HttpFault::Elsewhere)
     }
 
+    /// Receives the body within the limits. An error status is a fault.
     async fn receive(
         &self,
         endpoint: &ApiEndpoint,

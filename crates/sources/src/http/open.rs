@@ -87,6 +87,7 @@ pub(super) fn open(mut config: Config) -> Result<HttpInner> {
     }
 }
 
+/// Rejects intervals, time-outs and limits of zero.
 fn check(config: &Config) -> Result<()> {
     let limits = &config.limits;
     let zero = [
@@ -145,6 +146,7 @@ impl<'a> EndpointBuilder<'a> {
         Ok(Arc::new(endpoint))
     }
 
+    /// Validates an entry and creates its endpoint.
     fn entry<U>(
         &mut self,
         entry: &EndpointConfig<U>,

@@ -204,6 +204,7 @@ impl<U> InlineResource<U> {
         Ok(Self { entry, data })
     }
 
+    /// The media type and the content.
     fn read(&self, uri: &Uri, limit: u64) -> Result<(String, ContentBody)> {
         let mime = self.data.facts(self.entry.mime.as_deref()).mime;
         match self.data.body(&mime, limit) {

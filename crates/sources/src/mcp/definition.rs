@@ -109,6 +109,7 @@ impl ServerDefinition {
         Ok(RemoteConfig { name, target, mount, protocol, prompts, limits })
     }
 
+    /// How to reach the server: by the command line after `--`, by `url` or by `run`.
     fn target(&self) -> Result<RemoteTarget> {
         let Config { url, run, token_env, header_env, .. } = &self.config;
         if let Some((program, arguments)) = self.command.split_first() {

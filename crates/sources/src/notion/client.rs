@@ -216,6 +216,7 @@ impl NotionClient {
         }
     }
 
+    /// Makes one attempt, with its time-out.
     async fn send_once(
         &self,
         method: Method,
@@ -236,6 +237,7 @@ impl NotionClient {
         }
     }
 
+    /// Sends a request, receives the response and decides whether to retry.
     async fn send(
         &self,
         request: Request<Full<Bytes>>,

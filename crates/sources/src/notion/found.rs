@@ -37,6 +37,7 @@ pub(super) enum ObjectKind {
 pub(super) type ObjectMap = BTreeMap<(bool, String), NotionObject>;
 
 impl NotionObject {
+    /// Parses a search result; `None` if it is in the trash, or neither a page nor a table of a database.
     fn of(object: &Value) -> Option<Self> {
         if object["in_trash"] == true || object["archived"] == true {
             return None;

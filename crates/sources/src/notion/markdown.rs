@@ -46,6 +46,7 @@ fn is_cut(block: &Value) -> bool {
     block["has_children"] == true && block.get(CHILDREN).is_none() && !is_link
 }
 
+/// Renders a block with its children; `None` if nothing is shown. `number` is its number in a numbered list.
 fn block_of(block: &Value, number: usize) -> Option<RenderedBlock> {
     let kind = block["type"].as_str()?;
     let data = &block[kind];

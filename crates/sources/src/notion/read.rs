@@ -135,6 +135,7 @@ async fn schema(client: &NotionClient, id: &str, budget: &RequestBudget) -> Resu
     }))
 }
 
+/// A page of the rows of all tables, from a cursor on.
 async fn rows(
     client: &NotionClient,
     id: &str,

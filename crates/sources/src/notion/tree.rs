@@ -54,6 +54,7 @@ fn below(block: &Value) -> Option<String> {
     }
 }
 
+/// The direct children of a block, from all pages of the response.
 async fn all(client: &NotionClient, id: &str, budget: &RequestBudget) -> Result<Vec<Value>, NotionFault> {
     let mut blocks = Vec::new();
     let mut path = format!("/v1/blocks/{id}/children?page_size=100");

@@ -65,6 +65,7 @@ impl NotionWatch {
         }
     }
 
+    /// Searches for edits, or for all objects if a full search is due, and records the changes.
     async fn poll(&mut self) {
         let full_search_interval = self.inner.config.cache.max(self.inner.config.poll);
         let whole = self.searched.is_none_or(|when| when.elapsed() >= full_search_interval);

@@ -87,6 +87,7 @@ impl<'a> Scan<'a> {
         Ok(SkillSnapshot { evidence: Some(scan.evidence), entries: OnceLock::new(), ..scan.snapshot })
     }
 
+    /// Scans a directory and everything below it.
     fn visit(&mut self, folder: &Arc<OpenFolder>) -> io::Result<()> {
         check_cancelled()?;
         let key = &folder.logical.key;
@@ -207,6 +208,7 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// Checks the number and the sizes of the files.
 fn check_limits(skill: &OpenSkill, max_size: u64) -> Result<(), String> {
     if skill.count > MAX_FILES {
         return Err(format!("it has {} files, and {MAX_FILES} is the most", skill.count));

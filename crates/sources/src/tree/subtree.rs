@@ -65,6 +65,7 @@ impl<'a> SubtreeSearch<'a> {
         Ok(self.lists(&folder, proof)?.then_some(folder))
     }
 
+    /// Searches for a visible file, first in the directory itself and then below it.
     fn has_files(&mut self, folder: &Arc<OpenFolder>, evidence: &mut ProofBuilder) -> io::Result<bool> {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {

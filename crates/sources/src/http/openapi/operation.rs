@@ -173,6 +173,7 @@ impl<'a> OpenApiOperation<'a> {
         styled && parameter.get("content").is_none() && !is_of_type(schema, "object")
     }
 
+    /// Converts the definition of a parameter.
     fn parameter(&self, name: &str, definition: &Value) -> OperationParameter {
         let schema = self.document.schema(&definition["schema"]);
         let is_list = is_of_type(schema, "array");

@@ -155,6 +155,7 @@ impl GenerationTracker {
         }
     }
 
+    /// Watches a directory and returns its current generation; `None` if its changes cannot be detected.
     fn watch(
         &self,
         target: WatchTarget<'_>,

@@ -84,6 +84,7 @@ impl PendingChanges {
 }
 
 impl ChangeSet {
+    /// Merges a change into the pending changes of its resource.
     fn put(&mut self, change: Change) {
         let (uri, change): (_, fn(&mut PendingChange)) = match change {
             Change::Updated(uri) => (uri, |pending| pending.updated = true),
@@ -110,6 +111,7 @@ impl ChangeSet {
         change(self.changes.entry(uri).or_default());
     }
 
+    /// The next change to deliver.
     fn take(&mut self) -> Option<Change> {
         if std::mem::take(&mut self.lost) {
             return Some(Change::Lost);

@@ -87,6 +87,7 @@ impl<'a> Rescan<'a> {
         }
     }
 
+    /// Scans the whole tree.
     fn rescan_all(&mut self, known: &mut Option<SnapshotDirectory>, events_missed: bool) {
         let opened = self.open_root();
         match (self.observe("", "", opened), known.as_mut()) {
@@ -114,6 +115,7 @@ impl<'a> Rescan<'a> {
         }
     }
 
+    /// Scans a dirty directory of the snapshot. If it was replaced, it is marked to be scanned from its parent.
     fn rescan_folder(&mut self, key: &str, dirty: &DirtyDirectory, root: &mut Option<SnapshotDirectory>) {
         // A directory that is not in the snapshot is not visible. If it becomes visible, its parent directory is
         // dirty too.
@@ -234,6 +236,7 @@ impl<'a> Rescan<'a> {
         }
     }
 
+    /// Scans a file. Returns whether its directory must be reported as updated.
     fn rescan_file(
         &mut self,
         folder: &OpenFolder,
@@ -266,6 +269,7 @@ impl<'a> Rescan<'a> {
         true
     }
 
+    /// Scans a subdirectory. Returns whether its parent must be reported as updated.
     fn rescan_directory(
         &mut self,
         folder: &OpenFolder,
