@@ -363,12 +363,14 @@ async fn refused_later(refusal: SubscriptionRefusal) -> Failure {
 fn refused(refusal: SubscriptionRefusal) -> Failure {
     let (message, limit) = match refusal {
         SubscriptionRefusal::Subscriptions(most) => (
-            format!("one client may subscribe to {most} resources at most; unsubscribe from one first"),
+            format!(
+                "one session or stream may have {most} subscriptions at most; unsubscribe from one first"
+            ),
             most,
         ),
         SubscriptionRefusal::Budget(OverBudget::ClientCount(most)) => (
             format!(
-                "all subscriptions of one client may be {most} at most; unsubscribe from some resources first"
+                "one client may have {most} subscriptions at most; unsubscribe from some resources first"
             ),
             most,
         ),
