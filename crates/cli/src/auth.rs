@@ -91,7 +91,7 @@ fn authenticator(config: AuthConfig) -> Result<Arc<Authenticator>> {
     Ok(Arc::new(Authenticator::new(config).context("could not set up authentication")?))
 }
 
-/// The files of TLS: those of the command line, or those of the configuration.
+/// The TLS files that the command line names, or else the configuration.
 fn tls_files(config: &Config, file: Option<&Path>, arguments: &AuthArguments) -> Option<TlsFiles> {
     if let (Some(certificate), Some(key)) = (&arguments.tls_certificate, &arguments.tls_key) {
         return Some(TlsFiles {

@@ -14,7 +14,7 @@ use crate::terminal::{HEADING, print, shown, styled};
 
 /// Show the identity, protocol revision and capabilities of a server
 ///
-/// For another MCP server, shows what it answers. For other sources, shows what `libris serve` would serve them as.
+/// For another MCP server, shows what it answers. For other sources, shows how `libris serve` would present itself.
 #[derive(Debug, Args)]
 #[command(after_help = format!("Examples:
   libris info https://mcp.example/mcp

@@ -238,7 +238,7 @@ fn columns() -> usize {
     }
 }
 
-/// The hits for people. Lines of snippets and headings are cut to this many columns.
+/// The hits as text for a terminal. Lines of snippets and headings are cut to this many columns.
 fn to_text(answer: &SearchAnswer, columns: usize) -> String {
     let mut text = String::new();
     let mut line = |line: String| {

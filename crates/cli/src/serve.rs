@@ -274,7 +274,8 @@ impl ServeOptions {
         }
     }
 
-    /// Whether the sources are indexed even if the configuration does not say so: people search where they browse.
+    /// Whether the sources are indexed at start if the configuration does not decide it: for `libris browse`, whose page
+    /// has a search field.
     #[cfg(all(feature = "picker", feature = "search"))]
     fn wants_search(&self) -> bool {
         self.browsing.is_some()

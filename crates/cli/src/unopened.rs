@@ -1,4 +1,4 @@
-//! A source that could not be opened: it is unavailable, and says so in lists and in `libris://status`.
+//! A source that could not be opened: lists and `libris://status` report it as unavailable.
 
 use std::borrow::Cow;
 
@@ -62,7 +62,7 @@ fn public_name(kind: &str, label: &str) -> String {
 
 #[async_trait]
 impl Source for UnopenedSource {
-    /// Only what the source may have, because clients can subscribe to whatever is covered.
+    /// Covers only URIs that the source may have, because clients can subscribe to every covered URI.
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
         uri.as_str().starts_with(&self.prefix).then_some(self.specificity)
     }

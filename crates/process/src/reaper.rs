@@ -1,7 +1,7 @@
 //! Kills the commands of a server that was itself killed, and so could not kill them.
 //!
 //! The reaper is a process that the server starts before its first command. The server writes the process groups that
-//! it starts and ends to the reaper's standard input. At end of file, which means that the server is gone, the reaper
+//! it starts and ends to the reaper's standard input. At end of file, which means that the server has ended, the reaper
 //! kills the remaining groups. One gap remains: a command keeps running if the server is killed between the start of
 //! the command and the write of its group.
 

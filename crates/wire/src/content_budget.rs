@@ -355,7 +355,7 @@ impl RequestReservation {
         };
         let lease = lock(&self.state).lease.take();
         match lease {
-            // Responses this small are always sent; otherwise a client could not even be told that memory is short.
+            // Responses this small are always sent, because the error that memory is short is one of them.
             None if bytes <= TINY_RESPONSE => {
                 let lease = self.budget.try_take(self.client, bytes);
                 Some(lease.unwrap_or_else(|| self.budget.uncounted()))

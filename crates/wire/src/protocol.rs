@@ -1,4 +1,4 @@
-//! MCP independent of the transport: turns requests into calls of a service, and frames the responses.
+//! MCP independent of the transport: translates requests into calls of a service, and frames the responses.
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -281,8 +281,8 @@ impl Protocol {
         answer.map_err(|failure| failure.object(call.revision))
     }
 
-    /// Opens the stream of `subscriptions/listen`: first the acknowledgement of what is granted, then notifications,
-    /// and once `closing` is cancelled the result that ends it regularly.
+    /// Opens the stream of `subscriptions/listen`. It sends the acknowledgement with the granted subscriptions, then
+    /// notifications, and, once `closing` is cancelled or the caller's credentials expire, the result that ends it.
     pub(crate) async fn listen(
         &self,
         call: &Call,

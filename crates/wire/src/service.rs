@@ -156,9 +156,9 @@ pub trait ServiceView: Send + Sync + 'static {
     /// Answers `resources/read`.
     async fn read(&self, call: &Call, uri: &str) -> Answer;
 
-    /// One page of what the list has directly below `prefix`, in URI order after the URI `after`. A prefix ends with `/` or
-    /// `:`; an empty one lists the schemes. [`Failure::NotFound`] if nothing is there. For routes that present the
-    /// catalog as a file system; the default has no folders.
+    /// One page of the resources and folders that the list has directly below `prefix`, in URI order, after the URI `after`.
+    /// A prefix ends with `/` or `:`; an empty one lists the schemes. [`Failure::NotFound`] if there are none. For routes
+    /// that present the catalog as a file system; the default has no folders.
     async fn below(&self, _call: &Call, prefix: &str, _after: Option<&str>) -> Result<PrefixPage, Failure> {
         Err(Failure::not_found(prefix))
     }

@@ -115,7 +115,8 @@ pub struct Config {
     pub identity_limits: UsageLimits,
     /// What each address may use, for requests without an identity.
     pub address_limits: UsageLimits,
-    /// The rates of all clients together, and limits in place of `requests`, `sessions` and `event_streams`.
+    /// What all clients together may use. Its limits of requests, sessions and streams replace `requests`, `sessions` and
+    /// `event_streams`.
     pub total_limits: UsageLimits,
     /// The proxies that name the clients whose requests they forward.
     pub proxies: TrustedProxies,

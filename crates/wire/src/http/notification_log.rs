@@ -37,8 +37,8 @@ pub(super) struct NotificationLog {
     open: watch::Sender<Vec<u64>>,
 }
 
-/// Notifications that were sent and may not have arrived: the last one of each subscribed resource, so their number
-/// is bounded by that of the subscriptions.
+/// Notifications that were sent and may not have arrived: the last one of each subscribed resource, so there are hardly
+/// more of them than subscriptions.
 #[derive(Default)]
 struct Sent {
     last: u64,
@@ -230,7 +230,7 @@ impl NotificationLog {
     }
 }
 
-/// A random event id that leaves room for all that follow.
+/// A random first event id, small enough that the ids after it do not overflow.
 fn first_event_id() -> u64 {
     let mut bytes = [0; 8];
     // Does not fail here: the id of the session was a random number too.

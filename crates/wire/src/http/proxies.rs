@@ -1,4 +1,4 @@
-//! Trusted proxies: which client a request that a proxy forwards comes from.
+//! Trusted proxies, and the client whose request a proxy forwards.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -87,7 +87,7 @@ impl TrustedProxies {
 
     /// The client of a request that a trusted proxy forwards, from the values of the header in the order of the request:
     /// the last address that is not that of a trusted proxy, because the client can make up those before it. An
-    /// element that is not an address ends the search; then the client is the proxy that comes after it.
+    /// element that is not an address ends the search; the result is then the proxy after it, or the peer itself.
     pub(super) fn client<'v>(
         &self,
         proxy: Client,

@@ -77,14 +77,14 @@ impl Usage {
         (longest > Duration::ZERO).then_some(longest)
     }
 
-    /// Counts what was used at this replica.
+    /// Charges usage at this replica, and records it for the other replicas.
     fn spend(&mut self, limits: &UsageLimits, requests: u64, bytes: u64, now: Duration) {
         self.charge(limits, requests, bytes, now);
         self.unsent_requests += requests;
         self.unsent_bytes += bytes;
     }
 
-    /// Takes from the buckets.
+    /// Takes requests and bytes from the buckets.
     fn charge(&mut self, limits: &UsageLimits, requests: u64, bytes: u64, now: Duration) {
         if let Some(limit) = limits.requests_per_minute {
             self.requests = self.requests.max(now) + cost(requests, limit);
@@ -197,7 +197,7 @@ impl RateLimiter {
         used
     }
 
-    /// Counts what was used at other replicas.
+    /// Charges usage at other replicas.
     pub(super) fn charge(&self, used: &[ClientUsage]) {
         self.charge_at(used, self.began.elapsed());
     }

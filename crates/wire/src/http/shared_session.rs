@@ -17,7 +17,7 @@ use crate::{Era, Notification, Revision, ServiceView};
 /// remember changes.
 const TOUCH_INTERVAL: Duration = Duration::from_secs(20);
 
-/// The length of the id of a session; others are not looked up.
+/// The length of a session id. Strings of another length are not looked up in the store.
 const ID_LENGTH: usize = 32;
 
 /// The entry of a session in the store.
@@ -144,7 +144,7 @@ impl Endpoint {
 /// Renews the saved subscriptions of a session. With `missed`, the client is also notified of a change to each.
 async fn join_all(session: &HttpSession, saved: &SavedSession, missed: bool) {
     for uri in &saved.subscriptions {
-        // The resource may be gone, or the caller may have lost the right.
+        // Fails if the resource no longer exists, or if the caller may no longer read it.
         if session.notifications.join(uri).await.is_ok() && missed {
             session.notifications.listener.requeue(Notification::Updated(uri.as_str().into()));
         }

@@ -81,7 +81,7 @@ struct Head<'a> {
     authorization: Option<&'a [u8]>,
     forwarded: Option<&'a [u8]>,
     forwarded_for: Option<&'a [u8]>,
-    /// One of the two is repeated, which matters only if it comes from a trusted proxy.
+    /// One of these two fields is repeated, which matters only if the request comes from a trusted proxy.
     forwarded_twice: bool,
     mcp: McpHeaders<'a>,
     /// A field is repeated, invalid or unknown: the request goes through hyper.
