@@ -96,7 +96,7 @@ impl ConfigFile {
     }
 }
 
-/// How a source is named by an argument of the command line.
+/// How an argument of the command line names a source.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandLine {
     /// The prefixes of its arguments, such as `git:`. Without any, it gets the arguments that no other source

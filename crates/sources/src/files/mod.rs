@@ -94,7 +94,7 @@ struct FilesInner {
     prefetching: AtomicBool,
     /// Limits the threads that work on requests.
     threads: Arc<Semaphore>,
-    /// Limits the long line searches among them. Waiting clients are served in turn.
+    /// Limits how many of these threads run a long line search. Waiting clients are served in turn.
     long_searches: Arc<Budget>,
 }
 

@@ -28,7 +28,7 @@ use crate::descriptive::with_descriptive_keys;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The name of the source in messages. Default: `base`.
+    /// The name of the source in messages. Default: `base`; once the source is open, the scheme of its URIs.
     pub name: Option<String>,
     /// The base URL: the URLs of the entries are relative to it.
     pub base: Option<String>,

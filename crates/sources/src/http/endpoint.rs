@@ -163,7 +163,7 @@ impl ApiEndpoint {
         self.filled(&named).ok_or(HttpFault::Missing)
     }
 
-    /// Checks that a value is one of those that the API documents.
+    /// Checks a value against the allowed values of its variable.
     fn check_allowed(&self, name: &str, value: &VariableValue) -> Result<(), HttpFault> {
         /// The most values that the error names.
         const MAX_NAMED: usize = 20;

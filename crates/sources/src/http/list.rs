@@ -49,6 +49,7 @@ pub(super) struct Instances {
     pub(super) list_source: ListSource,
     pub(super) pages: ListPages,
     listing: ListConfig,
+    /// The cached resources of the last response.
     made: DerivedValue<ListedResources>,
 }
 

@@ -101,6 +101,7 @@ struct ListCompletions {
     items: String,
     value: String,
     label: Option<String>,
+    /// The cached choices of the last response.
     made: DerivedValue<Arc<[Choice]>>,
 }
 
@@ -161,7 +162,7 @@ impl Source for Http {
     }
 
     async fn templates(&self, _context: &Context) -> Result<Templates> {
-        let templates = self.inner.templates.iter().map(|(_, filled)| filled.template.clone()).collect();
+        let templates = self.inner.templates.iter().map(|(_, entry)| entry.template.clone()).collect();
         Ok(Templates { templates, freshness: self.inner.freshness(Proof::always()), ..Templates::default() })
     }
 
@@ -218,10 +219,10 @@ impl HttpInner {
     /// The endpoint of a URI, with the values of its variables.
     fn endpoint(&self, uri: &Uri) -> Option<(Arc<ApiEndpoint>, Variables)> {
         match self.resources.get(uri) {
-            Some(held) => Some((held.endpoint.clone()?, Variables::new())),
+            Some(entry) => Some((entry.endpoint.clone()?, Variables::new())),
             None => {
-                let (_, filled, variables) = self.templates.closest(uri)?;
-                Some((filled.endpoint.clone(), variables))
+                let (_, entry, variables) = self.templates.closest(uri)?;
+                Some((entry.endpoint.clone(), variables))
             }
         }
     }
@@ -237,7 +238,7 @@ impl HttpInner {
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        if self.resources.get(uri).is_some_and(|held| held.endpoint.is_none()) {
+        if self.resources.get(uri).is_some_and(|entry| entry.endpoint.is_none()) {
             return Ok(link(uri).with_freshness(self.freshness(Proof::always())));
         }
         let hit = match self.get(uri, RequiredFreshness::Fresh, context.client()).await {
@@ -286,15 +287,15 @@ impl HttpInner {
 
     /// A hint for a URI that the service does not know: similar known values, otherwise the variables to check.
     fn value_hint(&self, uri: &Uri) -> String {
-        let Some((template, filled, variables)) =
+        let Some((template, entry, variables)) =
             self.templates.closest(uri).filter(|_| !self.resources.contains_key(uri))
         else {
             return String::new();
         };
-        let listed = filled.instances.as_ref().and_then(|instances| instances.recent());
+        let listed = entry.instances.as_ref().and_then(|instances| instances.recent());
         for (name, value) in variables.iter() {
             let VariableValue::Text(value) = value else { continue };
-            let fixed = match filled.choices.get(name) {
+            let fixed = match entry.choices.get(name) {
                 Some(Completions::Fixed(choices)) => &choices[..],
                 Some(Completions::Found(_)) | None => &[],
             };
@@ -329,8 +330,8 @@ impl HttpInner {
         asker: Client,
     ) -> Result<ListedResources> {
         let template = &self.listed[number];
-        let filled = self.templates.get(template);
-        let Some((filled, instances)) = filled.and_then(|filled| Some((filled, filled.instances.as_ref()?)))
+        let entry = self.templates.get(template);
+        let Some((entry, instances)) = entry.and_then(|entry| Some((entry, entry.instances.as_ref()?)))
         else {
             return Ok(ListedResources::default());
         };
@@ -341,7 +342,7 @@ impl HttpInner {
                 return Ok(made);
             }
             let (instances, template, endpoint) =
-                (instances.clone(), filled.template.clone(), filled.endpoint.clone());
+                (instances.clone(), entry.template.clone(), entry.endpoint.clone());
             let make = move |answers: &[Arc<ApiResponse>]| instances.make(answers, &template, &endpoint);
             self.parser.run(&answers, asker, make).await
         };
@@ -357,7 +358,7 @@ impl HttpInner {
         let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let most = limit.saturating_add(1);
         let own = self.resources.range::<Uri, _>(from).take(most);
-        let mut resources: Vec<Resource> = own.map(|(_, held)| held.resource.clone()).collect();
+        let mut resources: Vec<Resource> = own.map(|(_, entry)| entry.resource.clone()).collect();
         for number in self.lists() {
             let listed = match after.and_then(|_| self.recent(number)) {
                 Some(recent) => recent,
@@ -376,8 +377,8 @@ impl HttpInner {
     }
 
     async fn complete(&self, asked: CompletionRequest<'_>, asker: Client) -> Result<Completion> {
-        let Some(filled) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
-        match filled.choices.get(asked.variable) {
+        let Some(entry) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
+        match entry.choices.get(asked.variable) {
             Some(Completions::Fixed(choices)) => {
                 Ok(list::offer(choices.iter().cloned(), asked.typed, asked.limit))
             }
@@ -406,20 +407,20 @@ impl HttpInner {
                 let typed = if list_source.searches() { "" } else { asked.typed };
                 Ok(list::offer(choices.iter().cloned(), typed, asked.limit))
             }
-            None => self.complete_from_list(filled, asked, asker).await,
+            None => self.complete_from_list(entry, asked, asker).await,
         }
     }
 
     /// Completes a variable with its values in the listed resources, of those whose other values are the known ones.
     async fn complete_from_list(
         &self,
-        filled: &ApiTemplate,
+        entry: &ApiTemplate,
         asked: CompletionRequest<'_>,
         asker: Client,
     ) -> Result<Completion> {
         let number = self.listed.iter().position(|template| template == asked.template);
         let has_values =
-            filled.instances.as_ref().is_some_and(|instances| instances.has_values_of(asked.variable));
+            entry.instances.as_ref().is_some_and(|instances| instances.has_values_of(asked.variable));
         let Some(number) = number.filter(|_| has_values) else { return Ok(Completion::default()) };
         let listed = self.instances(number, RequiredFreshness::Fresh, asker).await?;
         let fits = |values: &BTreeMap<String, String>| {

@@ -31,22 +31,22 @@ pub(super) fn open(mut config: Config) -> Result<HttpInner> {
     let froms = sources_of_lists(&templates);
     let mut opening = EndpointBuilder::new(&config, &guard);
 
-    let mut held = BTreeMap::new();
+    let mut opened_resources = BTreeMap::new();
     for entry in resources {
         let uri = entry.uri.clone();
         let opened = opening.resource(entry).map_err(|why| wrong(&uri, why))?;
-        if held.insert(uri.clone(), opened).is_some() {
+        if opened_resources.insert(uri.clone(), opened).is_some() {
             return Err(wrong(&uri, "it is declared twice".into()));
         }
     }
     for link in links {
         let uri = link.uri.clone();
         let opened = self::link(link).map_err(|why| wrong(&uri, why))?;
-        if held.insert(uri.clone(), opened).is_some() {
+        if opened_resources.insert(uri.clone(), opened).is_some() {
             return Err(wrong(&uri, "it is declared twice".into()));
         }
     }
-    let mut filled = Vec::new();
+    let mut opened_templates = Vec::new();
     let mut listed = Vec::new();
     let mut texts = HashSet::new();
     for entry in templates {
@@ -56,15 +56,15 @@ pub(super) fn open(mut config: Config) -> Result<HttpInner> {
         }
         let opened = opening.template(entry).map_err(|why| wrong(&uri, why))?;
         listed.extend(opened.instances.is_some().then(|| uri.clone()));
-        filled.push((uri, opened));
+        opened_templates.push((uri, opened));
     }
     let secure = opening.secure;
     let client = ApiClient::new(&config.limits, guard, secure)?;
     // The default name is a scheme and not the base URL, which may contain a secret.
-    let scheme = held
+    let scheme = opened_resources
         .keys()
         .map(Uri::as_str)
-        .chain(filled.iter().map(|(template, _)| template.as_str()))
+        .chain(opened_templates.iter().map(|(template, _)| template.as_str()))
         .find_map(|uri| uri.split_once(':'));
     let inner = HttpInner {
         name: config.name.clone().or_else(|| Some(scheme?.0.to_owned())).unwrap_or_default(),
@@ -73,8 +73,8 @@ pub(super) fn open(mut config: Config) -> Result<HttpInner> {
         poll: config.poll,
         scope: config.cache.scope,
         max_size: config.limits.max_size,
-        resources: held,
-        templates: TemplateSet::new(filled),
+        resources: opened_resources,
+        templates: TemplateSet::new(opened_templates),
         listed,
         followed: Arc::default(),
     };

@@ -130,20 +130,20 @@ impl HttpInner {
         let (endpoint, variables) = self.endpoint(uri)?;
         let current = endpoint.url(variables).ok()?;
         let origin = current.origin().ascii_serialization();
-        let own = self.templates.closest(uri).into_iter().map(|(template, filled, _)| (template, filled));
+        let own = self.templates.closest(uri).into_iter().map(|(template, entry, _)| (template, entry));
         let templates =
-            own.chain(self.templates.iter()).filter(|(_, filled)| filled.endpoint.origin() == origin);
-        let mut uris = templates.filter_map(|(template, filled)| {
-            let variables = filled.endpoint.variables_of(next)?;
-            self.uri_of(&template.expand(&variables).ok()?, &filled.endpoint)
+            own.chain(self.templates.iter()).filter(|(_, entry)| entry.endpoint.origin() == origin);
+        let mut uris = templates.filter_map(|(template, entry)| {
+            let variables = entry.endpoint.variables_of(next)?;
+            self.uri_of(&template.expand(&variables).ok()?, &entry.endpoint)
         });
         uris.find(|found| found != uri).or_else(|| {
             // Some services link to the next page under another path, such as one with a numeric ID instead of a name.
             let same_end = |url: &Url| url.path().rsplit('/').next().map(str::to_owned);
-            let (template, filled, variables) =
+            let (template, entry, variables) =
                 self.templates.closest(uri).filter(|_| same_end(&current) == same_end(next))?;
-            let variables = filled.endpoint.with_query_of(next, &variables)?;
-            self.uri_of(&template.expand(&variables).ok()?, &filled.endpoint).filter(|found| found != uri)
+            let variables = entry.endpoint.with_query_of(next, &variables)?;
+            self.uri_of(&template.expand(&variables).ok()?, &entry.endpoint).filter(|found| found != uri)
         })
     }
 

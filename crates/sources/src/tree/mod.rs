@@ -6,7 +6,7 @@
 //! open directories stay cached as long as inotify proves them unchanged ([`proof`], [`open_folders`]). [`walk`]
 //! visits the tree in the order of URIs, [`watch`] reports changes in it.
 //!
-//! Files and directories are identified by a *key*: the path from the root as it stands in a URI. The key of a
+//! Files and directories are identified by a *key*: the path from the root as it appears in a URI. The key of a
 //! directory ends with a slash, that of the root is empty.
 
 mod cache;

@@ -1,7 +1,7 @@
 //! The LRU cache of open directories, with the names and file stamps in them.
 //!
-//! A cached directory is used only if its [evidence](super::proof) still holds, so callers get what opening the path
-//! again would give.
+//! A cached directory is used only if its [evidence](super::proof) still holds, so the result is the same as if the path
+//! were opened again.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -210,8 +210,8 @@ impl<'a> OpenApiOperation<'a> {
         }
     }
 
-    /// The path as a template with valid variable names. Removes the parameters that do not occur in it, and adds
-    /// those that occur in it undeclared.
+    /// Converts the path to a template with valid variable names. Removes declared parameters that are not in the path,
+    /// and adds undeclared ones that are.
     fn path_template(&self, parameters: &mut Vec<OperationParameter>) -> Option<String> {
         let mut rest = self.path;
         let mut path = String::new();

@@ -244,7 +244,7 @@ impl Prover {
     }
 }
 
-/// Collects what a response depends on while it is made, and turns it into a [`Proof`].
+/// Collects the dependencies of a response while it is built, and converts them to a [`Proof`].
 pub(crate) struct ProofBuilder {
     began: Instant,
     /// `None`: the response depends on something that cannot be proven unchanged.
@@ -283,7 +283,7 @@ impl ProofBuilder {
             dependencies.directories.push(path_evidence.observed.observe(ChangeScope::Files));
             dependencies.path.get_or_insert_with(|| Arc::clone(path_evidence));
             // The names may have been read before this call. If they changed since, the generation observed just now
-            // is that of other names.
+            // belongs to newer names.
             if names_evidence.holds() {
                 return;
             }
