@@ -49,11 +49,13 @@ struct Measured {
     /// How long connecting and listing took.
     connected: Duration,
     listed: usize,
+    /// The number of different resources that were read.
     uris: usize,
     /// The times of the reads, sorted.
     times: Vec<Duration>,
     failed: usize,
     bytes: u64,
+    /// How long all reads took together.
     took: Duration,
 }
 

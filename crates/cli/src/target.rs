@@ -65,7 +65,7 @@ impl OpenedTarget {
     }
 }
 
-/// Prints an error, and returns the exit code for it.
+/// Prints the error if a command failed, and returns its exit code.
 pub(crate) fn exit(outcome: Result<ExitCode>) -> Result<ExitCode> {
     let error = match outcome {
         Ok(code) => return Ok(code),

@@ -75,6 +75,7 @@ pub(crate) struct ContentBudget {
 /// The responses being sent.
 #[derive(Default)]
 struct UnsentResponses {
+    /// The last key in `responses`.
     last: u64,
     responses: HashMap<u64, UnsentResponse>,
     /// When slow clients were last searched for.

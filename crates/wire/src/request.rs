@@ -195,6 +195,7 @@ impl RequestMeta<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum McpRequest {
     Initialize {
+        /// The protocol version that the client asks for.
         asked: String,
         client: ClientInfo,
         shows_apps: bool,

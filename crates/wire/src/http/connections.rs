@@ -53,6 +53,7 @@ pub(super) struct Connections {
 
 #[derive(Default)]
 struct ConnectionQueues {
+    /// The number of the last accepted connection.
     last: u64,
     /// Connections without a request when they were last examined, the oldest first.
     unused: VecDeque<(Client, Weak<Liveness>)>,

@@ -31,7 +31,9 @@ const MAX_RELEASED_EARLY: usize = 16 << 10;
 /// A body whose pieces are gathered.
 pub(super) struct GatheredBody {
     body: Body,
+    /// How many bytes are gathered for a frame, if they are available without waiting.
     enough: usize,
+    /// Whether the body has at most `MAX_RELEASED_EARLY` bytes.
     is_small: bool,
 }
 

@@ -78,7 +78,7 @@ impl Accepts {
 
 /// Why a modern request is refused.
 pub(super) enum Refused {
-    /// A required member is missing.
+    /// A required member is missing: status 400, whatever the error code.
     Incomplete(ErrorObject),
     /// Any other error.
     Wrong(ErrorObject),

@@ -19,7 +19,9 @@ pub(super) struct InputBudget {
 
 #[derive(Default)]
 struct InputTable {
+    /// The last sequence number.
     last: u64,
+    /// The bytes of all clients.
     used: usize,
     clients: HashMap<Client, Inputs>,
     /// The clients ordered by how many bytes they hold.

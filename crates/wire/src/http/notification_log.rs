@@ -41,7 +41,9 @@ pub(super) struct NotificationLog {
 /// more of them than subscriptions.
 #[derive(Default)]
 struct Sent {
+    /// The last event id.
     last: u64,
+    /// The number of the last event stream.
     streams: u64,
     /// By event id.
     events: BTreeMap<u64, Delivery>,
