@@ -187,8 +187,7 @@ impl RunnableCommand {
     ) -> Result<CommandOutput> {
         let arguments = self.arguments(variables)?;
         let permits = self.permits(context.client()).await?;
-        // Reserved before the start: a caller that is refused for lack of memory tries again, and the program should
-        // not run once more for that.
+        // Reserved before the start, so that a caller who is refused for lack of memory has not run the program in vain.
         let reserved = self.expected.bytes(self.config.max_size);
         context.reserve(reserved)?;
         let extractor = RangeExtractor::new(range, self.config.max_size).within(context.clone(), reserved);

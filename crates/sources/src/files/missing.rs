@@ -27,7 +27,7 @@ pub(super) fn error(inner: &FilesInner, uri: &Uri, context: &Context) -> Error {
     }
 }
 
-/// A hint about the first wrong segment of a path. Sets `proof` to a proof that nothing has that name.
+/// A hint about the first wrong segment of a path. Sets `proof` to the proof that nothing has that name, if there is one.
 fn hint(inner: &FilesInner, path: &str, proof: &mut Option<Proof>) -> Option<String> {
     let whole = path.strip_suffix('/').unwrap_or(path);
     let ends = whole.match_indices('/').map(|(at, _)| at).chain([whole.len()]);

@@ -4,8 +4,8 @@
 //! child, and the text of a few small files. VS Code shows a folder as a directory of its virtual file system, and takes
 //! the directory entries from the URIs of the parts of the response:
 //!
-//! - It removes the slash at the end of the folder's URI before it reads.
-//! - A part whose URI equals the one that it read is not an entry. VS Code shows it if the folder is opened as a document.
+//! - VS Code removes the slash at the end of the folder's URI before it reads.
+//! - A part whose URI equals the one that was read is not an entry. It is shown if the folder is opened as a document.
 //! - A part whose URI is one segment below the folder is a file, or a directory if the part is empty.
 //! - A part with more segments, such as `c/` below the folder, is a directory.
 //!
@@ -179,7 +179,7 @@ impl FileReader<'_> {
         Ok(Some((child, Some(entry))))
     }
 
-    /// The text of a file, if it is small and fits into the `left` bytes, which it reduces by its length.
+    /// The text of a small text file, if it fits into `left` bytes. Subtracts its length from `left`.
     fn small_text(
         &self,
         folder: &OpenFolder,

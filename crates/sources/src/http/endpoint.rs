@@ -396,7 +396,8 @@ fn resolve(value: &TextOrSecret) -> Result<(String, bool), String> {
     }
 }
 
-/// The headers of the source and of the entry, which replace those of the source. `mime` becomes `Accept`.
+/// Merges the headers of the source and of the entry; the entry replaces a header of the same name. `mime` becomes the
+/// default `Accept`.
 fn headers(all: [&BTreeMap<String, TextOrSecret>; 2], mime: Option<&str>) -> Result<HeaderMap, String> {
     /// Headers that only the HTTP client sets.
     const TRANSPORT_HEADERS: [&str; 9] = [

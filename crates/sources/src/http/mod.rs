@@ -411,7 +411,7 @@ impl HttpInner {
         }
     }
 
-    /// Completes a variable with its values in the listed resources, of those whose other values are the known ones.
+    /// Completes a variable with its values in those listed resources that match the values chosen so far.
     async fn complete_from_list(
         &self,
         entry: &ApiTemplate,
