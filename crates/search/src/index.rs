@@ -75,7 +75,8 @@ impl SearchIndex {
         let directory = MmapDirectory::open(folder).map_err(|error| IndexError::Unwritable(error.into()))?;
         let index = Index::open_or_create(directory, schema)?;
         // Detects damage here, where it is an error; in a search, it would cause a panic.
-        let has_documents = index.searchable_segments()?.into_iter().all(|segment| segment.meta().max_doc() > 0);
+        let has_documents =
+            index.searchable_segments()?.into_iter().all(|segment| segment.meta().max_doc() > 0);
         if !has_documents {
             return Err(IndexError::Damaged("a segment is empty".into()));
         }

@@ -20,9 +20,8 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
     let root = root.unwrap_or_default();
     let container = xml::parse(&package.require(&format!("{root}{CONTAINER}"))?)?;
     let main = container.descendants("rootfile").first().and_then(|file| file.attribute("full-path"));
-    let main = main.ok_or_else(|| {
-        ExtractFailure::damaged("`META-INF/container.xml` names no package document")
-    })?;
+    let main =
+        main.ok_or_else(|| ExtractFailure::damaged("`META-INF/container.xml` names no package document"))?;
     let main = format!("{root}{main}");
     let content = xml::parse(&package.require(&main)?)?;
     let items = content.descendants("item");
