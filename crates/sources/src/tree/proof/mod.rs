@@ -291,7 +291,7 @@ impl ProofBuilder {
         self.dependencies = None;
     }
 
-    /// Narrows the dependency from the one directory that was added to a single file in it. `stamp` is that of the file
+    /// Narrows the dependency to a single file in the only directory that was added before. `stamp` is that of the file
     /// when it was opened.
     pub(crate) fn add_file(&mut self, path: PathFromRoot, stamp: StatStamp) {
         if let Some(dependencies) = &mut self.dependencies {
