@@ -64,8 +64,8 @@ impl TokenStore {
         Ok(urls)
     }
 
-    /// Removes the token for a server. Returns whether there was one. Waits while another process refreshes the token, which
-    /// would otherwise store it again.
+    /// Removes the token for a server. Returns whether there was one. Waits while another process refreshes the token,
+    /// which would otherwise store it again.
     pub fn remove(&self, url: &str) -> Result<bool> {
         let failed = |cause: io::Error| Error::failed("remove the stored access token", cause);
         let file = self.file(url)?;
