@@ -19,8 +19,8 @@ use crate::{certificate, local_user, ring_verifier};
 /// The memory limit of remembered credentials, in bytes.
 const REMEMBERED_BYTES: usize = 8 << 20;
 
-/// How often to check with `stat` whether a key file has changed. This is cheap, and simpler than a watch, which a
-/// replaced file escapes.
+/// How often to check with `stat` whether a key file has changed. This is cheap, and more reliable than a watch, which
+/// ends when the file is replaced.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Authenticates callers: access tokens, API keys, client certificates, and the local user.

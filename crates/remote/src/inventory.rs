@@ -10,7 +10,7 @@ use crate::listing::CacheHints;
 
 /// How long a list is used if the server declares that it reports changes of its lists. Some servers declare this but
 /// send no notifications.
-const MAX_REPORTED_AGE: Duration = Duration::from_secs(60);
+const REPORTED_LIST_TTL: Duration = Duration::from_secs(60);
 
 /// A fetched list, with what decides whether it is still current.
 pub(crate) struct Snapshot<T> {
@@ -49,7 +49,7 @@ impl SnapshotValidity {
 
 impl<T> Snapshot<T> {
     /// A list that was fetched just now. It expires after the longer of the server's TTL and a minimum: `ttl`, or
-    /// [`MAX_REPORTED_AGE`] if the server `reports` changes of the list.
+    /// [`REPORTED_LIST_TTL`] if the server `reports` changes of the list.
     pub(crate) fn new(
         list: T,
         mut validity: SnapshotValidity,
@@ -57,7 +57,7 @@ impl<T> Snapshot<T> {
         reports: bool,
         ttl: Duration,
     ) -> Self {
-        let least = if reports { MAX_REPORTED_AGE } else { ttl };
+        let least = if reports { REPORTED_LIST_TTL } else { ttl };
         validity.expires = Instant::now() + hints.ttl.max(least);
         Self { list, validity, hints }
     }

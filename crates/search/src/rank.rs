@@ -22,7 +22,7 @@ const USUAL_SECTION: f32 = 200.0;
 /// The parameters of the ranking. One set applies to all contents; `docs/search.md` says how it was chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
-    /// `k1` of BM25 for resources: how quickly further occurrences of a term count less.
+    /// `k1` of BM25 for resources: how much further occurrences of a term still count.
     pub saturation: f32,
     /// `b` of BM25 for resources: how much their length counts, from 0 to 1.
     pub length: f32,

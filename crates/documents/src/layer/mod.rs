@@ -255,7 +255,7 @@ impl Source for Documents {
     fn aliases(&self, uri: &Uri) -> Vec<Uri> {
         let inner = self.inner_uri(uri);
         let mut aliases = self.source.aliases(&inner);
-        // Who may not see the document or archive must not see its text or members either.
+        // A caller who may not see the document or archive must not see its text or members either.
         if *inner != *uri {
             aliases.push(inner.into_owned());
         }

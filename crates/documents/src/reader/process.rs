@@ -69,7 +69,7 @@ impl ChildProcess {
         let work = async {
             let (_, output, errors) =
                 tokio::join!(send(input, request, document), receive(output, limits.output), first(errors));
-            // `receive` stopped reading at the limit, so the process blocks on its full pipe.
+            // A process that exceeds the limit need not end by itself.
             if output.as_ref().is_ok_and(Option::is_none) {
                 self.child.start_kill()?;
             }

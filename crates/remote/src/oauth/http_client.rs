@@ -1,5 +1,6 @@
-//! The HTTP client of the OAuth flow. The MCP server chooses the URLs that it requests, such as that of the
-//! authorization server, so it refuses addresses in networks that are more private than that of the MCP server (SSRF).
+//! The HTTP client of the OAuth flow. The MCP server chooses the URLs that this client requests, such as that of the
+//! authorization server. To prevent SSRF, the client refuses addresses in networks that are more private than that of
+//! the MCP server.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
