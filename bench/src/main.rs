@@ -114,16 +114,16 @@ enum What {
     Start,
     /// The cost of operations, and of a resource, with a thousand to a million resources
     Growth,
-    /// A git repository of 100,000 files and 2,000 commits, beside the `git` program
+    /// A git repository of 100,000 files and 2,000 commits, compared with the `git` program
     Git,
-    /// Each source beside its own limit: cached responses of a catalog of a folder, a repository and a database
+    /// Each source compared with its lower bound: cached responses of a folder, a repository and a database
     Sources,
     Documents(documents::Options),
     /// Replicas on Redis: cached reads and changes with one, two and three of them
     Cluster,
     Live(live::Options),
     Search(search::Options),
-    /// A scripted host that answers questions with the tools, and the passages that bundles hold
+    /// A scripted host that answers questions with the tools, and the passages that bundles contain
     Tasks,
     Hostile(hostile::Options),
     #[command(flatten)]

@@ -209,7 +209,7 @@ impl Conversation {
         Ok(Self { stream: connect(address)?, address, answer: Vec::new() })
     }
 
-    /// The body of the answer to a modern request.
+    /// Sends a modern request and returns the body of the response.
     pub(crate) fn ask(&mut self, request: &Value) -> Result<&[u8]> {
         let request = Era::Modern.posted(self.address, None, request);
         self.answer = exchange(&mut self.stream, &request)?.1;

@@ -25,7 +25,7 @@ const PACKAGES: [&str; 2] = ["perl-doc", "python3.11-doc"];
 /// How many questions about this repository are asked.
 const CODE_QUESTIONS: usize = 200;
 
-/// Search: retrieval quality beside plain BM25 and ripgrep, and the cost of 100,000 documents
+/// Measure search: its quality compared with plain BM25 and ripgrep, and the cost of 100,000 documents
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Options {
     /// The folder with the unpacked packages perl-doc and python3.11-doc [default: they are downloaded]

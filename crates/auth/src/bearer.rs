@@ -2,7 +2,7 @@
 
 use jsonwebtoken::errors::ErrorKind;
 
-/// Longer tokens are refused, in bytes.
+/// The longest accepted token, in bytes.
 pub(crate) const MAX_TOKEN: usize = 8 << 10;
 
 /// Why credentials are refused. The message becomes the `error_description` of the challenge, so it must not contain

@@ -53,7 +53,7 @@ impl Entry {
     }
 }
 
-/// The estimated memory of an entry, in bytes: the credential, its claims, which are no longer, and the overhead.
+/// The estimated memory of an entry, in bytes: the credential, its claims, which are at most as long, and the overhead.
 fn size(credential: &[u8]) -> usize {
     2 * credential.len() + OVERHEAD
 }

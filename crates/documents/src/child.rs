@@ -1,9 +1,9 @@
 //! The code that runs in the child process of an extraction: the protocol, and the limits that the process sets for
 //! itself.
 //!
-//! The program that embeds this crate starts itself as the child, with an argument that it chooses, and then calls
-//! [`run`]. The request is a line of JSON followed by the document. The response is a line of JSON; if a member was
-//! requested, its contents follow.
+//! The program that embeds this crate starts itself as the child, with an argument that it chooses. In the child, it
+//! calls [`run`]. The request is a line of JSON followed by the document. The response is a line of JSON; if a member
+//! was requested, its contents follow.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 

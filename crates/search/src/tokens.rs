@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::language::Language;
 
-/// Longer tokens, in bytes, such as encoded data, are dropped.
+/// The longest token, in bytes. Longer ones, such as encoded data, are dropped.
 const MAX_TOKEN: usize = 64;
 
 /// A cache of stems is cleared when it has this many entries.

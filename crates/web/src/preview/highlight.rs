@@ -1,7 +1,7 @@
-//! Highlighted source: a lexer that knows comments, strings, numbers and keywords.
+//! Highlights source with a lexer that recognises comments, strings, numbers and keywords.
 //!
-//! It is linear in the length of the text, whatever the text is, and needs no grammar files. The grammars of editors
-//! mark more, for megabytes of tables and regular expressions that can backtrack.
+//! Its time is linear in the length of any text, and it needs no grammar files. The grammars of editors distinguish
+//! more, but they take megabytes, and their regular expressions can backtrack.
 
 use super::language::{Grammar, SourceLanguage};
 use crate::html;
