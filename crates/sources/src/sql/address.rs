@@ -68,7 +68,7 @@ pub(super) enum DatabaseAddress {
 }
 
 impl DatabaseAddress {
-    /// The address in a configuration; relative paths start from `folder`.
+    /// The address in a configuration, and the default name of the database. Relative paths start from `folder`.
     pub(super) fn of(config: &Config, folder: &Path) -> Result<(Self, String)> {
         let url = match (&config.url, &config.url_env) {
             (Some(Url(url)), None) => url.clone(),
@@ -87,6 +87,7 @@ impl DatabaseAddress {
     }
 }
 
+/// The value of an environment variable.
 fn secret(name: &str) -> Result<String> {
     std::env::var(name).map_err(|_| {
         Error::invalid(format!(
