@@ -35,7 +35,6 @@ use libris_core::{
 };
 #[cfg(feature = "skills")]
 use libris_core::{Skill, SkillPage};
-use tokio::sync::Semaphore;
 
 pub use crate::tree::ChangeDetection;
 pub use config::{Config, MetadataRule};
@@ -44,7 +43,7 @@ use crate::folder_listing;
 #[cfg(feature = "skills")]
 use crate::skill_tree::SkillTree;
 use crate::tree::{
-    CancelOnDrop, Cancellation, OpenFolder, Root, Tree, TreeOptions, is_cancelled, is_missing, name, watch,
+    Cancellation, OpenFolder, Root, Tree, TreeOptions, TreeThreads, is_cancelled, is_missing, name, watch,
 };
 use complete::CompletedKinds;
 use describe::ResourceDescriber;
@@ -93,7 +92,7 @@ struct FilesInner {
     /// Whether a prefetch is running.
     prefetching: AtomicBool,
     /// Limits the threads that work on requests.
-    threads: Arc<Semaphore>,
+    threads: TreeThreads,
     /// Limits how many of these threads run a long line search. Waiting clients are served in turn.
     long_searches: Arc<Budget>,
 }
@@ -163,7 +162,7 @@ impl Files {
             #[cfg(feature = "skills")]
             skills: config.skills.then(|| skills::find_in(&config, &prefix)),
             prefetching: AtomicBool::new(false),
-            threads: Arc::new(Semaphore::new(MAX_THREADS)),
+            threads: TreeThreads::new(MAX_THREADS),
             long_searches: Budget::new(MAX_LONG_SEARCHES),
             config,
             mount,
@@ -192,25 +191,13 @@ impl Files {
         });
     }
 
-    /// Runs `work` on a thread that may block. If the caller is cancelled, the work ends at the next name or directory;
-    /// the permit is released when it has ended.
+    /// Runs `work` on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&FilesInner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let closed = |cause| Error::failed("wait for a thread", cause);
-        let permit = Arc::clone(&self.inner.threads).acquire_owned().await.map_err(closed)?;
         let inner = Arc::clone(&self.inner);
-        let caller = CancelOnDrop::default();
-        let cancellation = caller.cancellation();
-        let work = move || {
-            let _permit = permit;
-            cancellation.run(|| work(&inner))
-        };
-        match tokio::task::spawn_blocking(work).await {
-            Ok(result) => result,
-            Err(cause) => Err(Error::failed("finish reading the folder", cause)),
-        }
+        self.inner.threads.run(move || work(&inner)).await
     }
 }
 

@@ -18,7 +18,6 @@ use libris_core::uri_template::Specificity;
 use libris_core::{
     Change, Contents, Context, Error, Freshness, Page, Result, Skill, SkillPage, Source, Uri, UriSpan,
 };
-use tokio::sync::Semaphore;
 
 pub use config::Config;
 
@@ -26,7 +25,7 @@ pub use crate::skill_tree::{check_entry, relative_path, verify};
 
 use crate::patterns::ConfiguredPatterns;
 use crate::skill_tree::{MAX_BYTES, SKILL_FILE, SkillOptions, SkillSnapshot, SkillTree};
-use crate::tree::{CancelOnDrop, Root, Tree, is_cancelled, name};
+use crate::tree::{Root, Tree, TreeThreads, is_cancelled, name};
 
 /// The prefix of all URIs.
 const SCHEME: &str = "skill://";
@@ -49,7 +48,7 @@ struct SkillsInner {
     tree: Arc<Tree>,
     skills: SkillTree,
     /// Limits the threads that work on requests.
-    threads: Arc<Semaphore>,
+    threads: TreeThreads,
 }
 
 impl Skills {
@@ -91,31 +90,19 @@ impl Skills {
             prefix,
             tree: Arc::new(tree),
             skills: SkillTree::new(options),
-            threads: Arc::new(Semaphore::new(MAX_THREADS)),
+            threads: TreeThreads::new(MAX_THREADS),
             config,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Runs `work` on a thread that may block. If the caller is cancelled, the work ends at the next directory or file;
-    /// the permit is released when it has ended.
+    /// Runs `work` on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&SkillsInner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let closed = |cause| Error::failed("wait for a thread", cause);
-        let permit = Arc::clone(&self.inner.threads).acquire_owned().await.map_err(closed)?;
         let inner = Arc::clone(&self.inner);
-        let caller = CancelOnDrop::default();
-        let cancellation = caller.cancellation();
-        let work = move || {
-            let _permit = permit;
-            cancellation.run(|| work(&inner))
-        };
-        match tokio::task::spawn_blocking(work).await {
-            Ok(result) => result,
-            Err(cause) => Err(Error::failed("finish reading the skills", cause)),
-        }
+        self.inner.threads.run(move || work(&inner)).await
     }
 }
 

@@ -178,8 +178,7 @@ mod tests {
         assert_eq!(shown("postgres://host/shop"), "postgres://host/shop <postgres://host/shop>");
         let secret = ["s3cret", "s3c?ret", "s3c@ret", "s3c/ret", "s3c:ret", "s3c#ret"];
         for secret in secret {
-            let shown =
-                shown(&format!("mysql://ada:{secret}@host:3306/shop?ssl-mode=on&password={secret}"));
+            let shown = shown(&format!("mysql://ada:{secret}@host:3306/shop?ssl-mode=on&password={secret}"));
             assert!(!shown.contains("s3c") && !shown.contains("ret") && !shown.contains("ada"), "{shown}");
         }
         assert_eq!(Url::new("mysql://ada@host/shop?password=s3c@ret").to_string(), "mysql://…");

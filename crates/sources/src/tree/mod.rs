@@ -27,6 +27,7 @@ mod stamp;
 mod stamp_table;
 mod subtree;
 mod symlink;
+mod threads;
 pub(crate) mod walk;
 pub(crate) mod watch;
 
@@ -41,7 +42,7 @@ use std::time::Duration;
 use libris_core::{Result, Uri};
 
 pub(crate) use cache::LruCache;
-pub(crate) use cancellation::{CancelOnDrop, Cancellation, check as check_cancelled, is_cancelled};
+pub(crate) use cancellation::{Cancellation, check as check_cancelled, is_cancelled};
 pub(crate) use metadata::Metadata;
 pub(crate) use name_list::{NameList, case_folded};
 pub use options::ChangeDetection;
@@ -50,6 +51,7 @@ pub(crate) use proof::ProofBuilder;
 pub(crate) use root::{DirectoryHandle, Root, is_missing};
 pub(crate) use stamp::StatStamp;
 pub(crate) use subtree::SubtreeSearch;
+pub(crate) use threads::TreeThreads;
 
 use filter::{IgnoreRules, PathFilter, RulesSize};
 use ignore_files::CachedRules;
