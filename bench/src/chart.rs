@@ -6,8 +6,9 @@ use crate::table::shown;
 
 /// The width of the chart.
 const WIDTH: f64 = 760.0;
-/// The offset of the bars and their maximum length.
+/// The horizontal offset of the bars.
 const LEFT: f64 = 110.0;
+/// The maximum length of a bar.
 const LENGTH: f64 = 560.0;
 const BAR: f64 = 16.0;
 const GAP: f64 = 4.0;
@@ -35,15 +36,17 @@ pub(crate) struct Bar {
 /// The style of a bar.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Emphasis {
-    /// The title of the chart.
+    /// For Libris.
     Strong,
-    /// The unit.
+    /// For the limit.
     Weak,
+    /// For other servers.
     Plain,
 }
 
 impl Chart {
-    /// Whole powers of ten around all values, and around one, so that no bar vanishes.
+    /// The exponents of the powers of ten between which all values are. The lower one is at most 0, so that no bar has
+    /// the length 0.
     fn range(&self) -> (f64, f64) {
         let values = || self.groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value.log10());
         let least = values().fold(0.0, f64::min).floor();

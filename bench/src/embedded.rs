@@ -1,4 +1,4 @@
-//! A server that embeds Libris as a library, with a policy that tells callers apart.
+//! A server that embeds Libris as a library, with a policy that distinguishes callers.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use crate::mcp::Sender;
 
 /// Serves the files of a folder on a free port of this machine, until it is killed.
 ///
-/// It refuses requests that do not come from the expected sender, so that a benchmark cannot measure one for the other.
+/// It refuses requests of the other kind of sender, so that a benchmark cannot confuse the two.
 pub(crate) async fn over_http(folder: &Path, sender: Sender) -> Result<()> {
     let files = Files::open(files::Config::new(folder))?;
     let identified = Rights::new(Below(files.root().to_string()));
     Ok(libris::serve(files).policy(BearerNames { sender, identified }).http("127.0.0.1:0").await?)
 }
 
-/// Takes a bearer token for the name of the caller. All identified callers share one rights class; anonymous callers
-/// see everything, so that their requests do not pay for rules.
+/// Uses the bearer token as the name of the caller. All identified callers share one rights class; anonymous callers see
+/// everything, so that no rules are checked for them.
 struct BearerNames {
     sender: Sender,
     identified: Rights,

@@ -23,7 +23,7 @@ impl Connection {
         Ok(Self { stream, received: Vec::with_capacity(16 << 10) })
     }
 
-    /// Connects from one of the addresses of this machine.
+    /// Connects from this address of this machine.
     pub(crate) async fn open_from(address: SocketAddr, from: IpAddr) -> Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((from, 0).into())?;
@@ -32,7 +32,7 @@ impl Connection {
         Ok(Self { stream, received: Vec::with_capacity(16 << 10) })
     }
 
-    /// Sends a request and gives the body of the answer, which must be a good one of known length.
+    /// Sends a request and returns the body of the response, which must have status 200 and a `Content-Length`.
     pub(crate) async fn ask(&mut self, request: &[u8]) -> Result<&[u8]> {
         self.stream.write_all(request).await.context("the connection was closed")?;
         self.received.clear();
@@ -57,7 +57,7 @@ impl Connection {
     }
 }
 
-/// The length of the body that comes after this head.
+/// The length of the body, from the head of a response.
 fn length(head: &[u8]) -> Result<usize> {
     let head = String::from_utf8_lossy(head);
     ensure!(

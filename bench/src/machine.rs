@@ -14,8 +14,8 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// Takes the first core for the servers, and keeps this thread on the last. On a machine with one core
-    /// they share it.
+    /// Reserves the first core for the servers, and pins this thread to the last one. On a machine with one core, they
+    /// share it.
     pub(crate) fn apart() -> Result<Self> {
         let all = sched_getaffinity(None).context("could not tell which cores there are")?;
         let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| all.is_set(core));
@@ -61,8 +61,7 @@ pub(crate) fn description() -> String {
     format!("{cores} cores ({model}), {memory} GiB, Linux {}", kernel.trim())
 }
 
-/// How many threads wanted to run in the last minute, on average: more than a few at the start mean that
-/// others use the machine too.
+/// The load average of the last minute. If it is high at the start, other programs use the machine too.
 pub(crate) fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|load| load.parse().ok()).unwrap_or_default()

@@ -1,9 +1,8 @@
-//! Measures Libris beside its aims, its peers and what is possible: it parses, runs benchmarks, and shows
-//! what came out.
+//! Benchmarks: compares Libris with its targets (aims), with other servers (peers) and with lower bounds (limits). This
+//! file parses the command line, runs the benchmarks and prints the report.
 //!
-//! A benchmark is a folder with a `run` that fills a [`Report`]; what several of them need stands beside
-//! this file. Everything is on loopback and in temporary folders, and everything is bounded in count and
-//! in time.
+//! A benchmark is a folder with a function `run` that fills a [`Report`]; modules that several benchmarks use are beside
+//! this file. Everything runs on loopback and in temporary folders, and is limited in number and time.
 
 mod chart;
 mod cluster;
@@ -45,12 +44,12 @@ use crate::report::Report;
 use crate::servers::{Server, Servers};
 use crate::tree::Trees;
 
-/// Measure Libris beside its aims, its peers and what is possible
+/// Compare Libris with its targets, with other servers and with lower bounds
 ///
-/// Each benchmark starts the `libris` of a build with the profile `dist` itself, on free ports of this machine and in
-/// temporary folders, prints Markdown tables, and stops by itself. The peers are installed from their
-/// registries when they are first needed. A missed aim is shown in the table and is no failure; an answer
-/// or a notification that is missing or wrong is one.
+/// Each benchmark starts the `libris` binary, built with the profile `dist`, on free ports of this machine and in
+/// temporary folders, prints Markdown tables, and exits. Other servers are installed from their registries when they
+/// are first needed. A missed target (`aim`) is shown in the table and is not a failure; a missing or wrong response
+/// or notification is.
 #[derive(Debug, Parser)]
 #[command(
     name = "bench",
@@ -73,8 +72,8 @@ use crate::tree::Trees;
   cargo run --profile dist -p bench -- tasks               questions answered with tools, and bundles
   cargo run --profile dist -p bench -- hostile --scale 0.1 attacks on a server, a tenth of each
 
-The server is built by `cargo build --profile dist -p libris-cli` before it is measured. Name another one in
-the environment variable LIBRIS_BIN, and that one is measured as it is."
+The server is built with `cargo build --profile dist -p libris-cli` before it is measured. To measure another
+binary, set the environment variable LIBRIS_BIN to its path."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -86,15 +85,15 @@ struct Arguments {
     /// Servers: limit, libris, embedded, rmcp, typescript, typescript1, python, fastmcp.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', global = true)]
     only: Vec<String>,
-    /// Fewer and shorter turns, and no folder of a million files: a look rather than a measurement
+    /// Measure fewer and shorter turns, and no folder of a million files: quick, but imprecise
     #[arg(long, global = true)]
     quick: bool,
-    /// Keep the folders of many files for the next time
+    /// Keep the generated folders for the next run
     #[arg(long, global = true)]
     keep: bool,
 }
 
-/// Where what comes out goes, beside standard output.
+/// Files for the results, in addition to standard output.
 #[derive(Debug, Args)]
 struct Output {
     /// Also write the numbers to this file, as JSON
@@ -111,26 +110,26 @@ struct Output {
 #[derive(Debug, Subcommand)]
 enum What {
     Compare(compare::Options),
-    /// From the start of each server to its first answer, and through 100,000 files
+    /// The time from the start of each server to its first response, and to the end of a list of 100,000 files
     Start,
-    /// What operations and resources cost from a thousand resources to a million
+    /// The cost of operations, and of a resource, with a thousand to a million resources
     Growth,
-    /// A git repository of 100,000 files and 2,000 commits, beside the `git` program
+    /// A git repository of 100,000 files and 2,000 commits, compared with the `git` program
     Git,
-    /// Each source beside its own limit: cached responses of a catalog of a folder, a repository and a database
+    /// Each source compared with its lower bound: cached responses of a folder, a repository and a database
     Sources,
     Documents(documents::Options),
     Cluster(cluster::Options),
     Live(live::Options),
     Search(search::Options),
-    /// A scripted host that answers questions with the tools, and the passages that bundles hold
+    /// A scripted host that answers questions with the tools, and the passages that bundles contain
     Tasks,
     Hostile(hostile::Options),
     #[command(flatten)]
     Serve(Serve),
 }
 
-/// The servers that this program is itself, for its own benchmarks.
+/// Hidden subcommands: this program is also some of the servers that it measures.
 #[derive(Debug, Subcommand)]
 enum Serve {
     #[command(hide = true)]
@@ -186,7 +185,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(What::Documents(options)) => documents::run(options, &binary, &mut report),
         what => measure(what.as_ref(), arguments, &binary, &mut report),
     };
-    // What was measured before something failed is worth a look too.
+    // Shows also what was measured before a failure.
     if !report.is_empty() {
         arguments.output.write(&report)?;
         println!("{report}");
@@ -194,7 +193,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     outcome
 }
 
-/// Runs what compares servers: one benchmark, or all.
+/// Runs a benchmark that compares servers, or all of them.
 fn measure(what: Option<&What>, arguments: &Arguments, binary: &Binary, report: &mut Report) -> Result<()> {
     let quick = arguments.quick;
     let trees = Trees::new(arguments.keep)?;
@@ -215,7 +214,7 @@ fn measure(what: Option<&What>, arguments: &Arguments, binary: &Binary, report: 
     Ok(())
 }
 
-/// The servers or attacks of these names.
+/// Parses the names of servers or attacks.
 fn named<T: ValueEnum>(names: &[String]) -> Result<Vec<T>> {
     let named = |name: &String| {
         T::from_str(name, true).map_err(|_| {
@@ -256,7 +255,7 @@ fn serve(which: &Serve) -> Result<()> {
     }
 }
 
-/// One like that of Libris.
+/// A runtime like the one in which Libris runs: multi-threaded, with default settings.
 fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Runtime::new().context("could not start")
 }

@@ -1,4 +1,4 @@
-//! MCP messages of a client.
+//! The MCP messages that a client sends, and parts of those that it receives.
 
 use std::net::SocketAddr;
 
@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result, ensure};
 use memchr::{memchr, memmem};
 use serde_json::{Value, json};
 
-/// What the notification of a changed resource has in it, and no other message does.
+/// A text that only notifications of a changed resource contain.
 pub(crate) const UPDATED: &[u8] = b"notifications/resources/updated";
 
-/// What the first message of a stream has in it.
+/// A text that only the first message of a listen stream contains.
 pub(crate) const ACKNOWLEDGED: &[u8] = b"notifications/subscriptions/acknowledged";
 
 /// An era of the protocol: stateless, or with a handshake.
@@ -76,7 +76,7 @@ impl Era {
         self.posted_with_token(address, session, None, message)
     }
 
-    /// A message as the bytes of an HTTP request, with this bearer token if there is one.
+    /// A message as the bytes of an HTTP request, with an optional session id and bearer token.
     pub(crate) fn posted_with_token(
         self,
         address: SocketAddr,
@@ -114,7 +114,7 @@ impl Era {
     }
 }
 
-/// A request to listen to one resource, and to nothing else.
+/// A `subscriptions/listen` request for one resource.
 pub(crate) fn listen(uri: &str) -> Value {
     Era::Modern
         .request("subscriptions/listen", json!({ "notifications": { "resourceSubscriptions": [uri] } }))

@@ -1,4 +1,4 @@
-//! A minimal rmcp server: as little as a server of the official Rust SDK can do, over HTTP and stdio.
+//! A minimal server with rmcp, the official Rust SDK, over HTTP and stdio.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::shelf::{Book, Content, Shelf};
 
 /// Serves the files of a folder on a free port of this machine, until it is killed.
 ///
-/// A modern answer is plain JSON. It can only be that without legacy sessions, whose answers are streams.
-/// With `fresh` it reads a file at each request, as it must if files change.
+/// Modern responses are plain JSON, which rmcp sends only if legacy sessions, whose responses are streams, are disabled.
+/// With `fresh`, it reads the file at each request, as a server must if files change.
 pub(crate) async fn over_http(folder: &Path, era: Era, fresh: bool) -> Result<()> {
     let minimal = Minimal::new(folder, fresh)?;
     let config = StreamableHttpServerConfig::default()
@@ -40,12 +40,12 @@ pub(crate) async fn over_http(folder: &Path, era: Era, fresh: bool) -> Result<()
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         let service = TowerToHyperService::new(service.clone());
-        // The client is gone: there is nobody to tell.
+        // An error means that the client has disconnected.
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
     }
 }
 
-/// Serves the files of a folder to one client, until it leaves.
+/// Serves the files of a folder to one client, until it disconnects.
 pub(crate) async fn over_stdio(folder: &Path) -> Result<()> {
     let minimal = Minimal::new(folder, false)?;
     minimal.serve(rmcp::transport::stdio_pipes()).await?.waiting().await?;
@@ -55,7 +55,7 @@ pub(crate) async fn over_stdio(folder: &Path) -> Result<()> {
 #[derive(Clone)]
 struct Minimal {
     shelf: Arc<Shelf>,
-    /// Where the files are, if they are to be read at each request.
+    /// The folder, if files are to be read at each request.
     fresh: Option<Arc<Path>>,
 }
 

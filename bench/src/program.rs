@@ -1,4 +1,4 @@
-//! The measured binary: located or built, and run until it is dropped.
+//! Finds or builds the measured binary, and runs it until the handle is dropped.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 pub(crate) struct Binary(PathBuf);
 
 impl Binary {
-    /// The binary that LIBRIS_BIN names, or a build of this workspace with the profile `dist`, as binaries are shipped.
+    /// The binary that LIBRIS_BIN names; otherwise builds this workspace with the profile `dist`, as for a release.
     pub(crate) fn find() -> Result<Self> {
         if let Some(path) = std::env::var_os("LIBRIS_BIN") {
             let path = PathBuf::from(path);
@@ -93,12 +93,12 @@ pub(crate) struct OverHttp {
 }
 
 impl OverHttp {
-    /// Starts a process that prints its address to standard error, which is piped.
+    /// Waits until a started process, whose standard error is piped, prints its address there.
     pub(crate) fn listening(child: Child, name: &'static str) -> Result<Self> {
         Self::listening_with(child, name, move |line| eprintln!("{name}: {line}"))
     }
 
-    /// The same; `log` receives each line that it prints after it listens.
+    /// Like [`listening`](Self::listening); `log` receives each line that the process prints after its address.
     pub(crate) fn listening_with(
         child: Child,
         name: &'static str,

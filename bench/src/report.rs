@@ -29,7 +29,7 @@ struct Row {
     aim: Option<Aim>,
 }
 
-/// The target of a number.
+/// The target (aim) of a number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Aim {
     /// At most this.

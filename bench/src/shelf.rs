@@ -1,4 +1,4 @@
-//! The files of a folder, held in memory as the limit and the minimal rmcp server hold them.
+//! The files of a folder in memory, for the limit and the minimal rmcp server.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,6 +11,7 @@ pub(crate) const PAGE: usize = 100;
 /// All files of one folder, in the order of their URIs.
 pub(crate) struct Shelf {
     pub(crate) books: Vec<Book>,
+    /// The index in `books` by URI.
     places: HashMap<String, usize>,
 }
 
@@ -75,7 +76,7 @@ impl Shelf {
         self.places.get(uri).map(|&at| &self.books[at])
     }
 
-    /// A page and the cursor of the next one.
+    /// A page and the cursor of the next one; `None` if the cursor is invalid.
     pub(crate) fn page(&self, cursor: Option<&str>) -> Option<(&[Book], Option<String>)> {
         let start = cursor.map_or(Some(0), |cursor| cursor.parse().ok())?;
         let end = self.books.len().min(start + PAGE);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-/// Rows of cells below a heading.
+/// A title, column names and rows of cells.
 pub(crate) struct Table {
     pub(crate) title: String,
     pub(crate) columns: Vec<String>,
@@ -121,7 +121,7 @@ mod tests {
     use super::{Cell, Table, shown};
 
     #[test]
-    fn numbers_have_as_many_digits_as_mean_something() {
+    fn numbers_are_rounded_to_significant_digits() {
         let numbers = [0.00123, 0.123, 1.0, 12.34, 123.4, 1234.5, -1234567.8, 0.0];
         let texts = ["0.0012", "0.12", "1", "12.3", "123", "1,234", "-1,234,568", "0"];
         assert_eq!(numbers.map(shown), texts);

@@ -1,4 +1,4 @@
-//! Generated folders with a given number of resources, removed at the end.
+//! Generates folders with a given number of resources, and removes them at the end.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -6,24 +6,26 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-/// The number of resources per directory, including that of the directory itself.
+/// The number of resources per directory, including the directory itself.
 const WIDTH: usize = 1000;
 
 /// The name of the folders, and so the first segment of their URIs.
 const NAME: &str = "tree";
 
-/// The file of the first directory that is read, and its content. All others are empty.
+/// The number of the file in the first directory that benchmarks read. All other files are empty.
 const READ: usize = 500;
+
+/// The content of that file.
 pub(crate) const TEXT: &str = "a line\n";
 
-/// Where the folders are.
+/// The parent of the generated folders.
 pub(crate) struct Trees {
     root: PathBuf,
     keep: bool,
 }
 
 impl Trees {
-    /// Creates the folders in the target directory. With `keep`, the next run reuses them.
+    /// Folders will be created in the target directory. With `keep`, they are not removed, and the next run reuses them.
     pub(crate) fn new(keep: bool) -> Result<Self> {
         let bench = std::env::current_exe().context("could not tell where this program is")?;
         let target = bench.ancestors().nth(2).context("this program is nowhere")?;

@@ -37,6 +37,8 @@ for (const [mode, revision] of [['legacy', LEGACY], ['auto', MODERN]]) {
         read: async uri => (await client.readResource({ uri })).contents,
         tools: async () => (await client.listTools()).tools,
         call: (name, args) => client.callTool({ name, arguments: args }),
+        prompts: async () => (await client.listPrompts()).prompts,
+        prompt: async (name, args) => (await client.getPrompt({ name, arguments: args })).messages,
         templates: async () => (await client.listResourceTemplates()).resourceTemplates,
         complete: async (uri, name, value) =>
           (await client.complete({ ref: { type: 'ref/resource', uri }, argument: { name, value } })).completion.values,

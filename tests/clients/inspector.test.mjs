@@ -31,6 +31,11 @@ for (const [era, revision] of [['legacy', LEGACY], ['modern', MODERN]]) {
           const given = Object.entries(args).flatMap(([key, value]) => ['--tool-arg', `${key}=${value}`]);
           return ask('tools/call', '--tool-name', name, ...given);
         },
+        prompts: async () => (await ask('prompts/list')).prompts,
+        prompt: async (name, args) => {
+          const given = Object.entries(args).flatMap(([key, value]) => ['--prompt-args', `${key}=${value}`]);
+          return (await ask('prompts/get', '--prompt-name', name, ...given)).messages;
+        },
         templates: async () => (await ask('resources/templates/list')).resourceTemplates,
         errorOf: failure => JSON.parse(failure.stderr).error,
       };

@@ -188,6 +188,15 @@ export function visits(client, { revision, connect }) {
         assert.deepEqual(listed.structuredContent.entries.map(entry => entry.uri), ['intro.md', 'picture.png'].map(name => uriOf(`guide/${name}`)));
       });
 
+      test('gets prompts', async () => {
+        assert.deepEqual((await visitor.prompts()).map(prompt => prompt.name), ['use-resources']);
+        const messages = await visitor.prompt('use-resources', { topic: 'intro' });
+        assert.match(messages[0].content.text, /Task: intro\n/);
+        const { resource } = messages.find(({ content }) => content.type === 'resource').content;
+        assert.equal(resource.uri, INDEX);
+        assert.ok(resource.text.includes(ROOT), resource.text);
+      });
+
       test('meets not-found', async () => {
         const uri = uriOf('guide/missing.md');
         const error = await visitor.read(uri).then(() => assert.fail('it was found'), visitor.errorOf ?? (error => error));

@@ -121,8 +121,9 @@ class Visits:
 
     A subclass says which `revision` it must speak, which `error` it raises, and how to `connect` to
     `(url, None)` or `(None, command)`, with the `News` to tell. What it connects to has `revision`,
-    `list`, `read`, `templates`, `complete`, `tools`, `call` and `follow`. The last is given the URIs to be told of from
-    then on, besides the list, and returns those that the server agreed to.
+    `list`, `read`, `templates`, `complete`, `tools`, `call`, `prompts`, `prompt` and
+    `follow`. The last is given the URIs to be told of from then on, besides the list, and returns those that the
+    server agreed to.
     """
 
     pytestmark = [
@@ -219,6 +220,14 @@ class Visits:
         listed = wire(await client.call("list_resources", {"parent": ROOT + "guide/"}))
         entries = [entry["uri"] for entry in listed["structuredContent"]["entries"]]
         assert entries == [uri_of("guide/intro.md"), uri_of("guide/picture.png")]
+
+    async def test_gets_prompts(self, client):
+        assert [prompt.name for prompt in await client.prompts()] == ["use-resources"]
+        messages = wire(await client.prompt("use-resources", {"topic": "intro"}))["messages"]
+        assert "Task: intro\n" in messages[0]["content"]["text"]
+        index = next(message["content"] for message in messages if message["content"]["type"] == "resource")
+        assert index["resource"]["uri"] == INDEX
+        assert ROOT in index["resource"]["text"]
 
     async def test_meets_not_found(self, client):
         uri = uri_of("guide/missing.md")

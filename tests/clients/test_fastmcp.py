@@ -29,6 +29,8 @@ def adapt(client, follow):
         complete=complete,
         tools=client.list_tools,
         call=client.call_tool_mcp,
+        prompts=client.list_prompts,
+        prompt=client.get_prompt,
         follow=follow,
     )
 

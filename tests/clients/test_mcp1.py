@@ -25,6 +25,9 @@ def adapt(session, revision):
     async def tools():
         return (await session.list_tools()).tools
 
+    async def prompts():
+        return (await session.list_prompts()).prompts
+
     def list_page(cursor):
         return session.list_resources(params=PaginatedRequestParams(cursor=cursor))
 
@@ -42,6 +45,8 @@ def adapt(session, revision):
         complete=complete,
         tools=tools,
         call=session.call_tool,
+        prompts=prompts,
+        prompt=session.get_prompt,
         follow=subscriber(subscribe, unsubscribe),
     )
 

@@ -23,6 +23,9 @@ def adapt(client, follow):
     async def tools():
         return (await client.list_tools()).tools
 
+    async def prompts():
+        return (await client.list_prompts()).prompts
+
     def list_page(cursor):
         return client.list_resources(cursor=cursor)
 
@@ -34,6 +37,8 @@ def adapt(client, follow):
         complete=complete,
         tools=tools,
         call=client.call_tool,
+        prompts=prompts,
+        prompt=client.get_prompt,
         follow=follow,
     )
 

@@ -1,4 +1,4 @@
-//! The data of all servers: files of two sizes and two kinds, many small ones, and some that change.
+//! The data that all servers serve: text and binary files of two sizes, many small files, and files that change.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::shelf::PAGE;
 /// The number of files for cold reads: one per connection.
 pub(super) const COLD: usize = 64;
 
-/// The number of resources for warm reads and lists, including that of the folder itself.
+/// The number of resources for warm reads and lists, including the folder itself.
 const RESOURCES: usize = 1000;
 
 /// The number of bytes that change at the start of a changing file.
@@ -124,7 +124,7 @@ impl Data {
     pub(super) fn check(&self, ask: Ask, folder: Folder, answer: &Value) -> Result<()> {
         let result = &answer["result"];
         let right = if ask == Ask::Tool {
-            // Libris marks where the text begins and ends.
+            // Libris puts marks around the text.
             let expected = std::fs::read_to_string(self.path(folder).join("1k.txt"))?;
             result["content"][0]["text"].as_str().is_some_and(|text| text.contains(&expected))
         } else if let Some(file) = ask.file(folder, 0) {
@@ -145,7 +145,7 @@ impl Data {
         Ok(())
     }
 
-    /// Files that change before each read.
+    /// Opens the files that change before each read.
     pub(super) fn stir(&self, ask: Ask, fresh: bool) -> Result<Stir> {
         let open = |at| {
             let file = ask.file(Folder::Cold, at).context("only files change")?;
@@ -181,7 +181,7 @@ impl Beside for Stir {
             Ask::Blob => memmem::find(start, STANDARD.encode(mark).as_bytes()),
             _ => memmem::find(start, mark.as_bytes()),
         };
-        ensure!(!self.fresh || found.is_some(), "a read gave what the file held before");
+        ensure!(!self.fresh || found.is_some(), "a read returned outdated contents");
         Ok(())
     }
 }

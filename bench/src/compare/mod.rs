@@ -1,4 +1,4 @@
-//! The same workloads on Libris, on a bare lower-bound server and on peers, interleaved.
+//! Runs the same workloads on Libris, on a lower bound (the limit) and on other servers, in turns.
 
 mod data;
 mod results;
@@ -24,25 +24,25 @@ use crate::servers::{Server, Servers};
 /// The maximum number of requests of a slice.
 const MOST: usize = 200_000;
 
-/// From which round on the slow servers sit out. Beside what they take small differences do not count.
+/// Slow servers (those not in Rust) take part in the rounds before this one only: their numbers need less precision.
 const SLOW: usize = 4;
 
-/// How many times longer they have at first, until their code is compiled.
+/// The warm-up round of slow servers is this many times as long, for their just-in-time compilers.
 const WARMING: u32 = 4;
 
-/// Libris beside a limit, and beside servers of the SDKs, doing the same with the same data
+/// Compare Libris with a lower bound and with servers of the SDKs, on the same data
 ///
-/// Reads and lists, over HTTP in both eras and over stdio: every server has a turn of a fraction of a
-/// second, one after the other, round after round, so that whatever else happens on the machine hits all
-/// alike. The servers run on one core and the client on another. Numbers are medians of the rounds.
+/// The workloads are reads and lists, over HTTP in both eras and over stdio. In each round, every server has a turn of a
+/// fraction of a second, so that disturbances by other programs affect all servers equally. The servers run on one core
+/// and the client on another. Numbers are medians over the rounds.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Options {
     /// Only workloads with this in their names
     ///
-    /// A name says how and what: http16, http64 (2026-07-28 over so many connections), legacy16 (sessions
-    /// of 2025-11-25), stdio64, stdio1 (so many in flight); read-1k, call-1k (with a tool), list, read-1m-text, read-1m-blob, and
-    /// with -cold those of files that change before each read. With -identified each connection sends a
-    /// bearer token, which only the server `embedded` takes.
+    /// A name consists of the transport and the request. Transports: http16, http64 (2026-07-28 over this many
+    /// connections), legacy16 (sessions of 2025-11-25), stdio64, stdio1 (this many requests in flight). Requests:
+    /// read-1k, call-1k (with a tool), list, read-1m-text, read-1m-blob. With -cold, the file changes before each read.
+    /// With -identified, each connection sends a bearer token, which only the server `embedded` accepts.
     #[arg(long, value_name = "PART", value_parser = ValueParser::new(known))]
     workload: Vec<String>,
     /// How many turns each server has
@@ -92,14 +92,14 @@ struct Bench<'b> {
     time: Duration,
 }
 
-/// A server that is asked.
+/// A running server and its client.
 enum Asked {
     Http { client: http::Client, _running: OverHttp },
     Stdio { client: stdio::Client, in_flight: usize },
 }
 
 impl Bench<'_> {
-    /// Measures workloads in turns.
+    /// Measures the workloads of a group in turns.
     fn measure(&self, group: &[Workload], results: &mut Results) -> Result<()> {
         let mut asked = Vec::new();
         for workload in group {
@@ -148,7 +148,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Looks at one answer in whole, and then asks for a while.
+    /// Checks one complete response, and then sends requests until the bounds are reached.
     fn turn(&self, server: Server, asked: &mut Asked, workload: &Workload, bounds: Bounds) -> Result<Slice> {
         let Workload { ask, folder, .. } = *workload;
         match asked {
@@ -167,7 +167,7 @@ impl Bench<'_> {
     }
 }
 
-/// What one connection asks.
+/// The request of a connection.
 fn request(era: Era, workload: &Workload, connection: usize) -> Value {
     match workload.ask.uri(workload.folder, connection) {
         Some(uri) if workload.ask == Ask::Tool => era.call(&uri),

@@ -41,7 +41,7 @@ impl Results {
         self.0.iter().find(|outcome| outcome.server == server && outcome.workload.to_string() == workload)
     }
 
-    /// The ratio of one server's cost to another's in the same round: the median over the rounds.
+    /// The ratio of a value of one server to that of another in the same round; the median over the rounds.
     pub(super) fn ratio(
         &self,
         (workload, server): (&str, Server),

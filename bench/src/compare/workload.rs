@@ -22,7 +22,7 @@ pub(super) enum Way {
     Stdio { in_flight: usize },
 }
 
-/// All of them, in groups whose turns take turns, since their numbers are compared with each other.
+/// All workloads. Those of a group are measured in turns, because their numbers are compared with each other.
 pub(super) fn all() -> Vec<Vec<Workload>> {
     use Ask::{Blob, Kilobyte, List, Text, Tool};
     let http = |era, connections| Way::Http { era, connections };
@@ -53,9 +53,9 @@ pub(super) fn all() -> Vec<Vec<Workload>> {
 }
 
 impl Workload {
-    /// Whether a server takes part. The embedded one does where identified callers are compared with anonymous ones,
-    /// and only it knows identified callers. To a quick run the slow ones, which take long to start, come only where
-    /// there are aims for them.
+    /// Whether a server takes part. The embedded server takes part only where identified callers are compared with
+    /// anonymous ones, and only it supports identified callers. In a quick run, slow servers, which take long to start,
+    /// take part only in workloads that have targets for them.
     pub(super) fn is_for(&self, server: Server, quick: bool) -> bool {
         let compares_senders = self.ask == Ask::Kilobyte
             && matches!(self.way, Way::Http { era: Era::Modern, connections: ..64 });
@@ -73,8 +73,8 @@ impl Workload {
             Way::Http { era, .. } => era == Era::Modern && self.ask != Ask::List,
             Way::Stdio { in_flight } => in_flight > 1 && self.ask == Ask::Kilobyte,
         };
-        // To the slow ones it makes no difference how many connections there are, and none whether files
-        // change that they hold in memory.
+        // Slow servers do not depend on the number of connections, and hold files in memory, so that changes of files
+        // make no difference.
         let fine = self.folder == Folder::Cold || matches!(self.way, Way::Http { connections: 64.., .. });
         knows && (server.is_rust() || (!fine && (!quick || aimed)))
     }

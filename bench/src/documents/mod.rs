@@ -1,4 +1,4 @@
-//! Real documents as text, beside `pdftotext`, `pandoc` and LibreOffice.
+//! Compares the extracted text of real documents with that of `pdftotext`, `pandoc` and LibreOffice.
 
 mod words;
 
@@ -17,18 +17,18 @@ use crate::report::{Aim, Report};
 use crate::table::{Cell, Table};
 use words::{WordCounts, without_markup};
 
-/// The text of real documents, beside `pdftotext`, `pandoc` and LibreOffice
+/// Compare the text of real documents with that of `pdftotext`, `pandoc` and LibreOffice
 ///
-/// Downloads the packages of `bench/documents/corpus.txt` from their registries. Needs poppler-utils, pandoc and
-/// LibreOffice, and root for nothing.
+/// Downloads the packages in `bench/documents/corpus.txt` from their registries. Needs poppler-utils, pandoc and
+/// LibreOffice, but no root.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Options {
-    /// The folder of the corpus: downloaded into it if it is empty, and kept
+    /// The folder of the corpus, which is kept; if it is empty, the corpus is downloaded into it
     #[arg(long, value_name = "FOLDER")]
     corpus: Option<PathBuf>,
 }
 
-/// The least words of a document that is compared: in a shorter one, a page number decides.
+/// Documents with fewer words are not compared: a page number would change their score too much.
 const LEAST_WORDS: usize = 20;
 
 /// The documents of one format.
@@ -136,7 +136,7 @@ struct OwnText {
     sections: usize,
 }
 
-/// Runs the extraction as the server does; the inner error is why the document has no text.
+/// Runs the extraction as the server does. The inner error says why the document has no text.
 fn extract(binary: &Binary, file: &Path, format: &str) -> Result<Result<OwnText, String>> {
     let data = fs::read(file)?;
     let format = match format {
@@ -173,7 +173,7 @@ fn extract(binary: &Binary, file: &Path, format: &str) -> Result<Result<OwnText,
     Ok(Ok(OwnText { text: texts.join("\n"), sections: sections.len() }))
 }
 
-/// The text of a document by the usual program for its format; `None` if there is none or it fails.
+/// The text of a document according to the usual program for its format; `None` if there is no program or it fails.
 fn reference(file: &Path, format: &str, folder: &Path) -> Result<Option<String>> {
     let printed = |command: &mut Command| -> Result<Option<String>> {
         let output = command.stderr(Stdio::null()).output().context("could not run the reference program")?;
@@ -190,12 +190,13 @@ fn reference(file: &Path, format: &str, folder: &Path) -> Result<Option<String>>
     }
 }
 
-/// The text of a document by LibreOffice: all sheets with the values of their cells, or the text of a PDF of slides.
+/// The text of a document according to LibreOffice: the values of all cells of a spreadsheet, or the text of the slides
+/// exported as PDF.
 fn office(file: &Path, format: &str, folder: &Path) -> Result<Option<String>> {
     let folder = tempfile::tempdir_in(folder)?;
     let target = match format {
         "pptx" | "odp" => "pdf",
-        // Commas, quotes, UTF-8, values as they are stored, every sheet in a file of its own.
+        // Options of the CSV filter: commas, quotes, UTF-8, values as stored, each sheet in a separate file.
         _ => "csv:Text - txt - csv (StarCalc):44,34,76,1,,0,false,false,false,false,false,-1",
     };
     let done = Command::new("soffice")
@@ -224,7 +225,7 @@ fn office(file: &Path, format: &str, folder: &Path) -> Result<Option<String>> {
 /// The processor time of all children that have ended, in seconds.
 fn child_seconds() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
-    // After the name in parentheses, which may contain spaces.
+    // The fields begin after the name in parentheses, which may contain spaces.
     let fields = stat.rsplit(')').next().unwrap_or_default();
     let ticks: u64 =
         fields.split_whitespace().skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();

@@ -1,4 +1,4 @@
-//! Compares two texts word by word, whatever their order and markup.
+//! Compares the words of two texts, regardless of their order and markup.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ pub(super) struct WordCounts {
 }
 
 impl WordCounts {
-    /// The words of a text: letters and digits, in lower case, with words joined that were divided at the end of a
-    /// line.
+    /// Counts the words of a text: letters and digits, in lower case. Words that are hyphenated at the end of a line are
+    /// joined.
     pub(super) fn of(text: &str) -> Self {
         let mut plain = String::with_capacity(text.len());
         for letter in text.replace("-\n", "").chars() {

@@ -55,7 +55,7 @@ enum End {
 }
 
 impl Client {
-    /// Opens connections, each in a session of its own where there are sessions. `ask` is what each of them asks.
+    /// Opens connections; in the legacy era, each has its own session. `ask` returns the request of each connection.
     /// Sessions are anonymous.
     pub(crate) fn open(
         server: &OverHttp,
@@ -93,7 +93,7 @@ impl Client {
         Ok(client)
     }
 
-    /// What the server answers on this connection, as JSON.
+    /// Sends the request of this connection once, and returns the response as JSON.
     pub(crate) fn look(&mut self, connection: usize) -> Result<Value> {
         let Connection { stream, request, .. } = &mut self.connections[connection];
         stream.set_nonblocking(false)?;
@@ -138,7 +138,7 @@ impl Client {
         let connection = &mut self.connections[at];
         connection.answer.reset();
         connection.asked = Instant::now();
-        // It is short, and there is nothing before it that the server has not taken.
+        // Does not block: the request is short, and the server has received all earlier ones.
         connection.stream.write_all(&connection.request).context("could not send a request")
     }
 
@@ -191,7 +191,7 @@ impl Answer {
         }
     }
 
-    /// How the body begins.
+    /// The beginning of the body.
     fn body(&self) -> &[u8] {
         self.body.map_or(&[], |(start, _)| &self.start[start..])
     }
@@ -209,7 +209,7 @@ impl Conversation {
         Ok(Self { stream: connect(address)?, address, answer: Vec::new() })
     }
 
-    /// The body of the answer to a modern request.
+    /// Sends a modern request and returns the body of the response.
     pub(crate) fn ask(&mut self, request: &Value) -> Result<&[u8]> {
         let request = Era::Modern.posted(self.address, None, request);
         self.answer = exchange(&mut self.stream, &request)?.1;
@@ -248,7 +248,7 @@ fn connect(address: SocketAddr) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Opens a session and gives its id.
+/// Opens a session and returns its id.
 fn begin(stream: &mut TcpStream, address: SocketAddr) -> Result<String> {
     let (head, _) = exchange(stream, &Era::Legacy.posted(address, None, &mcp::initialize()))?;
     let session = header(&head, "mcp-session-id").context("the server opened no session")?.to_owned();
@@ -256,7 +256,7 @@ fn begin(stream: &mut TcpStream, address: SocketAddr) -> Result<String> {
     Ok(session)
 }
 
-/// Sends a request and gives the head and the body of the answer.
+/// Sends a request and returns the head and the body of the response.
 fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
     stream.write_all(request).context("could not send a request")?;
     let mut answer = Answer::default();
@@ -290,7 +290,7 @@ fn joined(mut body: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// The response in a body, which is one or an event stream with one.
+/// The JSON-RPC response in a body, which is JSON or an event stream.
 fn message(body: &[u8]) -> Result<Value> {
     if body.starts_with(b"{") {
         return Ok(serde_json::from_slice(body)?);

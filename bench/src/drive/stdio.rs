@@ -16,10 +16,10 @@ use crate::program::OverStdio;
 /// The first id. All later ones have the same number of digits, so that all responses have the same length.
 const FIRST: u64 = 10_000_000;
 
-/// The distance from the start or the end of a response within which its id is searched.
+/// The id is searched in this many bytes at the start and the end of a response.
 const NEAR: usize = 64;
 
-/// A client with one server.
+/// A client of one server.
 pub(crate) struct Client {
     server: OverStdio,
     /// The bytes of a request before and after its id.
@@ -157,7 +157,7 @@ impl Line {
         self.length += more.len();
     }
 
-    /// The id, which stands before or after the result.
+    /// The id, which is before or after the result.
     fn id(&self) -> Option<u64> {
         let number = |text: &[u8], at: usize| {
             let digits = text.get(at + 5..)?.split(|byte| !byte.is_ascii_digit()).next()?;

@@ -17,10 +17,10 @@ use crate::report::{Aim, Report};
 use crate::statistics::median;
 use repository::{FILES, git, make, path, uri};
 
-/// How many files are read.
+/// The number of files that are read.
 const READS: usize = 1000;
 
-/// Measures listing and reading. Every read is of another file, so that no response is cached.
+/// Measures listing and reading. Each read is of a different file, so that no response is cached.
 pub(crate) fn run(quick: bool, binary: &Binary, report: &mut Report) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let repository = make(folder.path())?;

@@ -6,8 +6,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// The number of files and of commits.
+/// The number of files.
 pub(super) const FILES: usize = 100_000;
+
+/// The number of commits.
 pub(super) const COMMITS: usize = 2_000;
 
 /// The number of files per folder, and of such folders per parent folder.
@@ -45,7 +47,7 @@ pub(super) fn make(folder: &Path) -> Result<PathBuf> {
     Ok(repository)
 }
 
-/// The file that a commit changes; consecutive ones are far apart.
+/// The number of the file that a commit changes; those of consecutive commits are far apart.
 fn place(commit: usize) -> usize {
     commit * 7_919 % FILES
 }

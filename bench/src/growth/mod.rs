@@ -20,7 +20,7 @@ use crate::statistics::median;
 use crate::table::{Cell, Table, shown};
 use crate::tree::{self, Trees};
 
-/// How many resources there are.
+/// The numbers of resources.
 const SIZES: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
 
 /// The number of concurrent connections.
@@ -78,7 +78,7 @@ impl Operation {
     }
 }
 
-/// A server with this many resources, all of which were listed.
+/// A server that has listed all of its resources once.
 struct Grown {
     resources: usize,
     memory: u64,
@@ -87,7 +87,7 @@ struct Grown {
     _running: OverHttp,
 }
 
-/// Measures what grows, and what should not. A quick run leaves the largest folder out.
+/// Measures how costs depend on the number of resources. A quick run omits the largest folder.
 pub(crate) fn run(quick: bool, servers: &Servers<'_>, trees: &Trees, report: &mut Report) -> Result<()> {
     if !servers.all.contains(&Server::Libris) {
         return Ok(());
@@ -116,7 +116,8 @@ pub(crate) fn run(quick: bool, servers: &Servers<'_>, trees: &Trees, report: &mu
     templates::run(rounds, servers, report)
 }
 
-/// A server after a complete listing: the cursor of the last page, the memory, and the number of resources.
+/// Starts a server and lists everything once. Returns the server, its memory, the cursor of the last page, and the
+/// number of resources.
 fn listed(servers: &Servers<'_>, folder: &Path) -> Result<(OverHttp, u64, Option<String>, usize)> {
     let running = servers.over_http(Server::Libris, folder, Era::Modern, Sender::Anonymous, false)?;
     let mut conversation = Conversation::open(running.address)?;

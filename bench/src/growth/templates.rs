@@ -14,7 +14,7 @@ use crate::servers::Servers;
 use crate::statistics::median;
 use crate::table::{Cell, Table, shown};
 
-/// How many templates there are.
+/// The numbers of templates.
 const COUNTS: [usize; 2] = [1, 1000];
 
 pub(super) fn run(rounds: usize, servers: &Servers<'_>, report: &mut Report) -> Result<()> {

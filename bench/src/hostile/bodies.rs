@@ -1,4 +1,4 @@
-//! Attacks by requests that never end.
+//! Attacks by requests whose bodies are never completed.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::watch::Watch;
 use super::{Outcome, Stage};
 use crate::mcp::Era;
 
-/// How long a body is said to be: as long as one may be.
+/// The declared length of a body: the limit of a message.
 const LENGTH: usize = 4 << 20;
 
 /// How long the bodies are held open.
@@ -26,7 +26,7 @@ const HOLD: Duration = Duration::from_secs(20);
 /// How long sending one body may take.
 const SENDING: Duration = Duration::from_secs(20);
 
-/// How many bodies are sent at once.
+/// How many bodies are sent on each HTTP/2 connection.
 const STREAMS: usize = 128;
 
 /// Sends all but the last byte of a body over each of 500 connections.
@@ -85,7 +85,7 @@ async fn send(stream: &mut TcpStream, head: &[u8], chunk: &[u8]) -> std::io::Res
     Ok(())
 }
 
-/// Sends all but the last byte of 128 bodies over each of three connections of HTTP/2.
+/// Sends all but the last byte of 128 bodies on each of three HTTP/2 connections.
 pub(super) async fn over_http2(stage: &Stage<'_>) -> Result<Outcome> {
     let target = Site::new()?.serve(stage)?;
     let watch = Watch::begin(&target).await?;
@@ -125,7 +125,7 @@ pub(super) async fn over_http2(stage: &Stage<'_>) -> Result<Outcome> {
     Ok(Outcome::new(measured, format!("3 × {streams} bodies: {kinds}")))
 }
 
-/// Sends all but the last byte of a body as fast as the server takes it.
+/// Sends all but the last byte of a body, as fast as flow control allows.
 async fn fill(body: &mut SendStream<Bytes>, chunk: &Bytes) -> Result<()> {
     let mut left = LENGTH - 1;
     while left > 0 {

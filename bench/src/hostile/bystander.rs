@@ -36,15 +36,15 @@ pub(super) enum Phase {
     After,
 }
 
-/// The number that says that all phases are over.
+/// The value of [`Clock`] after the last phase.
 const OVER: u8 = 3;
 
-/// Which phase it is, for all threads.
+/// The current phase, shared by all threads.
 #[derive(Default)]
 pub(super) struct Clock(AtomicU8);
 
 impl Clock {
-    /// The phase that it is, until all are over.
+    /// The current phase; `None` after the last one.
     pub(super) fn phase(&self) -> Option<Phase> {
         [Phase::Before, Phase::During, Phase::After].get(usize::from(self.0.load(Ordering::Relaxed))).copied()
     }
@@ -68,7 +68,7 @@ pub(super) fn held_up(time: Duration, pace: Duration) -> impl Iterator<Item = f6
 /// The measurements of a bystander in one phase.
 #[derive(Default)]
 pub(super) struct Experience {
-    /// How long the answers took that came within each second, in milliseconds; see [`held_up`].
+    /// The latencies in milliseconds, by the second in which the request was sent; see [`held_up`].
     seconds: BTreeMap<u64, Vec<f64>>,
     /// How many requests were refused, failed or were not answered in time.
     pub(super) errors: usize,
@@ -79,14 +79,14 @@ impl Experience {
         self.seconds.entry(second).or_default().extend(held_up(time, PACE));
     }
 
-    /// The percentile of each second, and of those the median: a virtual machine stands still for some milliseconds
-    /// now and then, which spoils the p99 of that second, and of a whole phase, whatever the server does.
+    /// The median over all seconds of the percentile in each second. A virtual machine occasionally pauses for some
+    /// milliseconds, which would distort the p99 of a whole phase, whatever the server does.
     pub(super) fn percentile(&self, share: f64) -> f64 {
         median(self.seconds.values().map(|times| percentile(times, share)))
     }
 }
 
-/// The experience of each phase, in their order.
+/// The measurements of each phase, in order.
 pub(super) type Experiences = [Experience; 3];
 
 /// Starts a bystander on a separate thread, so that the attack does not delay it.
@@ -114,7 +114,7 @@ pub(super) fn start(address: SocketAddr, from: IpAddr, clock: Arc<Clock>) -> Res
                     ensure!(memmem::find(answer, b"\"result\":{").is_some(), "an answer without a result");
                     Ok(())
                 };
-                // A time-out is made within the runtime, whose clock it needs.
+                // `timeout` must be called within the runtime, whose timer it uses.
                 let answered = runtime.block_on(async { tokio::time::timeout(PATIENCE, asking).await });
                 let experience = &mut experiences[phase as usize];
                 experience.add((begun - started).as_secs(), begun.elapsed());
@@ -136,7 +136,7 @@ mod tests {
     use super::Experience;
 
     #[test]
-    fn a_long_wait_counts_for_each_request_that_it_held_up() {
+    fn a_long_wait_counts_for_each_request_that_it_delayed() {
         let mut experience = Experience::default();
         experience.add(0, Duration::from_millis(1));
         experience.add(0, Duration::from_millis(12));

@@ -1,4 +1,4 @@
-//! A client that takes whatever a server says to an attacker: errors, refusals, chunked bodies, silence.
+//! An attacker's HTTP client, which handles every kind of response: errors, refusals, chunked bodies, and none at all.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,13 +14,13 @@ use tokio::task::JoinSet;
 /// The address from which attacks come.
 pub(super) const ATTACKER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// The address from which those come who have nothing to do with an attack.
+/// The address of clients that are not part of the attack.
 pub(super) const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// The receive buffer of a socket whose owner does not read, so that the kernel takes little for it.
+/// The receive buffer of a socket that is never read, so that the kernel buffers little.
 const TINY: u32 = 4 << 10;
 
-/// The longest answer that is read.
+/// Longer responses are an error.
 const LONGEST: usize = 128 << 20;
 
 /// A connection over HTTP/1.1.
@@ -29,21 +29,21 @@ pub(super) struct Client {
     received: Vec<u8>,
 }
 
-/// An answer, whatever it says.
+/// A response of any kind.
 pub(super) struct Answer {
     status: u16,
-    /// The session that it opened.
+    /// The id of the session that the response opened.
     pub(super) session: Option<String>,
     pub(super) body: Vec<u8>,
 }
 
 impl Answer {
-    /// `ok`, the code of the error in a body, or the status of a refusal.
+    /// `ok`, the JSON-RPC error code in the body, or the HTTP status if it is not 2xx.
     pub(super) fn kind(&self) -> String {
         if !(200..300).contains(&self.status) {
             return self.status.to_string();
         }
-        // The code comes within the first bytes, and a large result must not be searched for one.
+        // The code is within the first bytes; searching a large result would take long.
         let start = &self.body[..self.body.len().min(200)];
         let error = memmem::find(start, b"\"error\":{\"code\":").map(|at| &start[at + 16..]);
         let code = error.and_then(|rest| rest.split(|byte| *byte == b',').next());
@@ -66,7 +66,7 @@ impl Client {
         self.answer().await
     }
 
-    /// Waits for an answer and reads it to its end.
+    /// Waits for a response and reads all of it.
     pub(super) async fn answer(&mut self) -> Result<Answer> {
         self.received.clear();
         let head = self.until(b"\r\n\r\n", 0).await?;
@@ -95,7 +95,7 @@ impl Client {
                 usize::from_str_radix(String::from_utf8_lossy(&self.received[at..end - 2]).trim(), 16)?;
             self.enough(end + size + 2).await?;
             body.extend_from_slice(&self.received[end..end + size]);
-            // What is dealt with goes, so that a long answer is not held twice.
+            // Removes the decoded chunk, so that a long response is not stored twice.
             self.received.drain(..end + size + 2);
             at = 0;
             if size == 0 {
@@ -104,7 +104,7 @@ impl Client {
         }
     }
 
-    /// Receives until `end` stands at or behind a place, and gives the place behind it.
+    /// Receives until `end` occurs at or after the offset `from`, and returns the offset after it.
     pub(super) async fn until(&mut self, end: &[u8], from: usize) -> Result<usize> {
         let mut from = from;
         loop {
@@ -116,7 +116,7 @@ impl Client {
         }
     }
 
-    /// What was received and belongs to no answer yet.
+    /// The bytes that were received so far.
     pub(super) fn received(&self) -> &[u8] {
         &self.received
     }
@@ -136,7 +136,7 @@ impl Client {
     }
 }
 
-/// Connects from one of the addresses of this machine, with a receive buffer of so many bytes.
+/// Connects from this address of this machine, with a receive buffer of `buffer` bytes if given.
 async fn connect(address: SocketAddr, from: IpAddr, buffer: Option<u32>) -> Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     if let Some(bytes) = buffer {
@@ -150,12 +150,12 @@ async fn connect(address: SocketAddr, from: IpAddr, buffer: Option<u32>) -> Resu
     Ok(stream)
 }
 
-/// A connection of the attacker, who never reads from it.
+/// Opens a connection from which the attacker will not read.
 pub(super) async fn unread(address: SocketAddr) -> Result<TcpStream> {
     connect(address, ATTACKER, Some(TINY)).await
 }
 
-/// How often each kind of answer was given.
+/// Counts responses by their kind.
 #[derive(Default)]
 pub(super) struct Tally(BTreeMap<String, usize>);
 
@@ -188,7 +188,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Sends a request on a connection and says what came of it within a time.
+/// Sends a request, and returns the kind of the response, or what happened instead within `patience`.
 pub(super) async fn outcome(client: &mut Client, request: &[u8], patience: Duration) -> String {
     match tokio::time::timeout(patience, client.ask(request)).await {
         Ok(Ok(answer)) => answer.kind(),
@@ -197,8 +197,8 @@ pub(super) async fn outcome(client: &mut Client, request: &[u8], patience: Durat
     }
 }
 
-/// Has many connections of the attacker send one request each at the same time. Gives what came of each
-/// within `patience`, and after how long.
+/// Sends one request on each of many connections of the attacker at the same time. Returns the [`outcome`] of each and
+/// how long it took.
 pub(super) async fn crowd(
     address: SocketAddr,
     count: usize,

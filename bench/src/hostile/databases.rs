@@ -1,4 +1,4 @@
-//! Attacks on databases: queries that nobody waits for, a huge value, and a lock that another one holds.
+//! Attacks on databases: abandoned queries, a huge value, and a lock held by another process.
 
 #[path = "../../../crates/sources/tests/sql/server.rs"]
 #[expect(dead_code, reason = "the tests of the source need more of it")]
@@ -22,20 +22,22 @@ use super::watch::Watch;
 use super::{Outcome, Stage};
 use crate::mcp::Era;
 
-/// A database of the examples, for attacks that need just any.
+/// The example database, for attacks to which the contents do not matter.
 const SHOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/shop.db");
 
-/// How many connections a source may have to its database.
+/// The size of the source's connection pool.
 const POOL: usize = 4;
 
-/// How long a client waits before it leaves a locked database, and a slow query, which needs time to start.
+/// How long a client waits for a locked database before it disconnects.
 const LEAVES_LOCKED: Duration = Duration::from_millis(50);
+
+/// How long a client waits for a slow query before it disconnects. The query must have started by then.
 const LEAVES_QUERY: Duration = Duration::from_millis(250);
 
-/// How long the queries of a database are counted after their clients have left.
+/// How long the running queries of a database are counted after their clients have disconnected.
 const COUNTED: Duration = Duration::from_secs(12);
 
-/// Asks and leaves before the answer.
+/// Sends a read and disconnects after `patience`, usually before the response.
 async fn abandon(address: SocketAddr, uri: &str, patience: Duration) -> String {
     let request = Era::Modern.posted(address, None, &Era::Modern.read(uri));
     match Client::open(address, ATTACKER).await {
@@ -44,7 +46,7 @@ async fn abandon(address: SocketAddr, uri: &str, patience: Duration) -> String {
     }
 }
 
-/// A database server, and how many queries it has for Libris.
+/// A running database server, and a slow query for it.
 struct Database {
     name: &'static str,
     server: Server,
@@ -52,7 +54,7 @@ struct Database {
 }
 
 impl Database {
-    /// Those that are installed.
+    /// Starts the database servers that are installed.
     fn start() -> Vec<Self> {
         let mut started = Vec::new();
         if Path::new("/usr/lib/postgresql").is_dir() {
@@ -79,7 +81,7 @@ impl Database {
         )
     }
 
-    /// How many connections it has, and how many of them run a slow query.
+    /// The number of client connections, and how many of them run a slow query.
     fn connections(&self) -> Result<(usize, usize)> {
         let url = self.server.url(self.name);
         let port = url.split(':').nth(2).and_then(|rest| rest.split('/').next()).context("no port")?;
@@ -102,7 +104,7 @@ impl Database {
     }
 }
 
-/// Starts slow queries whose clients leave at once, and counts what the databases still do for them.
+/// Starts slow queries whose clients disconnect at once, and counts the queries that still run.
 pub(super) async fn abandoned(stage: &Stage<'_>) -> Result<Outcome> {
     let databases = tokio::task::spawn_blocking(Database::start).await?;
     if databases.is_empty() {
@@ -114,7 +116,7 @@ pub(super) async fn abandoned(stage: &Stage<'_>) -> Result<Outcome> {
     let watch = Watch::begin(&target).await?;
     let count = stage.scaled(48);
     let mut kinds = Tally::default();
-    // In waves as large as the pool, so that each query runs before its client leaves.
+    // In waves of the size of the pool, so that each query starts before its client disconnects.
     for wave in (0..count).step_by(POOL) {
         let mut asking = JoinSet::new();
         for database in &databases {
@@ -147,7 +149,7 @@ pub(super) async fn abandoned(stage: &Stage<'_>) -> Result<Outcome> {
     Ok(Outcome::new(watch.end().await?, observed))
 }
 
-/// Reads a query that gives one value of 900 MB, three times.
+/// Reads a query that returns one value of 900 MB, three times.
 pub(super) async fn huge_value(stage: &Stage<'_>) -> Result<Outcome> {
     let mut site = Site::new()?;
     std::fs::copy(SHOP, site.path().join("shop.db"))?;
@@ -168,7 +170,7 @@ pub(super) async fn huge_value(stage: &Stage<'_>) -> Result<Outcome> {
     Ok(Outcome::new(watch.end().await?, format!("3 reads of {} MB: {reads}", half / 500_000)))
 }
 
-/// Reads a database that another process has locked, with clients that leave after a moment.
+/// Reads a database that another process has locked, with clients that disconnect after a moment.
 pub(super) async fn locked(stage: &Stage<'_>) -> Result<Outcome> {
     let mut site = Site::new()?;
     let file = site.path().join("shop.db");
@@ -180,7 +182,7 @@ pub(super) async fn locked(stage: &Stage<'_>) -> Result<Outcome> {
     let read = Era::Modern.posted(address, None, &Era::Modern.read(ROWS));
     let first = Client::open(address, ATTACKER).await?.ask(&read).await?.kind();
     ensure!(first == "ok", "a read before the lock gave {first}");
-    // A lock of the whole file has in it the bytes of which SQLite locks its EXCLUSIVE one.
+    // Locks the whole file, which includes the bytes that SQLite locks for its EXCLUSIVE lock.
     let lock = File::options().read(true).write(true).open(&file)?;
     fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive).context("could not lock the database")?;
     let watch = Watch::begin(&target).await?;

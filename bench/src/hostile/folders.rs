@@ -1,4 +1,4 @@
-//! Attacks on a folder: on what it hides, on where it is, and with what is in it.
+//! Attacks on a folder: its ignore rules, its path, and hostile contents.
 
 use std::fs::File;
 use std::path::Path;
@@ -19,20 +19,23 @@ use super::watch::Watch;
 use super::{Outcome, Stage};
 use crate::mcp::Era;
 
-/// What must not be read, in the content of each file that is hidden or outside.
+/// The content of each file that is hidden or outside the folder, and so must not be read.
 const SECRET: &str = "must-not-be-read";
 
-/// How many descriptors the server has where it is to run out of them.
+/// The limit of file descriptors of a server that is to run out of them.
 const FEW: usize = 1_024;
 
-/// With how many free descriptors, from none on, the hidden files are asked for, and then with how many more.
+/// Hidden files are requested with 0 up to this many free descriptors.
 const FREE: usize = 12;
+
+/// After that, they are requested again with this many more free descriptors.
 const MANY: usize = 32;
 
 /// The files that the ignore files of the folder hide.
 const HIDDEN: [&str; 4] = ["secret.txt", "private/key.txt", "below/local.txt", "below/deep/log.txt"];
 
-/// Takes all descriptors of a server and asks for what `.gitignore` hides, which it may be unable to read.
+/// Uses up all file descriptors of a server and requests files that `.gitignore` hides, while the server may be unable
+/// to read that file.
 pub(super) async fn ignored(stage: &Stage<'_>) -> Result<Outcome> {
     let mut site = Site::new()?;
     site.descriptors = Some(FEW);
@@ -45,7 +48,7 @@ pub(super) async fn ignored(stage: &Stage<'_>) -> Result<Outcome> {
     std::fs::write(folder.join("shown.txt"), "shown")?;
     std::fs::write(folder.join("below/shown.txt"), "shown")?;
     let rules = [(".gitignore", "secret*\n/private/\n"), ("below/.gitignore", "local.txt\nlog.txt\n")];
-    // Renamed into place, so that there is no moment at which the rules are empty.
+    // Replaced atomically, so that the rules are never empty.
     let write_rules = |folder: &Path| {
         rules.iter().try_for_each(|(file, text)| {
             let new = folder.join(".new");
@@ -55,9 +58,9 @@ pub(super) async fn ignored(stage: &Stage<'_>) -> Result<Outcome> {
     write_rules(&folder)?;
     let target = site.serve(stage)?;
     let address = target.address();
-    // Opened while there are descriptors, as that of any client that was there first.
+    // Opened while there are free descriptors, like the connection of an earlier client.
     let mut client = Client::open(address, ATTACKER).await?;
-    // A connection without a request is the first to be closed.
+    // The server closes connections without a request first, so one is sent.
     client.ask(&Era::Modern.posted(address, None, &Era::Modern.list(None))).await?;
     let churning = stage.time(Duration::from_secs(8));
     let watch = Watch::begin(&target).await?;
@@ -67,16 +70,16 @@ pub(super) async fn ignored(stage: &Stage<'_>) -> Result<Outcome> {
         take_all(&mut idle, &target).await?;
         taken = taken.max(target.descriptors());
         idle.truncate(idle.len() - free);
-        // What was cached of the rules and of the folder must be looked up again.
+        // Invalidates what the server has cached of the rules and the folder.
         write_rules(&folder)?;
         std::fs::write(folder.join("new.txt"), free.to_string())?;
         leaks += hidden_asked_for(&mut client, &target, &mut kinds).await?;
-        // What was looked up without a descriptor may be cached, and is asked for with many of them.
+        // A wrong result without descriptors may have been cached, and would show now.
         idle.truncate(idle.len() - MANY);
         tokio::time::sleep(Duration::from_millis(20)).await;
         leaks += hidden_asked_for(&mut client, &target, &mut kinds).await?;
     }
-    // And while descriptors come and go between the steps of one request.
+    // Then descriptors become free and used up again between the steps of a request.
     take_all(&mut idle, &target).await?;
     let begun = Instant::now();
     let churn = tokio::spawn(async move {
@@ -118,7 +121,7 @@ async fn take_all(idle: &mut Vec<TcpStream>, target: &Target) -> Result<()> {
             begun.elapsed() < Duration::from_secs(20),
             "the server still has descriptors: {open} of {FEW} are open"
         );
-        // One more than it can accept would wait in its queue and take what is freed later.
+        // Not more than it can accept: a connection in its queue would take a descriptor that is freed later.
         for _ in 0..((FEW - open) / 2).max(1) {
             idle.push(unread(target.address()).await?);
         }
@@ -129,7 +132,7 @@ async fn take_all(idle: &mut Vec<TcpStream>, target: &Target) -> Result<()> {
     }
 }
 
-/// Lists everything and reads every hidden file. Gives how often something hidden was shown.
+/// Lists everything and reads every hidden file. Returns how often something hidden was revealed.
 async fn hidden_asked_for(client: &mut Client, target: &Target, kinds: &mut Tally) -> Result<usize> {
     let mut leaks = 0;
     let uris = HIDDEN.map(|file| format!("file:///data/{file}"));
@@ -141,14 +144,14 @@ async fn hidden_asked_for(client: &mut Client, target: &Target, kinds: &mut Tall
         let answer = answered.context("no answer within ten seconds")??;
         kinds.count(answer.kind());
         let has = |text: &str| memmem::find(&answer.body, text.as_bytes()).is_some();
-        // An error names the URI that was asked for; a list that does shows it.
+        // An error repeats the requested URI, which is no leak; a successful response with a hidden URI is one.
         let shows = answer.kind() == "ok" && uris.iter().any(|uri| has(uri));
         leaks += usize::from(has(SECRET) || shows);
     }
     Ok(leaks)
 }
 
-/// Exchanges the served folder and a link to another one as fast as it can while files are read.
+/// Swaps the served folder and a symbolic link to another one as fast as possible while files are read.
 pub(super) async fn root_race(stage: &Stage<'_>) -> Result<Outcome> {
     let mut site = Site::new()?;
     let folder = site.folder("data")?;
@@ -205,7 +208,7 @@ pub(super) async fn root_race(stage: &Stage<'_>) -> Result<Outcome> {
     Ok(Outcome { leaks, ..Outcome::new(measured, observed) })
 }
 
-/// Asks for lines of a file that is a terabyte of zeros without one line end.
+/// Requests lines of a sparse file of 1 TB without a line break.
 pub(super) async fn sparse_lines(stage: &Stage<'_>) -> Result<Outcome> {
     let mut site = Site::new()?;
     let folder = site.folder("data")?;
@@ -221,7 +224,7 @@ pub(super) async fn sparse_lines(stage: &Stage<'_>) -> Result<Outcome> {
     Ok(Outcome::new(measured, format!("{count} reads: {outcomes}")))
 }
 
-/// Lists a large folder while a file in it comes and goes.
+/// Lists a large folder while a file in it is created and removed repeatedly.
 pub(super) async fn million(stage: &Stage<'_>) -> Result<Outcome> {
     let mut site = Site::new()?;
     let folder = site.folder("data")?;

@@ -1,4 +1,4 @@
-//! As much of an HTTP/2 client as an attacker needs.
+//! A minimal HTTP/2 client for attacks.
 
 use std::net::SocketAddr;
 
@@ -18,20 +18,21 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Opens a connection on which the server may send so many bytes of each answer that nobody reads.
+    /// Opens a connection. `window` is the flow-control window: how many bytes of each response the server may send
+    /// unread.
     pub(super) async fn open(address: SocketAddr, window: u32) -> Result<Self> {
         let stream = TcpStream::connect(address).await.context("could not connect")?;
         stream.set_nodelay(true)?;
         let handshake = Builder::new().initial_window_size(window).handshake(stream).await;
         let (requests, connection) = handshake.context("the server does not speak HTTP/2")?;
         let task = tokio::spawn(async move {
-            // How it ends is seen on its streams.
+            // Errors are reported on the streams.
             let _ = connection.await;
         });
         Ok(Self { requests, address, task })
     }
 
-    /// Begins to post a message, whose body is still to be sent.
+    /// Sends the head of a POST request; the caller sends the body.
     pub(super) async fn post(&mut self, message: &Value) -> Result<(ResponseFuture, SendStream<Bytes>)> {
         let mut request = http::Request::post(format!("http://{}/mcp", self.address))
             .header("content-type", "application/json")

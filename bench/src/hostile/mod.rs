@@ -1,7 +1,7 @@
-//! Attacks on a server: what they cost it, and what bystanders notice of them.
+//! Attacks a server, and measures the server's resources and the latency of bystanders.
 //!
-//! An attack is a function that prepares a [`site::Site`], serves it, and does its worst between the two
-//! ends of a [`watch::Watch`]. Each is bounded in count and in time.
+//! An attack is a function that prepares a [`site::Site`], serves it, and attacks it between [`watch::Watch::begin`] and
+//! [`watch::Watch::end`]. Each attack is limited in number and time.
 
 mod bodies;
 mod bystander;
@@ -31,28 +31,28 @@ use crate::program::Binary;
 use crate::report::{Aim, Report};
 use crate::table::{Cell, Table, shown};
 
-/// How many times longer the p99 of a bystander may be during an attack than with a server that is left alone.
+/// The target for the p99 of a bystander during an attack, as a multiple of the p99 without an attack.
 const SLOWDOWN: f64 = 2.0;
 
-/// The most memory that may be resident, in MiB.
+/// The target for the resident memory of the server, in MiB.
 const RESIDENT: f64 = 256.0;
 
-/// The longest that one attack may take, its preparation included.
+/// The time-out of one attack, including its preparation.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// How many descriptors the attacker needs.
+/// How many file descriptors the attacker needs.
 const DESCRIPTORS: usize = 4_096;
 
-/// Attacks on a server, and what bystanders notice of them
+/// Attack a server, and measure the latency of bystanders
 ///
-/// Each attack gets a server of its own with the default configuration. Two bystanders read a small file
-/// every 5 ms, one from an address of its own (127.0.0.2) and one from the attacker's (127.0.0.1), and
-/// their times are compared before, during and after the attack, as are the resident memory, descriptors
-/// and threads of the server. A third reads from a second server that is not attacked, the control: what
-/// slows that one down too is the machine. A p99 is the median of those of each second. Attackers run
-/// only when nobody else wants the processor (`SCHED_IDLE`), as if they had a machine of their own. A bystander that is
-/// slowed down or a server that grows is shown in the table; the run fails where something leaked. The server gets 14 GiB of address space at most, and the
-/// attacks at full size need as much memory as it takes: name a smaller `--scale` on a small machine.
+/// Each attack has its own server with the default configuration. Two bystanders read a small file every 5 ms, one from
+/// another address (127.0.0.2) and one from the attacker's (127.0.0.1). Their latencies are compared before, during and
+/// after the attack, as are the resident memory, descriptors and threads of the server. A third bystander reads from a
+/// second server that is not attacked, the control: if it slows down too, the cause is the machine. A p99 is the median
+/// of the p99 of each second. Attackers run only when nobody else needs the processor (`SCHED_IDLE`), as if they had
+/// their own machine. Slow bystanders and large servers are shown in the table; the run fails only if something leaked.
+/// A server may use at most 14 GiB of address space, and attacks at full size need as much memory as the server uses:
+/// choose a smaller `--scale` on a small machine.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Attacks, to be named with --only:
   none           no attack, to show what the machine does by itself
@@ -84,9 +84,9 @@ pub(crate) struct Options {
     scale: f64,
     /// Give the attackers the last processor, and the servers and bystanders the others
     ///
-    /// The server then never waits for a time slice behind an attacker. What bystanders still notice is what the server
-    /// does, and the control on the same processors shows how much of that is its share of their time. The server starts
-    /// as many threads as it has processors: on a machine with two of them, one.
+    /// The server then never waits for a time slice behind an attacker. If bystanders still slow down, the cause is the
+    /// server; the control, on the same processors, shows how much of it is only the processor time that the attacked
+    /// server uses. A server starts as many threads as it has processors: on a machine with two of them, one.
     #[arg(long)]
     pin: bool,
 }
@@ -94,11 +94,11 @@ pub(crate) struct Options {
 fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.001..=1.0).contains(&share) => Ok(share),
-        _ => Err("say a number from 0.001 to 1".to_owned()),
+        _ => Err("use a number from 0.001 to 1".to_owned()),
     }
 }
 
-/// One way to harm a server.
+/// An attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Attack {
     None,
@@ -152,31 +152,31 @@ impl Attack {
     }
 }
 
-/// What all attacks are given.
+/// The parameters of all attacks.
 struct Stage<'b> {
     binary: &'b Binary,
     scale: f64,
 }
 
 impl Stage<'_> {
-    /// A number of the full size as it is to be here: one at least.
+    /// A number of the full-size attack, scaled; at least one.
     fn scaled(&self, full: usize) -> usize {
         ((full as f64 * self.scale).round() as usize).max(1)
     }
 
-    /// A time of the full size as it is to be here: three seconds at least.
+    /// A duration of the full-size attack, scaled; at least three seconds, unless the full one is shorter.
     fn time(&self, full: Duration) -> Duration {
         full.mul_f64(self.scale).max(Duration::from_secs(3)).min(full)
     }
 }
 
-/// What came of an attack.
+/// The result of an attack.
 struct Outcome {
-    /// Nothing where the attack could not be made here.
+    /// `None` if the attack was skipped or failed.
     measured: Option<Measured>,
     /// What the attacker saw.
     observed: String,
-    /// How often something was given that must not be.
+    /// How often the server revealed something that it must not.
     leaks: usize,
 }
 
@@ -190,7 +190,7 @@ impl Outcome {
     }
 }
 
-/// Leaves a server alone: what is slower then is so for reasons that are no attack.
+/// No attack: shows how much latencies vary by themselves.
 async fn none(stage: &Stage<'_>) -> Result<Outcome> {
     let target = Site::new()?.serve(stage)?;
     let watch = Watch::begin(&target).await?;
@@ -198,7 +198,7 @@ async fn none(stage: &Stage<'_>) -> Result<Outcome> {
     Ok(Outcome::new(watch.end().await?, "no attack".to_owned()))
 }
 
-/// Makes the attacks that are named, or all.
+/// Runs the named attacks, or all.
 pub(crate) async fn run(
     options: &Options,
     only: &[Attack],
@@ -298,7 +298,7 @@ fn row(attack: Attack, outcome: &Outcome) -> Vec<Cell> {
     ]
 }
 
-/// A percentile in each phase, and how many requests failed.
+/// A percentile of the latencies in each phase, and how many requests failed.
 fn times(experiences: &Experiences, share: f64) -> String {
     let all = [Phase::Before, Phase::During, Phase::After].map(|phase| {
         let experience = &experiences[phase as usize];

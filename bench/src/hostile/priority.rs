@@ -1,8 +1,8 @@
-//! Attackers run in the scheduling class `SCHED_IDLE`, because a real one has a machine of its own: what a bystander
-//! notices is then what the server does, and not that the load generator takes its processor.
+//! Runs attackers in the scheduling class `SCHED_IDLE`. Real attackers have their own machines, so what slows down a
+//! bystander must be the server, not a load generator that takes its processor.
 //!
-//! Niceness is not enough: Linux 6.6 and later let a thread finish its time slice of about 3 ms, however nice it is,
-//! before another that wakes up gets the processor. A thread of `SCHED_IDLE` gives way at once.
+//! A high nice value is not enough: on Linux 6.6 and later, a thread of any nice value may finish its time slice of
+//! about 3 ms before a thread that wakes up gets the processor. A thread of `SCHED_IDLE` is preempted at once.
 
 use std::process::Command;
 use std::sync::mpsc;
@@ -14,7 +14,7 @@ use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The queue of the one thread that keeps its priority, and so starts whatever must not have a lower one.
+/// The queue of the one thread with normal priority, which starts the threads and processes that must have it too.
 static USUAL: OnceLock<Mutex<mpsc::Sender<Job>>> = OnceLock::new();
 
 /// The processors of the attackers and of everybody else.
@@ -36,14 +36,14 @@ impl Processors {
     }
 }
 
-/// Lowers the priority of all threads of this process, and of those that they start. With `pin`, they get a processor of
-/// their own, and the servers and the bystanders the others.
+/// Lowers the priority of all threads of this process, and of those that they start. With `pin`, these threads are
+/// pinned to one processor, and servers and bystanders to the others.
 pub(super) fn lower(pin: bool) -> Result<()> {
     let processors = pin.then(Processors::divided).transpose()?;
     let (sender, jobs) = mpsc::channel::<Job>();
     let (ready, id) = mpsc::channel();
     std::thread::spawn(move || {
-        // Nobody waits for it any more where that fails.
+        // Fails if `lower` has already failed.
         let _ = ready.send(gettid());
         jobs.iter().for_each(|job| job());
     });
@@ -55,7 +55,7 @@ pub(super) fn lower(pin: bool) -> Result<()> {
     for entry in std::fs::read_dir("/proc/self/task")? {
         let thread = entry?.file_name().to_str().and_then(|id| Pid::from_raw(id.parse().ok()?));
         if let Some(thread) = thread.filter(|thread| *thread != usual) {
-            // No safe function sets the class of a thread; `chrt` is part of util-linux.
+            // No safe function sets the scheduling class of a thread, so `chrt` of util-linux does.
             let id = thread.as_raw_nonzero().to_string();
             let status = Command::new("chrt").args(["--idle", "--pid", "0", &id]).status();
             ensure!(status.context("could not run `chrt`")?.success(), "could not lower the priority");
@@ -67,7 +67,7 @@ pub(super) fn lower(pin: bool) -> Result<()> {
     Ok(())
 }
 
-/// Runs this on a thread of usual priority, for processes and threads that it starts.
+/// Runs `start` on the thread with normal priority, which the processes and threads that it starts inherit.
 pub(super) fn usual<T: Send + 'static>(start: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let (sender, started) = mpsc::channel();
     let job: Job = Box::new(move || drop(sender.send(start())));

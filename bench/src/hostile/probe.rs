@@ -1,4 +1,4 @@
-//! Requests of one kind that go on beside an attack, and how long they take.
+//! Sends requests of one kind at a steady rate during an attack, and measures their latency.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -13,28 +13,28 @@ use super::client::{Client, Tally};
 use crate::statistics::percentile;
 use crate::table::shown;
 
-/// The longest that a probe waits for an answer.
+/// The time-out of a probe's request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// From when on a request without an answer counts as unanswered where the probe is stopped.
+/// When the probe is stopped, a request that has waited at least this long counts as unanswered.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Asks at a steady pace until it is stopped.
+/// Sends requests at a steady rate until it is stopped.
 pub(super) struct Probe {
     stop: watch::Sender<bool>,
     task: JoinHandle<Series>,
 }
 
-/// What came of the requests of a probe.
+/// The latencies and kinds of the responses.
 #[derive(Default)]
 pub(super) struct Series {
-    /// How long answers took, in milliseconds; see [`held_up`].
+    /// The latencies in milliseconds; see [`held_up`].
     times: Vec<f64>,
     kinds: Tally,
 }
 
 impl Probe {
-    /// Asks from an address what `request` makes of the number of the request.
+    /// Starts to send requests from the address `from`. `request` returns the request with this number.
     pub(super) fn start(
         address: SocketAddr,
         from: IpAddr,
@@ -65,7 +65,7 @@ impl Probe {
                     },
                     _ = stopped.changed() => ("unanswered".to_owned(), true),
                 };
-                // One that had just begun says nothing about the server.
+                // A request that was just sent says nothing about the server.
                 if over && begun.elapsed() < LATE {
                     break;
                 }

@@ -1,4 +1,4 @@
-//! Attacks by what takes long elsewhere: a program that a command runs, and files that block git.
+//! Attacks by slow operations outside of Libris: a slow program, and files that block git.
 
 use std::fs::File;
 use std::path::Path;
@@ -20,10 +20,10 @@ use crate::mcp::Era;
 /// The time between two requests of a probe.
 const PACE: Duration = Duration::from_millis(50);
 
-/// How many files there are that nobody has read yet.
+/// The number of files for uncached reads.
 const COLD: usize = 2_000;
 
-/// Reads a command that sleeps for 8 s over 1,000 connections.
+/// Reads the output of a command that takes 8 s, over 1,000 connections.
 pub(super) async fn slow_command(stage: &Stage<'_>) -> Result<Outcome> {
     let mut site = Site::new()?;
     let folder = site.folder("cold")?;

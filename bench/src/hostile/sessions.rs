@@ -1,4 +1,4 @@
-//! One client that opens as many sessions as there may be, and keeps them.
+//! One client opens as many sessions as the server allows, and keeps them in use.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,20 +14,20 @@ use super::watch::Watch;
 use super::{Outcome, Stage};
 use crate::mcp::{self, Era};
 
-/// How many sessions there may be.
+/// The default limit of sessions.
 const SESSIONS: usize = 10_000;
 
-/// How long the sessions are used at least.
+/// How long the sessions are used.
 const USE: Duration = Duration::from_secs(15);
 
-/// Opens a session and gives its id, or says what came instead.
+/// Opens a session. Returns its id, or the kind of the response if none was opened.
 pub(super) async fn open(client: &mut Client, address: SocketAddr) -> Result<Result<String, String>> {
     let answer = client.ask(&Era::Legacy.posted(address, None, &mcp::initialize())).await?;
     let kind = answer.kind();
     Ok(answer.session.ok_or(kind))
 }
 
-/// Opens 10,000 sessions on one connection and uses each, while others want to open one.
+/// Opens 10,000 sessions on one connection and uses all of them, while other clients try to open one.
 pub(super) async fn run(stage: &Stage<'_>) -> Result<Outcome> {
     let target = Site::new()?.serve(stage)?;
     let address = target.address();
@@ -36,7 +36,7 @@ pub(super) async fn run(stage: &Stage<'_>) -> Result<Outcome> {
     let watch = Watch::begin(&target).await?;
     let mut client = Client::open(address, ATTACKER).await?;
     let (mut opened, mut refused) = (Vec::new(), Tally::default());
-    // Whatever the scale, since it is the limit that is attacked.
+    // Not scaled, since the attack must reach the limit.
     for _ in 0..SESSIONS {
         match open(&mut client, address).await? {
             Ok(session) => opened.push(session),
@@ -55,7 +55,7 @@ pub(super) async fn run(stage: &Stage<'_>) -> Result<Outcome> {
             let answer = client.ask(&Era::Legacy.posted(address, Some(session), &ping)).await?;
             touched.count(answer.kind());
         }
-        // The attack is one connection: it need not also be a flood.
+        // The attack is the number of sessions, not the rate of requests.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let newcomers = newcomers.stop().await?;

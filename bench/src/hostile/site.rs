@@ -1,4 +1,4 @@
-//! What is served while an attack goes on: a folder for bystanders and what the attack needs.
+//! The attacked server and the data that it serves: a folder for bystanders, and what the attack needs.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -21,14 +21,14 @@ const ADDRESS_SPACE: u64 = 14 << 20;
 pub(super) struct Site {
     root: TempDir,
     config: String,
-    /// What is said to `libris serve` beside the configuration.
+    /// Further arguments of `libris serve`.
     pub(super) arguments: Vec<&'static str>,
-    /// How many descriptors the server may have, where that is not left to the system.
+    /// The limit of file descriptors of the server; `None` for the system's default.
     pub(super) descriptors: Option<usize>,
 }
 
 impl Site {
-    /// With the folder that bystanders read.
+    /// A site with the folder that bystanders read.
     pub(super) fn new() -> Result<Self> {
         let root = tempfile::Builder::new().prefix("libris-hostile-").tempdir()?;
         let mut site = Self { root, config: String::new(), arguments: Vec::new(), descriptors: None };
@@ -55,7 +55,7 @@ impl Site {
         self.config.push('\n');
     }
 
-    /// Starts a server over HTTP, and a second one that nobody attacks. The folders are there for as long as they are.
+    /// Starts the server over HTTP, and a second one that is not attacked. The folders exist as long as the [`Target`].
     pub(super) fn serve(self, stage: &Stage<'_>) -> Result<Target> {
         let logged = Arc::<AtomicUsize>::default();
         let calm = Self::new()?;
@@ -64,7 +64,7 @@ impl Site {
         Ok(Target { server, control, logged, _sites: [self, calm] })
     }
 
-    /// Starts a server whose lines of log are counted.
+    /// Starts a server. `logged` counts the lines that it logs.
     fn start(&self, stage: &Stage<'_>, logged: Arc<AtomicUsize>) -> Result<OverHttp> {
         let file = self.path().join("libris.toml");
         std::fs::write(&file, &self.config)?;
@@ -81,7 +81,7 @@ impl Site {
             .stdin(Stdio::null())
             .stderr(Stdio::piped());
         let child = priority::usual(move || shell.spawn())?.context("could not start libris")?;
-        // An attack may fill the log, which is worth a number and not a screen.
+        // An attack may cause many lines, so they are only counted.
         OverHttp::listening_with(child, "libris", move |_| {
             logged.fetch_add(1, Ordering::Relaxed);
         })
@@ -91,7 +91,7 @@ impl Site {
 /// A server that is attacked.
 pub(super) struct Target {
     server: OverHttp,
-    /// Serves the same folder to one bystander on the same machine, and is not attacked.
+    /// A server on the same machine that serves the same folder to one bystander and is not attacked.
     control: OverHttp,
     logged: Arc<AtomicUsize>,
     _sites: [Site; 2],
@@ -111,12 +111,12 @@ impl Target {
         self.server.id()
     }
 
-    /// How many descriptors it has open.
+    /// The number of open file descriptors of the server.
     pub(super) fn descriptors(&self) -> usize {
         process::descriptors(self.id()).unwrap_or_default()
     }
 
-    /// How many lines it has logged.
+    /// How many lines the server has logged.
     pub(super) fn logged(&self) -> usize {
         self.logged.load(Ordering::Relaxed)
     }

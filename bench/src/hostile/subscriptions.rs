@@ -1,4 +1,4 @@
-//! Attacks by subscriptions to long URIs of which nothing is ever told.
+//! Attacks by many subscriptions to long URIs.
 
 use std::time::Duration;
 
@@ -14,11 +14,13 @@ use super::{Outcome, Stage};
 use crate::http;
 use crate::mcp::{ACKNOWLEDGED, Era};
 
-/// How many URIs one client subscribes to: as many as it may.
+/// How many URIs one client subscribes to: the default limit.
 const EACH: usize = 1_000;
 
-/// How long the URIs of sessions are, and those of streams, of which a thousand must fit into a message.
+/// The length of the URIs in sessions.
 const LONG: usize = 8 << 10;
+
+/// The length of the URIs in streams, a thousand of which must fit into one message.
 const SHORTER: usize = 4_080;
 
 /// How long subscribing may take.
@@ -27,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How long the subscriptions are held.
 const HOLD: Duration = Duration::from_secs(5);
 
-/// A URI of a file that is not there, which may be subscribed to since a template stands for it.
+/// The URI of a file that does not exist. Clients can subscribe to it because a template covers it.
 fn uri(client: usize, number: usize, length: usize) -> String {
     let mut uri = format!("file:///calm/{client}-{number}");
     while uri.len() < length {

@@ -1,4 +1,4 @@
-//! Attacks by clients that ask for much and do not read it.
+//! Attacks by clients that request large contents and do not read the responses.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,16 +18,16 @@ use super::watch::Watch;
 use super::{Outcome, Stage};
 use crate::mcp::{self, Era};
 
-/// The size of a file that is read and not taken: as large as one read may be.
+/// The size of the requested files: the default limit of one read.
 const LARGE: usize = 8 << 20;
 
-/// How many such files there are, so that few answers share their bytes.
+/// The number of these files. There are many, so that few responses share memory.
 const FILES: usize = 64;
 
-/// How long nobody reads.
+/// How long the clients do not read.
 const HOLD: Duration = Duration::from_secs(15);
 
-/// How many streams one connection of HTTP/2 has.
+/// The number of streams per HTTP/2 connection.
 const STREAMS: usize = 125;
 
 fn large_files(folder: &Path, count: usize) -> Result<()> {
@@ -45,7 +45,7 @@ fn large(number: usize, files: usize) -> String {
     format!("file:///data/{}.txt", number % files)
 }
 
-/// Asks for 2,000 large files over HTTP/2 and grants the server no window to send them.
+/// Requests 2,000 large files over HTTP/2, with a flow-control window of 0, so that the server cannot send them.
 pub(super) async fn over_http2(stage: &Stage<'_>) -> Result<Outcome> {
     let mut site = Site::new()?;
     let files = stage.scaled(FILES);
@@ -75,7 +75,7 @@ pub(super) async fn over_http2(stage: &Stage<'_>) -> Result<Outcome> {
             match response.await {
                 Ok(response) => {
                     count_in(&kinds, response.status().as_str());
-                    // Held, since a stream that is dropped is reset.
+                    // Keeps the response, because dropping it would reset the stream.
                     std::future::pending::<()>().await;
                     drop(response);
                 }
@@ -96,7 +96,8 @@ fn count_in(kinds: &Mutex<Tally>, kind: &str) {
     }
 }
 
-/// Asks for large files over sockets that are not read, again where it is refused, and times what others read meanwhile.
+/// Requests large files on sockets that are not read, again after a refusal, and measures reads of other clients
+/// meanwhile.
 pub(super) async fn stalled(stage: &Stage<'_>) -> Result<Outcome> {
     let mut site = Site::new()?;
     let files = stage.scaled(FILES).max(16);
@@ -133,11 +134,11 @@ pub(super) async fn stalled(stage: &Stage<'_>) -> Result<Outcome> {
     Ok(Outcome::new(watch.end().await?, observed.join("; ")))
 }
 
-/// A socket that asks for a large file and reads no more than whether it gets it.
+/// A socket that requests a large file and reads only the status line of the response.
 struct Asker {
     stream: TcpStream,
     uri: String,
-    /// Whether the answer has begun.
+    /// Whether a successful response has begun.
     answered: bool,
 }
 
@@ -148,7 +149,7 @@ impl Asker {
         Ok(Self { stream, uri, answered: false })
     }
 
-    /// Asks again if it was refused, and says whether it was.
+    /// If the request was refused, sends it again on a new connection. Returns whether it was refused.
     async fn insist(&mut self, address: SocketAddr) -> Result<bool> {
         let mut head = [0; 12];
         if self.answered || self.stream.try_read(&mut head).is_err() {
@@ -163,7 +164,7 @@ impl Asker {
     }
 }
 
-/// Has 25 clients of the transport of 2024-11-05 ask for twelve large files each and not read their streams.
+/// 25 clients of the HTTP+SSE transport of 2024-11-05 request twelve large files each and do not read their streams.
 pub(super) async fn old_sse(stage: &Stage<'_>) -> Result<Outcome> {
     let mut site = Site::new()?;
     site.arguments = vec!["--sse"];
@@ -211,7 +212,7 @@ pub(super) async fn old_sse(stage: &Stage<'_>) -> Result<Outcome> {
     Ok(Outcome::new(measured, format!("{clients} clients × 12 reads: {kinds}")))
 }
 
-/// A message to a path of the old transport.
+/// A message as an HTTP request to the message endpoint of the HTTP+SSE transport.
 fn posted(address: SocketAddr, path: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!(

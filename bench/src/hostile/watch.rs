@@ -1,4 +1,4 @@
-//! What an attack does to a server and to bystanders: measured before, during and after it.
+//! Measures a server and bystanders before, during and after an attack.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -13,20 +13,20 @@ use super::site::Target;
 use crate::machine::field;
 use crate::process;
 
-/// How long there is no attack, before it and after it.
+/// How long the phases before and after the attack last.
 const CALM: Duration = Duration::from_secs(5);
 
-/// The time between two looks at the server's process.
+/// The interval at which the server's process is sampled.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// Looks at a server and has bystanders ask it, from the start of an attack to its end.
+/// A measurement in progress: the bystanders, and the sampler of the server's process.
 pub(super) struct Watch {
     clock: Arc<Clock>,
     bystanders: Vec<JoinHandle<Experiences>>,
     sampler: Option<JoinHandle<Usages>>,
 }
 
-/// What a process takes.
+/// The resources that a process uses.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Usage {
     /// Resident memory in bytes.
@@ -35,45 +35,46 @@ pub(super) struct Usage {
     pub(super) threads: usize,
 }
 
-/// What a process took in each phase: at the end of the first and the last, and at most in the second.
+/// The resources that a process used in each phase: at the end of the first and the last phase, and the maximum in the
+/// second.
 #[derive(Default)]
 pub(super) struct Usages {
     pub(super) phases: [Usage; 3],
     /// The peak of the resident memory as the kernel counts it, in bytes.
     pub(super) peak: u64,
-    /// Whether the process ended before it was told to.
+    /// Whether the process ended unexpectedly.
     pub(super) ended: bool,
 }
 
 /// What was measured around one attack.
 pub(super) struct Measured {
-    /// Of the bystander with an address of its own.
+    /// Of the bystander with another address than the attacker.
     pub(super) elsewhere: Experiences,
-    /// Of the one with the attacker's address.
+    /// Of the bystander with the attacker's address.
     pub(super) beside: Experiences,
-    /// Of one that asks a server which is not attacked, on the same machine.
+    /// Of the bystander that reads from the server that is not attacked.
     pub(super) control: Experiences,
     pub(super) usages: Usages,
 }
 
 impl Measured {
-    /// How many times longer the p99 of the bystander elsewhere is during the attack than that of a server which is left
-    /// alone: the same one before the attack, or the control during it, whichever is longer. Attackers take processor
-    /// time from every server on the machine, which says nothing about the one that they attack.
+    /// The p99 of the bystander with another address during the attack, divided by the p99 without an attack: that of
+    /// the same bystander before the attack, or of the control during it, whichever is larger. The control is considered
+    /// because attackers take processor time from every server on the machine, not only from the attacked one.
     pub(super) fn slowdown(&self) -> f64 {
         let p99 = |experiences: &Experiences, phase: Phase| experiences[phase as usize].percentile(0.99);
         let alone = p99(&self.elsewhere, Phase::Before).max(p99(&self.control, Phase::During));
         p99(&self.elsewhere, Phase::During) / alone
     }
 
-    /// How many requests of the bystander elsewhere failed.
+    /// How many requests of the bystander with another address failed.
     pub(super) fn errors(&self) -> usize {
         self.elsewhere.iter().map(|experience: &Experience| experience.errors).sum()
     }
 }
 
 impl Watch {
-    /// Measures a server that is left alone for a while. What happens after this counts as the attack.
+    /// Starts to measure, and waits for the phase before the attack. When this returns, the phase of the attack begins.
     pub(super) async fn begin(target: &Target) -> Result<Self> {
         let clock = Arc::<Clock>::default();
         let mut watch = Self { clock: clock.clone(), bystanders: Vec::new(), sampler: None };
@@ -89,7 +90,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Measures the server after the attack for a while.
+    /// Ends the phase of the attack, waits for the phase after it, and returns the measurements.
     pub(super) async fn end(mut self) -> Result<Measured> {
         self.clock.set(Phase::After);
         tokio::time::sleep(CALM).await;
@@ -114,7 +115,7 @@ impl Drop for Watch {
     }
 }
 
-/// Looks at a process again and again until the clock stops.
+/// Samples a process until the clock stops.
 fn sample(id: u32, clock: &Clock) -> Usages {
     let mut usages = Usages::default();
     while let Some(phase) = clock.phase() {
@@ -132,7 +133,7 @@ fn sample(id: u32, clock: &Clock) -> Usages {
 }
 
 impl Usage {
-    /// What a process takes now, and the most memory that it ever took.
+    /// The current resources of a process, and its peak memory in bytes; `None` if it has ended.
     fn of(id: u32) -> Option<(Self, u64)> {
         let status = format!("/proc/{id}/status");
         let memory = process::memory(id).ok()?;

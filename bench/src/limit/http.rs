@@ -38,7 +38,7 @@ pub(crate) async fn run(folder: &Path) -> Result<()> {
                 let ready = ready.clone();
                 async move { answer(&ready, request).await }
             });
-            // The client is gone: there is nobody to tell.
+            // An error means that the client has disconnected.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }

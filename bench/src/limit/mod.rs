@@ -1,4 +1,4 @@
-//! The lower bound for any server: it inserts the id of the request into prepared bytes.
+//! The lower bound (limit) for any server: inserts the id of the request into prepared responses.
 //!
 //! These servers respond as fast as hyper and a pipe allow. They are not for use: they validate nothing and serve only
 //! the files that existed when they started.

@@ -13,12 +13,12 @@ use super::{CHANGING, Folder, change};
 use crate::mcp::{self, Era};
 use crate::program::Binary;
 
-/// After how long a notification counts as missed.
+/// A notification that takes longer counts as missed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The notifications of a series of writes.
 pub(super) struct Latency {
-    /// From the end of the write to the notification.
+    /// The time from the end of each write to its notification.
     pub(super) times: Vec<Duration>,
     pub(super) missed: usize,
     pub(super) again: usize,
@@ -74,7 +74,7 @@ async fn measure(file: &Path, writes: usize, mut told: mpsc::UnboundedReceiver<T
     let mut latency = Latency { times: Vec::with_capacity(writes), missed: 0, again: 0 };
     let mut next = tokio::time::Instant::now();
     for n in 0..writes {
-        // From 120 to 180 ms apart, to fall on every part of any period that the server may have.
+        // The interval varies from 120 to 180 ms, so that writes do not synchronise with a period of the server.
         next += Duration::from_millis(120 + n as u64 * 37 % 61);
         tokio::time::sleep_until(next).await;
         while told.try_recv().is_ok() {

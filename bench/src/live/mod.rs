@@ -26,13 +26,12 @@ const WINDOW: f64 = 50.0;
 /// How long memory and streams may take to become stable.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Live resources: many idle streams, and the time from a write to its notification
+/// Measure live resources: many idle streams, and the time from a write to its notification
 ///
-/// Opens many `subscriptions/listen` streams to one file of one server, one of which never reads, and
-/// prints the memory that each costs, how long a change of that file takes to reach all the others, how
-/// fast the server still reads for others (beside a server without streams, in alternating slices of a
-/// second), and how long one subscriber over HTTP and one over stdio wait for news of a write. With its
-/// defaults it takes about a minute and a half.
+/// Opens many `subscriptions/listen` streams to one file of one server; one of them never reads. Prints the memory per
+/// stream, the time until a change of the file reaches all other streams, the rate of reads beside the streams (compared
+/// with a server without streams, in alternating slices of a second), and the time from a write to the notification of
+/// one subscriber over HTTP and one over stdio. With the defaults, it takes about a minute and a half.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// How many streams to open
@@ -54,7 +53,7 @@ pub(crate) struct Options {
 
 /// Measures everything about live resources.
 pub(crate) async fn run(options: &Options, binary: &Binary, report: &mut Report) -> Result<()> {
-    // Beside the streams: the readers, and what any process has open.
+    // The readers, and a reserve for other files, in addition to the streams.
     machine::raise_open_files(usize::from(options.streams) + usize::from(options.connections) + 100)?;
     under_load(options, binary, report).await.context("with many streams")?;
     one_by_one(options, binary, report).await.context("with one subscriber")
@@ -87,7 +86,7 @@ impl Folder {
 const CHANGING: &str = "file:///data/changing.txt";
 const KILOBYTE: &str = "file:///data/kilobyte.txt";
 
-/// Changes a file without changing its size, so that the list stays as it is.
+/// Changes a file without changing its size, so that only its time changes in the list.
 fn change(file: &Path, count: usize) -> Result<()> {
     std::fs::write(file, format!("{count:01024}")).context("could not change the file")
 }
@@ -96,7 +95,7 @@ async fn under_load(options: &Options, binary: &Binary, report: &mut Report) -> 
     let count = usize::from(options.streams);
     let folder = Folder::new()?;
     let (bare, loaded) = (binary.over_http(&folder.path())?, binary.over_http(&folder.path())?);
-    // What comes with the first requests of any kind is not the price of a stream.
+    // Memory that the first requests of any kind allocate must not count as the cost of streams.
     for server in [&bare, &loaded] {
         slice(options, server, SETTLE).await?;
     }
@@ -129,7 +128,7 @@ async fn under_load(options: &Options, binary: &Binary, report: &mut Report) -> 
     eprintln!("reading beside them …");
     let mut slices: [Vec<Slice>; 2] = Default::default();
     for round in 0..options.rounds {
-        // In turns first, so that whatever else happens on the machine hits both alike.
+        // The order alternates, so that disturbances by other programs affect both equally.
         let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
         for which in order {
             slices[which].push(slice(options, [&bare, &loaded][which], SETTLE).await?);

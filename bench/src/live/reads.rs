@@ -11,7 +11,7 @@ use crate::http::Connection;
 use crate::process::Computing;
 use crate::program::OverHttp;
 
-/// What the file is full of.
+/// The file consists of repetitions of this text.
 pub(super) const TEXT: &str = "sixteen letters.";
 
 /// The measurements of a slice.
@@ -33,7 +33,7 @@ impl Slice {
     }
 }
 
-/// Has every connection ask, wait for the answer and ask again, for this long.
+/// Reads on all connections for this long, with one request in flight on each.
 pub(super) async fn slice(
     server: &OverHttp,
     request: Vec<u8>,

@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 
 use crate::mcp::{self, Era};
 
-/// How many streams are being opened at once: a server's queue of new connections is short.
+/// The most streams that are opened concurrently: the accept queue of a server is short.
 const OPENING: usize = 32;
 
-/// How long opening all of them, or telling all of them, may take.
+/// The time-out for opening all streams, or for notifying all of them.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Streams that are open until this is dropped. The first of them never reads.
@@ -24,7 +24,7 @@ pub(super) struct Streams {
     told: mpsc::UnboundedReceiver<Told>,
     readers: usize,
     ended: usize,
-    /// How many were opened in a second.
+    /// How many streams were opened per second.
     pub(super) rate: f64,
     _silent: TcpStream,
     _tasks: JoinSet<()>,
@@ -38,9 +38,9 @@ pub(super) enum Told {
 
 /// The delivery of a change to the streams.
 pub(super) struct FanOut {
-    /// From the end of the write to the notification, of each stream that was told.
+    /// The time from the end of the write to the notification, for each stream that was notified.
     pub(super) times: Vec<Duration>,
-    /// How many notifications came to streams that had one already.
+    /// How many notifications were duplicates: the stream already had one.
     pub(super) again: usize,
 }
 
@@ -80,7 +80,7 @@ impl Streams {
         Ok(Self { told, readers: count - 1, ended: 0, rate, _silent: silent, _tasks: tasks })
     }
 
-    /// Does `change` and waits until each stream that reads was told, or for as long as there is patience.
+    /// Calls `change` and waits until each stream that reads was notified, at most for [`PATIENCE`].
     pub(super) async fn fan_out(&mut self, change: impl FnOnce() -> Result<()>) -> Result<FanOut> {
         self.drain();
         change()?;
@@ -101,7 +101,7 @@ impl Streams {
             }
             Ok(())
         };
-        // Whoever was not told by then is missing from the times.
+        // Streams that were not notified by then are missing in the times.
         tokio::time::timeout(PATIENCE, telling).await.unwrap_or(Ok(()))?;
         Ok(fan_out)
     }
@@ -132,9 +132,9 @@ pub(super) async fn listen(address: SocketAddr, request: &[u8]) -> Result<TcpStr
     Ok(connection)
 }
 
-/// Says when notifications come on a stream, until it ends.
+/// Reports the notifications on a stream until it ends.
 pub(super) async fn hear(mut connection: TcpStream, stream: usize, told: mpsc::UnboundedSender<Told>) {
-    // An event is one chunk and shorter than this; one that comes in two reads is put together.
+    // An event is one chunk and shorter than this buffer; one that arrives in two reads is joined.
     let mut received = [0; 1024];
     let mut kept = 0;
     loop {

@@ -15,7 +15,7 @@ use tantivy::{Index, TantivyDocument};
 
 use super::questions::CorpusDocument;
 
-/// How many answers are compared.
+/// How many of the best documents are compared.
 pub(crate) const DEPTH: usize = 10;
 
 /// Finds documents for a question.
@@ -116,10 +116,12 @@ impl Engine for PlainBm25 {
     }
 }
 
-/// ripgrep for each word of the question: the documents with the most matching words, then with the most matches.
+/// Runs ripgrep for each word of the question. Documents with the most matching words come first, then those with the
+/// most matches.
 pub(crate) struct RipgrepCount {
     folder: tempfile::TempDir,
-    /// The number of matches per document, by word: questions share words, and a process for each takes long.
+    /// The number of matches per document, by word. Cached, because questions share words and each count takes a
+    /// process.
     counts: RefCell<HashMap<String, Vec<(String, usize)>>>,
 }
 

@@ -1,6 +1,7 @@
-//! A large index: building, size, memory, queries and updates, beside raw tantivy on the same text.
+//! A large index: the cost of building it, its size and memory, queries and updates, compared with plain tantivy on the
+//! same text.
 //!
-//! Each part runs in a process of its own, so that its memory is its own.
+//! Each part runs in a separate process, so that its memory can be measured.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +18,7 @@ use tantivy::schema::{STORED, STRING, Schema, TEXT};
 
 use crate::report::{Aim, Report};
 
-/// How many words the documents are made of.
+/// The number of different words in the documents.
 const VOCABULARY: usize = 50_000;
 
 /// How many searches are measured.
@@ -93,7 +94,7 @@ pub(crate) fn part(part: LargePart, folder: &Path, documents: usize) -> Result<(
     Ok(())
 }
 
-/// A generator of reproducible numbers.
+/// A pseudo-random generator with a fixed seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -111,7 +112,7 @@ impl Numbers {
     }
 }
 
-/// A word that is the same for every run.
+/// The word of a rank, the same in every run.
 fn word(rank: usize) -> String {
     const SYLLABLES: [&str; 16] = [
         "ka", "lo", "mi", "ter", "san", "vo", "ri", "ned", "pol", "gu", "fex", "da", "sim", "bro", "qua",
@@ -160,7 +161,7 @@ fn put(updater: &libris_search::IndexUpdater<'_>, number: usize, text: &str) -> 
 }
 
 fn build(folder: &Path, documents: usize) -> Result<Value> {
-    // The kernel does not record the peak of memory without mapped files.
+    // The kernel records no peak of memory without mapped files, so it is sampled.
     let peak = Arc::new(AtomicU64::new(0));
     let watched = peak.clone();
     std::thread::spawn(move || {

@@ -25,7 +25,7 @@ const PACKAGES: [&str; 2] = ["perl-doc", "python3.11-doc"];
 /// How many questions about this repository are asked.
 const CODE_QUESTIONS: usize = 200;
 
-/// Search: retrieval quality beside plain BM25 and ripgrep, and the cost of 100,000 documents
+/// Measure search: its quality compared with plain BM25 and ripgrep, and the cost of 100,000 documents
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Options {
     /// The folder with the unpacked packages perl-doc and python3.11-doc [default: they are downloaded]
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     /// Only the retrieval quality
     #[arg(long)]
     quality: bool,
-    /// Without ripgrep, which takes most of the time
+    /// Omit ripgrep, which takes most of the time
     #[arg(long)]
     no_ripgrep: bool,
     /// Only this set of questions: `perlfaq`, `phrases`, `symbols` or `code`; may be given several times
@@ -46,7 +46,7 @@ pub(crate) struct Options {
     /// Only the questions for tuning, and only Libris
     #[arg(long)]
     tune: bool,
-    /// Another value of a weight, such as `section=1.5`; may be given several times
+    /// Change a weight, such as `section=1.5`; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = weight)]
     weight: Vec<(String, f32)>,
 }
@@ -56,7 +56,7 @@ fn weight(text: &str) -> Result<(String, f32), String> {
     Ok((name.to_owned(), value.parse().map_err(|_| "expected a number")?))
 }
 
-/// The weights of the ranking, with those of the command line.
+/// The default weights of the ranking, changed as the command line says.
 fn weights(options: &Options) -> Result<Weights> {
     let mut weights = Weights::default();
     for (name, value) in &options.weight {
@@ -123,7 +123,7 @@ fn download() -> Result<tempfile::TempDir> {
     Ok(folder)
 }
 
-/// The aim for nDCG at 10 of a set of questions.
+/// The target for nDCG at 10 of a set of questions.
 fn aim(set: &str) -> Option<Aim> {
     match set {
         "perlfaq" => Some(Aim::AtLeast(0.74)),
@@ -133,7 +133,8 @@ fn aim(set: &str) -> Option<Aim> {
     }
 }
 
-/// Asks all engines the questions of a set: those that the weights were tuned with, and those that were held out.
+/// Asks all engines the questions of a set. Those that the weights were tuned with, and those that were held out, are
+/// reported separately.
 fn quality(set: &QuestionSet, options: &Options, report: &mut Report) -> Result<()> {
     eprintln!("{}: {} documents, {} questions …", set.name, set.documents.len(), set.questions.len());
     let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Libris::new(&set.documents, weights(options)?)?)];

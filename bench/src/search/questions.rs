@@ -1,4 +1,4 @@
-//! Questions with known answers, made from documentation that Debian packages, and from doc comments of this repository.
+//! Questions with known answers, derived from documentation in Debian packages and from doc comments of this repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -78,8 +78,8 @@ fn pod_text(line: &str) -> String {
     text.trim().to_owned()
 }
 
-/// The phrases and the symbols of the general index of Python's documentation. The documents are its sources, without
-/// the directives that the index is made from.
+/// The phrases and the symbols in the general index of Python's documentation. The documents are the sources of the
+/// documentation, without the directives that define the index.
 pub(crate) fn python(root: &Path) -> Result<[QuestionSet; 2]> {
     let html = root.join("usr/share/doc/python3.11/html");
     let sources = html.join("_sources");
@@ -103,7 +103,7 @@ pub(crate) fn python(root: &Path) -> Result<[QuestionSet; 2]> {
                 .iter()
                 .all(|word| word.chars().all(|letter| letter.is_alphabetic() || " -'".contains(letter)));
             let text = words.join(" ");
-            // Entries of modules are symbols, and references to environment variables are not made by directives.
+            // Entries for modules are symbols; entries for environment variables are not defined by directives.
             let is_other = words.iter().any(|word| word == "module" || word == "environment variable");
             if is_phrase && !is_other && text.split_whitespace().count() >= 2 {
                 phrases.entry(text).or_insert_with(BTreeSet::new).insert(page);
@@ -198,8 +198,8 @@ fn without_index_directives(text: &str) -> String {
     kept
 }
 
-/// Questions about functions of this repository, made from the first sentences of their doc comments, which are taken
-/// out of the files.
+/// Questions about functions of this repository: the first sentences of their doc comments. The documents are the files
+/// without these comments.
 pub(crate) fn code(root: &Path, count: usize) -> Result<QuestionSet> {
     let mut documents = Vec::new();
     let mut questions = BTreeMap::new();

@@ -1,26 +1,26 @@
-//! Peers in other languages: installed from their registries, once, beside what was built.
+//! Installs servers in other languages (peers) from their registries, once, in the target directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// What runs a peer.
+/// The runtime of a peer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Runtime {
     Node,
     Python,
 }
 
-/// A peer as it stands in `bench/peers`.
+/// A peer in `bench/peers`.
 pub(super) struct Peer {
     runtime: Runtime,
-    /// The folder into which it is installed, alone or with others.
+    /// The folder into which it is installed, which peers may share.
     home: &'static str,
     manifest: &'static str,
-    /// The package that is measured.
+    /// The measured package.
     package: &'static str,
-    /// What is run, and what that needs.
+    /// The script that is run, and the files that it needs.
     scripts: [(&'static str, &'static str); 2],
 }
 
@@ -64,7 +64,7 @@ pub(super) const FASTMCP: Peer = Peer {
 pub(super) struct Installed {
     program: PathBuf,
     script: PathBuf,
-    /// What it is, and what runs it.
+    /// The versions of the package and of its runtime.
     pub(super) version: String,
 }
 
@@ -77,7 +77,7 @@ impl Installed {
 }
 
 impl Peer {
-    /// Installs it, unless that was done before from the same manifest.
+    /// Installs the peer, unless it is already installed from the same manifest.
     pub(super) fn install(&self) -> Result<Installed> {
         let bench = std::env::current_exe().context("could not tell where this program is")?;
         let target = bench.ancestors().nth(2).context("this program is nowhere")?;
@@ -85,7 +85,7 @@ impl Peer {
         let done = home.join("installed");
         if std::fs::read_to_string(&done).ok().as_deref() != Some(self.manifest) {
             eprintln!("installing {} …", self.home);
-            // What is left of another version would be taken for this one.
+            // Files of another version could be used by mistake.
             let _ = std::fs::remove_dir_all(&home);
             std::fs::create_dir_all(&home)?;
             self.fetch(&home).with_context(|| format!("could not install {}", self.package))?;
@@ -139,7 +139,7 @@ impl Peer {
     }
 }
 
-/// Runs a command and gives what it says.
+/// Runs a command and returns its output.
 fn run(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("could not run {:?}", command.get_program()))?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());

@@ -18,11 +18,11 @@ use crate::table::Table;
 /// A server of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub(crate) enum Server {
-    /// Bare hyper or a bare loop, with ready bytes
+    /// The lower bound: bare hyper or a bare loop, with prepared responses
     Limit,
-    /// The server that all this is about
+    /// The `libris` binary
     Libris,
-    /// A server that embeds Libris as a library, with a policy that tells callers apart
+    /// A server that embeds Libris as a library, with a policy that distinguishes callers
     Embedded,
     /// A minimal server of the official Rust SDK
     Rmcp,

@@ -6,10 +6,10 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use rusqlite::Connection;
 
-/// The files of the large folder, which are not made for a quick look.
+/// The number of files in the large folder, which a quick run does not create.
 const MANY_NAMES: usize = 1_000_000;
 
-/// The files of the small folder and of the repository, and the rows of the database.
+/// The number of files in the small folder and in the repository, and of rows in the database.
 const FEW: usize = 1_000;
 
 /// What is served, and the configuration files that serve it.
@@ -55,7 +55,7 @@ impl Data {
     }
 }
 
-/// Makes a folder of empty files. Returns the configuration that serves it.
+/// Creates a folder of empty files. Returns the configuration that serves it.
 fn many(folder: &Path) -> Result<String> {
     let path = folder.join("many");
     std::fs::create_dir(&path)?;

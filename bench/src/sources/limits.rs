@@ -1,6 +1,6 @@
-//! The limits of sources: hyper and the library that reads them, with nothing in between and nothing cached.
+//! Lower bounds for sources: servers that consist only of hyper and the library that reads the data, without a cache.
 //!
-//! They answer every request alike and validate nothing.
+//! They give the same response to every request and validate nothing.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,7 +64,7 @@ async fn serve(read: impl Fn() -> Result<String> + Send + Sync + 'static) -> Res
                 let read = read.clone();
                 async move { answer(&*read, request).await }
             });
-            // The client is gone: there is nobody to tell.
+            // An error means that the client has disconnected.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }

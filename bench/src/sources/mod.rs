@@ -1,5 +1,5 @@
-//! Every source beside its own limit: the CPU time of cached responses in a catalog of a folder, a repository and a
-//! database.
+//! Compares each source with its lower bound: the CPU time of cached responses in a catalog of a folder, a repository
+//! and a database.
 
 mod data;
 mod limits;
@@ -21,7 +21,7 @@ use crate::report::{Aim, Report};
 use crate::statistics::median;
 use data::Data;
 
-/// The connections of the client.
+/// The number of connections of the client.
 const CONNECTIONS: usize = 16;
 
 /// A server that is measured with one request.
@@ -71,7 +71,7 @@ pub(crate) fn run(quick: bool, binary: &Binary, report: &mut Report) -> Result<(
         let completion = complete("file:///many/{+path}{?lines,bytes}", "path", "05");
         servers.push(measured("completion of 1,000,000 paths", many, &completion)?);
     }
-    // Stamps are trusted two seconds after the last change.
+    // Libris trusts the stamp of a file only two seconds after its last change.
     std::thread::sleep(Duration::from_secs(3));
     let (rounds, requests) = if quick { (3, 2_000) } else { (9, 20_000) };
     let bounds = Bounds { requests, time: Duration::from_secs(5) };
@@ -116,7 +116,7 @@ fn judge(servers: &[Measured], report: &mut Report) {
     }
 }
 
-/// Opens connections to a server, and checks its response to the request: a result, or that a resource is missing.
+/// Opens connections to a server, and checks its response to the request: a result, or the error for a missing resource.
 fn measured(name: &'static str, server: &OverHttp, request: &Value) -> Result<Measured> {
     let mut client = Client::open(server, Era::Modern, Sender::Anonymous, CONNECTIONS, |_| request.clone())?;
     let answer = client.look(0)?;

@@ -1,7 +1,7 @@
-//! How often a bundle holds the passage that answers a question, beside the first ten hits whole.
+//! How often a bundle contains the passage that answers a question, compared with the full texts of the first ten hits.
 //!
-//! A question is made of the rarest words of a sentence of the manual, and the passage that answers it is the sentence after
-//! it. So a question seldom has the words of its answer.
+//! A question consists of the rarest words of a sentence of the manual. The passage that answers it is the next
+//! sentence, so a question rarely contains words of its answer.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,10 +15,10 @@ use serde_json::Value;
 use crate::program::Binary;
 use crate::report::{Aim, Report};
 
-/// How many questions are asked.
+/// The number of questions.
 const QUESTIONS: usize = 50;
 
-/// How many words a question has.
+/// The number of words of a question.
 const WORDS: usize = 6;
 
 /// The budget of a bundle, in tokens.
@@ -71,7 +71,7 @@ fn run_json(binary: &Binary, config: &Path, arguments: &[&str]) -> Result<Value>
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// A text with single spaces.
+/// A text with each run of white space as one space.
 fn normal(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -81,7 +81,7 @@ fn words(text: &str) -> impl Iterator<Item = String> {
     words.map(str::to_lowercase)
 }
 
-/// Questions from sentences of all pages, spread over them by a hash.
+/// Questions from sentences of all pages, chosen by a hash, so that they are spread over the manual.
 fn questions(docs: &Path) -> Result<Vec<SentencePair>> {
     let (mut pairs, mut frequencies): (Vec<(String, String)>, HashMap<String, usize>) = Default::default();
     let mut pages: Vec<_> = fs::read_dir(docs)?.filter_map(|entry| Some(entry.ok()?.path())).collect();

@@ -1,4 +1,4 @@
-//! A client that knows only tools, over standard input and output.
+//! A client over stdio that uses only tools.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdout, Command, Stdio};
@@ -15,7 +15,7 @@ pub(super) struct ToolHost {
 }
 
 impl ToolHost {
-    /// Starts a server, and checks that it has the tools and instructions of the policy.
+    /// Starts a server, and checks that it has the tools and instructions that the policy needs.
     pub(super) fn start(mut command: Command) -> Result<Self> {
         let child = command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let running = OverStdio::connected(child.context("could not start libris")?)?;
@@ -41,7 +41,7 @@ impl ToolHost {
         });
         let message = json!({ "jsonrpc": "2.0", "id": self.last, "method": method, "params": params });
         writeln!(self.running.input, "{message}")?;
-        // One message is outstanding at a time, so that the reader takes nothing beyond the answer.
+        // Only one request is in flight, so that the reader consumes nothing after the response.
         let mut output: BufReader<&mut ChildStdout> = BufReader::new(&mut self.running.output);
         loop {
             let mut line = String::new();
@@ -59,7 +59,7 @@ impl ToolHost {
         self.ask("tools/call", json!({ "name": name, "arguments": arguments }))
     }
 
-    /// The size of the whole list of resources.
+    /// The size of the complete list of resources, in bytes.
     pub(super) fn listing(&mut self) -> Result<usize> {
         let (mut size, mut params) = (0, json!({}));
         loop {

@@ -1,4 +1,5 @@
-//! Four libraries with ten tasks each: a handbook, this repository, a database, and a folder of PDF files.
+//! Four collections of resources with ten tasks each: a handbook, this repository, a database, and a folder of PDF
+//! files.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,7 +20,7 @@ const fn task(question: &'static str, passage: &'static str) -> Task {
     Task { question, passage }
 }
 
-/// What a server serves, and the tasks about it.
+/// A collection of resources, and the tasks about it.
 pub(super) struct Library {
     pub(super) name: &'static str,
     served: Served,
@@ -32,7 +33,7 @@ enum Served {
 }
 
 impl Library {
-    /// The command that serves the library; the caller adds the transport.
+    /// The command that serves the collection; the caller adds the transport.
     pub(super) fn command(&self, binary: &Binary) -> Command {
         match &self.served {
             Served::Folder(folder) => binary.command(folder),
@@ -41,7 +42,7 @@ impl Library {
     }
 }
 
-/// All libraries; what does not exist is created in a folder.
+/// All collections. Files that do not exist yet are created in `folder`.
 pub(super) fn all(folder: &Path) -> Result<[Library; 4]> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
     let shop = folder.join("shop.toml");
@@ -173,7 +174,7 @@ const PAPER_TASKS: &[Task] = &[
     task("best defence for Black in opening books", "Berlin defence"),
 ];
 
-/// A PDF file with these pages of lines.
+/// Writes a PDF file with these lines on each page.
 fn pdf(pages: &[&[&str]]) -> Vec<u8> {
     let mut objects = vec!["<< /Type /Catalog /Pages 2 0 R >>".to_owned()];
     let kids: Vec<_> = (0..pages.len()).map(|page| format!("{} 0 R", 4 + 2 * page)).collect();

@@ -1,6 +1,6 @@
-//! A scripted host that answers questions with the tools alone, and the passages that bundles hold.
+//! A scripted host that answers questions only with the tools, and a comparison of bundles with whole resources.
 //!
-//! The host knows `tools/list`, the instructions and the results of tools, and follows one policy:
+//! The host sees only `tools/list`, the instructions and the results of tools, and follows one policy:
 //!
 //! 1. Call `search_resources` with the words of the question.
 //! 2. Call `read_resource` with the `uri` and the `lines` of the best result.
@@ -21,7 +21,7 @@ use crate::table::{Cell, Table};
 use host::ToolHost;
 use libraries::{Library, Task};
 
-/// How many calls a task may take.
+/// The most calls of a task.
 const MAX_CALLS: usize = 3;
 
 /// Runs all tasks, and compares bundles with whole resources.
@@ -57,13 +57,13 @@ pub(crate) fn run(binary: &Binary, report: &mut Report) -> Result<()> {
     bundles::run(binary, report)
 }
 
-/// What the host did in one library.
+/// The result of the host in one collection.
 #[derive(Default)]
 struct Outcome {
     solved: usize,
     calls: usize,
     bytes: usize,
-    /// The size of the whole list of resources.
+    /// The size of the complete list of resources, in bytes.
     listing: usize,
 }
 
@@ -82,7 +82,7 @@ fn solve(binary: &Binary, library: &Library) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// What the host did for one task.
+/// The result of the host for one task.
 #[derive(Default)]
 struct Attempt {
     calls: usize,

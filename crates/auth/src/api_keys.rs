@@ -1,4 +1,4 @@
-//! API keys: a file with their hashes, which `libris key` writes and a running server reads again when it changes.
+//! API keys. Their hashes are in a file that `libris key` writes, and that a running server reloads when it changes.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -15,17 +15,19 @@ use subtle::ConstantTimeEq as _;
 
 use crate::Secret;
 
-/// The beginning of every API key, so that secret scanners recognise one.
+/// The prefix of every API key, by which secret scanners can recognise one.
 pub(crate) const PREFIX: &str = "libris_";
 
 /// The largest file of API keys, in bytes.
 const MAX_FILE: u64 = 4 << 20;
 
-/// The number of random bytes in an id and in a secret.
+/// The number of random bytes in an id.
 const ID_BYTES: usize = 4;
+
+/// The number of random bytes in a secret.
 const SECRET_BYTES: usize = 32;
 
-/// An API key without its secret, as it stands in the file.
+/// An entry of the file: an API key without its secret.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKey {
@@ -33,7 +35,7 @@ pub struct ApiKey {
     pub id: Arc<str>,
     /// The name of the caller that uses the key.
     pub name: Arc<str>,
-    /// The SHA-256 hash of the secret. The secret has 256 random bits, so that the hash cannot be inverted by guessing.
+    /// The SHA-256 hash of the secret. A fast hash is safe here: the secret has 256 random bits and cannot be guessed.
     sha256: String,
     /// The groups of the caller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -123,7 +125,7 @@ impl KeyFile {
         }
     }
 
-    /// Adds a key and returns it with the text that the caller sends, which cannot be obtained again.
+    /// Adds a key. Returns its entry and the key itself, which is not stored and cannot be shown again.
     pub fn add(&self, new: NewKey) -> Result<(ApiKey, Secret), KeyFileError> {
         let (id, secret) = (random::<ID_BYTES>()?, random::<SECRET_BYTES>()?);
         let text = Secret::new(format!("{PREFIX}{id}_{secret}"));
@@ -158,7 +160,7 @@ impl KeyFile {
         })
     }
 
-    /// Changes the keys. Concurrent changes wait for each other, and readers see the old or the new file.
+    /// Changes the keys. A lock file serialises concurrent changes, and readers see either the old or the new file.
     fn change<T>(
         &self,
         change: impl FnOnce(&mut Vec<ApiKey>) -> Result<T, KeyFileError>,
@@ -184,7 +186,7 @@ impl KeyFile {
         Ok(changed)
     }
 
-    /// Identifies the state of the file: it changes when the file is replaced.
+    /// The stamp of the file, which differs after the file was replaced or changed.
     fn stamp(&self) -> KeyFileStamp {
         let metadata = fs::metadata(&self.0).ok()?;
         #[cfg(unix)]
@@ -198,7 +200,7 @@ impl KeyFile {
 /// The modification time, size and inode of a file; `None` if there is none.
 type KeyFileStamp = Option<(SystemTime, u64, u64)>;
 
-/// Opens a file for writing that only its owner can read.
+/// Opens a file for writing. If this creates it, only its owner can read it.
 fn private(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
@@ -240,8 +242,8 @@ impl KeyStore {
         self.keys().get(id).is_some_and(|key| key.expires.is_none_or(|expires| expires > Timestamp::now()))
     }
 
-    /// Reads the file again if it has changed. Returns whether it did. An invalid file is reported, and the previous keys
-    /// stay in effect; if the file is gone, so are the keys.
+    /// Reads the file again if it has changed. Returns whether the keys were replaced. If the file is invalid, the error
+    /// is logged and the previous keys stay in effect; if the file is missing, there are no keys.
     pub(crate) fn reload(&self) -> bool {
         let mut last = self.stamp.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.file.stamp();

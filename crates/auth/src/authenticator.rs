@@ -1,4 +1,4 @@
-//! Authenticates callers by what they send.
+//! Authenticates callers by their credentials.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +19,8 @@ use crate::{certificate, local_user, ring_verifier};
 /// The memory limit of remembered credentials, in bytes.
 const REMEMBERED_BYTES: usize = 8 << 20;
 
-/// How often the files of keys are examined. One `stat` is cheaper and more reliable than a watch of a file that is
-/// replaced.
+/// How often to check with `stat` whether a key file has changed. This is cheap, and more reliable than a watch, which
+/// ends when the file is replaced.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Authenticates callers: access tokens, API keys, client certificates, and the local user.
@@ -30,7 +30,7 @@ pub struct Authenticator {
     issuers: Vec<Arc<Issuer>>,
     keys: Option<KeyStore>,
     remembered: RememberedCredentials,
-    /// Generation counter: incremented when keys change, so that remembered credentials are verified again.
+    /// Incremented when any keys change. Credentials that were remembered before are then verified again.
     generation: Arc<AtomicU64>,
     local_user: Identity,
 }
@@ -63,8 +63,8 @@ impl Authenticator {
         &self.config
     }
 
-    /// Authenticates a caller without waiting; `None` defers to [`authenticate`](Self::authenticate), which verifies
-    /// signatures.
+    /// Authenticates a caller without waiting. `None`: call [`authenticate`](Self::authenticate), which verifies the
+    /// signature of an access token. `Some(Ok(None))`: the caller is anonymous.
     pub fn identify(&self, caller: &Caller<'_>) -> Option<Result<Option<Identity>, Refusal>> {
         if caller.channel == Channel::Stdio {
             return Some(Ok(Some(self.local_user.clone())));
@@ -116,7 +116,7 @@ impl Authenticator {
         })
     }
 
-    /// Authenticates a caller by an access token that is not remembered.
+    /// Authenticates a caller, and verifies an access token that is not remembered. `Ok(None)`: the caller is anonymous.
     pub async fn authenticate(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
         if let Some(identified) = self.identify(caller) {
             return identified;
@@ -124,12 +124,13 @@ impl Authenticator {
         let credentials = bearer::credentials(caller.authorization.unwrap_or_default());
         let token = credentials.and_then(bearer::token);
         let token = token.map_err(|invalid| self.refused(invalid))?;
-        // Read before the keys: if they change meanwhile, the token is verified again.
+        // Loaded before the keys: if these change in between, the remembered token has an old generation and is verified
+        // again.
         let mut generation = self.generation.load(Ordering::Acquire);
         let unverified = UnverifiedToken::parse(token).map_err(|invalid| self.refused(invalid))?;
         let issuer = self.issuers.iter().find(|issuer| *issuer.name == *unverified.issuer());
         let issuer = issuer.ok_or_else(|| self.refused(InvalidToken::Issuer))?;
-        // Before anything is fetched for it.
+        // Checked first, so that a token that is refused anyway causes no fetch of keys.
         unverified.check_algorithm(issuer).map_err(|invalid| self.refused(invalid))?;
         let mut keys = issuer.keys();
         if keys.as_ref().is_none_or(|keys| unverified.has_unknown_key(keys)) {
@@ -152,7 +153,7 @@ impl Authenticator {
         Ok(Some(identity))
     }
 
-    /// Whether the credentials of an identity are still valid: neither expired nor revoked.
+    /// Whether the credentials of an identity are still valid: not expired, and the API key or signing key still exists.
     pub fn is_valid(&self, identity: &Identity) -> bool {
         if identity.has_expired(SystemTime::now()) {
             return false;
@@ -169,12 +170,13 @@ impl Authenticator {
         }
     }
 
-    /// The value of the `WWW-Authenticate` header for a caller whose token lacks some of these scopes.
+    /// The `WWW-Authenticate` header for a caller whose token lacks one of these scopes.
     pub fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
         metadata::insufficient_scope(self.resource.as_ref(), scopes)
     }
 
-    /// Reloads keys when their files change or when they are old, and then calls `revoked`. Does not return.
+    /// Reloads keys when their files change or when they are old. Calls `revoked` after each change, because identities
+    /// may have become invalid. Never returns.
     pub async fn maintain(&self, revoked: &(dyn Fn() + Send + Sync)) {
         let mut polls = tokio::time::interval(POLL_INTERVAL);
         polls.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

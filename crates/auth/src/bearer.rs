@@ -1,11 +1,12 @@
-//! The `Authorization` header, and why a token in it is refused.
+//! Parses the `Authorization` header, and defines why credentials are refused.
 
 use jsonwebtoken::errors::ErrorKind;
 
-/// The longest token that is examined, in bytes.
+/// The longest accepted token, in bytes.
 pub(crate) const MAX_TOKEN: usize = 8 << 10;
 
-/// Why a token is refused: the `error_description` of the challenge, without quotation marks and backslashes.
+/// Why credentials are refused. The message becomes the `error_description` of the challenge, so it must not contain
+/// quotation marks or backslashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidToken {
     #[error("the Authorization header must have the form: Bearer TOKEN")]
@@ -54,7 +55,7 @@ impl From<jsonwebtoken::errors::Error> for InvalidToken {
     }
 }
 
-/// The credentials in the value of an `Authorization` header, whose characters are not checked.
+/// The credentials in an `Authorization` header with the scheme `Bearer`. Their characters are not checked yet.
 pub(crate) fn credentials(authorization: &[u8]) -> Result<&[u8], InvalidToken> {
     const SCHEME: &[u8] = b"bearer ";
     let scheme = authorization.get(..SCHEME.len()).ok_or(InvalidToken::Scheme)?;
@@ -68,7 +69,7 @@ pub(crate) fn credentials(authorization: &[u8]) -> Result<&[u8], InvalidToken> {
     Ok(token)
 }
 
-/// The credentials as a token.
+/// Checks the characters of credentials, and returns them as text.
 pub(crate) fn token(token: &[u8]) -> Result<&str, InvalidToken> {
     // The characters of `b64token` in RFC 6750.
     let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);

@@ -1,4 +1,4 @@
-//! The identity in a TLS client certificate, which the TLS server has verified.
+//! Derives the identity of a caller from a TLS client certificate, which the TLS server has already verified.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -9,7 +9,7 @@ use url::{Host, Url};
 
 use crate::metadata::{OFFLINE_ACCESS, is_scope};
 
-/// Who may call: the `[auth]` section of the configuration file.
+/// The `[auth]` section of the configuration file: how callers authenticate.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuthConfig {
@@ -19,11 +19,11 @@ pub struct AuthConfig {
     /// The authorization servers whose access tokens are accepted.
     #[serde(rename = "issuer")]
     pub issuers: Vec<IssuerConfig>,
-    /// The scopes that every access token must have. Clients are told to request them.
+    /// The scopes that every access token must have. Challenges name them, so that clients request them.
     pub scopes: Vec<Box<str>>,
     /// The file of API keys, which `libris key` writes. Relative to the configuration file.
     pub keys: Option<PathBuf>,
-    /// Whether requests without credentials are accepted, as those of an anonymous caller.
+    /// Whether requests without credentials are accepted, as requests of an anonymous caller.
     pub anonymous: bool,
     /// Whether a verified TLS client certificate identifies its caller.
     #[serde(skip)]
@@ -48,7 +48,7 @@ pub struct IssuerConfig {
     /// The claim that lists the caller's groups: a name, or a path such as `realm_access.roles`.
     #[serde(default = "default_groups")]
     pub groups_claim: String,
-    /// The shortest time between two requests for the key set. A token with an unknown key causes one.
+    /// The shortest time between two fetches of the key set that tokens with unknown keys cause.
     #[serde(skip, default = "default_interval")]
     pub min_refresh_interval: Duration,
 }
@@ -67,7 +67,7 @@ impl IssuerConfig {
     }
 }
 
-/// A signature algorithm. Those with a shared secret are not accepted: whoever can check a token could issue one.
+/// A signature algorithm. Those with a shared secret are not supported: whoever can verify a token could also issue one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub enum JwtAlgorithm {
@@ -117,7 +117,7 @@ fn default_interval() -> Duration {
 /// Why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Issuers without a resource.
+    /// There are issuers, but `resource` is missing.
     #[error("`auth.resource` is missing; hint: set it to the URL of the endpoint, as clients know it")]
     ResourceMissing,
     /// The resource is not a URL.
@@ -129,10 +129,10 @@ pub enum ConfigError {
     /// The URL of a key set is not secure.
     #[error("`{0}` is not the URL of a key set; hint: use `https`, or `http` for an issuer on this machine")]
     KeySet(String),
-    /// Two entries for an issuer.
+    /// Two entries have the same issuer.
     #[error("the issuer `{0}` is configured twice")]
     DuplicateIssuer(String),
-    /// No algorithms.
+    /// The list of algorithms is empty.
     #[error("the issuer `{0}` has no algorithms")]
     NoAlgorithms(String),
     /// A text that cannot be a scope.
@@ -140,13 +140,13 @@ pub enum ConfigError {
         "`{0}` is not a scope: it has spaces, quotation marks, backslashes or other letters than those of ASCII"
     )]
     Scope(Box<str>),
-    /// The scope of refresh tokens.
+    /// `offline_access` is among the required scopes.
     #[error("a server cannot require the scope `offline_access`; hint: clients request it from the issuer")]
     OfflineAccess,
-    /// The file of API keys.
+    /// The file of API keys cannot be used.
     #[error(transparent)]
     Keys(#[from] crate::KeyFileError),
-    /// The TLS client for key sets.
+    /// The TLS client for fetching key sets could not be set up.
     #[error("could not set up TLS with the certificates of the system")]
     Tls(#[source] rustls::Error),
 }
@@ -157,6 +157,7 @@ impl AuthConfig {
         !self.anonymous && (!self.issuers.is_empty() || self.keys.is_some() || self.client_certificates)
     }
 
+    /// Refuses a configuration that is invalid or insecure.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         if let Some(scope) = self.scopes.iter().find(|scope| !is_scope(scope)) {
             return Err(ConfigError::Scope(scope.clone()));
@@ -186,7 +187,7 @@ impl AuthConfig {
     }
 }
 
-/// Whether nobody between here and the URL's host can change what it answers: `https`, or a loopback address.
+/// Whether responses from this URL cannot be changed in transit: it is `https`, or `http` to a loopback address.
 pub(crate) fn is_secure(url: &Url) -> bool {
     let is_local = match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),

@@ -23,7 +23,7 @@ use crate::key_set::KeySet;
 /// The largest document that is accepted, in bytes.
 const MAX_DOCUMENT: usize = 256 << 10;
 
-/// The time limit of fetching a key set, with its discovery.
+/// The time limit for fetching a key set, including its discovery.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Where a key set comes from.
@@ -31,7 +31,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) enum KeySetLocation {
     Url(Url),
     File(PathBuf),
-    /// The URL in the metadata of the issuer.
+    /// At a URL that the metadata of this issuer names.
     Discovered(Url),
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum FetchError {
     Slow,
 }
 
-/// The members of an issuer's metadata that matter here.
+/// The members of an issuer's metadata that are needed.
 #[derive(Deserialize)]
 struct IssuerMetadata {
     issuer: String,
@@ -77,7 +77,7 @@ struct IssuerMetadata {
 pub(crate) struct DocumentClient(Client<HttpsConnector<HttpConnector>, Empty<Bytes>>);
 
 impl DocumentClient {
-    /// Creates a client. Only a `secure` one verifies certificates, with those of the system.
+    /// Creates a client. Unless it is `secure`, it trusts no certificates, so it works only with `http`.
     pub(crate) fn new(secure: bool) -> Result<Self, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config =
@@ -94,7 +94,7 @@ impl DocumentClient {
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
-        // A connection is used once in a while, so none is kept.
+        // Requests are rare, so idle connections are closed.
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
         Ok(Self(client))
     }
@@ -123,7 +123,7 @@ impl DocumentClient {
         KeySet::parse(text).map_err(|cause| FetchError::KeySet(shown, cause))
     }
 
-    /// The URL of the key set in the issuer's metadata: RFC 8414, or OpenID Connect Discovery.
+    /// Fetches the issuer's metadata, and returns the URL of the key set in it. The metadata must name this issuer.
     async fn discover(&self, issuer: &str, base: &Url) -> Result<Url, FetchError> {
         let mut last = None;
         for url in metadata_urls(base) {
@@ -159,7 +159,8 @@ impl DocumentClient {
     }
 }
 
-/// The URLs at which the metadata of an issuer may be, in the order in which MCP clients try them.
+/// The URLs where the metadata of an issuer may be (RFC 8414, OpenID Connect), in the order in which MCP clients try
+/// them.
 fn metadata_urls(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     let at = |path: String| {

@@ -8,7 +8,7 @@ use crate::config::{AuthConfig, ConfigError, IssuerConfig};
 use crate::discovery::{DocumentClient, KeySetLocation};
 use crate::key_set::KeySet;
 
-/// How old the key set of a URL may become. It is then fetched again, so that a key that was withdrawn loses its effect.
+/// A key set from a URL is fetched again after this time, so that tokens signed with a withdrawn key are refused.
 const MAX_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// An issuer of access tokens.
@@ -18,8 +18,9 @@ pub(crate) struct Issuer {
     location: KeySetLocation,
     client: DocumentClient,
     keys: RwLock<Option<Arc<KeySet>>>,
-    /// The generation counter of the keys of all issuers.
+    /// Incremented when the keys of any issuer change. Shared with the [`Authenticator`](crate::Authenticator).
     generation: Arc<AtomicU64>,
+    /// Held during a fetch, so that there is one at a time.
     fetches: tokio::sync::Mutex<()>,
     attempt: Mutex<Attempt>,
 }
@@ -28,12 +29,13 @@ pub(crate) struct Issuer {
 #[derive(Default)]
 struct Attempt {
     at: Option<Instant>,
-    /// The modification time and size of the file.
+    /// The modification time and size of the key set's file, if it is one.
     stamp: Option<(SystemTime, u64)>,
 }
 
 impl Issuer {
-    /// The issuers of a checked configuration. `generation` is incremented when the keys of one change.
+    /// The issuers of a configuration that passed [`AuthConfig::check`]. `generation` is incremented when the keys of
+    /// any issuer change.
     pub(crate) fn all(
         config: &AuthConfig,
         generation: &Arc<AtomicU64>,
@@ -48,7 +50,7 @@ impl Issuer {
             KeySetLocation::Url(url) | KeySetLocation::Discovered(url) => url.scheme() == "https",
             KeySetLocation::File(_) => false,
         };
-        // Without HTTPS, the server starts on machines without certificates too.
+        // Loads the certificates of the system only if they are needed: a machine may have none.
         let secure = locations.iter().any(|(_, location)| is_https(location));
         let client = DocumentClient::new(secure).map_err(ConfigError::Tls)?;
         let issuers = locations.into_iter().map(|(config, location)| {
@@ -75,12 +77,13 @@ impl Issuer {
         self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fetches the keys because `known` lacks one, unless that was done since or too short a time ago. Concurrent callers
-    /// share a fetch, which does not end when a caller disconnects.
+    /// Fetches the keys because `known`, which the caller used, lacks one. Does nothing if the keys were replaced since,
+    /// or if the last attempt was less than `min_refresh_interval` ago. Concurrent callers share a fetch, which
+    /// continues when a caller disconnects.
     pub(crate) async fn refresh(self: &Arc<Self>, known: Option<&Arc<KeySet>>) {
         let (issuer, known) = (self.clone(), known.cloned());
         let fetching = tokio::spawn(async move {
-            let _turn = issuer.fetches.lock().await;
+            let _fetching = issuer.fetches.lock().await;
             let current = issuer.keys();
             let was_replaced = match (&current, &known) {
                 (Some(current), Some(known)) => !Arc::ptr_eq(current, known),
@@ -92,13 +95,13 @@ impl Issuer {
                 issuer.fetch().await;
             }
         });
-        // The only error is a panic, after which the keys are as they were.
+        // Fails only if the task panicked; then the keys are unchanged.
         let _ = fetching.await;
     }
 
-    /// Fetches the keys in the background if they are old, or if their file has changed.
+    /// Starts a fetch in the background if the keys are older than [`MAX_AGE`], or if their file has changed.
     pub(crate) fn keep_current(self: &Arc<Self>) {
-        // Nothing is fetched before the first token arrives.
+        // The first token causes the first fetch.
         if self.keys().is_none() {
             return;
         }
@@ -113,7 +116,7 @@ impl Issuer {
             self.begin_attempt();
             let issuer = self.clone();
             tokio::spawn(async move {
-                let _turn = issuer.fetches.lock().await;
+                let _fetching = issuer.fetches.lock().await;
                 issuer.fetch().await;
             });
         }
@@ -127,6 +130,7 @@ impl Issuer {
         }
     }
 
+    /// Fetches the keys and replaces the current ones if they differ. On failure, the current ones stay.
     async fn fetch(&self) {
         self.begin_attempt();
         let fetched = match self.client.key_set(&self.name, &self.location).await {

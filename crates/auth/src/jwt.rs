@@ -14,10 +14,10 @@ use crate::key_set::KeySet;
 /// The accepted difference between the clocks of the issuer and of this machine.
 const LEEWAY: Duration = Duration::from_secs(30);
 
-/// The claims that describe the token and not the caller.
+/// The claims that describe the token, not the caller, and are not copied to the identity.
 const TOKEN_CLAIMS: [&str; 9] = ["iss", "sub", "aud", "exp", "nbf", "iat", "jti", "scope", "scp"];
 
-/// A token whose header was parsed and whose signature was not verified.
+/// A token whose signature is not verified yet.
 pub(crate) struct UnverifiedToken<'t> {
     text: &'t str,
     header: Header,
@@ -33,15 +33,15 @@ impl<'t> UnverifiedToken<'t> {
     /// Parses the header of a token and the name of its issuer.
     pub(crate) fn parse(text: &'t str) -> Result<Self, InvalidToken> {
         let header = decode_header(text).map_err(|error| match InvalidToken::from(error) {
-            // Names such as `none` are no algorithms to the parser.
+            // The parser does not know names such as `none`, and reports them as malformed.
             InvalidToken::Malformed if names_algorithm(text) => InvalidToken::Algorithm,
             error => error,
         })?;
-        // A critical extension must be understood, and none is.
+        // A critical extension must be understood, and this code understands none.
         if header.crit.is_some() {
             return Err(InvalidToken::Malformed);
         }
-        // Selects the issuer whose keys verify the token, and nothing else.
+        // This unverified claim only selects the issuer whose keys verify the token.
         let claims = dangerous::insecure_decode_claims::<IssuerClaim>(text);
         let issuer = claims.map_err(|_| InvalidToken::Issuer)?.iss;
         Ok(Self { text, header, issuer })
@@ -57,14 +57,14 @@ impl<'t> UnverifiedToken<'t> {
         !keys.contains(self.header.kid.as_deref())
     }
 
-    /// Whether the issuer signs with this algorithm.
+    /// Fails unless the configuration accepts the algorithm of the token for this issuer.
     pub(crate) fn check_algorithm(&self, issuer: &Issuer) -> Result<(), InvalidToken> {
         let accepted =
             issuer.config.algorithms.iter().any(|accepted| Algorithm::from(*accepted) == self.header.alg);
         accepted.then_some(()).ok_or(InvalidToken::Algorithm)
     }
 
-    /// Verifies the token with the keys of its issuer, for this resource.
+    /// Verifies the token: its signature with the keys of its issuer, its times, and that it was issued for `resource`.
     pub(crate) fn verify(
         &self,
         issuer: &Issuer,
@@ -99,7 +99,7 @@ impl<'t> UnverifiedToken<'t> {
             .with_scopes(scopes)
             .with_claims(claims)
             .with_expiry(Some(expiry(expires)));
-        // The library compares whole seconds, and streams end at the expiry of the identity.
+        // The library compares whole seconds. This check is exact, like the one that ends streams.
         match identity.has_expired(SystemTime::now()) {
             true => Err(InvalidToken::Expired),
             false => Ok(identity),
@@ -110,7 +110,7 @@ impl<'t> UnverifiedToken<'t> {
 /// When a token with this `exp` claim is no longer accepted.
 fn expiry(seconds: f64) -> SystemTime {
     let since = Duration::try_from_secs_f64(seconds).ok().and_then(|since| since.checked_add(LEEWAY));
-    // A time too far away to represent means that the token does not expire for as long as the server runs.
+    // A time that cannot be represented becomes the year 2106.
     let latest = || UNIX_EPOCH + Duration::from_secs(u32::MAX.into());
     since.and_then(|since| UNIX_EPOCH.checked_add(since)).unwrap_or_else(latest)
 }
@@ -141,7 +141,7 @@ fn names_algorithm(token: &str) -> bool {
     }
     let mut parts = token.split('.');
     let header = parts.next().unwrap_or_default();
-    // The header is in the place of the claims for this parser.
+    // The library can only decode claims, so the header is put in their place.
     parts.count() == 2
         && dangerous::insecure_decode_claims::<AlgorithmName>(format!("eyJhbGciOiJSUzI1NiJ9.{header}."))
             .is_ok()

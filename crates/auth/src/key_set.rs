@@ -7,19 +7,19 @@ use serde_json::Value;
 
 use crate::bearer::InvalidToken;
 
-/// The most keys of a set that are used.
+/// Further keys of a set are ignored.
 const MAX_KEYS: usize = 100;
 
 /// The public keys of an issuer.
 pub(crate) struct KeySet {
     keys: Vec<VerificationKey>,
-    /// The text from which the keys were parsed, to tell whether another one differs.
+    /// The JSON from which the keys were parsed, to detect changes.
     text: Vec<u8>,
 }
 
 struct VerificationKey {
     id: Option<Box<str>>,
-    /// The only algorithm for which the key may be used, if the set names one.
+    /// The only algorithm for which the key may be used; `None` if the set does not restrict it.
     algorithm: Option<KeyAlgorithm>,
     curve: Option<EllipticCurve>,
     key: DecodingKey,
@@ -48,7 +48,7 @@ impl KeySet {
         self.keys.len()
     }
 
-    /// Whether the set has a key with this id, or any key for a token that names none.
+    /// Whether the set has a key with this id. For a token without a key id (`None`): whether it has any key.
     pub(crate) fn contains(&self, id: Option<&str>) -> bool {
         match id {
             Some(id) => self.keys.iter().any(|key| key.id.as_deref() == Some(id)),
@@ -56,8 +56,7 @@ impl KeySet {
         }
     }
 
-    /// The key with this id for signatures of this algorithm. A token without a key id is accepted if only one key can
-    /// have signed it.
+    /// The key with this id that can verify this algorithm. Without an id, there must be exactly one key that can.
     pub(crate) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<&DecodingKey, InvalidToken> {
         if !self.contains(id) {
             return Err(InvalidToken::UnknownKey);
@@ -82,7 +81,7 @@ impl VerificationKey {
             AlgorithmParameters::EllipticCurve(parameters) => Some(parameters.curve.clone()),
             AlgorithmParameters::OctetKeyPair(parameters) => Some(parameters.curve.clone()),
             AlgorithmParameters::RSA(_) => None,
-            // A shared secret has no place in a public key set.
+            // A shared secret must not be in a public key set.
             _ => return None,
         };
         Some(Self {

@@ -1,7 +1,7 @@
 //! Authenticates callers: access tokens of an OAuth 2.1 resource server, API keys, client certificates, the local user.
 //!
-//! An [`Authenticator`] turns a [`Caller`](libris_wire::Caller) into an [`Identity`](libris_core::Identity) or a
-//! [`Refusal`](libris_wire::Refusal) with the challenge that tells a client what to do. It knows nothing of resources
+//! An [`Authenticator`] maps a [`Caller`](libris_wire::Caller) to an [`Identity`](libris_core::Identity), or to a
+//! [`Refusal`](libris_wire::Refusal) with the `WWW-Authenticate` challenge for the client. It knows nothing of resources
 //! and rights.
 
 mod api_keys;

@@ -2,8 +2,8 @@
 
 use libris_core::{Authentication, Identity};
 
-/// The identity of the user who started this process, by the name in the environment. The name is no proof: whoever
-/// starts the process can choose it, and can read what the process can read.
+/// The identity of the user who started this process, with the user name in the environment. The name proves nothing:
+/// whoever starts the process can choose it. But this user can read everything that the process can read anyway.
 pub fn local_user() -> Identity {
     let variables = ["USER", "LOGNAME", "USERNAME"];
     let name = variables.iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));

@@ -6,7 +6,7 @@ use url::Url;
 use crate::bearer::InvalidToken;
 use crate::config::{AuthConfig, ConfigError};
 
-/// The path of the metadata of a resource without a path.
+/// The well-known path of the metadata, to which the path of the resource is appended.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// This server as an OAuth 2.1 protected resource.
@@ -48,8 +48,8 @@ impl ProtectedResource {
         Ok(Some(Self { document: document.to_string(), url, path, scope: config.scopes.join(" ") }))
     }
 
-    /// The metadata document, if this is the path of it: that of the resource, the root, or that of the endpoint, so that
-    /// it is found behind a proxy too that removes a prefix.
+    /// The metadata document if `path` is one of its paths: the well-known path with the path of the resource, with
+    /// `/mcp`, or with nothing. The latter two work behind a proxy that removes a prefix.
     pub fn document(&self, path: &str) -> Option<&str> {
         let rest = path.strip_prefix(WELL_KNOWN)?;
         (path == self.path || matches!(rest, "" | "/mcp")).then_some(&*self.document)
@@ -61,7 +61,7 @@ impl ProtectedResource {
     }
 }
 
-/// The value of the `WWW-Authenticate` header of a 401 response. Without an error, the request had no credentials.
+/// The `WWW-Authenticate` header of a 401 response. `error` is `None` if the request had no credentials.
 pub(crate) fn unauthenticated(resource: Option<&ProtectedResource>, error: Option<InvalidToken>) -> String {
     let mut parameters = Vec::new();
     if let Some(error) = error {
@@ -80,15 +80,15 @@ pub(crate) fn unauthenticated(resource: Option<&ProtectedResource>, error: Optio
     format!("Bearer {}", parameters.join(", "))
 }
 
-/// The value of the `WWW-Authenticate` header of a 403 response to a caller whose token lacks some of these scopes; `None`
-/// if tokens are not accepted.
+/// The `WWW-Authenticate` header of a 403 response to a caller whose token lacks one of these scopes; `None` if the
+/// server accepts no tokens.
 pub(crate) fn insufficient_scope(
     resource: Option<&ProtectedResource>,
     scopes: &[impl AsRef<str>],
 ) -> Option<String> {
     let resource = resource?;
     let scopes = scopes.iter().map(AsRef::as_ref).filter(|scope| is_scope(scope));
-    // Whether a client gets refresh tokens is between it and the issuer.
+    // Servers should not request this scope (MCP specification): clients ask the issuer for refresh tokens themselves.
     let scopes: Vec<_> = scopes.filter(|scope| *scope != OFFLINE_ACCESS).collect();
     let (scope, url) = (scopes.join(" "), &resource.url);
     Some(format!(
@@ -97,10 +97,10 @@ pub(crate) fn insufficient_scope(
     ))
 }
 
-/// The scope that resource servers must not ask for.
+/// The scope for refresh tokens, which resource servers should not request.
 pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// Whether this is a `scope-token` of RFC 6749, which can stand in a quoted string.
+/// Whether this is a `scope-token` of RFC 6749, which needs no escaping in a quoted string.
 pub(crate) fn is_scope(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e))
 }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_stands_where_clients_look_for_it() {
+    fn the_document_is_where_clients_look_for_it() {
         let one = resource("https://docs.example/mcp", &["docs:read"]);
         for path in ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"] {
             let document: Value = serde_json::from_str(one.document(path).unwrap()).unwrap();

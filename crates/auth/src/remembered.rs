@@ -1,4 +1,4 @@
-//! Remembers verified credentials, so that a token is verified once and not at every request.
+//! Caches verified credentials, so that a token is verified once instead of at every request.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{PoisonError, RwLock};
@@ -6,15 +6,15 @@ use std::time::SystemTime;
 
 use libris_core::{Client, Identity};
 
-/// How many bytes the end of a credential has that serves as hash key. Tokens and certificates end with their signature,
+/// The last bytes of a credential are its hash key; this is how many. Tokens and certificates end with their signature,
 /// so their ends differ.
 const TAIL: usize = 32;
 
-/// What a credential takes in memory beside its text, at most: the identity has the claims of a token.
+/// The estimated memory of an entry besides the credential and its claims, in bytes.
 const OVERHEAD: usize = 1 << 10;
 
-/// Verified credentials with their identities. If the memory is used up, the oldest of the client that has most are
-/// forgotten; one client may use three quarters.
+/// Verified credentials with their identities. One client may use three quarters of the memory limit. If the limit is
+/// reached, the oldest credentials of the client that uses the most memory are evicted.
 pub(crate) struct RememberedCredentials {
     limit: usize,
     state: RwLock<State>,
@@ -30,18 +30,20 @@ struct State {
 struct Entry {
     credential: Box<[u8]>,
     identity: Identity,
-    /// The generation of keys with which it was verified.
+    /// The generation of the keys with which the credential was verified.
     generation: u64,
     client: Client,
-    /// Distinguishes it from an earlier entry for the same credential in the queue of its client.
+    /// Identifies the entry in the queue of its client.
     number: u64,
 }
 
-/// The credentials that came first from one client, the oldest first. May contain entries that are gone.
+/// The entries of one client: those for credentials that it sent when they were verified.
 #[derive(Default)]
 struct ClientEntries {
+    /// The key and number of each entry, oldest first.
     order: VecDeque<([u8; TAIL], u64)>,
     bytes: usize,
+    /// The number of the newest entry.
     last: u64,
 }
 
@@ -51,7 +53,7 @@ impl Entry {
     }
 }
 
-/// What a credential takes in memory: its text, and its claims, which are no longer than the text.
+/// The estimated memory of an entry, in bytes: the credential, its claims, which are at most as long, and the overhead.
 fn size(credential: &[u8]) -> usize {
     2 * credential.len() + OVERHEAD
 }
@@ -64,12 +66,12 @@ fn tail(credential: &[u8]) -> [u8; TAIL] {
 }
 
 impl RememberedCredentials {
-    /// Remembers credentials within this many bytes.
+    /// An empty cache of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, state: RwLock::default() }
     }
 
-    /// The identity that a credential was verified for, if that was with this generation of keys and has not expired.
+    /// The identity of a credential, if it was verified with this generation of keys and has not expired.
     pub(crate) fn find(&self, credential: &[u8], generation: u64) -> Option<Identity> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let entry = state.entries.get(&tail(credential))?;
@@ -120,7 +122,7 @@ impl State {
         }
     }
 
-    /// Forgets the oldest credential of a client; `false` if it has none.
+    /// Evicts the oldest credential of a client; `false` if it has none.
     fn evict(&mut self, client: Client) -> bool {
         let oldest = self.clients.get(&client).and_then(|own| own.order.front()).map(|(key, _)| *key);
         oldest.inspect(|key| self.remove(key)).is_some()

@@ -1,4 +1,4 @@
-//! The signature verification of `jsonwebtoken`, done by ring, which TLS uses too.
+//! Makes `jsonwebtoken` verify signatures with ring, which TLS uses too.
 
 use std::sync::Once;
 
@@ -13,7 +13,7 @@ use ring::signature::{
     UnparsedPublicKey, VerificationAlgorithm,
 };
 
-/// Verifies with ring and signs nothing.
+/// A provider that verifies with ring and cannot sign.
 static RING: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
     verifier_factory: verifier,
@@ -34,7 +34,7 @@ struct RingVerifier {
 }
 
 fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>> {
-    // A public key must never become the secret of an HMAC.
+    // Prevents algorithm confusion: a public key must never be used as an HMAC secret.
     let is_asymmetric = algorithm.family() != AlgorithmFamily::Hmac;
     if !is_asymmetric || key.family() != algorithm.family() {
         return Err(ErrorKind::InvalidKeyFormat.into());

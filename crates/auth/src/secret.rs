@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// A secret text. `Debug` shows nothing of it, and it implements neither `Display` nor `Serialize`, so it cannot reach a
-/// log by accident.
+/// A secret text. It cannot reach a log by accident: `Debug` does not show it, and it implements neither `Display` nor
+/// `Serialize`.
 #[derive(Clone)]
 pub struct Secret(Box<str>);
 

@@ -1,7 +1,8 @@
 //! The audit log: JSON lines in a file or on a standard stream, written by a thread of its own.
 //!
-//! A request never waits for the log. If the lines that are not written yet exceed a limit, because the disk is slow or
-//! full, further ones are dropped and counted: the next line that is written says how many are missing.
+//! A request never waits for the log. Lines are dropped if too many wait to be written, because the disk is slow, and lost
+//! if they cannot be written, for example because it is full. Both are counted: the next line that is queued is preceded
+//! by a line that says how many are missing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -18,10 +19,10 @@ use serde::Deserialize;
 /// How many bytes of lines may wait to be written.
 const MAX_WAITING_BYTES: usize = 4 << 20;
 
-/// How long the end of the process waits for the last lines.
+/// How long to wait at most, when the process exits, for queued lines to be written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The audit log.
+/// The section `[audit]` of the configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AuditConfig {
@@ -54,7 +55,7 @@ fn append(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
-        // Only its owner reads it: it says who reads what.
+        // Readable only by the owner, because the log records who accessed what.
         options.mode(0o600);
     }
     options.open(path)
@@ -66,18 +67,28 @@ pub(crate) struct AuditWriter(Arc<Shared>);
 
 struct Shared {
     lines: Sender<AuditMessage>,
+    /// The bytes that wait to be written.
     waiting: Arc<AtomicUsize>,
-    dropped: AtomicUsize,
-    /// Lines dropped since the last line that was queued.
-    missing: AtomicUsize,
+    lost: Arc<LostLines>,
+    /// The thread opens the file again before its next message, so lines already queued go to the new file.
     reopen: Arc<AtomicBool>,
 }
 
+/// How many lines were dropped, or could not be written.
+#[derive(Default)]
+struct LostLines {
+    /// Since the start, for the metrics.
+    total: AtomicUsize,
+    /// Since the last line that was queued; the next one reports them.
+    unreported: AtomicUsize,
+}
+
 enum AuditMessage {
-    Line(String),
+    /// A line, preceded by one that reports `reported` lost lines if there are any.
+    Line { text: String, reported: usize },
     /// Answered when all lines before it are written.
     Flush(Sender<()>),
-    /// Wakes the thread.
+    /// Wakes the thread so that it checks `reopen`.
     Reopen,
 }
 
@@ -100,10 +111,12 @@ impl AuditWriter {
     fn start(destination: Destination, output: Box<dyn Write + Send>) -> Result<Self> {
         let (lines, queue) = channel();
         let (waiting, reopen) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let lost = Arc::<LostLines>::default();
         let thread = LogThread {
             destination,
             output,
             waiting: waiting.clone(),
+            lost: lost.clone(),
             reopen: reopen.clone(),
             failing: false,
         };
@@ -111,8 +124,7 @@ impl AuditWriter {
             .name("audit-log".to_owned())
             .spawn(move || thread.run(&queue))
             .context("could not start the thread of the audit log")?;
-        let (dropped, missing) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Ok(Self(Arc::new(Shared { lines, waiting, dropped, missing, reopen })))
+        Ok(Self(Arc::new(Shared { lines, waiting, lost, reopen })))
     }
 
     /// Opens the file again, after it was renamed to rotate it.
@@ -121,7 +133,7 @@ impl AuditWriter {
         let _ = self.0.lines.send(AuditMessage::Reopen);
     }
 
-    /// Waits until the lines so far are written, for a short time at most.
+    /// Waits until the lines so far are written, but at most for `FLUSH_TIMEOUT`.
     pub(crate) fn flush(&self) {
         let (written, receiver) = channel();
         if self.0.lines.send(AuditMessage::Flush(written)).is_ok() {
@@ -134,21 +146,21 @@ impl AuditWriter {
         let size = line.len();
         if shared.waiting.fetch_add(size, Ordering::AcqRel) + size > MAX_WAITING_BYTES {
             shared.waiting.fetch_sub(size, Ordering::AcqRel);
-            shared.dropped.fetch_add(1, Ordering::Relaxed);
-            shared.missing.fetch_add(1, Ordering::Relaxed);
+            shared.lost.total.fetch_add(1, Ordering::Relaxed);
+            shared.lost.unreported.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let missing = shared.missing.swap(0, Ordering::Relaxed);
-        if missing > 0 {
-            let note = format!("{{\"dropped\":{missing}}}\n");
+        let reported = shared.lost.unreported.swap(0, Ordering::Relaxed);
+        if reported > 0 {
+            let note = format!("{{\"dropped\":{reported}}}\n");
             shared.waiting.fetch_add(note.len(), Ordering::AcqRel);
             line.insert_str(0, &note);
         }
-        let _ = shared.lines.send(AuditMessage::Line(line));
+        let _ = shared.lines.send(AuditMessage::Line { text: line, reported });
     }
 }
 
-/// Waits for the last lines when it is dropped.
+/// Flushes the log when it is dropped.
 pub(crate) struct FlushOnDrop(pub(crate) AuditWriter);
 
 impl Drop for FlushOnDrop {
@@ -163,7 +175,7 @@ impl AuditLog for AuditWriter {
     }
 
     fn dropped(&self) -> usize {
-        self.0.dropped.load(Ordering::Relaxed)
+        self.0.lost.total.load(Ordering::Relaxed)
     }
 }
 
@@ -172,8 +184,9 @@ struct LogThread {
     destination: Destination,
     output: Box<dyn Write + Send>,
     waiting: Arc<AtomicUsize>,
+    lost: Arc<LostLines>,
     reopen: Arc<AtomicBool>,
-    /// Whether the last write failed, so that only the first failure is logged.
+    /// Whether the last write failed, so that only the first failure in a row is logged.
     failing: bool,
 }
 
@@ -184,9 +197,14 @@ impl LogThread {
                 self.open_again();
             }
             match message {
-                AuditMessage::Line(line) => {
-                    let written = self.output.write_all(line.as_bytes());
-                    self.waiting.fetch_sub(line.len(), Ordering::AcqRel);
+                AuditMessage::Line { text, reported } => {
+                    let written = self.output.write_all(text.as_bytes());
+                    self.waiting.fetch_sub(text.len(), Ordering::AcqRel);
+                    if written.is_err() {
+                        self.lost.total.fetch_add(1, Ordering::Relaxed);
+                        // The report of earlier losses was lost too.
+                        self.lost.unreported.fetch_add(1 + reported, Ordering::Relaxed);
+                    }
                     match written {
                         Ok(()) => self.failing = false,
                         Err(cause) if !self.failing => {
@@ -220,6 +238,7 @@ mod tests {
     use super::{AuditConfig, AuditWriter, Destination, MAX_WAITING_BYTES};
     use libris::AuditLog as _;
     use std::io::{self, Write};
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Mutex, MutexGuard};
 
     /// A disk that writes only while the test does not hold its lock.
@@ -252,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_disk_delays_nobody_and_what_is_missing_is_counted() {
+    fn a_slow_disk_delays_no_request_and_dropped_lines_are_counted() {
         let disk = SlowDisk::default();
         let log = AuditWriter::start(Destination::Stderr, Box::new(disk.clone())).unwrap();
         let line = format!("{}\n", "x".repeat(9_999));
@@ -268,6 +287,43 @@ mod tests {
         let text = disk.text();
         assert_eq!(text.lines().filter(|line| line.starts_with('x')).count(), kept);
         assert!(text.ends_with(&format!("\n{{\"dropped\":{}}}\nlast\n", 1_000 - kept)));
+    }
+
+    /// A disk on which every write fails until there is space.
+    #[derive(Clone, Default)]
+    struct FullDisk {
+        has_space: Arc<AtomicBool>,
+        written: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Write for FullDisk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if !self.has_space.load(Ordering::SeqCst) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.written.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted() {
+        let disk = FullDisk::default();
+        let log = AuditWriter::start(Destination::Stderr, Box::new(disk.clone())).unwrap();
+        for line in ["one\n", "two\n"] {
+            log.queue(line.to_owned());
+            log.flush();
+        }
+        assert_eq!(log.dropped(), 2);
+        disk.has_space.store(true, Ordering::SeqCst);
+        log.queue("three\n".to_owned());
+        log.flush();
+        assert_eq!(log.dropped(), 2);
+        assert_eq!(*disk.written.lock().unwrap(), b"{\"dropped\":2}\nthree\n");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Who may call, and TLS: from the configuration file and the command line to the parts of a server.
+//! Sets up authentication and TLS from the configuration file and the command line.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct AuthArguments {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TlsConfig {
-    /// The certificate, followed by those of the authorities that lead to a root.
+    /// The certificate, followed by the intermediate certificates.
     certificate: PathBuf,
     /// Its private key.
     key: PathBuf,
@@ -49,12 +49,13 @@ pub(crate) struct CallerSetup {
 }
 
 impl AuthArguments {
-    /// Whether HTTP is asked for.
+    /// Whether an option is given that applies to HTTP only. Over stdio no key is required: the caller is the user who
+    /// started the server.
     pub(crate) fn want_http(&self) -> bool {
-        self.tls_certificate.is_some()
+        self.keys.is_some() || self.tls_certificate.is_some()
     }
 
-    /// Opens the files of keys and certificates. Those of the configuration are relative to its `file`.
+    /// Opens the files of keys and certificates. Paths in the configuration are relative to its `file`.
     pub(crate) fn open(&self, config: &Config, file: Option<&Path>) -> Result<CallerSetup> {
         let tls = tls_files(config, file, self);
         let mut auth = config.auth.clone();
@@ -90,7 +91,7 @@ fn authenticator(config: AuthConfig) -> Result<Arc<Authenticator>> {
     Ok(Arc::new(Authenticator::new(config).context("could not set up authentication")?))
 }
 
-/// The files of TLS: those of the command line, or those of the configuration.
+/// The TLS files that the command line names, or else the configuration.
 fn tls_files(config: &Config, file: Option<&Path>, arguments: &AuthArguments) -> Option<TlsFiles> {
     if let (Some(certificate), Some(key)) = (&arguments.tls_certificate, &arguments.tls_key) {
         return Some(TlsFiles {
@@ -109,7 +110,7 @@ fn tls_files(config: &Config, file: Option<&Path>, arguments: &AuthArguments) ->
     })
 }
 
-/// A path of the configuration file, which is relative to that file.
+/// Resolves a path of the configuration, which is relative to the folder of its `file`.
 pub(crate) fn beside(file: Option<&Path>, path: &Path) -> PathBuf {
     file.and_then(Path::parent).unwrap_or(Path::new("")).join(path)
 }

@@ -18,8 +18,8 @@ const MAX_RESOURCES: usize = 20;
 
 /// Measure how fast a server reads its resources
 ///
-/// Connects, lists the resources, and reads some of them again and again. Nothing is cached on this side, so the times are
-/// those of the target and of the way to it. Compare two servers by running it on both.
+/// Connects, lists the resources, and reads some of them again and again. This command caches nothing, so the times are
+/// those of the target and of the connection to it. Compare two servers by running it on both.
 #[derive(Debug, Args)]
 #[command(after_help = format!("Examples:
   libris bench https://mcp.example/mcp                  200 reads of the first resources, one after the other
@@ -49,11 +49,13 @@ struct Measured {
     /// How long connecting and listing took.
     connected: Duration,
     listed: usize,
+    /// The number of different resources that were read.
     uris: usize,
     /// The times of the reads, sorted.
     times: Vec<Duration>,
     failed: usize,
     bytes: u64,
+    /// How long all reads took together.
     took: Duration,
 }
 
@@ -117,7 +119,7 @@ async fn measure(options: &BenchOptions, target: &OpenedTarget, began: Instant) 
 }
 
 impl Measured {
-    /// The time within which this share of the reads took place.
+    /// The time within which this share of the reads completed.
     fn percentile(&self, share: f64) -> Duration {
         let last = self.times.len().saturating_sub(1);
         self.times.get((last as f64 * share).round() as usize).copied().unwrap_or_default()

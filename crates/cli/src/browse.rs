@@ -29,7 +29,7 @@ pub(crate) struct BrowseOptions {
     no_open: bool,
 }
 
-/// What `libris browse` does beyond serving.
+/// What `libris browse` does when the page is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Browsing {
     /// Opens the browser.

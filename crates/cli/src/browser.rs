@@ -11,8 +11,9 @@ pub(crate) fn open(url: &str) {
         Some(browser) => Command::new(browser),
         None if cfg!(target_os = "macos") => Command::new("open"),
         None if cfg!(windows) => {
-            let mut command = Command::new("cmd");
-            command.args(["/C", "start", ""]);
+            // Not `cmd /C start`, for which the `&` in a URL separates commands.
+            let mut command = Command::new("rundll32");
+            command.arg("url.dll,FileProtocolHandler");
             command
         }
         None => Command::new("xdg-open"),

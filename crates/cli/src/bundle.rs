@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::search;
 use crate::sources::SourceArguments;
+use crate::target::EXIT_CODES;
 use crate::terminal::{note, print, shown};
 
 /// Bundle the passages that answer a question, for the context of a model
@@ -16,12 +17,14 @@ use crate::terminal::{note, print, shown};
 /// Searches the sources, and prints the best lines of the best resources within a budget of tokens, without
 /// near-duplicates, each with its URI and the reason. The exit code is 1 if nothing was found.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(after_help = format!("Examples:
   libris bundle ./docs --query 'how are keys rotated?'                  Markdown of at most 8,000 tokens
   libris bundle ./docs ./src --query 'parse a URI' --budget 2000        two sources, 2,000 tokens
   libris bundle ./docs --query backup --format xml > context.xml        XML
   libris bundle ./docs --query backup --format mcp                      content blocks of the protocol
-  libris bundle ./docs --query backup --json                            JSON for scripts")]
+  libris bundle ./docs --query backup --json                            JSON for scripts
+
+{EXIT_CODES}"))]
 pub(crate) struct BundleOptions {
     #[command(flatten)]
     sources: SourceArguments,

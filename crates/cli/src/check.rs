@@ -23,8 +23,8 @@ const PAGE_SIZE: usize = 1000;
 
 /// Check a configuration and show what it would serve
 ///
-/// Every source is opened and listed completely; one that fails does not stop the others. The exit code is 1 if any
-/// failed.
+/// Every source is opened and listed completely; one that fails does not stop the others. The exit code is 1 if a source
+/// fails, or if two sources have the same URI.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   libris check ./docs                    what `libris serve ./docs` would serve
@@ -36,7 +36,7 @@ pub(crate) struct CheckOptions {
     /// Print JSON, with every resource
     #[arg(long)]
     json: bool,
-    /// The number of resources, of templates and of warnings to show of each source
+    /// The number of resources, templates, skills, prompts and warnings to show of each source
     #[arg(long, default_value_t = 10, value_name = "COUNT", conflicts_with = "json")]
     show: usize,
 }
@@ -71,7 +71,8 @@ struct SourceReport {
     tip: Option<String>,
 }
 
-/// Opens all sources, lists each completely and prints the result. The exit code says whether all succeeded.
+/// Opens all sources, lists each completely and prints the result. The exit code is 0 if no source failed and no two
+/// sources conflict.
 pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
     let (config, definitions) = options.sources.definitions()?;
     AuthArguments::default().open(&config, options.sources.file().as_deref())?;
@@ -98,7 +99,7 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
     }
     let conflict = check_roots(&sources).err();
     let prompt_warnings = prompt_warnings(&reports, &sources);
-    // Of a source that failed, it is unknown what it would serve.
+    // It is unknown what a failed source would serve, so rules for it would cause wrong warnings.
     let all_served = reports.iter().all(|report| report.outcome.is_ok());
     let rule_warnings = match all_served {
         true => rule_warnings(&rules, &served(&reports)),
@@ -128,13 +129,14 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
     } else if reports.len() > 1 {
         report(&advice(
             format!("{failed} of {} sources failed", reports.len()),
-            "`libris serve` serves the others, and tries these again",
+            "`libris serve` would serve the other sources and retry the failed ones",
         ));
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the sources serve: what their templates begin with, and the URIs of fixed resources.
+/// What the sources serve, as prefixes of URIs: the literal beginnings of their templates, and the URIs of sources
+/// without templates.
 fn served(reports: &[SourceReport]) -> Vec<String> {
     let listings = reports.iter().filter_map(|report| report.outcome.as_ref().ok());
     let templates = listings.clone().flat_map(|listing| &listing.templates);
@@ -177,7 +179,7 @@ async fn list(label: &str, source: &dyn Source, keep: usize) -> Result<SourceLis
     let mut listing = SourceListing::default();
     let listed = async {
         listing.templates = source.templates(&Context::default()).await?.templates;
-        // Before the list, so that a wrong query is reported once and not logged, too.
+        // `verify` comes before the list, so that an invalid query is reported once, and not logged as well.
         source.verify().await?;
         let mut after = None;
         loop {

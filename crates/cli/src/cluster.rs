@@ -8,7 +8,8 @@ use libris_cluster::{ClusterConfigError, Config, RedisCluster};
 
 use crate::terminal::advice;
 
-/// Joins the cluster of the configuration, if it has one. Redis need not be reachable.
+/// Joins the cluster of the configuration, if it has one. Connects in the background, so it succeeds even if Redis is
+/// unreachable at start.
 pub(crate) fn join(config: Option<&Config>, catalog: &Arc<Catalog>) -> Result<Option<Arc<RedisCluster>>> {
     let Some(config) = config else { return Ok(None) };
     let cluster = RedisCluster::start(config).map_err(with_advice)?;

@@ -8,7 +8,8 @@ use crate::terminal::print;
 
 /// Print the completion script of a shell
 ///
-/// The script completes commands, options and their values, and file names. The packages of Libris install it.
+/// The script completes commands, options and their values, and file names. The packages for Debian, Homebrew and Nix
+/// install the scripts for bash, fish and zsh.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   source <(libris completions bash)                                        for this shell

@@ -54,7 +54,7 @@ pub(crate) struct Config {
     pub(crate) search: Option<SearchTable>,
     /// The tools for models.
     pub(crate) tools: ToolsTable,
-    /// The connection of the replicas; `None` if there is one only.
+    /// The connection to the other replicas; `None` if there is only one.
     #[cfg(feature = "cluster")]
     pub(crate) cluster: Option<libris_cluster::Config>,
     /// The sources, each kind under a key of its own.
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for ConfigVisitor {
     }
 }
 
-/// A key of the file. An unknown one is refused while the key itself is read, so that the error has its line.
+/// A key of the file. An unknown key is refused while the key itself is read, so that the error has its line.
 struct ConfigKey;
 
 impl<'de> DeserializeSeed<'de> for ConfigKey {

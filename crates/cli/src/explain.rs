@@ -1,4 +1,4 @@
-//! `libris explain`: says which access rule decides about a resource.
+//! `libris explain`: prints which access rule decides about a resource.
 
 use anyhow::Result;
 use clap::Args;
@@ -166,8 +166,8 @@ impl Explained<'_> {
     }
 }
 
-/// What is wrong with rules, for `libris check`: those that can never match, and those that match nothing that is served.
-/// `served` are URIs, and what templates begin with.
+/// Warnings about rules, for `libris check`: rules that can never match, and patterns that match nothing that is served.
+/// `served` are URIs, and the literal beginnings of templates.
 pub(crate) fn rule_warnings(rules: &RuleSet, served: &[String]) -> Vec<String> {
     let shadowed = rules.shadowed();
     let mut warnings = Vec::new();
@@ -191,7 +191,7 @@ pub(crate) fn rule_warnings(rules: &RuleSet, served: &[String]) -> Vec<String> {
     warnings
 }
 
-/// What URIs that match the pattern begin with, if nothing that is served does.
+/// The beginning of a pattern up to its first `*`, if no served URI can begin with it.
 fn unserved_prefix<'p>(pattern: &'p str, served: &[String]) -> Option<&'p str> {
     let wild = pattern.find('*').unwrap_or(pattern.len());
     let prefix = pattern[..wild].trim_end_matches('/');

@@ -12,12 +12,12 @@ const STRING: Style = AnsiColor::Green.on_default();
 const KEY: Style = AnsiColor::Blue.on_default();
 const LITERAL: Style = AnsiColor::Yellow.on_default();
 
-/// What a text is written in.
+/// The language of a text, as far as colours depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TextSyntax {
     Markdown,
     Json,
-    /// Code in which this begins a comment, and these quote strings.
+    /// Code in which `comment` begins a comment until the end of the line, and each of `quotes` encloses strings.
     Code {
         comment: &'static str,
         quotes: &'static [char],
@@ -163,7 +163,8 @@ fn code(line: &str, comment: &str, quotes: &[char]) -> String {
     out
 }
 
-/// The length of the string that begins here; that of the quote if it does not end in this line.
+/// The length of the string literal that begins here, with its quotes; the length of one quote if the literal does not
+/// end in this line.
 fn quoted(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (at, letter) in text.char_indices().skip(1) {

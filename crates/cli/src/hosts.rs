@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-/// What tells which hosts are installed.
+/// The folders in which installed hosts are found.
 pub(crate) struct Machine {
     /// The folders of `PATH`.
     pub(crate) path: Vec<PathBuf>,
     pub(crate) home: PathBuf,
     /// The folder of configurations, usually `~/.config`.
     pub(crate) config: PathBuf,
-    /// The folder of the data of applications: on macOS `~/Library/Application Support`, on Windows `%APPDATA%`, otherwise
-    /// that of configurations.
+    /// The folder of application data: on macOS `~/Library/Application Support`, on Windows `%APPDATA%`, otherwise the same
+    /// as `config`.
     pub(crate) applications: PathBuf,
 }
 
@@ -79,7 +79,7 @@ impl Machine {
                 "Claude Code",
                 claude.then(|| Step::Run(format!("claude mcp add --transport http {name} {url}"))),
             ),
-            // It accepts only servers that are reachable from the internet over HTTP, but any over stdio.
+            // Over HTTP it accepts only servers that are reachable from the internet; over stdio, any.
             (
                 "Claude Desktop",
                 add(desktop.join("claude_desktop_config.json"), "mcpServers", json_entry(stdio)),

@@ -1,4 +1,4 @@
-//! `libris info`: says who a server is and what it can do.
+//! `libris info`: prints the identity and the capabilities of a server.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use crate::terminal::{HEADING, print, shown, styled};
 
 /// Show the identity, protocol revision and capabilities of a server
 ///
-/// For another MCP server, shows what it answers. For other sources, shows what `libris serve` would serve them as.
+/// For another MCP server, shows what it answers. For other sources, shows how `libris serve` would present itself.
 #[derive(Debug, Args)]
 #[command(after_help = format!("Examples:
   libris info https://mcp.example/mcp

@@ -125,7 +125,7 @@ fn expiry(valid: std::time::Duration) -> Result<jiff::Timestamp> {
     end.ok_or_else(|| advice("the key would be valid for too long", "use a duration such as `90d` or `1y`"))
 }
 
-/// A name stands in rules, logs and tables, so it is one short word.
+/// Names appear in rules, logs and tables, so they must be short and have no spaces.
 fn check_name(name: &str) -> Result<()> {
     let is_plain = |letter: char| !letter.is_whitespace() && !letter.is_control();
     match (1..=100).contains(&name.len()) && name.chars().all(is_plain) {

@@ -21,7 +21,7 @@ use crate::unopened;
 #[command(next_help_heading = "Logging")]
 pub(crate) struct LogOptions {
     /// The log level (error, warn, info, debug, trace, off), or a filter such as `libris_wire=debug` [default: warn;
-    /// check: off, because its report has the warnings]
+    /// error for ls, read, templates, complete, prompts and info; off for check, whose report has the warnings]
     #[arg(long, global = true, env = "LIBRIS_LOG", value_name = "LEVEL")]
     log: Option<String>,
     /// The log format
@@ -41,11 +41,13 @@ impl LogOptions {
     /// Installs the logger. `default` is the level if none is given.
     pub(crate) fn start(&self, default: &str) -> Result<()> {
         let level = self.log.as_deref().unwrap_or(default);
+        // `Targets` accepts any word as a target name, so a misspelt level would silently become a filter.
         let filter = level.parse::<Targets>().ok().filter(|_| !level.contains(' '));
         let known = ["error", "warn", "info", "debug", "trace", "off"];
-        let plain = level.chars().all(char::is_alphabetic);
-        let filter = filter.filter(|_| !plain || known.contains(&&*level.to_ascii_lowercase()));
-        // The client of other MCP servers logs what our own messages say better, with texts of those servers.
+        let is_word = level.chars().all(char::is_alphabetic);
+        let filter = filter.filter(|_| !is_word || known.contains(&&*level.to_ascii_lowercase()));
+        // `rmcp`, the MCP client library, is off unless the filter names it: Libris reports the same failures more
+        // clearly, and the events of rmcp contain text from remote servers.
         let silent = |filter: Targets| filter.with_target("rmcp", LevelFilter::OFF);
         let filter = filter.map(|filter| if level.contains("rmcp") { filter } else { silent(filter) });
         let Some(filter) = filter else {
@@ -60,7 +62,7 @@ impl LogOptions {
             .log_internal_errors(false)
             .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
         let layer = match self.log_format {
-            LogFormat::Human if std::io::stderr().is_terminal() => layer.with_filter(Unreported).boxed(),
+            LogFormat::Human if std::io::stderr().is_terminal() => layer.with_filter(HideReported).boxed(),
             LogFormat::Human => layer.boxed(),
             LogFormat::Json => layer.json().boxed(),
         };
@@ -70,11 +72,11 @@ impl LogOptions {
     }
 }
 
-/// Leaves out the outages of sources that could not be opened: the command has reported each on the same terminal, with
-/// its hint.
-struct Unreported;
+/// Drops warnings about sources that could not be opened: the command already printed each error and its hint to this
+/// terminal.
+struct HideReported;
 
-impl<S> Filter<S> for Unreported {
+impl<S> Filter<S> for HideReported {
     fn enabled(&self, _metadata: &Metadata<'_>, _context: &Context<'_, S>) -> bool {
         true
     }
@@ -86,7 +88,7 @@ impl<S> Filter<S> for Unreported {
     }
 }
 
-/// The warnings that were logged while they are collected.
+/// Warnings since the last call of [`collected_warnings`]; `None` until its first call.
 static WARNINGS: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
 /// The most warnings that are collected between two calls of [`collected_warnings`].
@@ -98,7 +100,7 @@ pub(crate) fn collected_warnings() -> Vec<String> {
     warnings.replace(Vec::new()).unwrap_or_default()
 }
 
-/// Collects warnings, for a report that contains them.
+/// Collects warnings and errors for the report of `libris check`.
 struct Collector;
 
 impl<S: Subscriber> Layer<S> for Collector {

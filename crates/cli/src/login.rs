@@ -9,16 +9,16 @@ use libris_sources::mcp::{Login, LoginOptions, TokenStore};
 
 use crate::browser;
 use crate::target::EXIT_CODES;
-use crate::terminal::{advice, print, shown, warn};
+use crate::terminal::{advice, note, print, shown, warn};
 
-/// How long a person may take.
+/// How long to wait for the user to complete the login in the browser.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// Log in to an MCP server that requires authorization
 ///
-/// Opens the login page of the server in the browser, and stores the access token in `~/.local/share/libris/tokens`, which
-/// only you can read. All commands, and `libris serve` with the same URL, then use it and renew it. Without a URL, lists
-/// the servers with a stored token.
+/// Opens the login page of the server in the browser, and stores the access token in `libris/tokens` in `$XDG_DATA_HOME`,
+/// or in `~/.local/share` if that is not set, in a file that only you can read. All commands, and `libris serve` with the
+/// same URL, then use and renew the token. Without a URL, lists the servers with a stored token.
 #[derive(Debug, Args)]
 #[command(after_help = format!("Examples:
   libris login https://mcp.example/mcp       log in; then `libris ls https://mcp.example/mcp` works
@@ -36,7 +36,7 @@ pub(crate) struct LoginCommand {
     /// The id of a client that you registered with the authorization server [default: registers one]
     #[arg(long, value_name = "ID", requires = "url")]
     client_id: Option<String>,
-    /// The port of 127.0.0.1 to which the browser returns [default: a free one]
+    /// The port on 127.0.0.1 that receives the OAuth redirect [default: a free one]
     #[arg(long, value_name = "PORT", requires = "url")]
     port: Option<u16>,
     /// Print the address of the login page, and open no browser
@@ -64,9 +64,12 @@ pub(crate) async fn login(arguments: LoginCommand) -> Result<ExitCode> {
     let store = store()?;
     let Some(url) = url else {
         let urls = store.servers()?;
+        if urls.is_empty() {
+            note("no access tokens are stored");
+        }
         print(&urls.iter().map(|url| format!("{}\n", shown(url))).collect::<String>())
             .context("could not print")?;
-        return Ok(if urls.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+        return Ok(ExitCode::SUCCESS);
     };
     let options = LoginOptions { scopes: scope, client_id, port: port.unwrap_or(0) };
     let login = Login::begin(&url, &options, &store).await?;
@@ -91,6 +94,6 @@ pub(crate) fn logout(arguments: &LogoutCommand) -> Result<ExitCode> {
         eprintln!("the access token was removed");
         return Ok(ExitCode::SUCCESS);
     }
-    warn("there is no access token for this URL; `libris login` lists those that there are");
+    warn("no access token is stored for this URL; `libris login` without a URL lists the stored ones");
     Ok(ExitCode::FAILURE)
 }

@@ -123,7 +123,7 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == documents::EXTRACT_COMMAND) {
         return match libris_documents::child::run(std::io::stdin().lock(), std::io::stdout().lock()) {
             Ok(()) => ExitCode::SUCCESS,
-            // The server is gone, or somebody tried the command.
+            // The server has ended, or a user ran the command directly.
             Err(_) => ExitCode::FAILURE,
         };
     }
@@ -135,7 +135,7 @@ fn main() -> ExitCode {
     let level = match arguments.command {
         // The report contains the warnings.
         Command::Check(_) => "off",
-        // The command ends with the error of a source, and prints it.
+        // These commands fail with the error of a source and print it, so a warning about it would repeat it.
         Command::Ls(_)
         | Command::Read(_)
         | Command::Templates(_)
@@ -175,9 +175,9 @@ fn main() -> ExitCode {
             Command::Info(options) => target::exit(info::run(options).await),
             Command::Bench(options) => target::exit(bench::run(options).await),
             #[cfg(feature = "search")]
-            Command::Search(options) => search::run(options).await,
+            Command::Search(options) => target::exit(search::run(options).await),
             #[cfg(feature = "search")]
-            Command::Bundle(options) => bundle::run(options).await,
+            Command::Bundle(options) => target::exit(bundle::run(options).await),
             #[cfg(feature = "postgres")]
             Command::Triggers(options) => triggers::run(options).await.map(|()| ExitCode::SUCCESS),
             Command::Completions(options) => completions::run(&options).map(|()| ExitCode::SUCCESS),

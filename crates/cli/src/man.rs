@@ -10,7 +10,7 @@ use crate::terminal::print;
 
 /// Write the man pages to a folder
 ///
-/// There is a page for each command, such as `libris-serve.1`. The packages of Libris install them.
+/// There is a page for each command, such as `libris-serve.1`. The packages for Debian, Homebrew and Nix install them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   libris man ~/.local/share/man/man1   then `man libris-serve` works

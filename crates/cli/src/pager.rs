@@ -41,7 +41,7 @@ fn page(pager: &str, text: &str) -> io::Result<()> {
     let plain = || anstream::adapter::strip_str(text).to_string();
     let text = if has_colours { text.to_owned() } else { plain() };
     if let Some(mut input) = child.stdin.take() {
-        // The person may leave the pager before its end.
+        // The user may quit the pager before it has read everything.
         let _ = input.write_all(text.as_bytes());
     }
     match child.wait()?.code() {

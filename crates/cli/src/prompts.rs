@@ -10,9 +10,13 @@ use serde_json::{Value, json};
 
 use crate::sources::SourceArguments;
 use crate::target::{
-    EXIT_CODES, OpenedTarget, assignment, base64, clipped, content_json, json_line, resource_json, width,
+    EXIT_CODES, OpenedTarget, assignment, base64, clipped, content_json, json_line, one_line, resource_json,
+    width,
 };
 use crate::terminal::{DETAIL, HEADING, advice, bytes, print, shown, styled};
+
+/// The most prompts that a hint names.
+const MAX_NAMED_PROMPTS: usize = 10;
 
 /// List the prompts of a target, or print the messages of one
 #[derive(Debug, Args)]
@@ -66,12 +70,14 @@ async fn get(
     let view = target.view.now();
     let prompts = view.prompts(&Context::default()).await.context("could not list the prompts")?.prompts;
     let Some(prompt) = prompts.iter().find(|prompt| prompt.name == name) else {
-        let names: Vec<_> = prompts.iter().take(10).map(|prompt| clipped(&prompt.name, None)).collect();
-        let hint = match names.is_empty() {
-            true => "the target has no prompts".to_owned(),
-            false => format!("there are {}", names.join(", ")),
+        let names: Vec<_> =
+            prompts.iter().take(MAX_NAMED_PROMPTS).map(|prompt| one_line(&prompt.name)).collect();
+        let hint = match (names.is_empty(), prompts.len() - names.len()) {
+            (true, _) => "the target has no prompts".to_owned(),
+            (false, 0) => format!("its prompts are {}", names.join(", ")),
+            (false, more) => format!("its prompts are {}, … and {more} more", names.join(", ")),
         };
-        return Err(advice(format!("there is no prompt `{name}`"), hint));
+        return Err(advice(format!("the target has no prompt `{name}`"), hint));
     };
     check_arguments(prompt, &arguments)?;
     let messages = view.prompt(prompt, &arguments, &Context::default()).await;
@@ -88,14 +94,14 @@ async fn get(
 fn check_arguments(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<()> {
     let names = || {
         let names = prompt.arguments.iter().map(|argument| match argument.required {
-            true => format!("--with {}=…", clipped(&argument.name, None)),
-            false => format!("[--with {}=…]", clipped(&argument.name, None)),
+            true => format!("--with {}=…", one_line(&argument.name)),
+            false => format!("[--with {}=…]", one_line(&argument.name)),
         });
         format!("its arguments are {}", names.collect::<Vec<_>>().join(" "))
     };
     let mut required = prompt.arguments.iter().filter(|argument| argument.required);
     if let Some(missing) = required.find(|argument| !given.contains_key(&argument.name)) {
-        return Err(advice(format!("the argument `{}` is missing", clipped(&missing.name, None)), names()));
+        return Err(advice(format!("the argument `{}` is missing", one_line(&missing.name)), names()));
     }
     let is_known = |name: &String| prompt.arguments.iter().any(|argument| argument.name == *name);
     match given.keys().find(|name| !is_known(name)) {
@@ -118,10 +124,10 @@ async fn resolved(target: &OpenedTarget, message: PromptMessage) -> Result<Vec<P
 
 fn line(prompt: &Prompt, width: Option<usize>) -> String {
     let arguments = prompt.arguments.iter().map(|argument| match argument.required {
-        true => format!(" {}", clipped(&argument.name, None)),
-        false => format!(" [{}]", clipped(&argument.name, None)),
+        true => format!(" {}", one_line(&argument.name)),
+        false => format!(" [{}]", one_line(&argument.name)),
     });
-    let call = format!("{}{}", clipped(&prompt.name, None), arguments.collect::<String>());
+    let call = format!("{}{}", one_line(&prompt.name), arguments.collect::<String>());
     let left = width.map(|width| width.saturating_sub(call.chars().count() + 2));
     let text = prompt.description.as_deref().or(prompt.title.as_deref()).unwrap_or_default();
     match clipped(text, left) {

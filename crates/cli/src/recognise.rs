@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use libris_sources::registry::KEYS;
 
-/// How much of a file is inspected. The `openapi` key of generated JSON documents may stand behind other keys.
+/// How many bytes of a file are inspected. In generated JSON documents, the key `openapi` may come after large members.
 const MAX_INSPECTED: u64 = 64 << 10;
 
 /// The first bytes of a SQLite database.
@@ -23,7 +23,9 @@ pub(crate) enum Argument {
 }
 
 impl Argument {
-    /// Recognises a file by its content, and a missing one by its name. Everything else is a source as it is.
+    /// Classifies an argument. `libris.toml` is a configuration whatever it contains. Other files are recognised by their
+    /// content, for TOML, YAML and JSON together with the extension; a missing file by its extension. Any other argument
+    /// is returned unchanged as a source.
     pub(crate) fn recognise(argument: &OsStr) -> Self {
         let path = Path::new(argument);
         let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
@@ -36,9 +38,10 @@ impl Argument {
             Ok(_) => return Self::Source(argument.to_owned()),
             Err(_) => (Vec::new(), !has_prefix),
         };
-        // An empty file is a valid database.
-        let is_empty_database = is_database && content.is_empty() && (is_missing || path.is_file());
-        if content.starts_with(SQLITE_MAGIC) || is_empty_database {
+        // An empty file is a valid SQLite database, and a missing one has no content to inspect, so both are recognised by
+        // extension. An argument with a prefix, such as `postgres://h/shop.db`, is neither.
+        let is_new_database = is_database && content.is_empty() && (is_missing || path.is_file());
+        if content.starts_with(SQLITE_MAGIC) || is_new_database {
             return Self::Source(prefixed("sqlite:", argument));
         }
         let text = String::from_utf8_lossy(&content);
@@ -58,7 +61,7 @@ fn prefixed(prefix: &str, argument: &OsStr) -> OsString {
     prefixed
 }
 
-/// The first bytes of a file; nothing if it cannot be read, which is reported when it is opened as a source.
+/// Up to `MAX_INSPECTED` bytes; empty if the file cannot be read: opening it later reports the error.
 fn beginning(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(path) {
@@ -76,7 +79,8 @@ fn defines_sources(text: &str) -> bool {
     })
 }
 
-/// Whether a YAML or JSON file is an OpenAPI document: it has the key `openapi`, or `swagger` in version 2.
+/// Whether a YAML or JSON file looks like an OpenAPI document: it has the key `openapi`, or `swagger` in version 2. A
+/// heuristic without a parser: a YAML line that begins with the key, or the quoted key at any depth, counts.
 fn is_openapi(text: &str) -> bool {
     ["openapi", "swagger"].iter().any(|key| {
         let is_key = |line: &str| {
@@ -84,7 +88,7 @@ fn is_openapi(text: &str) -> bool {
                 line.strip_prefix(key).or_else(|| line.trim_start().strip_prefix(&format!("\"{key}\"")));
             rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
         };
-        // The members of a JSON object may stand on one line.
+        // The members of a JSON object may be on one line.
         text.split(['\n', '{', ',']).any(is_key)
     })
 }
@@ -97,7 +101,7 @@ mod tests {
     use super::Argument;
 
     #[test]
-    fn files_are_recognised_by_what_they_are() {
+    fn files_are_recognised_by_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for (name, content) in [

@@ -24,7 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The first pause before a source that could not be opened is tried again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The access to a running server.
+/// The parts of a running server that a reload affects, besides its sources.
 pub(crate) struct ServerAccess {
     pub(crate) rules: RuleSet,
     pub(crate) authenticator: Option<Arc<Authenticator>>,
@@ -114,7 +114,7 @@ fn reopened(open: &[ConfiguredSource], catalog: &Catalog) -> Vec<ConfiguredSourc
     let tried = catch_panic(|| {
         let mut sources = open.to_vec();
         for source in sources.iter_mut().filter(|source| source.failure.is_some()) {
-            // If it fails again, the catalog keeps the source that failed, and the start of its outage.
+            // If opening fails again, the catalog keeps the old `UnopenedSource`, and with it the start of the outage.
             let mut again = source.clone();
             if again.open_again() {
                 tracing::warn!(source = again.label, "a source could be opened and is available");
@@ -126,7 +126,7 @@ fn reopened(open: &[ConfiguredSource], catalog: &Catalog) -> Vec<ConfiguredSourc
         Ok(sources)
     });
     tried.unwrap_or_else(|error| {
-        tracing::warn!(%error, "could not use a source that could be opened");
+        tracing::warn!(%error, "a source could be opened, but cannot be served");
         open.to_vec()
     })
 }
@@ -156,7 +156,7 @@ impl Retry {
     }
 }
 
-/// Turns a panic, such as one while a source is opened, into an error, so that the server keeps running and reloads
+/// Converts a panic, such as one while a source is opened, into an error, so that the server keeps running and reloads
 /// later configurations.
 fn catch_panic<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {

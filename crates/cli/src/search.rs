@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::sources::{OpenedConfig, SourceArguments};
+use crate::target::EXIT_CODES;
 use crate::terminal::{
     DETAIL, HEADING, ProgressLine, advice, counted, grouped, note, print, report, shown, styled,
 };
@@ -32,15 +33,17 @@ const NUMBER: Style = AnsiColor::Green.on_default();
 /// Search the resources of sources
 ///
 /// Finds resources by their text, names, titles and paths; similar words match if a word is misspelt. In QUERY, "quoted
-/// words" must occur as a phrase, and `-word` excludes resources with this word. The exit code is 1 if nothing was
-/// found.
+/// words" must occur as a phrase, and `-word` excludes resources with this word. Sources that cannot be opened are
+/// reported and left out. The exit code is 1 if nothing was found.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(after_help = format!("Examples:
   libris search 'rotate the keys' ./docs            the best ten hits, with the lines to read
   libris search '\"exit code\" -windows' ./docs       a phrase, without resources that contain a word
   libris search parse_uri ./src --limit 3 --json    JSON for scripts
   libris search retention ./docs --since 7d         resources that changed in the last seven days
-  libris search backup ./docs --open                read the best hit in the pager")]
+  libris search backup ./docs --open                read the best hit in the pager
+
+{EXIT_CODES}"))]
 pub(crate) struct SearchOptions {
     /// The words to search for
     query: String,
@@ -227,7 +230,7 @@ async fn open(view: &View, hit: &SearchHit) -> Result<()> {
     Ok(())
 }
 
-/// The width of the terminal; unlimited if standard output is none.
+/// The width of the terminal; `usize::MAX` if standard output is not a terminal.
 fn columns() -> usize {
     match terminal_size::terminal_size_of(std::io::stdout()) {
         Some((terminal_size::Width(width), _)) if width >= 20 => usize::from(width),
@@ -235,7 +238,7 @@ fn columns() -> usize {
     }
 }
 
-/// The hits for people. Lines of snippets and headings are cut to this many columns.
+/// The hits as text for a terminal. Lines of snippets and headings are cut to this many columns.
 fn to_text(answer: &SearchAnswer, columns: usize) -> String {
     let mut text = String::new();
     let mut line = |line: String| {
@@ -258,7 +261,7 @@ fn to_text(answer: &SearchAnswer, columns: usize) -> String {
             let place = format!("  lines {}-{}{heading}", section.first_line, section.last_line);
             line(styled(DETAIL, cut(&place, columns)));
         }
-        // What a source found itself has no lines.
+        // A hit of a source's own search has no snippet.
         if let (true, Some(description)) = (hit.snippet.is_empty(), hit.description.as_deref()) {
             line(format!("  {}", cut(&shown(description), columns.saturating_sub(2))));
         }
@@ -305,8 +308,8 @@ fn narrowed(line: &SnippetLine, columns: usize) -> SnippetLine {
     let column = |offset: usize| offsets.partition_point(|known| *known < offset);
     let first = matches.first().map_or(0, |range| column(range.start));
     let last = matches.first().map_or(0, |range| column(range.end));
-    // As much as possible from the beginning, or else a quarter of the line before the match, or less if the match and
-    // the two ellipses would not fit.
+    // Keeps the beginning of the line if the first match is within it. Otherwise a quarter of the columns precedes the
+    // match, or less if the match and the two ellipses would not fit.
     let lead = (columns / 4).min(columns.saturating_sub(last - first + 2));
     let start = if last < columns { 0 } else { first.saturating_sub(lead) };
     let start = start.min(length - columns.min(length));

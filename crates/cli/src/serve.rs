@@ -26,13 +26,14 @@ use crate::terminal::{advice, note, report, warn};
 #[cfg(feature = "picker")]
 use crate::tools_config::ToolsTable;
 
-/// The default address. If it is in use, a free port is selected.
+/// The default address. If it cannot be bound, for example because it is in use, a free port is selected.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:4747";
 
 /// Serve folders and data as MCP resources
 ///
-/// Without --stdio and --http, Libris serves over stdio, or over HTTP on 127.0.0.1 if standard input is a terminal or
-/// the null device.
+/// Without --stdio, Libris serves over HTTP if --http or another option for HTTP is given (--sse, --allow-host,
+/// --allow-origin, --allow-remote, --picker, --no-webdav, --keys, --tls-certificate). Otherwise it serves over stdio, or
+/// over HTTP on 127.0.0.1 if standard input is a terminal or, on Unix, the null device.
 #[derive(Debug, Args)]
 #[command(after_help = examples())]
 pub(crate) struct ServeOptions {
@@ -62,9 +63,9 @@ pub(crate) struct ServeOptions {
     picker: bool,
     /// Do not serve the picker, neither as a page nor inside a chat
     #[cfg(feature = "picker")]
-    #[arg(long, conflicts_with_all = ["stdio", "picker"])]
+    #[arg(long, conflicts_with = "picker")]
     no_picker: bool,
-    /// Do not serve the WebDAV share at `/dav`, which is served where the picker is
+    /// Do not serve the WebDAV share at `/dav` [default: served wherever the picker is]
     #[cfg(feature = "picker")]
     #[arg(long, conflicts_with = "stdio")]
     no_webdav: bool,
@@ -93,7 +94,7 @@ fn examples() -> String {
 pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     let OpenedConfig { config, sources: opened, errors } = options.sources.open(&[])?;
     if errors.len() == opened.len() {
-        // The sources share their errors.
+        // The opened sources hold clones of these `Arc`s; drop them so that `none_opened` can take the error out.
         drop(opened);
         return Err(none_opened(errors));
     }
@@ -102,7 +103,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     let catalog_config =
         catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
     let catalog = Arc::new(Catalog::with_config(served, catalog_config));
-    // Before the index and the server, so that both hear of the changes of other replicas.
+    // Joined before the index and the server are created, so that both receive the changes of other replicas.
     #[cfg(feature = "cluster")]
     let cluster = crate::cluster::join(config.cluster.as_ref(), &catalog)?;
     #[cfg(feature = "search")]
@@ -112,7 +113,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         None if options.wants_search() => {
             catalog.start_search(crate::search::settings(&config, &options.sources))?;
         }
-        // Reading everything costs time and requests, so it waits for a model that searches.
+        // Indexing reads every resource, so it starts only with the first search.
         None => catalog.search_on_demand(crate::search::settings(&config, &options.sources)),
     }
     let callers = options.auth.open(&config, options.sources.file().as_deref())?;
@@ -197,25 +198,25 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         serve = serve.route(Arc::new(libris_web::WebDav));
     }
     if io::stderr().is_terminal() {
-        let server = NewServer { name: host_name(&name), url: format!("{scheme}://{address}/mcp"), command };
+        let server = NewServer { name: entry_name(&name), url: format!("{scheme}://{address}/mcp"), command };
         tokio::spawn(async move { summary::print(&opened, &server).await });
     }
     Ok(serve.listen(listener).await?)
 }
 
-/// The picker inside a chat, unless it is turned off.
+/// The picker inside a chat, unless it is disabled.
 #[cfg(feature = "picker")]
 fn picker_app(options: &ServeOptions, tools: &ToolsTable) -> Option<Arc<dyn libris::wire::AppPage>> {
     let is_wanted = tools.has_picker() && !options.no_picker;
     is_wanted.then(|| Arc::new(libris_web::PickerApp::default()) as Arc<dyn libris::wire::AppPage>)
 }
 
-/// Whether the picker and the WebDAV share are served, and what happens then.
+/// The settings of the picker and the WebDAV share, and what `libris browse` does when the page is ready.
 #[cfg(feature = "picker")]
 struct PickerChoice {
-    /// What the command line or the configuration says; `None` for the default.
+    /// Whether the command line or the configuration enables the picker; `None` for the default.
     is_wanted: Option<bool>,
-    /// Likewise for the share.
+    /// The same for the WebDAV share.
     wants_webdav: Option<bool>,
     browsing: Option<Browsing>,
 }
@@ -232,7 +233,7 @@ impl PickerChoice {
         Self { is_wanted, wants_webdav, browsing: options.browsing }
     }
 
-    /// Whether it is served on this address: by default on loopback only.
+    /// Whether the picker is served on this address: by default on loopback only.
     fn serves(&self, address: &SocketAddr) -> bool {
         self.is_wanted.unwrap_or_else(|| address.ip().is_loopback())
     }
@@ -242,7 +243,7 @@ impl PickerChoice {
         self.wants_webdav.unwrap_or_else(|| self.serves(address))
     }
 
-    /// Tells the user where the page is, or opens it.
+    /// Prints the address of the page for a user at a terminal or of `libris browse`, which may also open it.
     fn announce(&self, page: &str) {
         if self.browsing.is_some() || io::stderr().is_terminal() {
             note(format_args!("browse at {page}"));
@@ -273,7 +274,8 @@ impl ServeOptions {
         }
     }
 
-    /// Whether the sources are indexed even if the configuration does not say so: people search where they browse.
+    /// Whether the sources are indexed at start if the configuration does not decide it: for `libris browse`, whose page
+    /// has a search field.
     #[cfg(all(feature = "picker", feature = "search"))]
     fn wants_search(&self) -> bool {
         self.browsing.is_some()
@@ -289,7 +291,7 @@ impl ServeOptions {
         let wants_http = self.http.is_some()
             || self.sse
             || self.allow_remote
-            || self.wants_picker()
+            || self.has_picker_option()
             || self.auth.want_http()
             || !self.allow_host.is_empty()
             || !self.allow_origin.is_empty();
@@ -298,19 +300,20 @@ impl ServeOptions {
 }
 
 impl ServeOptions {
-    /// Whether an option for the picker or the share is given, which only HTTP has.
+    /// Whether an option is given that implies HTTP: `--picker` or `--no-webdav`. `--no-picker` also applies to stdio.
     #[cfg(feature = "picker")]
-    fn wants_picker(&self) -> bool {
-        self.picker || self.no_picker || self.no_webdav
+    fn has_picker_option(&self) -> bool {
+        self.picker || self.no_webdav
     }
 
     #[cfg(not(feature = "picker"))]
-    fn wants_picker(&self) -> bool {
+    fn has_picker_option(&self) -> bool {
         false
     }
 }
 
-/// The policy of a configuration: its rules, for the callers that it authenticates. `None` if everybody may do everything.
+/// The access policy: the configured rules, applied to authenticated callers, or to [`LocalCallers`] without an
+/// authenticator. `None` if there are neither rules nor an authenticator.
 pub(crate) fn policy(rules: &RuleSet, authenticator: Option<&Arc<Authenticator>>) -> Option<Arc<dyn Policy>> {
     let callers = authenticator
         .map(|authenticator| Arc::new(AuthenticatedCallers::new(authenticator.clone())) as Arc<dyn Policy>);
@@ -321,7 +324,8 @@ pub(crate) fn policy(rules: &RuleSet, authenticator: Option<&Arc<Authenticator>>
 }
 
 /// Whether standard input is the null device, as for a service of systemd or with `</dev/null`, so that no client can
-/// speak over it. A closed standard input counts too: the standard library opens the null device in its place.
+/// speak over it. A closed standard input counts too: the standard library opens the null device in its place. Always
+/// `false` on systems other than Unix.
 fn stdin_is_null() -> bool {
     #[cfg(unix)]
     {
@@ -352,13 +356,14 @@ fn own_command(sources: &SourceArguments) -> Vec<String> {
     command
 }
 
-/// The name of the server in the configuration of a host, without characters that a shell interprets.
-fn host_name(name: &str) -> String {
+/// The name of the server's entry in the configuration of a host, without characters that a shell interprets.
+fn entry_name(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
     name.chars().map(|letter| if is_plain(letter) { letter } else { '-' }).collect()
 }
 
-/// The error if no source could be opened: that of the only source, or a summary after the errors of all.
+/// The error if no source could be opened. With one source, it is that source's error; otherwise prints every error and
+/// returns a summary.
 fn none_opened(mut errors: Vec<Arc<anyhow::Error>>) -> anyhow::Error {
     if let [_] = &errors[..]
         && let Some(only) = errors.pop().and_then(Arc::into_inner)
@@ -370,6 +375,7 @@ fn none_opened(mut errors: Vec<Arc<anyhow::Error>>) -> anyhow::Error {
 }
 
 /// Parses an address in one of the usual forms: `127.0.0.1:8080`, `localhost:8080`, `:8080` or `8080`, also as a URL.
+/// Without an IP address, it is 127.0.0.1: unlike elsewhere, `:8080` does not mean all interfaces.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let text = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
     let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':')).unwrap_or(text);
@@ -387,7 +393,9 @@ async fn bind(address: Option<SocketAddr>, allow_remote: bool) -> Result<TcpList
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.context("could not listen on 127.0.0.1")?;
         if cause.kind() == io::ErrorKind::AddrInUse {
-            warn("the default port 4747 is in use, so a free one was selected; use --http to fix the port");
+            warn(
+                "the default port 4747 is in use, so a free one was selected; use --http to choose the port",
+            );
         }
         return Ok(listener);
     };

@@ -10,10 +10,10 @@ use libris_sources::skills::{check_entry, relative_path, verify};
 use serde_json::{Value, json};
 
 use crate::sources::SourceArguments;
-use crate::target::{EXIT_CODES, OpenedTarget, clipped, json_line, width};
+use crate::target::{EXIT_CODES, OpenedTarget, clipped, json_line, one_line, width};
 use crate::terminal::{DETAIL, advice, print, shown, styled};
 
-/// The skills of one request.
+/// The number of skills per page.
 const PAGE_SIZE: usize = 100;
 
 /// The most skills that are listed.
@@ -87,7 +87,7 @@ async fn all(target: &OpenedTarget) -> libris::Result<Vec<Skill>> {
 async fn load(target: &OpenedTarget, name: &str, options: &SkillsOptions) -> Result<ExitCode> {
     let skill = named(target, name).await?;
     let refused = |why: String| {
-        advice(format!("the skill `{name}` cannot be trusted: {why}"), "tell whoever runs the server")
+        advice(format!("the skill `{name}` cannot be trusted: {why}"), "report this to the server's operator")
     };
     check_entry(&skill).map_err(refused)?;
     if options.json {
@@ -117,7 +117,7 @@ async fn load(target: &OpenedTarget, name: &str, options: &SkillsOptions) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// The skill with a name or a URI. One that is not listed has only a URI.
+/// The skill with this name or URI. A skill that is not listed can be named by its URI only.
 async fn named(target: &OpenedTarget, name: &str) -> Result<Skill> {
     let skills = all(target).await.context("could not list the skills")?;
     let mut found = skills
@@ -144,7 +144,7 @@ async fn named(target: &OpenedTarget, name: &str) -> Result<Skill> {
     }
 }
 
-/// The bytes of a file of a skill, or why they are not those of its entry.
+/// Reads a file of a skill. The inner error says how it differs from the size, the digest or the front matter in the list.
 async fn verified(target: &OpenedTarget, skill: &Skill, uri: &Uri) -> Result<Result<Vec<u8>, String>> {
     let contents = target.view.now().read(uri, &Context::default()).await;
     let mut parts = contents.with_context(|| format!("could not read `{uri}`"))?.parts.into_iter();
@@ -189,7 +189,7 @@ fn text<'a>(frontmatter: &'a Meta, key: &str) -> &'a str {
 fn line(skill: &Skill, width: Option<usize>) -> String {
     let name = match text(&skill.frontmatter, "name") {
         "" => shown(skill.uri.as_str()),
-        name => clipped(name, None),
+        name => one_line(name),
     };
     let left = width.map(|width| width.saturating_sub(name.chars().count() + 2));
     let description = clipped(text(&skill.frontmatter, "description"), left);

@@ -63,7 +63,7 @@ pub(crate) struct OpenedConfig {
 }
 
 impl ConfiguredSource {
-    /// Loads the definition and opens the source, below the layers.
+    /// Loads the definition and opens the source, with the layers over it.
     pub(crate) fn open(KeyedDefinition { key, definition }: KeyedDefinition, layers: &SourceLayers) -> Self {
         #[cfg(not(feature = "text-documents"))]
         let SourceLayers {} = layers;
@@ -109,7 +109,7 @@ impl ConfiguredSource {
         }
     }
 
-    /// What else the source could be served as.
+    /// A hint if another kind of source would serve more: `git:` for a folder that is a repository.
     pub(crate) fn tip(&self) -> Option<String> {
         let is_repository = self.key == "files" && Path::new(&self.label).join(".git").exists();
         let path = shown(&self.label);
@@ -142,7 +142,8 @@ impl SourceLayers {
         }
     }
 
-    /// The layers of sources that are open: they stay when the configuration is reloaded, with their caches.
+    /// The layers for a reload: those of the open sources, so that their caches are kept. Changes of their settings have no
+    /// effect until a restart.
     fn of(open: &[ConfiguredSource], config: &Config) -> Self {
         match open.first() {
             None => Self::new(config),
@@ -206,7 +207,7 @@ impl SourceArguments {
         self.config.iter().cloned().chain(named).collect()
     }
 
-    /// The arguments that select the same sources in any working directory.
+    /// The arguments that select the same sources in any working directory, without the command after `--`.
     pub(crate) fn absolute(&self) -> Vec<String> {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let source = |source: &OsString| {
@@ -227,8 +228,8 @@ impl SourceArguments {
     /// Reads the configuration and opens its sources and those on the command line. A source that cannot be opened is
     /// unavailable, and does not affect the others.
     ///
-    /// `open` are the sources that are open already: those whose definition is unchanged are reused, and so is one that
-    /// cannot be opened with its new definition.
+    /// `open` are the sources that are open already. A source is reused if its definition is unchanged, or if the new
+    /// definition with the same label cannot be opened.
     pub(crate) fn open(&self, open: &[ConfiguredSource]) -> Result<OpenedConfig> {
         let (config, definitions) = self.definitions()?;
         let layers = SourceLayers::of(open, &config);

@@ -18,7 +18,7 @@ const PAGE_SIZE: usize = 1000;
 /// Counting stops at this number of resources.
 const MAX_COUNTED: u64 = 1_000_000;
 
-/// How long the summary waits for the counts of the sources. Those that take longer follow when they are known.
+/// How long the summary waits for the counts of the sources. A count that takes longer is printed when it is known.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A source that is being counted.
@@ -67,7 +67,7 @@ async fn count_all(source: &dyn Source, found: &AtomicU64) -> anyhow::Result<Str
     Ok(format!("{and_more}{resources}, {}", counted(templates as u64, "template")))
 }
 
-/// The state of a source that failed: the innermost cause says most.
+/// The state of a source that failed: its causes, or its message if it has none.
 fn unavailable(error: &anyhow::Error) -> String {
     let Explanation { message, causes, .. } = Explanation::of(error);
     let text = if causes.is_empty() { message } else { causes.join(": ") };

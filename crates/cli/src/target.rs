@@ -1,5 +1,6 @@
 //! The targets of the client commands (`ls`, `read`, `templates`, `complete`, `prompts`, `skills`, `watch`, `info`,
-//! `bench`): any sources, or another MCP server. Also the exit codes and the JSON that these commands share.
+//! `bench`): any sources, or another MCP server. Also the JSON that these commands share, and their exit codes, which
+//! `search` and `bundle` have too.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
   3  there is no such resource, or no access to it
   4  the target is unavailable";
 
-/// How long a source may take to list its resources. Nobody waits behind a command.
+/// How long a source may take to list its resources. Long, because no other client waits for this process.
 const SOURCE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// An open target.
@@ -64,7 +65,7 @@ impl OpenedTarget {
     }
 }
 
-/// Prints an error, and returns the exit code for it.
+/// Prints the error if a command failed, and returns its exit code.
 pub(crate) fn exit(outcome: Result<ExitCode>) -> Result<ExitCode> {
     let error = match outcome {
         Ok(code) => return Ok(code),
@@ -79,7 +80,7 @@ pub(crate) fn exit(outcome: Result<ExitCode>) -> Result<ExitCode> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// The width of lines: that of the terminal, or `COLUMNS`. `None` if the output is not a terminal.
+/// The width of lines: `COLUMNS` if it is set, otherwise the width of the terminal. `None` without either, or below 20.
 pub(crate) fn width() -> Option<usize> {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal =
@@ -87,9 +88,14 @@ pub(crate) fn width() -> Option<usize> {
     columns.or_else(terminal).filter(|width| *width >= 20)
 }
 
-/// Text of a source in one line, at most as wide as what is left of the line. Control characters are escaped.
+/// Text of a source in one line, with escaped control characters.
+pub(crate) fn one_line(text: &str) -> String {
+    shown(&text.replace(['\n', '\t'], " "))
+}
+
+/// Text of a source in one line, clipped to `left` columns, with escaped control characters.
 pub(crate) fn clipped(text: &str, left: Option<usize>) -> String {
-    let line = shown(&text.replace(['\n', '\t'], " "));
+    let line = one_line(text);
     match left {
         Some(left) if line.chars().count() > left => match left {
             0..=3 => String::new(),

@@ -213,7 +213,8 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// Escapes control characters in untrusted text, which a terminal could execute.
+/// Escapes control characters in untrusted text, which a terminal could execute, and characters that change the direction
+/// of text. Line breaks and tabs stay.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

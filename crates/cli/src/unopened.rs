@@ -1,4 +1,4 @@
-//! A source that could not be opened: it is unavailable, and says so in lists and in `libris://status`.
+//! A source that could not be opened: lists and `libris://status` report it as unavailable.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use libris::{
     UriTemplate,
 };
 
-/// What could not be done: the end of the reason in `libris://status` and in the log.
+/// What could not be done. After "could not ", it is the reason in `libris://status` and in the log.
 const DOING: &str = "open the source; the log of the server has the reason";
 
-/// Whether this is the reason in the log for the outage of a source that could not be opened.
+/// Whether this reason in the log is that of a source that could not be opened.
 pub(crate) fn is_reason(text: &str) -> bool {
     text.strip_prefix("could not ") == Some(DOING)
 }
@@ -62,7 +62,7 @@ fn public_name(kind: &str, label: &str) -> String {
 
 #[async_trait]
 impl Source for UnopenedSource {
-    /// Only what the source may have, because clients can subscribe to whatever is covered.
+    /// Covers only URIs that the source may have, because clients can subscribe to every covered URI.
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
         uri.as_str().starts_with(&self.prefix).then_some(self.specificity)
     }

@@ -69,7 +69,7 @@ fn check_goes_on_after_an_error_and_reports_every_source() {
       because: the database `broken` cannot be used: its file is not a SQLite database
     hint: correct the path in `url`
     error: 2 of 3 sources failed
-    hint: `libris serve` serves the others, and tries these again
+    hint: `libris serve` would serve the other sources and retry the failed ones
     ");
     let said = libris(folder.path(), &["check", "nowhere", "docs", "--json"]);
     let json: serde_json::Value = serde_json::from_str(said.strip_prefix("exit: 1\n").unwrap()).unwrap();

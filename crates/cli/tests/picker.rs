@@ -322,7 +322,7 @@ async fn the_app_shows_what_the_view_shows() {
         );
     }
     let wrong = ask_app(&origin, "resources/subscribe", json!({})).await;
-    assert_eq!(wrong["content"][0]["text"], "the picker has no request `resources/subscribe`");
+    assert_eq!(wrong["content"][0]["text"], "the picker does not support the method `resources/subscribe`");
 }
 
 #[tokio::test(flavor = "multi_thread")]

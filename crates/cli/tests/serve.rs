@@ -86,10 +86,26 @@ fn a_free_port_is_selected_if_the_default_one_is_in_use() {
 #[test]
 fn stdio_is_served_over_a_pipe() {
     let folder = folder(NOTE);
-    let mut server = Server::start(folder.path(), &[], Stdio::piped());
-    drop(server.child.stdin.take());
-    assert!(server.child.wait().unwrap().success());
-    assert!(server.lines.next().is_none());
+    for arguments in [&[][..], &["--no-picker"][..], &["--stdio", "--no-picker"][..]] {
+        let mut server = Server::start(folder.path(), arguments, Stdio::piped());
+        drop(server.child.stdin.take());
+        assert!(server.child.wait().unwrap().success(), "{arguments:?}");
+        assert!(server.lines.next().is_none(), "{arguments:?}");
+    }
+}
+
+/// Keys are for HTTP only: over stdio, the caller is the user who started the server.
+#[test]
+fn keys_select_http() {
+    let folder = folder(NOTE);
+    let added = Command::new(env!("CARGO_BIN_EXE_libris"))
+        .args(["key", "add", "ci", "--keys", "keys.toml"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(added.status.success(), "{added:?}");
+    let mut server = Server::start(folder.path(), &["--keys", "keys.toml"], Stdio::piped());
+    server.said("listening on http://127.0.0.1:");
 }
 
 #[test]

@@ -22,8 +22,8 @@ fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Whether an address is public, by the IANA registries of special-purpose addresses. An address that embeds another one
-/// must be replaced by that first.
+/// Whether an address is public, by the IANA registries of special-purpose addresses. Apply [`without_embedding`] first:
+/// an IPv6 address that embeds an IPv4 address does not count as public.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -33,6 +33,8 @@ pub fn is_public(address: IpAddr) -> bool {
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
+    // The numbers are "this network", reserved addresses, carrier-grade NAT, protocol assignments, 6to4 relays and
+    // benchmarks.
     !(a == 0
         || address.is_private()
         || address.is_loopback()
@@ -50,9 +52,9 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 /// Whether an IPv6 address is global unicast and not special-purpose.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
-    let handed_out = a & 0xe000 == 0x2000;
+    let global_unicast = a & 0xe000 == 0x2000;
     let exception = (a == 0x2001 && (b < 0x200 || b == 0xdb8)) || a == 0x2002 || (a == 0x3fff && b < 0x1000);
-    handed_out && !exception
+    global_unicast && !exception
 }
 
 #[cfg(test)]

@@ -69,7 +69,8 @@ impl Budget {
         Self::with_shares(total, Some(share), Some(share))
     }
 
-    /// A budget of which each identity, and each address without one, may hold these amounts: three quarters by default.
+    /// A budget of which each identity may hold `identity`, and each client without one `address`; `None` is three
+    /// quarters of `total`.
     pub fn with_shares(total: usize, address: Option<usize>, identity: Option<usize>) -> Arc<Self> {
         let share = |share: Option<usize>| share.unwrap_or(most(total)).clamp(1, total.max(1));
         let (share, identity_share) = (share(address), share(identity));
@@ -94,8 +95,8 @@ impl Budget {
         self.state().take(self, client, amount).then(|| self.lease(client, amount))
     }
 
-    /// Waits for `amount` and takes it; `None` if too many requests wait already. One client may have three quarters of
-    /// the waiters.
+    /// Waits for `amount` and takes it; `None` if too many requests wait already. At most three quarters of the waiters may
+    /// be of the same client.
     pub async fn take(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         match self.try_take_fairly(client, amount) {
             Some(lease) => Some(lease),
@@ -112,7 +113,7 @@ impl Budget {
         taken.then(|| self.lease(client, amount))
     }
 
-    /// As [`take`](Self::take), for a thread that may block. It must not be one that runs async tasks.
+    /// Like [`take`](Self::take), but blocks the thread, so it must not be called in an async task.
     pub fn take_blocking(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         self.try_take_fairly(client, amount).or_else(|| self.queue(client, amount)?.received_blocking())
     }
@@ -214,8 +215,8 @@ impl BudgetState {
         }
     }
 
-    /// Grants available amounts to waiters, round-robin over the clients. A waiter that does not fit blocks those
-    /// behind it, so that large requests do not starve, unless it is blocked by its own client's share.
+    /// Grants available amounts to waiters, round-robin over the clients. A waiter whose amount is not available blocks the
+    /// waiters after it, so that large requests do not starve. A waiter whose client has used up its share is skipped.
     fn serve(&mut self, budget: &Budget) {
         let mut at = 0;
         while let Some(queue) = self.queues.get_mut(at) {
@@ -310,7 +311,8 @@ impl Lease {
         self.amount
     }
 
-    /// Changes the lease to `amount` if that is available. Returns whether it was; if not, the lease is unchanged.
+    /// Changes the lease to `amount`, or to the client's share if that is less. Returns `false`, and leaves the lease
+    /// unchanged, if so much is not available.
     pub fn resize(&mut self, amount: usize) -> bool {
         let amount = amount.min(self.budget.share_of(self.client));
         if let Some(less) = self.amount.checked_sub(amount) {

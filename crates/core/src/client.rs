@@ -1,4 +1,4 @@
-//! Clients, as limits tell them apart.
+//! Clients, as the limits per client distinguish them.
 
 use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
@@ -19,11 +19,11 @@ enum ClientKey {
     #[default]
     Unknown,
     Address(IpAddr),
-    /// A hash of the principal and of a secret: collisions cannot be constructed.
+    /// A hash of a secret and the principal: without the secret, nobody can construct a collision.
     Identity(u64),
 }
 
-/// What the hashes of principals begin with: random, or the same for all replicas of a server.
+/// The secret in the hashes of principals: random, or the same for all replicas of a server.
 static CLIENT_SECRET: OnceLock<[u64; 2]> = OnceLock::new();
 
 impl Client {
@@ -49,8 +49,9 @@ impl Client {
         Self(ClientKey::Identity(hasher.finish()))
     }
 
-    /// Makes the client of an identity the same in all processes that call this with the same secret, such as the replicas
-    /// of a server. Call it before the first client is created; later calls have no effect.
+    /// Sets the secret in the hashes of principals, so that all processes with the same secret, such as the replicas of a
+    /// server, get the same client for an identity. Has no effect after the first call of this function or of
+    /// [`of`](Self::of).
     pub fn share_secret(secret: &str) {
         let part = |number: u8| {
             let mut hasher = DefaultHasher::new();
@@ -60,8 +61,8 @@ impl Client {
         let _ = CLIENT_SECRET.set([part(0), part(1)]);
     }
 
-    /// A name of the client that processes with the same [secret](Self::share_secret) understand, without spaces; `None` if
-    /// nothing is known of the client. It does not reveal the identity.
+    /// A name without spaces, from which processes with the same [secret](Self::share_secret) restore the client; `None` if
+    /// the client is [unknown](Self::is_known). It does not reveal the identity.
     pub fn shared_name(self) -> Option<String> {
         match self.0 {
             ClientKey::Unknown => None,
@@ -70,7 +71,7 @@ impl Client {
         }
     }
 
-    /// The client with this [name](Self::shared_name).
+    /// The client with this [name](Self::shared_name); `None` if it is not such a name.
     pub fn from_shared_name(name: &str) -> Option<Self> {
         match (name.get(..1)?, &name[1..]) {
             ("a", address) => address.parse().ok().map(Self::at),
@@ -93,7 +94,7 @@ impl Client {
         matches!(self.0, ClientKey::Identity(_))
     }
 
-    /// Whether anything is known of the client.
+    /// Whether the client has an identity or an address.
     pub fn is_known(self) -> bool {
         self.0 != ClientKey::Unknown
     }

@@ -11,16 +11,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a source.
 ///
-/// The messages of [`Invalid`](Error::Invalid), [`Missing`](Error::Missing), [`TooLarge`](Error::TooLarge), [`Unavailable`](Error::Unavailable) and
-/// [`Busy`](Error::Busy) are sent to callers, so they must not contain a path, a query or a secret. The cause of
-/// [`Failed`](Error::Failed) is logged and never sent.
+/// The messages of [`Invalid`](Error::Invalid), [`Missing`](Error::Missing), [`TooLarge`](Error::TooLarge),
+/// [`Unavailable`](Error::Unavailable) and [`Busy`](Error::Busy) are sent to callers, so they must not contain a path, a
+/// query or a secret. The cause of [`Failed`](Error::Failed) is logged and never sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no resource at this URI.
     #[error("no resource at `{0}`")]
     NotFound(Uri),
-    /// There is no resource at this URI, and the source can tell why: see [`Error::missing`]. Callers with restricted
+    /// There is no resource at this URI, and the source knows why: see [`Error::missing`]. Callers with restricted
     /// rights get the same response as for [`NotFound`](Self::NotFound), because a hint may name other resources.
     #[error("no resource at `{uri}`: {hint}")]
     Missing {
@@ -34,7 +34,7 @@ pub enum Error {
     /// The caller may not access this resource. Callers get the same response as for [`NotFound`](Self::NotFound).
     #[error("access to `{0}` is denied")]
     Denied(Uri),
-    /// The resource is visible to the caller, whose access token lacks scopes for this operation. Callers are told which
+    /// The resource is visible to the caller, but its access token lacks scopes for this operation. The response names the
     /// scopes to request.
     #[error("access to `{uri}` requires the scope `{}`", scopes.join(" "))]
     ScopeRequired {
@@ -119,10 +119,11 @@ impl Error {
         Self::Invalid(why.into())
     }
 
-    /// A copy of an error that several callers share, such as those of one flight.
+    /// A copy of an error that several callers get, because they shared one read or other work (single-flight).
     pub fn from_shared(error: &Arc<Self>) -> Self {
         match &**error {
             Self::Failed { doing, .. } => Self::failed(doing, SharedCause(error.clone())),
+            // The fallback is unreachable: only `Failed` has no public copy.
             public => {
                 public.public_copy().unwrap_or_else(|| Self::failed("do it", SharedCause(error.clone())))
             }

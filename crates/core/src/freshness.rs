@@ -17,8 +17,8 @@ pub struct Freshness {
     pub scope: CacheScope,
     /// Checks whether the response is still valid. Without a proof, the server does not cache the response.
     pub proof: Option<Proof>,
-    /// When a response with a limited lifetime is outdated, so that clients get the rest of it as [`ttl`](Self::ttl);
-    /// `None` if `ttl` counts from when the response is sent.
+    /// When the response expires. Clients get at most the remaining time as [`ttl`](Self::ttl). `None` if `ttl` counts from
+    /// the time when the response is sent.
     pub expires: Option<Instant>,
 }
 
@@ -28,13 +28,13 @@ impl Freshness {
         Self::default()
     }
 
-    /// A response that never changes and is the same for all callers: combined with another by [`and`](Self::and), it
-    /// leaves that one as it is.
+    /// A response that never changes and is the same for all callers: the neutral element of [`and`](Self::and).
     pub fn unlimited() -> Self {
         Self { ttl: Duration::MAX, scope: CacheScope::Public, proof: Some(Proof::always()), expires: None }
     }
 
-    /// The same, unless nothing limits it: then clients must not cache it.
+    /// Forbids clients to cache the response if its TTL is [unlimited](Self::unlimited), which means that no part of it
+    /// set one. Other freshness is unchanged.
     pub fn or_uncached(self) -> Self {
         match self.ttl {
             Duration::MAX => Self { ttl: Duration::ZERO, scope: CacheScope::Private, ..self },
@@ -68,12 +68,13 @@ impl Freshness {
         }
     }
 
-    /// A response that is outdated at this time.
+    /// Sets when the response expires.
     pub fn until(self, expires: Instant) -> Self {
         Self { expires: Some(expires), ..self }
     }
 
-    /// The freshness of a response that is sent now, after it was cached.
+    /// The freshness to send with a response that may come from a cache: `ttl` is at most the time from `now` until
+    /// `expires`.
     pub fn at(self, now: Instant) -> Self {
         match self.expires {
             None => self,

@@ -134,8 +134,8 @@ impl Identity {
         self.0.expires.is_some_and(|expires| expires <= now)
     }
 
-    /// Whether both identities are those of one principal, as with a renewed token: the same name, authenticated in the
-    /// same way by the same authority.
+    /// Whether both identities are of the same principal, as after a token was renewed: the same name, authenticated in
+    /// the same way by the same authority.
     pub fn is_same_principal(&self, other: &Self) -> bool {
         self.0.name == other.0.name && self.0.authentication == other.0.authentication
     }
@@ -145,7 +145,8 @@ impl Identity {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// A text that differs between identities with different names, authentication, groups, scopes or claims.
+    /// A text that differs between identities with different names, authentication, groups, scopes or claims. Expiry and
+    /// signing key do not count, so that a renewed token has the same key.
     pub(crate) fn cache_key(&self) -> String {
         let IdentityData { name, authentication, groups, scopes, claims, expires: _, signing_key: _ } =
             &*self.0;

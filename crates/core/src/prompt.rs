@@ -9,7 +9,7 @@ use crate::{Content, Freshness, Icon, Meta, Resource, UnavailableSource, Uri, Ur
 /// A prompt, as it is listed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prompt {
-    /// The name by which clients ask for it.
+    /// The name by which clients request it.
     pub name: String,
     /// The display name.
     pub title: Option<String>,
@@ -22,7 +22,7 @@ pub struct Prompt {
     /// The `_meta` of the protocol.
     pub meta: Option<Meta>,
     /// The resources that it embeds, as templates whose variables are arguments. A caller that may not read them does
-    /// not see the prompt. Variables are completed with the values of the templates of the sources.
+    /// not see the prompt. An argument is completed with the values that sources offer for their own templates.
     pub resources: Vec<UriTemplate>,
 }
 
@@ -155,7 +155,7 @@ pub struct Prompts {
 }
 
 impl Default for Prompts {
-    /// Those of a source that never has prompts.
+    /// The prompts of a source that never has any. They do not limit how a combined list may be cached.
     fn default() -> Self {
         Self { prompts: Vec::new(), freshness: Freshness::unlimited(), unavailable: Vec::new() }
     }

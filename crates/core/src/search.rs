@@ -16,7 +16,7 @@ pub struct SearchQuery {
     pub sources: Vec<String>,
     /// Only resources of these media types; `text/*` matches all texts. Empty for all.
     pub mimes: Vec<String>,
-    /// Only resources for this audience, or without a given one.
+    /// Only resources for this audience, and those that name none.
     pub audience: Option<Audience>,
     /// Only resources that were modified at this time or later, in seconds since the epoch.
     pub modified_since: Option<i64>,
@@ -53,8 +53,7 @@ pub struct SearchAnswer {
     pub correction: Option<String>,
     /// The names of sources that were left out because they failed or did not answer in time.
     pub left_out: Vec<String>,
-    /// While the index is being built: how many resources it has, and how many there are as far as they are listed.
-    /// Resources that it does not have yet are found by name only.
+    /// The progress while the index is being built. Resources that are not indexed yet are found by name only.
     pub indexing: Option<IndexingProgress>,
 }
 
@@ -97,7 +96,7 @@ pub struct SearchHit {
 /// The section of a hit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HitSection {
-    /// The heading, with those above it: `Guide > Install`. Empty if there is none.
+    /// The heading with the headings above it: `Guide > Install`. Empty if there is none.
     pub heading: String,
     /// The first line to read, counted from 1.
     pub first_line: u32,

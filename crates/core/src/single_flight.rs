@@ -18,12 +18,13 @@ pub struct Flights<K, T> {
 /// A future of shared work. A panic of the work panics all callers.
 pub type Flight<T> = Mapped<Shared<SharedWork<T>>, fn(Option<T>) -> T>;
 
-/// `None` if the work panicked, because `Shared` would not wake the other callers.
+/// The output is `None` if the work panicked. Inside `Shared`, a panic would not wake the other callers.
 type SharedWork<T> = BoxFuture<'static, Option<T>>;
 
 type FlightMap<K, T> = HashMap<K, NumberedFlight<T>>;
 
 struct NumberedFlight<T> {
+    /// Distinguishes the flight from an abandoned one with the same key, whose guard may be dropped later.
     number: u64,
     flight: WeakShared<SharedWork<T>>,
 }
@@ -52,14 +53,16 @@ where
         F: Future<Output = T> + Send + 'static,
     {
         let mut in_flight = lock(&self.in_flight);
-        let (number, left) = match in_flight.get(key) {
+        // Abandoned: all callers were cancelled, and the guard has not removed the flight yet.
+        let (number, abandoned) = match in_flight.get(key) {
             Some(found) => match found.flight.upgrade() {
                 Some(flight) => return flight.map(completed),
                 None => (found.number + 1, true),
             },
             None => (0, false),
         };
-        if !left && let Some(done) = done() {
+        // Abandoned work did not end, so the cache cannot have its result.
+        if !abandoned && let Some(done) = done() {
             return ready(Some(done)).boxed().shared().map(completed);
         }
         let guard = InFlightGuard { in_flight: self.in_flight.clone(), key: key.clone(), number };

@@ -37,8 +37,9 @@ pub trait Source: Send + Sync + 'static {
         self.covers(uri).is_some_and(|specificity| specificity != Specificity::EXACT)
     }
 
-    /// Whether the URIs of this source must not be those of another source, because somebody else chooses them, as with
-    /// another MCP server. A catalog serves neither resource then, instead of one that is not the requested one.
+    /// Whether this source must be the only one with its URIs, because a third party chooses them, as with another MCP
+    /// server. If another source claims the same URI, a catalog serves it from neither: it cannot know which resource is
+    /// meant.
     fn is_exclusive(&self) -> bool {
         false
     }
@@ -52,14 +53,15 @@ pub trait Source: Send + Sync + 'static {
     /// Lists one page: at most `limit` resources in URI order after `after` (keyset pagination).
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page>;
 
-    /// Where the resources that [`list`](Source::list) returns are in the order of all URIs; `None`, the default, if that
-    /// is not known. It must not change. A catalog asks a source only for pages that its resources can be on.
+    /// A range of URIs, in URI order, that contains all resources that [`list`](Source::list) returns; `None`, the default,
+    /// if it is not known. It must not change. A catalog does not query the source for pages outside this range.
     fn span(&self) -> Option<UriSpan> {
         None
     }
 
     /// Whether the source can become unavailable although its lists have a [proof](Freshness::proof), as a database can.
-    /// A catalog stores the last known list of such a source for that time. It always does for lists without a proof.
+    /// A catalog stores the last known list of such a source and serves it during an outage. It stores lists without a
+    /// proof in any case.
     fn may_fail(&self) -> bool {
         false
     }
@@ -67,8 +69,8 @@ pub trait Source: Send + Sync + 'static {
     /// How a catalog may cache the list, if [`list`](Source::list) computes all resources for every page; `None`, the
     /// default, if `list` starts at `after`.
     ///
-    /// With `Some`, a catalog lists all resources at the first page of a walk, and takes the following pages from that
-    /// list for the [`ttl`](Freshness::ttl), while the [`proof`](Freshness::proof) holds. The
+    /// With `Some`, a catalog lists all resources for the first page, and takes the following pages from that list for the
+    /// [`ttl`](Freshness::ttl), while the [`proof`](Freshness::proof) holds. The
     /// [`scope`](Freshness::scope) is private if the list depends on the caller. Clients do not see this freshness.
     fn whole_list(&self) -> Option<Freshness> {
         None
@@ -83,8 +85,8 @@ pub trait Source: Send + Sync + 'static {
     /// Reads the resource at `uri`; [`Error::NotFound`] if there is none.
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents>;
 
-    /// What is wrong with a URI that this source does not cover, if it is similar to one that it covers: the hint of
-    /// [`Error::missing`]. A catalog asks for it if no source covers the URI.
+    /// The hint of [`Error::missing`] for a URI that this source does not cover but that is similar to one that it covers. A
+    /// catalog calls this if no source covers the URI.
     fn hint(&self, _uri: &Uri) -> Option<String> {
         None
     }
@@ -111,15 +113,15 @@ pub trait Source: Send + Sync + 'static {
         Err(Error::NotDirectory(uri.clone()))
     }
 
-    /// Whether [`children`](Source::children) lists the directories of this source, so that clients are told that they can
-    /// ask for them.
+    /// Whether [`children`](Source::children) lists the directories of this source, so that the server announces directory
+    /// reads to clients.
     fn has_directories(&self) -> bool {
         false
     }
 
-    /// Lists one page of the skills that the source publishes: at most `limit`, in URI order after `after`. Those that
-    /// exist and are not listed are found by [`skill`](Source::skill) only. Their files are resources of the source,
-    /// and reading one gives the bytes that its digest covers.
+    /// Lists one page of the skills that the source publishes: at most `limit`, in URI order after `after`. A skill that
+    /// exists but is not published is found by [`skill`](Source::skill) only. The files of skills are resources of the
+    /// source, and reading one gives the bytes that its digest covers.
     async fn skills(&self, _after: Option<&Uri>, _limit: usize, _context: &Context) -> Result<SkillPage> {
         Ok(SkillPage::default())
     }
@@ -134,8 +136,8 @@ pub trait Source: Send + Sync + 'static {
         Ok(Prompts::default())
     }
 
-    /// The messages of the prompt with this name; `None`, the default, if the source has no such prompt. Every required
-    /// argument has a value, and there are no others than those of the prompt.
+    /// The messages of the prompt with this name; `None`, the default, if the source has no such prompt. The caller of this
+    /// method has checked the arguments: required ones are present, and unknown ones are not.
     async fn prompt(
         &self,
         _name: &str,
@@ -155,8 +157,8 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Searches the source itself; `None`, the default, if it cannot. A source implements this if it searches better
-    /// than an index of its texts, as a database with full-text search does. A catalog fuses the hits by rank with
-    /// those of its index, and removes hidden ones.
+    /// than an index of its texts, as a database with full-text search does. A catalog fuses the hits by rank with the hits
+    /// of its index, and removes hidden resources.
     async fn search(&self, _query: &SearchQuery, _context: &Context) -> Result<Option<SearchAnswer>> {
         Ok(None)
     }
@@ -174,10 +176,11 @@ pub trait Source: Send + Sync + 'static {
         uri.clone()
     }
 
-    /// Other URIs for which access to `uri` may be denied: other names of the resource, and resources whose contents it
-    /// shows. If a rule denies one of them, the view denies `uri`. The [subject](Source::subject) is one by default.
+    /// Other URIs that access rules must allow too: other names of the resource, and resources whose contents it shows. If a
+    /// rule denies one of them, the view denies `uri`. By default, this is the [subject](Source::subject).
     ///
-    /// Different spellings of a URI, its query and a slash at its end need not be reported: rules ignore them.
+    /// Variants of a URI that differ in spelling, in the query or in a trailing slash need not be returned: rules ignore
+    /// these differences.
     fn aliases(&self, uri: &Uri) -> Vec<Uri> {
         let subject = self.subject(uri);
         if subject == *uri { Vec::new() } else { vec![subject] }
@@ -198,13 +201,13 @@ pub trait Source: Send + Sync + 'static {
         false
     }
 
-    /// Like [`follow`](Source::follow), for clients of other replicas. Their last read is unknown to this source, so the
-    /// watch reports the subject as changed once it knows its state.
+    /// Like [`follow`](Source::follow), for clients of other replicas. The source does not know what these clients read
+    /// last, so the watch reports the subject as changed as soon as the source knows its state.
     fn follow_for_replicas(&self, subject: &Uri) {
         self.follow(subject, Client::default());
     }
 
-    /// Drops what this source has cached and the change concerns: another replica has reported it.
+    /// Drops cached data that this change affects. Another replica has reported the change.
     fn invalidate(&self, _change: &Change) {}
 
     /// The maximum number of concurrent reads and completions. A catalog issues this many permits, at most three
@@ -221,13 +224,13 @@ pub trait Source: Send + Sync + 'static {
         Ok(())
     }
 
-    /// A stream of changes; `None` if this source cannot report changes. It contains every change after this returns.
-    /// Dropping the stream stops the watch.
+    /// A stream of changes; `None` if this source cannot report changes. It contains every change that happens after this
+    /// method has returned. Dropping the stream stops the watch.
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(None)
     }
 
-    /// Ends connections to services behind the source, before a program exits. Nothing is requested from it any more.
+    /// Closes the connections to services behind the source before the program exits. No other method is called afterwards.
     async fn close(&self) {}
 }
 
@@ -548,7 +551,8 @@ impl Context {
         self.visibility.as_ref().is_none_or(|visibility| visibility.sees_below(prefix))
     }
 
-    /// Whether nothing is hidden from the caller, so that [`sees`](Self::sees) and [`reads`](Self::reads) are true for every resource.
+    /// Whether nothing is hidden from the caller, so that [`sees`](Self::sees) and [`reads`](Self::reads) are true for
+    /// every resource.
     pub fn sees_everything(&self) -> bool {
         self.visibility.is_none()
     }
@@ -578,7 +582,7 @@ impl Context {
         Self { memory: Some(memory), ..self }
     }
 
-    /// The context of work that is shared by several callers: keeps only the client whose permits it uses, and the
+    /// The context for work that several callers share. It keeps only the client, whose permits the work uses, and the
     /// receiver of progress reports.
     pub fn without_caller(self) -> Self {
         Self { client: self.client, progress: self.progress, ..Self::default() }
@@ -631,6 +635,7 @@ impl Context {
     }
 }
 
+/// Turns the answer of a [`ContentMemory`] into a result.
 fn granted(granted: bool) -> Result<()> {
     if granted { Ok(()) } else { Err(Error::NO_MEMORY) }
 }
@@ -640,7 +645,8 @@ pub trait Visibility: Send + Sync {
     /// Whether the resource at `uri` may be named to the caller.
     fn sees(&self, uri: &Uri) -> bool;
 
-    /// Whether contents of the resource at `uri` may be shown to the caller. It may see more resources than it may read.
+    /// Whether contents of the resource at `uri` may be shown to the caller. A caller may see more resources than it may
+    /// read.
     fn reads(&self, uri: &Uri) -> bool {
         self.sees(uri)
     }
@@ -655,7 +661,7 @@ pub trait Visibility: Send + Sync {
         true
     }
 
-    /// A number that checks with the same results share, by which results can be cached; `None` if there is none.
+    /// A cache key: checks of the same class have the same results. `None` if results must not be cached.
     fn class(&self) -> Option<u64> {
         None
     }

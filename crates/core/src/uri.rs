@@ -17,8 +17,8 @@ pub(crate) use parse::{authority, excerpt, path};
 /// An absolute URI (RFC 3986) in normal form, cheap to clone.
 ///
 /// Two URIs are equal, and sort, by the bytes of their normal form: the scheme is in lower case,
-/// escapes are in upper case, escapes of unreserved characters are decoded, and dot segments are gone
-/// (also those written as `%2e`), so nothing that holds a `Uri` ever sees a `..` between its slashes.
+/// escapes are in upper case, escapes of unreserved characters are decoded, and dot segments are removed
+/// (also if written as `%2e`), so a `Uri` never has a `..` between its slashes.
 ///
 /// The host is in lower case only where the authority really is a host: `http`, `https`, `ws`, `wss`,
 /// `ftp` and `file`. In other schemes, as in `docs://{doc_id}`, it is an identifier and case-sensitive.

@@ -1,8 +1,8 @@
-//! Spans of URIs: where the resources of a source stand in the order of all URIs.
+//! Spans: ranges in the order of all URIs.
 
 use crate::Uri;
 
-/// The part of the order of all URIs in which the listed resources of a source are.
+/// A range of URIs, in URI order, that contains all listed resources of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UriSpan {
     first: Box<str>,
@@ -12,7 +12,7 @@ pub struct UriSpan {
 impl UriSpan {
     /// The span of all URIs that begin with `prefix`.
     pub fn below(prefix: &str) -> Self {
-        // Behind every character of a URI.
+        // URIs are ASCII, so this sorts after every URI with the prefix.
         Self { first: prefix.into(), last: format!("{prefix}\u{10ffff}").into() }
     }
 
@@ -26,7 +26,7 @@ impl UriSpan {
         Self { first: self.first.min(other.first), last: self.last.max(other.last) }
     }
 
-    /// The start of the part of the span after `after`; `None` if nothing of it is.
+    /// A lower bound for the URIs of the span that sort after `after`; `None` if no URI of the span does.
     pub fn start_after<'a>(&'a self, after: Option<&'a Uri>) -> Option<&'a str> {
         match after.map(Uri::as_str) {
             Some(after) if *self.last <= *after => None,

@@ -1,8 +1,8 @@
 //! Hints for URIs that are similar to known resources and templates: what is wrong with the path or the query.
 //!
 //! A source whose configuration names all its URIs uses this for [`Source::hint`](crate::Source::hint). For the other
-//! sources, the catalog compares the URI with what they list. A wrong scheme or authority is a matter of the catalog
-//! alone, since only the catalog knows all of them.
+//! sources, the catalog compares the URI with what they list. Only the catalog gives hints for a wrong scheme, since only
+//! it knows all schemes.
 
 use crate::{Error, Uri, UriTemplate, suggest};
 
@@ -101,7 +101,7 @@ impl<'a> UriForm<'a> {
         (!varies).then(|| Self { text, scheme, segments: rest[..end].split('/').collect() })
     }
 
-    /// The wrong URI with its misspelt segments corrected to those of this form, and the number of corrections; `None`
+    /// The number of corrections, and the wrong URI with its misspelt segments replaced by the segments of this form; `None`
     /// if it is not similar.
     fn corrected(&self, wrong: &UriForm<'_>) -> Option<(usize, String)> {
         if self.segments.len() != wrong.segments.len() {
@@ -126,7 +126,7 @@ impl<'a> UriForm<'a> {
     }
 }
 
-/// The first of these texts, as in "`a`, `b` or `c`".
+/// Up to [`MAX_NAMED`] of these texts, as in "`a`, `b` or `c`".
 fn any_of(mut texts: Vec<String>) -> String {
     texts.truncate(MAX_NAMED);
     let last = texts.pop().unwrap_or_default();

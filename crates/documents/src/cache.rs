@@ -1,4 +1,4 @@
-//! The results of extractions in memory, limited in total and per client.
+//! The cache of extraction results in memory, limited in total and per client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,24 +13,25 @@ use crate::{ExtractedText, ExtractionLimits};
 /// The SHA-256 digest of a document.
 pub(crate) type Digest = [u8; 32];
 
-/// What a result depends on.
+/// The key of a result: the document and what was extracted from it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ResultKey {
     pub(crate) digest: Digest,
     pub(crate) work: ChildWork,
 }
 
-/// A result that is the same for every extraction of the document.
+/// A result that another extraction of the same document would repeat, which includes most failures.
 #[derive(Clone, Debug)]
 pub(crate) enum CachedResult {
     Text(Arc<ExtractedText>),
     Members(Arc<Vec<Member>>),
     Failed(ExtractFailure),
-    /// The extraction needs more than this limit allows, or crashes.
+    /// The extraction exceeded a limit or crashed.
     Exceeded(ExceededLimit),
 }
 
-/// Why a child process ended without a response.
+/// Why a child process ended without a response. A time-out is not among them: it depends on the load of the machine,
+/// so it is not cached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExceededLimit {
     Memory,
@@ -40,7 +41,7 @@ pub(crate) enum ExceededLimit {
 }
 
 impl ExceededLimit {
-    /// What happened, for callers.
+    /// The message for clients.
     pub(crate) fn describe(&self, limits: &ExtractionLimits) -> String {
         match self {
             Self::Memory => format!("it needs more than {} MiB of memory", limits.memory >> 20),
@@ -53,7 +54,7 @@ impl ExceededLimit {
 
 impl CachedResult {
     fn weight(&self) -> usize {
-        /// What an entry of the map needs.
+        /// The memory of a map entry besides its result, in bytes.
         const OVERHEAD: usize = 256;
         OVERHEAD
             + match self {
@@ -76,14 +77,16 @@ pub(crate) struct ResultCache {
 #[derive(Default)]
 struct Entries {
     results: HashMap<ResultKey, CacheEntry>,
+    /// The bytes that each client uses.
     used: HashMap<Client, usize>,
     total: usize,
-    /// Grows with every use.
+    /// A logical clock for the LRU order, which grows with every lookup and insertion.
     clock: u64,
 }
 
 struct CacheEntry {
     result: CachedResult,
+    /// The client that caused the extraction, whose share it counts against.
     client: Client,
     weight: usize,
     used_at: u64,
@@ -107,8 +110,8 @@ impl ResultCache {
         Some(entry.result.clone())
     }
 
-    /// Adds a result for a client, which may use three quarters of the cache. The oldest results of the client that
-    /// uses the most make room.
+    /// Adds a result for a client, whose results may use three quarters of the cache. If the cache is full, the least
+    /// recently used results of the client that uses the most memory are evicted.
     pub(crate) fn insert(&self, key: ResultKey, result: CachedResult, client: Client) {
         let weight = result.weight();
         let share = self.limit - self.limit / 4;
@@ -140,13 +143,14 @@ impl Entries {
         self.used.get(&client).copied().unwrap_or(0)
     }
 
-    /// Removes the oldest result of a client; false if it has none.
+    /// Removes the least recently used result of a client; false if it has none.
     fn evict(&mut self, client: Client) -> bool {
         let own = self.results.iter().filter(|(_, entry)| entry.client == client);
         let oldest = own.min_by_key(|(_, entry)| entry.used_at).map(|(key, _)| key.clone());
         oldest.is_some_and(|oldest| self.remove(&oldest))
     }
 
+    /// Removes a result; false if there is none.
     fn remove(&mut self, key: &ResultKey) -> bool {
         let Some(entry) = self.results.remove(key) else { return false };
         self.total -= entry.weight;

@@ -1,8 +1,9 @@
-//! The child process of an extraction: its protocol, and the limits that it sets for itself.
+//! The code that runs in the child process of an extraction: the protocol, and the limits that the process sets for
+//! itself.
 //!
-//! The program that embeds this crate starts itself as the child, with an argument of its own, and calls [`run`] there.
-//! The request is a line of JSON, followed by the document; the response is a line of JSON, followed by the contents of
-//! a member.
+//! The program that embeds this crate starts itself as the child, with an argument that it chooses. In the child, it
+//! calls [`run`]. The request is a line of JSON followed by the document. The response is a line of JSON; if a member
+//! was requested, its contents follow.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
@@ -12,18 +13,18 @@ use crate::archive::{self, Member};
 use crate::extract::{self, ExtractFailure, ExtractOptions};
 use crate::{ArchiveFormat, ExtractedText, ExtractionLimits};
 
-/// What a child process is asked to do.
+/// The request to a child process.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ChildRequest {
-    /// The limits.
+    /// The limits that the process sets for itself.
     pub limits: ExtractionLimits,
-    /// The size of the document in bytes, which follows the request.
+    /// The size in bytes of the document that follows the request.
     pub size: u64,
-    /// The work.
+    /// What to extract.
     pub work: ChildWork,
 }
 
-/// The work of a child process.
+/// What a child process extracts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ChildWork {
@@ -35,7 +36,7 @@ pub enum ChildWork {
     Member(ArchiveFormat, String),
 }
 
-/// The answer of a child process.
+/// The response of a child process.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ChildResponse {
@@ -43,9 +44,9 @@ pub enum ChildResponse {
     Text(ExtractedText),
     /// The members of an archive.
     Members(Vec<Member>),
-    /// The size of a member, whose contents follow.
+    /// The size in bytes of the member whose contents follow the response.
     Member(u64),
-    /// The document has no text.
+    /// The extraction failed.
     Failed(ExtractFailure),
 }
 
@@ -80,8 +81,8 @@ pub fn run(input: impl Read, mut output: impl Write) -> io::Result<()> {
     output.flush()
 }
 
-/// Limits the memory and the processor time of this process, and forbids it to write files or to leave core dumps. A
-/// limit that the system refuses is not an error: the parent process limits the time too.
+/// Limits the memory and the processor time of this process, and forbids it to write files or core dumps. If the
+/// system refuses a limit, the extraction runs without it; the parent process enforces the wall time in any case.
 fn set_limits(limits: &ExtractionLimits) {
     #[cfg(unix)]
     {
@@ -89,10 +90,11 @@ fn set_limits(limits: &ExtractionLimits) {
         let set = |resource: Resource, most: u64| {
             let _ = setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) });
         };
-        // The size of private writable memory. The address space is no measure: allocators reserve more than they use.
+        // `RLIMIT_DATA` limits private writable memory. `RLIMIT_AS` would also count address space that allocators
+        // only reserve.
         #[cfg(target_os = "linux")]
         set(Resource::Data, limits.memory);
-        // The system ends the process with SIGXCPU.
+        // The kernel ends the process with SIGXCPU or SIGKILL.
         set(Resource::Cpu, limits.cpu.as_secs().max(1));
         set(Resource::Fsize, 0);
         set(Resource::Core, 0);

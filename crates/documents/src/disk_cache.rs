@@ -1,4 +1,4 @@
-//! The results of extractions on disk, so that a restart does not extract all documents again.
+//! The cache of extraction results on disk, so that a restarted server does not extract all documents again.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::cache::{CachedResult, ResultKey};
 use crate::child::ChildResponse;
 
-/// The folder of the results. The number changes with the results of the same document.
+/// The subfolder of the results. Increase the number when an extraction gives other results for the same document.
 const FOLDER: &str = "documents-1";
 
 /// A folder of results. Its methods block.
@@ -19,7 +19,7 @@ pub(crate) struct DiskCache {
     folder: PathBuf,
     /// The most bytes of all results.
     limit: u64,
-    /// The bytes of all results; `None` until they are counted.
+    /// The bytes of all results; `None` until the first write counts them.
     used: Mutex<Option<u64>>,
 }
 
@@ -32,7 +32,7 @@ impl DiskCache {
     fn path(&self, key: &ResultKey) -> PathBuf {
         let mut hash = Sha256::new();
         hash.update(key.digest);
-        // The same program wrote it: the form of the JSON is stable within one version.
+        // The encoding of the key is stable, since the file name also depends on the version of the program.
         hash.update(serde_json::to_vec(&key.work).unwrap_or_default());
         hash.update(env!("CARGO_PKG_VERSION"));
         let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -48,7 +48,7 @@ impl DiskCache {
         }
     }
 
-    /// Stores a result. A full or read-only disk makes the cache useless, but nothing else.
+    /// Stores a result, unless it is a failure. If the disk is full or read-only, this logs a warning.
     pub(crate) fn insert(&self, key: &ResultKey, result: &CachedResult) {
         let response = match result {
             CachedResult::Text(text) => ChildResponse::Text((**text).clone()),
@@ -74,13 +74,13 @@ impl DiskCache {
             return Ok(());
         }
         *used = Some(self.make_room(before, size)? + size);
-        // Readers see the whole file or none.
+        // Renaming is atomic, so readers never see a part of the file.
         let temporary = path.with_extension("new");
         fs::write(&temporary, data)?;
         fs::rename(&temporary, path)
     }
 
-    /// Removes the oldest results until there is room, and returns the bytes that remain.
+    /// Makes room for `size` bytes by removing the oldest results. Returns the bytes of the remaining results.
     fn make_room(&self, before: u64, size: u64) -> io::Result<u64> {
         if before + size <= self.limit {
             return Ok(before);
@@ -89,7 +89,7 @@ impl DiskCache {
         files.sort_by_key(|(_, _, modified)| *modified);
         let mut left: u64 = files.iter().map(|(_, size, _)| size).sum();
         for (path, length, _) in files {
-            // Down to three quarters, so that not every result has to make room.
+            // Evicts down to three quarters, so that not every insertion has to evict.
             if left + size <= self.limit / 4 * 3 {
                 break;
             }
@@ -99,6 +99,7 @@ impl DiskCache {
         Ok(left)
     }
 
+    /// The path, size and modification time of each stored result.
     fn files(&self) -> io::Result<Vec<(PathBuf, u64, SystemTime)>> {
         let entries = fs::read_dir(&self.folder)?.flatten();
         Ok(entries

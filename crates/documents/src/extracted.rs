@@ -12,9 +12,9 @@ pub struct ExtractedText {
     /// The title in the document's metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The sections in reading order. A document whose format has none is one section.
+    /// The sections in reading order; exactly one for formats without sections.
     pub sections: Vec<DocumentSection>,
-    /// What the text lacks, such as "2 images", each as a phrase.
+    /// Phrases for what the text lacks, such as "2 images".
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
@@ -27,8 +27,7 @@ pub struct DocumentSection {
     pub name: Option<String>,
     /// The text as Markdown.
     pub text: String,
-    /// How many lines at the start of `text` precede the rows of a table, if the section is one table. A range of rows
-    /// keeps them.
+    /// If the section is one table: how many lines of `text` come before its first row. A selection of rows keeps them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table_head: Option<usize>,
 }
@@ -40,12 +39,12 @@ impl DocumentSection {
     }
 }
 
-/// What the sections of a format are.
+/// What a section of a document is, by its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SectionUnit {
     /// Pages of a PDF.
     Page,
-    /// Slides of a presentation, which `pages` selects too.
+    /// Slides of a presentation, selected by `pages` as well.
     Slide,
     /// Sheets of a spreadsheet.
     Sheet,
@@ -79,7 +78,7 @@ impl SectionUnit {
         }
     }
 
-    /// The parameter of a URI that selects sections.
+    /// The URI parameter that selects sections.
     pub fn parameter(self) -> Option<&'static str> {
         match self {
             Self::Page | Self::Slide => Some("pages"),
@@ -91,7 +90,7 @@ impl SectionUnit {
         }
     }
 
-    /// The name of several units.
+    /// The plural of the unit, for messages and `_meta`.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Page => "pages",

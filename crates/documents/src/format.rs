@@ -111,12 +111,13 @@ impl Format {
         FORMATS.iter().find(|(_, _, mimes)| mimes.iter().any(&is)).map(|row| row.0)
     }
 
-    /// The format of a document: by its content where that is certain, otherwise by its name, then by its media type.
+    /// The format of a document: by its content if that is conclusive, otherwise by its extension, then by its media
+    /// type.
     pub fn of(path: &str, mime: Option<&str>, data: &[u8]) -> Option<Self> {
         let named = Self::by_name(path).or_else(|| mime.and_then(Self::by_mime));
         match LeadingBytes::of(data) {
             Some(LeadingBytes::Certain(format)) => Some(format),
-            // The name says which kind of package; without one, the child process looks into it.
+            // The extension or media type says which kind of package it is; otherwise, the names of its members do.
             Some(LeadingBytes::Zip) => named.filter(|named| named.is_zip()).or_else(|| zip_format(data)),
             Some(LeadingBytes::Ole) => named.filter(|named| *named == Self::Xls),
             None => named.filter(|named| named.is_text()),
@@ -134,13 +135,13 @@ impl Format {
         matches!(self, Self::Html | Self::Ipynb | Self::Eml | Self::Mbox | Self::Csv | Self::Tsv)
     }
 
-    /// Whether a document of this format is text already, so that the default keeps it readable without this crate.
+    /// Whether a document of this format is itself text, and so readable without an extraction.
     pub fn is_readable(self) -> bool {
         self.is_text() || self == Self::Rtf
     }
 }
 
-/// What the first bytes of a document say.
+/// What the first bytes of a document reveal about its format.
 enum LeadingBytes {
     Certain(Format),
     Zip,
@@ -162,7 +163,8 @@ impl LeadingBytes {
     }
 }
 
-/// The format of a zip archive by the names of its first members, which stand uncompressed in it.
+/// The format of a zip archive, guessed from its first 64 KiB: member names, and the member `mimetype`, are not
+/// compressed.
 fn zip_format(data: &[u8]) -> Option<Format> {
     let head = &data[..data.len().min(64 * 1024)];
     let has = |text: &str| head.windows(text.len()).any(|window| window == text.as_bytes());
@@ -191,7 +193,7 @@ pub enum ArchiveFormat {
 }
 
 impl ArchiveFormat {
-    /// The extensions, in lower case, with the longest of those with the same end first.
+    /// The extensions, in lower case. If one is a suffix of another, the longer one comes first.
     pub(crate) const EXTENSIONS: [(&'static str, Self); 4] =
         [(".tar.gz", Self::TarGz), (".tgz", Self::TarGz), (".tar", Self::Tar), (".zip", Self::Zip)];
 

@@ -1,9 +1,9 @@
-//! Documents as text, as a layer over any source of bytes.
+//! A layer over any source that serves documents as text.
 //!
-//! [`Documents`] wraps a [`Source`](libris_core::Source). It adds `?as=text` to documents, which gives Markdown, and
-//! the members of archives below the archive. [`DocumentReader`] runs the extraction in child processes with limits of
-//! memory, time and output ([`child`]), and caches the results by the digest of the document. [`extract`](mod@extract)
-//! and [`archive`] are pure: bytes in, text out; only a child process calls them.
+//! [`Documents`] wraps a [`Source`](libris_core::Source). Reading a document with `?as=text` gives its text as
+//! Markdown, and the members of an archive are resources below its URI. [`DocumentReader`] runs extractions in child
+//! processes with limits on memory, time and output ([`child`]), and caches the results by the digest of the document.
+//! [`extract`](mod@extract) and [`archive`] are pure functions from bytes to text; only a child process calls them.
 
 pub mod archive;
 mod cache;

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 /// The limits of one extraction in a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ExtractionLimits {
-    /// The most memory of the process, in bytes. On Linux only.
+    /// The most private writable memory of the process, in bytes. Enforced on Linux only.
     pub memory: u64,
-    /// The most processor time. On Unix only.
+    /// The most processor time of the process. Enforced on Unix only.
     pub cpu: Duration,
     /// The most time from the start of the process to its end.
     pub wall: Duration,
-    /// The most bytes of output.
+    /// The most bytes that the process may write, and so the size of the largest extracted member.
     pub output: u64,
-    /// The most bytes that the parts of one document may have when decompressed.
+    /// The most bytes that may be decompressed from one document or archive.
     pub expanded: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Runs extractions: single-flight, bounded, cached by the digest of the document.
+//! Runs extractions in child processes. Concurrent requests for the same result share one extraction (single-flight),
+//! the number of processes is limited, and results are cached by the digest of the document.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ mod process;
 
 use process::{ChildEnd, ChildProcess};
 
-/// Documents up to this size are hashed and parsed without another thread.
+/// Documents up to this size are hashed on the calling thread, larger ones on a blocking thread.
 const SMALL: usize = 256 * 1024;
 
 /// How documents are extracted.
@@ -36,16 +37,16 @@ pub struct ReaderConfig {
     pub max_document: u64,
     /// The most extractions at once.
     pub concurrency: usize,
-    /// The most bytes of results in memory.
+    /// The size of the cache in memory, in bytes.
     pub cache_bytes: usize,
-    /// The folder in which results are stored, if any.
+    /// The folder of the cache on disk; `None` for none.
     pub cache_folder: Option<PathBuf>,
-    /// The most bytes of results in that folder.
+    /// The size of the cache on disk, in bytes.
     pub cache_folder_bytes: u64,
 }
 
 impl ReaderConfig {
-    /// The default limits, with extractions by this program.
+    /// The default configuration, with this program as the child process.
     pub fn new(
         program: impl Into<PathBuf>,
         arguments: impl IntoIterator<Item = impl Into<OsString>>,
@@ -64,11 +65,11 @@ impl ReaderConfig {
     }
 }
 
-/// Why an extraction gave no result.
+/// Why an extraction has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtractionError {
-    /// The document has no text, or exceeds a limit. The message is for callers.
+    /// The document cannot be extracted, or exceeds a limit. The message may be sent to clients.
     #[error("{0}")]
     Refused(String),
     /// The archive has no member of this name.
@@ -77,7 +78,7 @@ pub enum ExtractionError {
     /// Too many extractions are waiting.
     #[error("too many documents are waiting to be extracted")]
     Busy,
-    /// The child process could not be started or stopped following the protocol.
+    /// The child process could not be started, or violated the protocol.
     #[error("the extraction of a document failed: {0}")]
     Failed(Arc<std::io::Error>),
 }
@@ -134,7 +135,7 @@ impl DocumentReader {
         tokio::task::spawn_blocking(move || hash(&data)).await.expect("hashing does not panic")
     }
 
-    /// The text of a document that is in the cache.
+    /// The text of a document, if the memory cache has it.
     pub(crate) fn cached_text(&self, digest: Digest, options: ExtractOptions) -> Option<Arc<ExtractedText>> {
         let key = ResultKey { digest, work: ChildWork::Text(options) };
         match self.inner.cache.find(&key)? {
@@ -189,6 +190,7 @@ impl DocumentReader {
         }
     }
 
+    /// The result of `work` on a document: from the memory cache, or from the one flight for it.
     async fn result(
         &self,
         data: &Bytes,
@@ -209,7 +211,7 @@ impl DocumentReader {
 }
 
 impl ReaderInner {
-    /// Takes a result from the disk or extracts it, and caches it.
+    /// Loads a result from the disk cache, or runs the extraction, and caches the result.
     async fn extract(
         self: Arc<Self>,
         key: ResultKey,
@@ -221,8 +223,8 @@ impl ReaderInner {
             return Ok(found);
         }
         let permit = self.permit(client).await?;
-        // A started extraction goes on without its callers, so that a document that takes longer than a request is
-        // there for the next one. Joining the flight keeps it alive.
+        // A flight is dropped with its last caller. The spawned task joins it too, so a started extraction completes
+        // even if all callers time out, and the next request finds the result in the cache.
         let keeper = self.flights.join(&key, || None, || async { Err(ExtractionError::Busy) });
         tokio::spawn(async move { drop(keeper.await) });
         let result = match self.run(permit, key.work.clone(), data).await? {
@@ -240,7 +242,7 @@ impl ReaderInner {
         Ok(result)
     }
 
-    /// Uses the cache on disk, if there is one, on a thread that may block.
+    /// Runs `work` with the disk cache on a blocking thread; `None` without a disk cache.
     async fn blocking<T: Send + 'static>(
         self: Arc<Self>,
         key: ResultKey,
@@ -250,12 +252,13 @@ impl ReaderInner {
         tokio::task::spawn_blocking(move || Some(work(self.disk.as_ref()?, key))).await.ok().flatten()
     }
 
-    /// Waits until the client may start an extraction.
+    /// Waits for a permit to start an extraction; [`ExtractionError::Busy`] if too many wait.
     async fn permit(&self, client: Client) -> Result<Lease, ExtractionError> {
         self.permits.take(client, 1).await.ok_or(ExtractionError::Busy)
     }
 
-    /// Runs a child process.
+    /// Runs a child process while it holds the permit. Returns the response and the bytes that follow it, or the limit
+    /// that the process exceeded, which is cached as a result.
     async fn run(
         &self,
         _permit: Lease,
@@ -285,6 +288,7 @@ impl ReaderInner {
         parsed.map(Ok).map_err(failed)
     }
 
+    /// The error for a result that is not of the requested kind.
     fn refused(&self, result: &CachedResult) -> ExtractionError {
         match result {
             CachedResult::Failed(ExtractFailure::NoMember) => ExtractionError::NoMember,

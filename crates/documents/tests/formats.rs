@@ -127,6 +127,34 @@ fn books_have_chapters() {
 }
 
 #[test]
+fn a_book_is_encrypted_if_a_chapter_is_even_inside_an_extra_folder() {
+    let book = |root: &str, encrypted: &str| {
+        let encryption = format!(
+            "<encryption><EncryptedData><CipherData><CipherReference URI=\"{encrypted}\"/></CipherData>\
+             </EncryptedData></encryption>"
+        );
+        let members = [
+            ("META-INF/container.xml", "<container><rootfile full-path=\"OEBPS/content.opf\"/></container>"),
+            ("META-INF/encryption.xml", &*encryption),
+            (
+                "OEBPS/content.opf",
+                "<package><manifest><item id=\"a\" href=\"text%201.xhtml\"/></manifest>\
+                 <spine><itemref idref=\"a\"/></spine></package>",
+            ),
+            ("OEBPS/text 1.xhtml", "<html><body><p>Once.</p></body></html>"),
+        ];
+        let members = members.map(|(name, data)| (format!("{root}{name}"), data));
+        let members: Vec<_> = members.iter().map(|(name, data)| (&**name, *data)).collect();
+        let book = extract(&package(&members), options(Format::Epub), &ExtractionLimits::default());
+        book.map(|book| book.sections[0].text.clone())
+    };
+    for root in ["", "book/"] {
+        assert_eq!(book(root, "OEBPS/text%201.xhtml"), Err(ExtractFailure::Encrypted), "{root}");
+        assert_eq!(book(root, "OEBPS/font.otf").as_deref(), Ok("Once."), "{root}");
+    }
+}
+
+#[test]
 fn html_without_its_navigation_or_with_it() {
     let page = "<html><head><title> A  page </title><style>p{}</style></head><body><nav><a href='/'>Home</a></nav>\
                 <div><main><h1>Title</h1><p>Some <a href='b.html'>text</a> that is long enough to be the content.</p>\

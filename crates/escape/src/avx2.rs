@@ -64,7 +64,8 @@ fn escape_block(block: &[u8; BLOCK], out: &mut [u8; OUTPUT_SPACE]) -> usize {
         out[..BLOCK].copy_from_slice(block);
         return BLOCK;
     }
-    // Replaces control characters by their letters. Those from 16 on have none, but index the table again from 0.
+    // Replaces control characters by the letters of their short escapes. Those from 16 on have none; `high` finds them,
+    // because a shuffle uses only the low four bits of an index.
     let letters = _mm256_and_si256(_mm256_shuffle_epi8(bytemuck::cast(LETTERS), bytes), control);
     let none = _mm256_cmpeq_epi8(letters, _mm256_setzero_si256());
     let high = _mm256_cmpgt_epi8(bytes, _mm256_set1_epi8(0x0f));
@@ -74,11 +75,12 @@ fn escape_block(block: &[u8; BLOCK], out: &mut [u8; OUTPUT_SPACE]) -> usize {
     }
     let bytes = _mm256_blendv_epi8(bytes, letters, control);
     let (low, high) = (_mm256_castsi256_si128(bytes), _mm256_extracti128_si256::<1>(bytes));
-    let before = |places: u32| places as usize + (special & !(u32::MAX << places)).count_ones() as usize;
+    // The output offset of the byte at `index`: each escape before it takes one more byte.
+    let offset = |index: u32| index as usize + (special & !(u32::MAX << index)).count_ones() as usize;
     escape_eight(low, special, &mut out[..16]);
-    escape_eight(_mm_srli_si128::<8>(low), special >> 8, &mut out[before(8)..][..16]);
-    escape_eight(high, special >> 16, &mut out[before(16)..][..16]);
-    escape_eight(_mm_srli_si128::<8>(high), special >> 24, &mut out[before(24)..][..16]);
+    escape_eight(_mm_srli_si128::<8>(low), special >> 8, &mut out[offset(8)..][..16]);
+    escape_eight(high, special >> 16, &mut out[offset(16)..][..16]);
+    escape_eight(_mm_srli_si128::<8>(high), special >> 24, &mut out[offset(24)..][..16]);
     BLOCK + special.count_ones() as usize
 }
 

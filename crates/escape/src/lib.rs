@@ -14,7 +14,7 @@ pub const MIN_BUFFER: usize = 512;
 /// Texts of at most this many bytes are first searched for characters to escape, because few of them have any.
 const SHORT_TEXT: usize = 256;
 
-/// The bytes of text that one call of the library gets. It reserves six times as many, whatever the text contains.
+/// How many bytes of text are passed to the library at once. It reserves six times as many, whatever the text contains.
 const LIBRARY_STEP: usize = 1 << 10;
 
 /// Escapes `text` from the byte offset `from` on, until the text ends or the buffer is full. `from` is 0 or an offset
@@ -59,6 +59,7 @@ pub fn append(json: &mut Vec<u8>, text: &str) {
     }
 }
 
+/// Does the same as [`escape`] on processors without AVX2.
 fn by_library(text: &str, from: usize, out: &mut [u8]) -> (usize, usize) {
     let (mut from, mut written) = (from, 0);
     let mut quoted = Vec::with_capacity(8 * LIBRARY_STEP);

@@ -29,8 +29,8 @@ pub struct AuditRecord<'a> {
     pub who: Option<&'a Identity>,
     /// The address of the caller, if it has no identity.
     pub address: Option<IpAddr>,
-    /// The operation: that of a rule, or `templates`, `complete`, `directory`, `skills`, `skill`, `prompts`, `prompt` or
-    /// `authenticate`.
+    /// The operation: one that rules can name, or `templates`, `complete`, `directory`, `skills`, `skill`, `prompts`,
+    /// `prompt` or `authenticate`.
     pub operation: &'static str,
     /// The resource or template; `None` for a list.
     pub uri: Option<&'a str>,
@@ -51,9 +51,9 @@ pub struct AuditRecord<'a> {
 pub enum AuditDecision {
     /// Allowed.
     Allow,
-    /// Denied: the resource was hidden, or the caller refused.
+    /// Denied: the resource was hidden from the caller, or the caller was refused.
     Deny,
-    /// Refused for want of a scope.
+    /// Refused because the caller's access token lacks a scope.
     Require,
 }
 
@@ -84,7 +84,7 @@ impl AuditRecord<'_> {
             bytes: self.bytes,
             ms: self.took.as_micros() as f64 / 1_000.0,
         };
-        // Texts and numbers can be encoded.
+        // Cannot fail: the members are strings and numbers.
         let mut line = serde_json::to_string(&line).unwrap_or_default();
         line.push('\n');
         line
@@ -108,12 +108,12 @@ struct AuditLine<'a> {
     ms: f64,
 }
 
-/// The subject of a record: what a request asked for.
+/// The request that a record is about, and its caller.
 pub(crate) struct Audited<'a> {
     pub(crate) view: &'a View,
     pub(crate) client: Client,
     pub(crate) operation: &'static str,
-    /// The operation whose rule decides about the URI.
+    /// The operation whose rules decide about the URI; `None` if no rule decides about the request as a whole.
     pub(crate) right: Option<Operation>,
     pub(crate) uri: Option<&'a str>,
     pub(crate) took: Duration,
@@ -153,7 +153,7 @@ fn failure_name(failure: &Failure) -> &'static str {
     }
 }
 
-/// The size of a result, for the audit log.
+/// The size of a result in bytes, or the failure, for the audit log.
 pub(crate) fn outcome(answer: &Answer) -> Result<usize, &Failure> {
     answer.as_ref().map(|reply| reply.members.size())
 }

@@ -1,4 +1,4 @@
-//! Authentication by `libris-auth`, and the policy that grants all rights to whom it authenticates.
+//! Authentication by `libris-auth`, and a policy that grants all rights to every authenticated caller.
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use crate::library_index;
 use crate::outline::{Outline, OutlineRequest, ViewListing, outline};
 use crate::view::ViewSnapshot;
 
-/// How long sources may take to list. Later, the instructions do not say what is there.
+/// How long sources may take to list. If they take longer, the instructions do not describe the resources.
 const LISTING_TIME: Duration = Duration::from_secs(3);
 
 /// How long instructions without a proof are used.
@@ -39,7 +39,7 @@ impl KnownInstructions {
 }
 
 impl CallerView {
-    /// The instructions, unless the configuration has some.
+    /// The generated instructions; `None` if the configuration sets instructions.
     pub(crate) async fn generated_instructions(&self, call: &Call) -> Option<String> {
         if self.inner.config.instructions.is_some() {
             return None;
@@ -56,7 +56,7 @@ impl CallerView {
             Ok(Ok((outline, templates, freshness))) => {
                 (library_index::instructions(&outline, &templates, notes, has_tools), freshness)
             }
-            // The sources may be available when the next client connects.
+            // Not cached: the sources may be available when the next client connects.
             _ => return Some(library_index::instructions(&Outline::default(), &[], &[], has_tools)),
         };
         if !context.identity_was_used() {
@@ -71,7 +71,7 @@ impl CallerView {
     }
 }
 
-/// The roots and the templates that a view has.
+/// The roots and the templates of a view, and how long both are valid.
 async fn summary(
     view: &ViewSnapshot<'_>,
     context: &Context,

@@ -1,4 +1,4 @@
-//! The tools of one caller: lists and calls them, caches what they read, and records the calls.
+//! The tools of one caller: lists and calls them, caches the results of reads, and writes the audit log.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl CallerView {
         !self.tools().is_empty()
     }
 
-    /// The page of the picker, if the caller may use it. It is one of the tools, and there is none where there are no tools.
+    /// The page of the picker, if the caller may use it. A tool opens it, so a caller without tools has no picker.
     pub(crate) fn app(&self) -> Option<&Arc<dyn AppPage>> {
         let app = self.inner.config.app.as_ref()?;
         let is_denied = tools::decide(&self.view.now(), AppTool::Open.name()) == Decision::Deny;
@@ -94,10 +94,10 @@ impl CallerView {
         let members = tools::definitions(&self.tools(), &templates, apps, call.revision.facts());
         let reply = Reply { members, freshness: Some(Freshness::default()), meta: Bytes::new() };
         if call.shows_apps() {
-            // The cache has the tools of clients that show no apps.
+            // Not cached: the cache has the list for clients that do not show apps.
             return Ok(self.scoped(reply));
         }
-        // Templates can change.
+        // Without a proof, the list is not cached: tools for templates change with the templates.
         let proof = (!self.inner.config.tools.templates).then(Proof::always);
         let (class, request) = (view.rights().class(), CacheableRequest::Tools(None));
         Ok(self.scoped(self.inner.cache.insert(class, call.revision, request, reply, proof)))
@@ -122,7 +122,7 @@ impl CallerView {
                 NamedTool::OfTemplate(Box::new(found.ok_or_else(|| tools::unknown(&name, &self.tools()))?))
             }
         };
-        // One rule is for both tools of the picker.
+        // The rule for the tool that opens the picker decides about both tools of the picker.
         let decided: &str = if let NamedTool::OfApp(_) = tool { AppTool::Open.name() } else { &name };
         match tools::decide(&view, decided) {
             Decision::Allow => {}
@@ -157,14 +157,14 @@ impl CallerView {
         let kind = match tool {
             NamedTool::Own(tool) => Some(tool),
             NamedTool::OfTemplate(_) => Some(Tool::Read),
-            // What the page asks for is recorded where it is answered.
+            // The page's requests are recorded one by one by the methods that answer them.
             NamedTool::OfApp(_) => None,
         };
         if let Some(kind) = kind {
             self.audit_tool(call, kind, uri.as_deref(), call.elapsed(), outcome);
         }
         let reply = Reply { members: answer?, freshness: None, meta: Bytes::new() };
-        // A result that depends on the caller's identity must not be cached for others, nor an error for anybody.
+        // A result that depends on the caller's identity must not be cached for others. Errors are not cached at all.
         let proof = freshness.proof.filter(|_| failure.is_none() && !context.identity_was_used());
         let request = CacheableRequest::Tool { name: &name, arguments };
         Ok(self.inner.cache.insert(view.rights().class(), call.revision, request, reply, proof))

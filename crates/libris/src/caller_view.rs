@@ -1,4 +1,4 @@
-//! The wire's `View` of one caller: answers its requests from the catalog, encodes the responses and caches them.
+//! The wire's `ServiceView` of one caller: answers its requests from the catalog, encodes the responses and caches them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,7 +43,7 @@ fn undeclared_list(revision: Revision, method: &str) -> Option<&'static str> {
 pub(crate) struct CallerView {
     pub(crate) inner: Arc<ServerInner>,
     pub(crate) view: Arc<View>,
-    /// The client that the identity is.
+    /// The client of the identity; `None` for an anonymous caller.
     client: Option<Client>,
 }
 
@@ -80,7 +80,7 @@ impl CallerView {
         }
     }
 
-    /// Records that a cached response was sent, except to an anonymous caller.
+    /// Records that a cached response was sent, except to an anonymous caller, whose address is not known here.
     fn audit_cached(&self, request: CacheableRequest<'_>, since: Instant, answer: &Answer) {
         let Some(client) = self.client.filter(|_| self.inner.audit.is_some()) else { return };
         let (operation, right, uri) = match request {
@@ -100,7 +100,7 @@ impl CallerView {
         self.inner.audit(&audited, audit::outcome(answer));
     }
 
-    /// Whether the policy was not replaced since the view was created.
+    /// Whether the policy is still the one for which the view was created.
     pub(crate) fn is_current(&self) -> bool {
         self.view.is_current()
     }
@@ -168,7 +168,7 @@ impl libris_wire::ServiceView for CallerView {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // Skills are directories. A server without any has nothing to do with the extension.
+        // Skills are directories, so a server without directories does not announce the extension.
         let skills = (skills::EXTENSION.to_owned(), skills::settings());
         let skills = self.inner.source.has_directories().then_some(skills);
         let apps = self.app().map(|_| (APPS_EXTENSION.to_owned(), serde_json::json!({})));
@@ -360,14 +360,14 @@ impl CallerView {
     ) -> Result<Contents, Error> {
         loop {
             match view.read(uri, context).await {
-                // Memory was short and is free again: read again. The source holds nothing meanwhile.
+                // Memory was short: wait until it is free and read again. Meanwhile no permit of the source is held.
                 Err(Error::Busy(_)) if call.memory_is_free().await => {}
                 answered => return answered,
             }
         }
     }
 
-    /// The answer to a read that failed. That of a missing resource is cached if the source can prove it.
+    /// The failure of a read. It is cached if the resource is missing and the error has a proof.
     fn unread(
         &self,
         call: &Call,
@@ -383,7 +383,7 @@ impl CallerView {
         failure
     }
 
-    /// Reserves memory for contents of this size that are loaded.
+    /// Reserves memory for contents of this size that are already loaded.
     pub(crate) fn reserve_loaded(&self, call: &Call, size: usize) -> Result<(), Failure> {
         match size > UNRESERVED_BYTES && !call.reserve_loaded(size) {
             true => Err(to_failure(Error::NO_MEMORY)),
@@ -491,7 +491,7 @@ impl ContentMemory for CallReporter {
     }
 }
 
-/// A resource that requires a scope is visible.
+/// Counts a resource as visible if the caller's token only lacks a scope for it.
 fn visible(error: Error) -> Result<bool, Error> {
     match error {
         Error::ScopeRequired { .. } => Ok(true),
@@ -499,7 +499,7 @@ fn visible(error: Error) -> Result<bool, Error> {
     }
 }
 
-/// The error for a cursor of another list.
+/// The error for a cursor that is corrupted or of another list.
 pub(crate) fn foreign() -> Failure {
     Failure::invalid("unknown cursor; list again without a cursor")
 }

@@ -40,9 +40,9 @@ const MAX_PROMPTS: usize = 10_000;
 /// How a catalog handles sources that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The timeout of a source for listing its resources or templates. The list omits a source that exceeds it.
+    /// How long a source may take to list. A source that exceeds it counts as unavailable.
     pub source_timeout: Duration,
-    /// Whether one failing source fails the whole list, and one source that cannot be watched the whole watch.
+    /// Whether a list fails if one source fails, and a watch if one source cannot be watched.
     pub strict: bool,
 }
 
@@ -54,7 +54,9 @@ impl Default for Config {
 
 /// All sources combined into one source.
 ///
-/// If two sources have the same URI, the catalog lists and reads the one that was added first.
+/// If two sources have the same URI, the catalog lists the resource of the source that was added first. A read tries the
+/// sources that cover the URI, the most specific first. If one of them is [exclusive](Source::is_exclusive), the URI is
+/// served from neither.
 ///
 /// A source that fails or exceeds its timeout is unavailable: lists then contain its last known resources and name it
 /// in `unavailable`. The catalog probes it with exponential backoff, and reports [`Change::Lost`] to its watchers when
@@ -75,7 +77,7 @@ pub struct Catalog {
     relay: OnceLock<Arc<ChangeRelay>>,
     #[cfg(feature = "search")]
     index: OnceLock<Arc<CatalogIndex>>,
-    /// How to index the resources at the first search, until it arrives.
+    /// The configuration of an index that the first search starts; `None` after that.
     #[cfg(feature = "search")]
     on_demand: Mutex<Option<SearchConfig>>,
 }
@@ -143,7 +145,7 @@ impl Catalog {
         *lock(&self.shared) = Arc::default();
     }
 
-    /// Adds a source behind the existing ones. Watchers receive [`Change::Lost`].
+    /// Adds a source after the existing ones. Watchers receive [`Change::Lost`].
     pub fn add(&self, source: Arc<dyn Source>) {
         self.update(|old| {
             let gated = self.gated(source, &[old]);
@@ -213,7 +215,7 @@ impl Catalog {
         *lock(&self.on_demand) = Some(config);
     }
 
-    /// Starts the index if it is built on demand, and waits a little for an index that was started recently.
+    /// Starts the index if it is built on demand, and waits a few seconds for an index that was started recently.
     #[cfg(feature = "search")]
     pub(crate) async fn start_search_on_demand(self: &Arc<Self>) {
         let config = lock(&self.on_demand).take();
@@ -285,7 +287,8 @@ impl Catalog {
         self.sources.borrow().clone()
     }
 
-    /// Whether none of the sources that cover a URI repeats what another server says of its size.
+    /// Whether the sizes in the metadata of a resource are reliable: no source that covers the URI gets them from another
+    /// MCP server.
     pub(crate) fn has_own_sizes(&self, uri: &Uri) -> bool {
         let sources = self.sources();
         !sources.iter().any(|gated| gated.source().is_exclusive() && gated.source().covers(uri).is_some())
@@ -298,7 +301,8 @@ impl Catalog {
         (sources, Proof::new(move || seen.has_changed().is_ok_and(|changed| !changed)))
     }
 
-    /// The same for what the sources list: the proof also ends when another replica reports a change of the list.
+    /// Like [`proven_sources`](Self::proven_sources), for lists: the proof also ends when another replica reports a change
+    /// of the list.
     fn proven(&self) -> (Sources, Proof) {
         let (sources, proof) = self.proven_sources();
         let proof = match self.relay.get() {
@@ -316,6 +320,7 @@ impl Catalog {
         }
     }
 
+    /// The merged templates of all sources, from the cache while their proof holds.
     async fn joined(&self, context: &Context) -> Result<Arc<MergedTemplates>> {
         let cached = lock(&self.joined).clone();
         if let Some(cached) =
@@ -362,7 +367,7 @@ impl Catalog {
         Ok(joined)
     }
 
-    /// One page of the resources of all sources, with those that two sources claim.
+    /// One page of the resources of all sources, including collisions, which [`list`](Source::list) removes.
     async fn merged_page(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
         let (sources, proof) = self.proven();
         let request = MergedPageRequest { after, limit, context, config: self.config };
@@ -429,7 +434,7 @@ impl Source for Catalog {
             if !page.resources.is_empty() || !page.more || last.is_none() {
                 return Ok(page);
             }
-            // Two sources claim all of the page. An empty page would end the walk of a client.
+            // All resources of the page were collisions. A client would take an empty page for the end of the list.
             page = self.merged_page(last.as_ref(), limit, context).await?;
         }
     }
@@ -454,7 +459,8 @@ impl Source for Catalog {
                 }
             };
             match gated.answer(self.config, &sources, read).await {
-                // Without a proof of "not found", a more specific source may get the resource at any time.
+                // This more specific source may get the resource later. So a response of the next source has a proof only
+                // if this one can prove "not found".
                 Err(error) if error.is_not_found() => {
                     proof = proof.zip(error.proof().cloned()).map(|(proof, missing)| proof.and(missing));
                     // The most specific source has the best hint.
@@ -558,7 +564,8 @@ impl Source for Catalog {
         let answers = query::all(queries.collect()).await?;
         let (mut fresh, mut unavailable, mut pages) = (Vec::new(), Vec::new(), Vec::new());
         for (gated, page) in gathered(&sources, answers)? {
-            // Also of a source without skills now: whether it has some must not show in the TTL of a view without them.
+            // The freshness of a source without skills counts too. Otherwise the TTL would reveal, to a caller from whom
+            // its skills are hidden, whether the source has any.
             fresh.extend(gated.counted(page.freshness));
             unavailable.extend(page.unavailable);
             pages.push((page.skills, page.more));
@@ -591,7 +598,7 @@ impl Source for Catalog {
             fresh.extend(gated.counted(given.freshness));
             unavailable.extend(given.unavailable);
             for prompt in given.prompts {
-                // If two sources have the same name, that of the source that was added first.
+                // If two sources have a prompt of the same name, the source that was added first takes precedence.
                 by_name.entry(prompt.name.clone()).or_insert(prompt);
             }
         }
@@ -649,7 +656,7 @@ impl Source for Catalog {
     }
 
     fn aliases(&self, uri: &Uri) -> Vec<Uri> {
-        // A read tries the sources one after the other.
+        // Any of the sources that cover the URI may answer a read.
         let sources = self.sources();
         let covering = sources.iter().filter(|gated| gated.source().covers(uri).is_some());
         covering.flat_map(|gated| gated.source().aliases(uri)).collect()
@@ -715,10 +722,10 @@ fn merge(pages: Vec<Page>, limit: usize) -> Page {
     Page { resources, more, ..Page::default() }
 }
 
-/// Merges lists in the order of their URIs, each with whether there may be more after it.
+/// Merges lists in URI order. The flag of each list, and of the result, says whether there may be more items after it.
 fn merge_sorted<T>(pages: Vec<(Vec<T>, bool)>, limit: usize, uri: impl Fn(&T) -> &Uri) -> (Vec<T>, bool) {
-    // A page with `more` does not say what its source has after the last item, so the merged page must end there.
-    // It is full by then, because such a page has `limit` items.
+    // A page with `more` does not say what its source has after the last item, so the merged page must end with the first
+    // of these last items.
     let mut cut = pages.iter().any(|(_, more)| *more);
     let mut merged: Vec<T> = Vec::with_capacity(pages.iter().map(|(items, _)| items.len()).sum());
     let incomplete = pages.iter().filter(|(_, more)| *more);
@@ -741,8 +748,8 @@ fn merge_sorted<T>(pages: Vec<(Vec<T>, bool)>, limit: usize, uri: impl Fn(&T) ->
     (merged, cut)
 }
 
-/// The answer of a source about a prompt, which may be that of another source. The first failure is recorded, because a
-/// source that fails must cost only its own prompts.
+/// The answer of one source about a prompt; `None` if it does not have the prompt, or failed. The first failure is recorded
+/// in `failure` instead of returned, because another source may have the prompt.
 fn unless_failed<T>(answer: Result<Option<T>>, failure: &mut Option<Error>) -> Option<T> {
     answer.unwrap_or_else(|error| {
         failure.get_or_insert(error);

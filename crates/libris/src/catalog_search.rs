@@ -133,7 +133,7 @@ impl Catalog {
             match answer {
                 Ok(None) => {}
                 Ok(Some(mut answer)) => {
-                    // A source does not say when its hits were modified.
+                    // Hits of a source have no modification time, so none passes this filter.
                     answer
                         .hits
                         .retain(|hit| query.modified_since.is_none() && is_wanted(hit, query, context));
@@ -213,7 +213,7 @@ impl Catalog {
         Self::candidates(&self.sources(), uri).first().map(|gated| gated.health().name().to_owned())
     }
 
-    /// Reads a resource without delaying clients: with a permit that is idle.
+    /// Reads a resource for the index, with a permit that no client needs.
     #[cfg(feature = "search")]
     pub(crate) async fn read_in_background(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let sources = self.sources();
@@ -231,7 +231,7 @@ impl Catalog {
     }
 }
 
-/// Whether a resource passes the filters that its annotations decide.
+/// Whether a resource passes the filters on annotations.
 fn is_for(resource: &Resource, query: &SearchQuery) -> bool {
     let Annotations { audience, last_modified, .. } = &resource.annotations;
     query.audience.is_none_or(|wanted| audience.is_empty() || audience.contains(&wanted))
@@ -240,7 +240,7 @@ fn is_for(resource: &Resource, query: &SearchQuery) -> bool {
             .is_none_or(|since| last_modified.is_some_and(|modified| modified.as_second() >= since))
 }
 
-/// Whether a hit that a source found is visible and passes the other filters.
+/// Whether a hit is visible and passes the filters on source, media type and URI.
 fn is_wanted(hit: &SearchHit, query: &SearchQuery, context: &Context) -> bool {
     let mime = hit.mime.as_deref().unwrap_or_default();
     let is_mime = |wanted: &String| match wanted.strip_suffix('*') {
@@ -258,12 +258,12 @@ fn is_wanted(hit: &SearchHit, query: &SearchQuery, context: &Context) -> bool {
 fn fuse(answers: Vec<SearchAnswer>, limit: usize) -> SearchAnswer {
     let mut total = 0;
     let mut order: Vec<SearchHit> = Vec::new();
-    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut positions: HashMap<String, usize> = HashMap::new();
     for answer in answers {
         let mut added = answer.total - answer.hits.len().min(answer.total);
         for (rank, hit) in answer.hits.into_iter().enumerate() {
             let gain = 1.0 / (FUSION + rank as f32 + 1.0);
-            match places.get(&hit.uri) {
+            match positions.get(&hit.uri) {
                 Some(at) => {
                     let known = &mut order[*at];
                     known.score += gain;
@@ -274,7 +274,7 @@ fn fuse(answers: Vec<SearchAnswer>, limit: usize) -> SearchAnswer {
                 }
                 None => {
                     added += 1;
-                    places.insert(hit.uri.clone(), order.len());
+                    positions.insert(hit.uri.clone(), order.len());
                     order.push(SearchHit { score: gain, ..hit });
                 }
             }

@@ -1,4 +1,4 @@
-//! The watch of a catalog: merges the watches of its sources, opens those of new sources and retries failed ones.
+//! The watch of a catalog: merges the watches of its sources, opens watches of new sources, and retries failed ones.
 
 use std::future::poll_fn;
 use std::mem;
@@ -24,7 +24,7 @@ pub(crate) struct CatalogWatch {
     sources: watch::Receiver<Sources>,
     /// Decides which replica polls a source; `None` if there are no other replicas.
     bus: Option<Arc<dyn ChangeBus>>,
-    /// The generation counter of recoveries: a recovered source lists its resources again.
+    /// Generation counter: bumped when an unavailable source recovers, so that watchers list its resources again.
     recoveries: watch::Receiver<u64>,
     open: Vec<SourceWatch>,
     /// The watch to poll first (round-robin), so that a busy source does not starve the others.
@@ -39,7 +39,8 @@ struct SourceWatch {
     gated: GatedSource,
     state: SourceWatchState,
     backoff: Backoff,
-    /// Whether this replica polls the source, now and whenever it changes; `None` if every replica watches it.
+    /// Whether this replica polls the source: yields the current state, and each change of it. `None` if every replica
+    /// watches the source.
     turns: Option<BoxStream<'static, bool>>,
 }
 
@@ -63,7 +64,7 @@ enum SourceWatchState {
 
 type OpeningWatch = BoxFuture<'static, Result<Option<BoxStream<'static, Change>>, SourceFault>>;
 
-/// How long the catalog waits for sources that open their watches.
+/// How long the catalog waits for the sources to open their watches.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl SourceWatch {
@@ -77,7 +78,7 @@ impl SourceWatch {
         Self { state, gated, backoff: Backoff::default(), turns }
     }
 
-    /// Opens or closes the watch when this replica begins or ends to poll the source.
+    /// Opens or closes the watch when this replica becomes, or is no longer, the one that polls the source.
     fn poll_turn(&mut self, context: &mut Context<'_>) {
         while let Some(turns) = &mut self.turns
             && let Poll::Ready(Some(is_poller)) = turns.poll_next_unpin(context)
@@ -209,7 +210,7 @@ impl CatalogWatch {
         }
     }
 
-    /// Retries, without a pause, watches that failed, or that hang although their source has recovered.
+    /// Opens failed watches again without a pause, and also watches that began to open before their source recovered.
     fn retry(&mut self) {
         for watch in &mut self.open {
             let is_to_be_opened = match watch.state {
@@ -269,7 +270,7 @@ impl CatalogWatch {
     }
 }
 
-/// Whether this replica polls a source: now, and whenever it changes.
+/// A stream of whether this replica polls a source: the current state, and each change of it.
 fn turns(poller: watch::Receiver<bool>) -> BoxStream<'static, bool> {
     stream::unfold((poller, true), async |(mut poller, is_first)| {
         if !is_first {

@@ -33,7 +33,7 @@ impl CallerView {
     async fn directory_page(&self, call: &Call, params: &DirectoryParams) -> Answer {
         let (facts, view) = (call.revision.facts(), self.view().now());
         let uri = Uri::parse(&params.uri).map_err(to_failure)?;
-        // A cursor belongs to one directory, however the URI of the directory is written.
+        // A cursor is valid for one directory, whether its URI is written with or without the trailing slash.
         let directory = without_slash(uri.as_str());
         let after = match &params.cursor {
             None => None,
@@ -66,7 +66,7 @@ impl CallerView {
     }
 }
 
-/// Removes the slash at the end of a directory's URI, as the extension writes it.
+/// Removes the trailing slash of a directory's URI, because the directory extension writes URIs without it.
 fn write_without_slash(child: &mut Resource) {
     if child.mime.as_deref() == Some(DIRECTORY)
         && let Ok(uri) = Uri::parse(without_slash(child.uri.as_str()))
@@ -75,7 +75,7 @@ fn write_without_slash(child: &mut Resource) {
     }
 }
 
-/// A URI without the slash at its end, unless its path is the root.
+/// A URI without its trailing slash, unless its path is the root.
 fn without_slash(uri: &str) -> &str {
     match uri.strip_suffix('/') {
         Some(rest) if !rest.ends_with(['/', ':']) => rest,

@@ -1,4 +1,4 @@
-//! Which resources are documents whose text, not their bytes, is searched and shown to models.
+//! Recognises documents, such as PDF files, whose extracted text is searched and shown to models instead of their bytes.
 
 use libris_core::Uri;
 
@@ -8,7 +8,7 @@ const EXTENSIONS: [&str; 25] = [
     "ott", "ods", "odp", "rtf", "epub", "ipynb", "eml", "mbox", "zip", "tar", "tgz", "tar.gz",
 ];
 
-/// The beginnings of media types of documents that are not text themselves.
+/// Prefixes of the media types of documents that are not text themselves.
 const MEDIA_TYPES: [&str; 9] = [
     "application/pdf",
     "application/vnd.openxmlformats-officedocument.",
@@ -21,7 +21,8 @@ const MEDIA_TYPES: [&str; 9] = [
     "message/rfc822",
 ];
 
-/// The URI of the text of a document that is not text itself; `None` for other resources. There may be no text at it.
+/// The URI for the text of a document that is not text itself; `None` for other resources. A read of it may fail, because
+/// the source need not extract text.
 pub(crate) fn text_uri(uri: &Uri, mime: Option<&str>) -> Option<Uri> {
     let is_mime = || mime.is_some_and(|mime| MEDIA_TYPES.iter().any(|start| mime.starts_with(start)));
     if has_parameter(uri, "as") || !(has_extension(uri) || is_mime()) {

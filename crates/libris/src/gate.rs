@@ -76,7 +76,7 @@ impl GatedSource {
         &self.0.lists
     }
 
-    /// Where its listed resources are in the order of all URIs; `None` if that is not known.
+    /// The range of URIs that contains its listed resources; `None` if it is not known.
     pub(crate) fn span(&self) -> Option<&UriSpan> {
         self.0.span.as_ref()
     }
@@ -85,8 +85,8 @@ impl GatedSource {
         self.0.role
     }
 
-    /// The freshness that this source contributes to that of a combined list. `libris://status` contributes none: its
-    /// entry never changes, and must not shorten the TTL of the others.
+    /// The freshness that this source contributes to that of a combined list. `libris://status` and `libris://index`
+    /// contribute none: their entries never change, and must not shorten the TTL of the others.
     pub(crate) fn counted(&self, freshness: Freshness) -> Option<Freshness> {
         (self.0.role == SourceRole::Content).then_some(freshness)
     }
@@ -108,8 +108,8 @@ impl GatedSource {
         Ok(context.clone().with_permit(lease))
     }
 
-    /// Waits for a permit for work in the background: only while at most half of the permits are in use, so that clients
-    /// do not wait for it. A source with a single permit gets it when nobody else has it.
+    /// Waits for a permit for work in the background. It takes one only while at most half of the permits are in use, or a
+    /// single permit while it is free, so that clients need not wait for that work.
     #[cfg(feature = "search")]
     pub(crate) async fn idle_permit(&self, context: &Context) -> Result<Context> {
         const PAUSE: Duration = Duration::from_millis(20);

@@ -40,14 +40,14 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The pause before the next attempt: twice the last one.
+    /// The pause before the next attempt: twice the last one, up to [`LONGEST_PAUSE`].
     pub(crate) fn pause(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(LONGEST_PAUSE);
         pause
     }
 
-    /// Resets the backoff if the source worked for at least [`RELAPSE_WINDOW`] since its last success.
+    /// Resets the backoff if the source worked for at least [`RELAPSE_WINDOW`] before it failed again.
     pub(crate) fn worked_for(&mut self, time: Duration) {
         if time >= RELAPSE_WINDOW {
             *self = Self::default();
@@ -120,11 +120,12 @@ impl Outage {
 /// The state of the search index, for the status and the metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SearchIndexState {
-    /// The resources in the index, and those that were listed so far.
+    /// The number of resources in the index.
     pub(crate) indexed: usize,
+    /// The number of resources that were listed so far.
     pub(crate) listed: usize,
     pub(crate) is_complete: bool,
-    /// Why the index is not as configured.
+    /// How and why the index differs from its configuration, for example because it is full.
     pub(crate) remark: Option<String>,
 }
 
@@ -132,7 +133,7 @@ pub(crate) struct SearchIndexState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClusterState {
     pub(crate) is_connected: bool,
-    /// Since when it is connected, or not.
+    /// The time at which it was connected or disconnected.
     pub(crate) since: SystemTime,
     /// Why it is not connected, without secrets.
     pub(crate) reason: Option<Arc<str>>,
@@ -166,7 +167,8 @@ pub(crate) struct Health {
 /// Generation counters of state transitions.
 #[derive(Clone)]
 struct Transitions {
-    /// Bumped when the state of a source changes.
+    /// Bumped when the set of sources changes, or the state of a source, of the search index or of the connection to other
+    /// replicas.
     all: watch::Sender<u64>,
     /// Bumped when a source is available again.
     recoveries: watch::Sender<u64>,
@@ -223,7 +225,7 @@ impl Health {
         lock(&self.cluster).clone()
     }
 
-    /// Sets the state of the connection to the other replicas. An outage keeps its start.
+    /// Sets the state of the connection to the other replicas. `since` changes only together with `is_connected`.
     pub(crate) fn set_cluster(&self, state: ClusterState) {
         let mut current = lock(&self.cluster);
         let before = current.clone();
@@ -258,7 +260,7 @@ impl Health {
         lock(&self.search).clone()
     }
 
-    /// Sets the state of the search index. Watchers of the status learn of it when the index becomes complete or
+    /// Sets the state of the search index. Watchers of the status are notified when the index becomes complete or
     /// incomplete, and when the remark changes.
     #[cfg(feature = "search")]
     pub(crate) fn set_search(&self, state: SearchIndexState) {
@@ -302,8 +304,9 @@ struct SourceState {
     /// Whether a task probes the source.
     probing: bool,
     backoff: Backoff,
-    /// When the last probe ended, and when the last outage did.
+    /// When the last successful probe ended.
     probed: Option<Instant>,
+    /// When the last outage ended; `None` once another one starts.
     recovered: Option<Instant>,
     /// Since when the source cannot be watched.
     unwatched: Option<SystemTime>,
@@ -328,7 +331,7 @@ impl SourceHealth {
         }
     }
 
-    /// Since when the watch of the source fails, so that its changes are not reported.
+    /// The time since which the watch of the source fails, so that its changes are not reported; `None` if it does not.
     pub(crate) fn unwatched(&self) -> Option<SystemTime> {
         lock(&self.state).unwatched
     }

@@ -1,7 +1,7 @@
 //! The last known listings of sources, served while a source is unavailable (stale-if-error).
 //!
-//! Pages with a proof are not stored, unless the source says that it [may fail](libris_core::Source::may_fail): such a
-//! source lists from memory or from disk, so it rarely fails and the copies would cost more than they gain.
+//! A source whose pages have a proof lists from memory or from disk and rarely fails, so its pages are not stored: the
+//! copies would cost more than they gain. A source that [may fail](libris_core::Source::may_fail) is the exception.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -138,6 +138,7 @@ impl Drop for LastKnown {
 }
 
 impl KnownListing {
+    /// Replaces the range that the page covers, if it overlaps or continues the stored prefix.
     fn learn(&mut self, after: Option<&Uri>, page: &Page, quota: &LastKnownQuota) {
         if page.more && page.resources.is_empty() {
             return;
@@ -154,6 +155,7 @@ impl KnownListing {
                 up_to(after)
             }
         };
+        // The last page covers everything after its start.
         let end = match page.resources.last().filter(|_| page.more) {
             Some(last) => up_to(&last.uri),
             None => self.resources.len(),
@@ -167,6 +169,7 @@ impl KnownListing {
         self.resources.splice(start..end, page.resources.iter().cloned());
         let wanted = self.weight - before + added;
         let room = self.weight + quota.take(wanted.saturating_sub(self.weight));
+        // Drops resources from the end until the listing fits.
         let (mut now, most) = (wanted, room.min(SOURCE_LIMIT));
         let mut length = self.resources.len();
         while now > most {

@@ -132,7 +132,7 @@ pub mod __private {
     pub use crate::functions::{LIST_TTL, Routes};
     use libris_core::{Error, Icon, Package, Result};
 
-    /// The package of the crate that the macro is used in; the binary's name is that of the program.
+    /// The package of the crate that uses the macro. In a binary, the name is that of the binary.
     pub const fn package(
         binary: Option<&'static str>,
         name: Option<&'static str>,

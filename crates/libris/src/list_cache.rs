@@ -1,7 +1,7 @@
 //! Cached lists of sources that compute their whole list for every page, such as those with `#[list]` functions.
 //!
-//! The first page of a walk runs the source, and the following pages come from the cached list. See
-//! [`Source::whole_list`].
+//! A walk is the pass of one client over all pages of a list. Its first page runs the source, and the following pages come
+//! from the cached list. See [`Source::whole_list`].
 //!
 //! Another walk, or a change of the list, may replace the cached list while a walk is under way. Pages begin after a URI
 //! and not at an index, so that a walk still returns every resource that is in all of these lists, and none twice.
@@ -20,7 +20,8 @@ use crate::lock::lock;
 /// The memory limit for the cached lists of all sources of a catalog.
 pub(crate) const CACHE_BYTES: usize = 28 << 20;
 
-/// The memory limit for the lists that one client caused, and for those that are the same for all callers.
+/// The part of this memory that the lists for the identities of one client may use. The lists that are the same for all
+/// callers count as those of one more client.
 const SHARE_BYTES: usize = CACHE_BYTES / 8 * 7;
 
 /// The maximum number of resources of a cached list.
@@ -107,6 +108,7 @@ impl ListCache {
             CacheScope::Public => None,
             CacheScope::Private => context.identity_key(),
         };
+        // A first page runs the source, unless the list is known to be too large for the cache.
         let found =
             || self.0.find(&caller).filter(|list| request.after.is_some() || list.resources.is_none());
         let list = match found() {
@@ -145,6 +147,7 @@ impl ListCacheState {
         lists.by_caller.get(caller).filter(|list| list.is_fresh()).cloned()
     }
 
+    /// Runs the source and caches its list, unless the whole list is one page of `limit` resources.
     async fn run(
         self: Arc<Self>,
         source: Arc<dyn Source>,
@@ -152,13 +155,13 @@ impl ListCacheState {
         limit: usize,
         context: Context,
     ) -> Result<Arc<CachedList>, Arc<Error>> {
-        // Before the run, so that a change during the run makes the list invalid.
+        // The proof is taken before the run, so that a change during the run makes the list invalid.
         let Freshness { ttl, proof, .. } = source.whole_list().unwrap_or_default();
         let page = source.list(None, MAX_RESOURCES + 1, &context).await.map_err(Arc::new)?;
         let expires = Instant::now() + ttl;
         let (freshness, identity_used) = (page.freshness.clone(), context.identity_was_used());
         let is_one_page = !page.more && page.resources.len() <= limit;
-        // The list before it needs the memory no longer.
+        // Releases the memory of the previous list first.
         lock(&self.lists).by_caller.remove(&caller);
         let (resources, memory) = match is_one_page {
             true => (Some(compact(page.resources).0), None),
@@ -173,11 +176,11 @@ impl ListCacheState {
         Ok(list)
     }
 
-    /// The resources of a list, and the memory of its cache entry. No resources if the list is too large; no memory, and
-    /// no entry, if not even that much is free.
+    /// The resources to cache, and the memory of the cache entry. Without resources, the entry only says that the list is
+    /// too large. Without memory, there is not even room for such an entry.
     ///
-    /// A client pays for the lists of its identities. Nobody pays for a list that is the same for all callers: otherwise
-    /// a client that has used up its share could keep it out of the cache by being the first to ask for it.
+    /// The lists for identities count against the share of the client. A list that is the same for all callers does not:
+    /// otherwise a client that has used up its share could keep it out of the cache by being the first to request it.
     fn reserved(
         &self,
         page: Page,
@@ -188,7 +191,7 @@ impl ListCacheState {
         let entry = LIST_OVERHEAD + caller.as_ref().map_or(0, String::len);
         let listed = (!page.more).then(|| compact(page.resources));
         let whole = listed.and_then(|(resources, bytes)| {
-            // A budget counts more than a share as the share.
+            // The budget would reduce a larger amount to the share instead of refusing it.
             let bytes = Some(bytes + entry).filter(|bytes| *bytes <= SHARE_BYTES)?;
             Some((resources, self.budget.try_take(payer, bytes)?))
         });
@@ -458,7 +461,7 @@ mod tests {
             assert_eq!(second.resources[0].uri, resource(2).uri);
             page(&lists, &source, None).await;
             assert_eq!(listing.runs.load(Ordering::SeqCst), 4, "once for each page");
-            // That it is too large is cached, which takes a little memory too.
+            // The cache stores that the list is too large, which takes some memory too.
             assert!((1..1_000).contains(&lists.0.budget.used()));
         }
     }
@@ -518,7 +521,7 @@ mod tests {
         }
         let used = lists.0.budget.used();
         assert!((18 << 20..19 << 20).contains(&used), "{used}");
-        // A list that is the same for all callers is cached, whoever asks for it first.
+        // A list that is the same for all callers is cached, whichever client requests it first.
         first_page(&lists, &source, CacheScope::Public, 1, "caller 5").await;
         assert_eq!(runs(), 7);
         assert!(lists.0.budget.used() > 27 << 20);

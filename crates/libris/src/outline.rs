@@ -1,7 +1,7 @@
 //! The outline of a listing: its roots, or the folders below a URI, with counts.
 //!
-//! A listing is in URI order, so that everything with one prefix stands together. A scan counts the resources of a prefix
-//! up to a limit, and then continues after the prefix without listing the rest of it.
+//! A listing is in URI order, so that resources with the same prefix are adjacent. A scan counts the resources of a prefix
+//! up to a limit, and then continues after the prefix without listing its remaining resources.
 
 use async_trait::async_trait;
 use libris_core::{Context, DIRECTORY, Freshness, Page, Resource, Result, UnavailableSource, Uri};
@@ -18,7 +18,7 @@ const MAX_SCANNED: usize = 20_000;
 /// Lists the resources that one caller may see.
 #[async_trait]
 pub(crate) trait OutlineListing: Sync {
-    /// One page in URI order after `after`. It may be shorter than `limit`, and empty, although there are more.
+    /// One page in URI order after `after`. It may be shorter than `limit`, or empty, even if there are more resources.
     async fn page(&self, after: Option<&Uri>, limit: usize) -> Result<Page>;
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct OutlineGroup {
     pub(crate) folder: Option<Resource>,
     /// The first resources, without folders.
     pub(crate) resources: Vec<Resource>,
-    /// How many resources there are, without folders; if `is_partial`, at least.
+    /// The number of resources, without folders; a lower bound if `is_partial`.
     pub(crate) count: usize,
     pub(crate) is_partial: bool,
 }
@@ -68,13 +68,13 @@ impl OutlineGroup {
         self.resources.first().filter(|resource| resource.uri.as_str() == self.prefix)
     }
 
-    /// The count for people: `12`, or `100+` if there may be more.
+    /// The count as text: `12`, or `100+` if there may be more.
     pub(crate) fn counted(&self) -> String {
         counted(self.count, self.is_partial)
     }
 }
 
-/// A count for people: `12`, or `100+` if there may be more.
+/// A count as text: `12`, or `100+` if there may be more.
 pub(crate) fn counted(count: usize, is_partial: bool) -> String {
     format!("{count}{}", if is_partial { "+" } else { "" })
 }
@@ -113,7 +113,7 @@ pub(crate) async fn outline(listing: &dyn OutlineListing, request: OutlineReques
             scanned += 1;
             let uri = resource.uri.clone();
             let Some(prefix) = prefix_of(uri.as_str(), request.below) else {
-                // The directory itself, or what follows the prefix.
+                // This is the directory itself, or a URI after the prefix, which ends the scan.
                 if request.below.is_some_and(|below| uri.as_str() > below && !uri.as_str().starts_with(below))
                 {
                     break 'pages;
@@ -146,7 +146,7 @@ pub(crate) async fn outline(listing: &dyn OutlineListing, request: OutlineReques
                 }
                 false => {
                     group.is_partial = true;
-                    // `~` is the last character that a URI in normal form can contain.
+                    // `~` is the last character that a URI in normal form can contain, so this is after the group.
                     let end = Uri::parse(&format!("{}~~~~~~~~~~~~", group.prefix)).ok();
                     if let Some(end) = end.filter(|end| Some(end) > after.as_ref()) {
                         after = Some(end);

@@ -24,10 +24,11 @@ pub(crate) struct MergedPageRequest<'a> {
 }
 
 impl MergedPageRequest<'_> {
-    /// The responses of all sources, in their order. A source that was not asked has an empty page.
+    /// The responses of all sources, in the order of `sources`. That of a source that was not queried is an empty page.
     ///
-    /// The sources whose resources come first are asked first. If they fill the page, sources behind its end are not
-    /// asked: a page depends neither on their speed nor on their proofs.
+    /// The sources whose resources come first in URI order, and those without a span, are queried first. If they fill the
+    /// page, sources whose URIs all sort after its end are not queried: then the page depends neither on the speed nor on
+    /// the proofs of such sources.
     pub(crate) async fn responses(&self, sources: &[GatedSource]) -> Result<Vec<SourceResponse<Page>>> {
         let starts: Vec<_> = sources.iter().map(|gated| self.start(gated)).collect();
         let lowest = starts.iter().filter_map(|start| match start {
@@ -72,7 +73,8 @@ impl MergedPageRequest<'_> {
         let Self { after, limit, context, config } = *self;
         let list = |at: &usize| {
             let gated = &sources[*at];
-            // For this source it is the first page, which is the start of its last known list.
+            // If all resources of the source are after `after`, this is its first page. Queried as such, the page can be
+            // stored as the start of its last known list.
             let is_first = |after: &&Uri| gated.span().is_some_and(|span| span.is_after(after));
             gated.list(after.filter(|after| !is_first(after)), limit, context, config)
         };
@@ -101,7 +103,7 @@ fn not_asked() -> SourceResponse<Page> {
     SourceResponse::Current(Page { freshness: Freshness::unlimited(), ..Page::default() })
 }
 
-/// The URI at which a page with these responses ends at the latest; `None` if they may have to be continued by others.
+/// The URI at which a merged page with these responses ends at the latest; `None` if all of them are complete.
 fn page_end(answers: &[SourceResponse<Page>]) -> Option<Uri> {
     let pages = answers.iter().filter_map(|answer| match answer {
         SourceResponse::Current(page) | SourceResponse::LastKnown(page, _) => Some(page),

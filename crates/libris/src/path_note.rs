@@ -1,4 +1,4 @@
-//! Notes on the resources below a path, which the configuration of a server gives.
+//! Notes on the resources below a path, from the configuration of a server.
 
 use libris_core::Uri;
 

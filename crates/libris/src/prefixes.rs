@@ -1,7 +1,8 @@
-//! What stands directly below a prefix of URIs, for routes that present the catalog as a file system.
+//! The entries directly below a prefix of URIs, for routes that present the catalog as a file system, such as WebDAV.
 //!
-//! Directories of sources list their own children. All other prefixes are read off the list: it is in URI order, so that
-//! everything with one prefix stands together and can be skipped once the prefix is known.
+//! If the prefix is a directory of a source, the source lists its children. Otherwise the entries are derived from the
+//! list of resources. It is in URI order, so resources with a common prefix are adjacent, and once the prefix is known,
+//! the rest of them is skipped.
 
 use std::time::SystemTime;
 
@@ -21,10 +22,11 @@ const PAGE: usize = 500;
 const SCANNED: usize = 200;
 const MAX_SCANS: usize = 100;
 
-/// How many resources are listed to find one.
+/// How many resources are listed to find one by its URI.
 const SEEK: usize = 4;
 
 impl CallerView {
+    /// A page of the entries directly below a prefix.
     pub(crate) async fn prefix_page(
         &self,
         call: &Call,
@@ -39,6 +41,7 @@ impl CallerView {
         page
     }
 
+    /// The folder or resource at a URI; `None` if there is none.
     pub(crate) async fn prefix_entry(&self, call: &Call, uri: &str) -> Result<Option<PrefixEntry>, Failure> {
         let (view, context) = (self.view().now(), self.context(call));
         let lister = PrefixLister { caller: self, view: &view, context: &context };
@@ -50,7 +53,7 @@ impl CallerView {
     /// Records a decision, with the number of entries as its size.
     fn audit_prefix(&self, call: &Call, prefix: &str, outcome: Result<usize, &Failure>) {
         let (client, took) = (call.client, call.elapsed());
-        // Only a whole URI can be subject to a rule.
+        // A prefix without a slash is a mere scheme, which no rule matches.
         let uri = Some(prefix).filter(|prefix| prefix.contains('/'));
         let right = uri.map(|_| Operation::List);
         let audited = Audited { view: &self.view, client, operation: "directory", right, uri, took };
@@ -134,7 +137,7 @@ impl PrefixLister<'_> {
             if !listed.more || listed.resources.is_empty() {
                 return Ok(page);
             }
-            // The rest of the last prefix is of no interest.
+            // Skips the other resources below the last entry.
             if is_within && let Some(last) = page.entries.last() {
                 after = end_of(&last.uri).filter(|end| Some(end) > after.as_ref()).or(after);
             }
@@ -143,6 +146,8 @@ impl PrefixLister<'_> {
         Ok(page)
     }
 
+    /// The folder or resource at a URI. There is no request for the metadata of one resource, so this lists a few resources
+    /// from a position shortly before the URI on.
     async fn find(&self, uri: &str) -> Result<Option<PrefixEntry>, Error> {
         if uri.is_empty() {
             return Ok(Some(PrefixEntry::folder("")));
@@ -169,6 +174,8 @@ impl PrefixLister<'_> {
         Ok(found.map(|resource| self.entry(&resource)))
     }
 
+    /// The entry of a resource. A size that another MCP server claims is left out, because clients of a file system rely on
+    /// sizes.
     fn entry(&self, resource: &Resource) -> PrefixEntry {
         let mut uri = resource.uri.to_string();
         let is_folder = resource.mime.as_deref() == Some(DIRECTORY);
@@ -201,7 +208,8 @@ fn directly_below<'u>(prefix: &str, uri: &'u str) -> Option<&'u str> {
         return uri.find(':').map(|colon| &uri[..=colon]);
     }
     let path = rest.split(['?', '#']).next().unwrap_or_default();
-    // Below a scheme, the authority is one level, also an empty one with the first segment, as in `file:///docs/`.
+    // Below a scheme, the authority is one level. If it is empty, the first path segment belongs to that level, as in
+    // `file:///docs/`.
     let slashes = match prefix.ends_with(':') {
         true => path.bytes().take(3).take_while(|&byte| byte == b'/').count(),
         false => 0,
@@ -217,7 +225,7 @@ fn end_of(prefix: &str) -> Option<Uri> {
     Uri::parse(&format!("{prefix}~~~~~~~~~~~~")).ok()
 }
 
-/// A position in the list closely before a URI.
+/// A position in the list shortly before a URI, so that the page after it contains the URI; `None` if there is none.
 fn position_before(uri: &str) -> Option<Uri> {
     const LITERAL: &[u8] = b"!$&'()*+,-.0123456789:;=@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
     let escaped = uri.len().checked_sub(3).filter(|&start| uri.as_bytes()[start] == b'%');

@@ -40,7 +40,8 @@ struct SourceQuery<'a> {
     config: Config,
     /// The page size for the probes that follow a failure.
     limit: usize,
-    /// Whether it queries the first page, like every client.
+    /// Whether it is a query that every client makes, such as for the first page. Only the failure of such a query starts an
+    /// outage.
     is_first: bool,
 }
 
@@ -101,7 +102,7 @@ impl GatedSource {
         }
     }
 
-    /// One page of the skills of the source. Those of an unavailable source are not known.
+    /// One page of the skills of the source; skills of an unavailable source are not stored.
     pub(crate) async fn skills(
         &self,
         after: Option<&Uri>,
@@ -109,7 +110,7 @@ impl GatedSource {
         context: &Context,
         config: Config,
     ) -> Result<SourceResponse<SkillPage>> {
-        // Resources can be listed while skills cannot, so that a failure is no outage.
+        // Not `is_first`: if skills cannot be listed, resources perhaps can, so a failure is no outage.
         let query = SourceQuery { context, config, limit: 1, is_first: false };
         let skills = |context: Context| async move { self.source().skills(after, limit, &context).await };
         match self.query(query, skills).await? {
@@ -118,7 +119,7 @@ impl GatedSource {
         }
     }
 
-    /// The prompts of the source. Those of an unavailable source are not known.
+    /// The prompts of the source; prompts of an unavailable source are not stored.
     pub(crate) async fn prompts(&self, context: &Context, config: Config) -> Result<SourceResponse<Prompts>> {
         let query = SourceQuery { context, config, limit: 1, is_first: false };
         let prompts = |context: Context| async move { self.source().prompts(&context).await };
@@ -136,7 +137,8 @@ impl GatedSource {
         }
     }
 
-    /// Queries the source, unless it is unavailable (open circuit).
+    /// Queries the source, unless it is unavailable (open circuit). An outer error fails the whole list; an inner one is the
+    /// outage of this source.
     async fn query<T: Default, F: Future<Output = Result<T>>>(
         &self,
         query: SourceQuery<'_>,
@@ -147,7 +149,7 @@ impl GatedSource {
         if let Some(outage) = outage() {
             return Ok(Err(outage));
         }
-        // Longer than the timeout of a query: if all queries with a permit hang, an outage has begun by then.
+        // The wait is longer than the timeout of a query: if all queries with a permit hang, an outage has begun by then.
         let permit = self.listing_permit(query.context, source_timeout.saturating_mul(2)).await;
         if let Some(outage) = outage() {
             return Ok(Err(outage));
@@ -197,6 +199,7 @@ impl GatedSource {
         Err(self.explained(fault, config, sources))
     }
 
+    /// The error for the caller. During an outage, it says since when and why.
     fn explained(&self, fault: SourceFault, config: Config, sources: &[Self]) -> Error {
         let Some(outage) = self.health().outage().filter(|_| !config.strict) else {
             // Perhaps only this resource is unavailable; a probe finds out.
@@ -227,7 +230,7 @@ impl GatedSource {
         }
     }
 
-    /// Probes the source with the queries of a list; `None` if the source is busy.
+    /// Probes the source: lists a page and the templates. `None` if the source is busy.
     async fn probed(&self, limit: usize, config: Config) -> Option<Result<(), SourceFault>> {
         let context = self.listing_permit(&Context::default(), config.source_timeout).await.ok()?;
         let source = self.source();
@@ -277,7 +280,7 @@ impl Drop for Probes {
     }
 }
 
-/// The response or last known listing of each source; an error if no source has either.
+/// The response or last known listing of each source; an error if no source with content has either.
 pub(crate) fn gathered<T: ListResponse>(
     sources: &[GatedSource],
     answers: Vec<SourceResponse<T>>,

@@ -58,8 +58,8 @@ pub trait Rules: Send + Sync + 'static {
         if self.allow(operation, uri) { Decision::Allow } else { Decision::Deny }
     }
 
-    /// What the rules say against this operation under another name of the resource; `None` if that name does not matter.
-    /// By default, what is not allowed under all its names is denied.
+    /// The objection of the rules to this operation because of another name of the resource; `None` if there is none. By
+    /// default, the operation must be allowed under all names.
     fn overrule(&self, operation: Operation, alias: &Uri) -> Option<Decision> {
         Some(self.decide(operation, alias)).filter(|decision| *decision != Decision::Allow)
     }
@@ -125,13 +125,15 @@ impl Rights {
         decision
     }
 
-    /// What the rules say about a feature of the server, such as a tool, which has this URI for rules. A feature is allowed
-    /// unless a rule is about it: rules that deny everything do not mean features, which show only what else is allowed.
+    /// The decision about a feature of the server, such as a tool, which rules name by this URI. It is allowed unless a rule
+    /// denies it explicitly: a rule that matches all URIs does not apply to features. This is safe, because a feature
+    /// returns only what the caller may see anyway.
     pub(crate) fn decide_feature(&self, uri: &Uri) -> Decision {
-        /// A URI that no rule means but those about everything.
+        /// A URI that only rules for all URIs match.
         static ANYTHING: LazyLock<Option<Uri>> = LazyLock::new(|| Uri::parse("urn:libris:anything").ok());
         let Some(class) = &self.0 else { return Decision::Allow };
         let decision = class.rules.overrule(Operation::Read, uri);
+        // A decision that any other URI gets too is taken to be that of a rule for all URIs.
         let general = ANYTHING.as_ref().and_then(|anything| class.rules.overrule(Operation::Read, anything));
         decision.filter(|decision| general.as_ref() != Some(decision)).unwrap_or(Decision::Allow)
     }
@@ -271,7 +273,7 @@ pub trait Policy: Send + Sync + 'static {
     }
 }
 
-/// The default policy: no authentication, and all rights for every caller.
+/// The default policy: no authentication of its own, and all rights for every caller.
 pub(crate) struct OpenPolicy;
 
 impl Policy for OpenPolicy {
@@ -284,7 +286,7 @@ impl Policy for OpenPolicy {
     }
 }
 
-/// How often the expiry of a stream's credentials is compared with the system's clock at least.
+/// The longest time between two comparisons of the expiry of a stream's credentials with the system clock.
 const MAX_CLOCK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The current policy of a server, which can be replaced at run time.
@@ -361,7 +363,7 @@ impl CurrentPolicy {
         let mut replaced = self.replaced.subscribe();
         while self.policy().authentication().is_valid(&identity) {
             let left = identity.expires().map(|expires| expires.duration_since(SystemTime::now()));
-            // The time is checked again at least this often, since the system's clock can be set.
+            // The time is checked again at least this often, since the system clock can be set.
             let left =
                 left.map_or(MAX_CLOCK_INTERVAL, |left| left.unwrap_or_default().min(MAX_CLOCK_INTERVAL));
             tokio::select! {

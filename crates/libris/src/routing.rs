@@ -1,4 +1,4 @@
-//! Which sources of a catalog have a URI, and URIs that two sources claim.
+//! Routing: the sources of a catalog that cover a URI, and collisions of URIs that two sources claim.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -34,7 +34,7 @@ impl UriCollision {
 pub(crate) fn route(sources: &[GatedSource], uri: &Uri) -> Result<Vec<GatedSource>, UriCollision> {
     let mut found: Vec<(Specificity, &GatedSource)> =
         sources.iter().filter_map(|gated| Some((gated.source().covers(uri)?, gated))).collect();
-    // Another server may have a `libris://status` of its own.
+    // Another MCP server may have a `libris://status` too; the one of this server takes precedence.
     if found.iter().any(|(specificity, gated)| is_status(gated) && *specificity == Specificity::EXACT) {
         found.retain(|(_, gated)| is_status(gated));
     }
@@ -43,7 +43,7 @@ pub(crate) fn route(sources: &[GatedSource], uri: &Uri) -> Result<Vec<GatedSourc
     if let Some(((best, first), others)) = found.split_first()
         && let Some((_, other)) = others.iter().find(|(specificity, other)| {
             let both = (first.source().is_exclusive(), other.source().is_exclusive());
-            // A source that merely may have the URI claims nothing.
+            // A pattern that matches every URI does not claim this one.
             !specificity.is_catch_all()
                 && match both {
                     (true, false) => true,
@@ -58,7 +58,7 @@ pub(crate) fn route(sources: &[GatedSource], uri: &Uri) -> Result<Vec<GatedSourc
     Ok(found.into_iter().map(|(_, gated)| gated.clone()).collect())
 }
 
-/// Whether a template of both sources is served from neither.
+/// Whether a template that both sources have is served from neither: one of them is exclusive.
 pub(crate) fn is_claimed_twice(one: &GatedSource, other: &GatedSource) -> bool {
     !is_status(one) && !is_status(other) && (one.source().is_exclusive() || other.source().is_exclusive())
 }
@@ -72,7 +72,7 @@ fn is_status(gated: &GatedSource) -> bool {
 pub(crate) struct CollisionLog(Mutex<BTreeSet<[String; 2]>>);
 
 impl CollisionLog {
-    /// Removes resources that two sources claim, and logs the first of each pair of sources.
+    /// Removes resources that two sources claim, and logs the first collision of each pair of sources.
     pub(crate) fn without_collisions(&self, sources: &[GatedSource], resources: &mut Vec<Resource>) {
         if !sources.iter().any(|gated| gated.source().is_exclusive()) {
             return;

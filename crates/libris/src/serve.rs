@@ -110,7 +110,7 @@ impl Serve {
         Self { version: Some(version.into()), ..self }
     }
 
-    /// Sets the instructions for models. Default: a text that says what there is.
+    /// Sets the instructions for models. Default: generated for each caller from the resources that it may see.
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
         self.config.instructions = Some(instructions.into());
         self
@@ -137,7 +137,7 @@ impl Serve {
         self.policy_handle.clone()
     }
 
-    /// Records the decisions about requests.
+    /// Writes the decisions about requests to this audit log.
     pub fn audit(self, log: Arc<dyn AuditLog>) -> Self {
         Self { audit: Some(log), ..self }
     }
@@ -158,7 +158,7 @@ impl Serve {
         self
     }
 
-    /// Shares the sessions of legacy clients with other replicas, which [`Catalog::join_cluster`] shares changes with.
+    /// Shares the sessions of legacy clients with other replicas. [`Catalog::join_cluster`] shares the changes.
     pub fn session_store(self, store: Arc<dyn SessionStore>) -> Self {
         Self { session_store: Some(store), ..self }
     }
@@ -175,7 +175,8 @@ impl Serve {
         self
     }
 
-    /// Allows HTTP on addresses that other machines can reach, although there is no authentication.
+    /// Allows HTTP on addresses that other machines can reach. Without a [policy](Self::policy) that authenticates callers,
+    /// everybody who can reach the address may read everything.
     pub fn allow_remote(self) -> Self {
         Self { allow_remote: true, ..self }
     }
@@ -210,8 +211,8 @@ impl Serve {
         })?;
         if !address.ip().is_loopback() && !self.allow_remote {
             return Err(Error::invalid(format!(
-                "`{address}` can be reached from other machines, and the server has no authentication: serve \
-                 127.0.0.1 instead, or call `allow_remote` to serve it without authentication"
+                "`{address}` can be reached from other machines, and a server without a policy has no authentication: \
+                 serve 127.0.0.1 instead, or call `allow_remote` to allow this address"
             )));
         }
         let serve = match self.stop {
@@ -236,7 +237,8 @@ impl Serve {
         http::serve(listener, endpoint, stop).await.map_err(failed)
     }
 
-    /// A router for `/mcp` and for the metadata that tells clients how to authenticate, to merge or nest into the router of an axum application.
+    /// A router for `/mcp` and for the metadata that tells clients how to authenticate, to merge or nest into the router of
+    /// an axum application.
     ///
     /// A layer in front of it may authenticate the caller and put an [`Identity`](crate::Identity) into the extensions
     /// of the request, for functions that take one.
@@ -253,7 +255,7 @@ impl Serve {
     #[cfg(feature = "axum")]
     pub fn router(self) -> axum::Router {
         use axum::response::IntoResponse as _;
-        // The endpoint needs a runtime, which there is when the first request arrives.
+        // Creating the endpoint requires a tokio runtime, which may not exist before the first request.
         let made = Arc::new((self, std::sync::OnceLock::<Arc<Endpoint>>::new()));
         let answer = async move |request: axum::extract::Request| {
             let (serve, endpoint) = &*made;

@@ -33,11 +33,11 @@ pub struct Config {
     pub version: String,
     /// A description of the server.
     pub description: Option<String>,
-    /// Instructions for models that use the server. Default: a text that says what is there, made for each caller.
+    /// Instructions for models that use the server. Default: generated for each caller from the resources that it may see.
     pub instructions: Option<String>,
     /// Whether clients are offered the prompt `use-resources`, which tells a model what the server has. Default: yes.
     pub built_in_prompt: bool,
-    /// Notes on resources by path, which stand in the default instructions.
+    /// Notes on resources by path, which the default instructions and `libris://index` contain.
     pub notes: Vec<PathNote>,
     /// The number of resources, templates, skills or prompts per page.
     pub page: usize,
@@ -83,7 +83,8 @@ pub struct Server {
     inner: Arc<ServerInner>,
     /// The view of anonymous callers, cached until the policy is replaced.
     anonymous: RwLock<Arc<CallerView>>,
-    /// The views of identities, by the address of their data, which the view keeps alive.
+    /// The views of identities, by the address of the identity's data. The view keeps the data alive, so that no other
+    /// identity gets the same address.
     identified: Cache<usize, Arc<CallerView>>,
 }
 
@@ -114,7 +115,7 @@ impl ServerInner {
         ServerInfo { name, title, version, description, instructions }
     }
 
-    /// Starts the search index of a catalog that builds it on demand, and waits a little for it.
+    /// Starts the search index of a catalog that builds it on demand, and waits a few seconds for it.
     pub(crate) async fn start_search(&self) {
         #[cfg(feature = "search")]
         if let Some(catalog) = &self.catalog {
@@ -122,7 +123,7 @@ impl ServerInner {
         }
     }
 
-    /// Whether the sizes of listed resources are those of their contents, and not what another server says.
+    /// Whether the sizes in the metadata of a resource are reliable, because they do not come from another MCP server.
     pub(crate) fn has_own_sizes(&self, uri: &Uri) -> bool {
         match &self.catalog {
             Some(catalog) => catalog.has_own_sizes(uri),
@@ -147,7 +148,7 @@ pub struct PolicyHandle(Arc<Mutex<PolicyState>>);
 
 #[derive(Default)]
 struct PolicyState {
-    /// The policy of servers that are started later.
+    /// The policy that was set last, for servers that are started later.
     replaced: Option<Arc<dyn Policy>>,
     servers: Vec<Weak<ServerInner>>,
 }
@@ -439,13 +440,13 @@ mod tests {
         assert!(client_subscription_bytes < subscription_bytes);
     }
 
-    /// What one client may have of each budget holds the largest contents and messages that the defaults allow.
+    /// The share of one client in each budget suffices for the largest contents and messages that the defaults allow.
     #[test]
     fn each_memory_budget_holds_the_largest_content() {
         let http::Config { body_bytes, limits, .. } = http::Config::default();
         let share = |bytes: usize| bytes - bytes / 4;
         let content = 8 << 20;
-        // A quarter of each is for what is smaller.
+        // A quarter of each budget is for smaller contents and messages.
         assert!(share(share(limits.content_bytes)) >= 2 * content);
         assert!(share(share(body_bytes)) >= 2 * limits.message);
         assert!(share(shared_reads::LOADING_BYTES) >= content);

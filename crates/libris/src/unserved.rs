@@ -1,7 +1,7 @@
 //! The hint for a URI that no source covers and that no source has a [hint](libris_core::Source::hint) for.
 //!
-//! If no source has its scheme and authority, the hint names those that exist. Otherwise [`wrong_uri`] compares the URI
-//! with the templates and resources there.
+//! If no source serves the root of the URI (its scheme and authority), the hint names the roots that are served. Otherwise
+//! [`wrong_uri`] compares the URI with the templates and resources.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use libris_core::{Error, Uri, UriTemplate, wrong_uri};
 /// How many roots, templates or resources a hint names.
 const MAX_NAMED: usize = 8;
 
-/// How many roots of one scheme a hint distinguishes. Of more, it names the scheme only.
+/// How many roots of one scheme a hint names. If there are more, it names only the scheme.
 const MAX_ROOTS_OF_SCHEME: usize = 4;
 
 /// The longest URI that a hint repeats, in bytes.
@@ -54,7 +54,7 @@ fn similar<'a>(prefix: &str, wrong: &str, names: &[&'a str]) -> Vec<&'a str> {
     closest(wrong, rests.keys().copied()).into_iter().filter_map(|rest| rests.get(rest).copied()).collect()
 }
 
-/// The scheme of a URI with the slashes behind it, such as `file:///`.
+/// The scheme of a URI with the slashes after it, such as `file:///`.
 fn scheme(text: &str) -> &str {
     let Some(colon) = text.find(':') else { return text };
     let rest = text[colon + 1..].trim_start_matches('/');

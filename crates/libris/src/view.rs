@@ -41,12 +41,12 @@ impl View {
         Self { source, access, identity, rights, generation }
     }
 
-    /// The view of another identity of the same caller.
+    /// The view of the same caller with renewed credentials, whose identity may have other rights.
     pub(crate) fn renewed(&self, identity: Option<Identity>) -> Self {
         Self::new(self.source.clone(), self.access.clone(), identity)
     }
 
-    /// Whether the policy was not replaced since the view was created.
+    /// Whether the policy is still the one for which the view was created, and no identity was revoked since.
     pub(crate) fn is_current(&self) -> bool {
         self.access.generation() == self.generation
     }
@@ -283,8 +283,8 @@ impl ViewSnapshot<'_> {
         Ok(self.or_searched(Completion { values, total, more, proof }, partial, context).await)
     }
 
-    /// The completion, or if it has no values, those of resources that a search for the typed text finds: a word in the
-    /// middle of a path, or of a title.
+    /// The completion. If it has no values, the values of resources that a search for the typed text finds, so that a word
+    /// in the middle of a path or title completes too.
     async fn or_searched(
         &self,
         completion: Completion,
@@ -316,8 +316,8 @@ impl ViewSnapshot<'_> {
         Completion { total: Some(values.len() as u64), more: false, values, proof: None }
     }
 
-    /// Whether this value leads to a resource that the caller may read. If a variable in front of it has no value, this
-    /// is unknown, and the value is omitted because it may name a hidden resource.
+    /// Whether this value leads to a resource that the caller may read. If a variable before it has no value, this is
+    /// unknown, and the value is omitted because it may name a hidden resource.
     fn completes(&self, partial: CompletionRequest<'_>, value: &str) -> bool {
         let known = partial.known.iter().filter(|(name, _)| *name != partial.variable);
         let known: Vec<_> = known.map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -334,7 +334,7 @@ impl ViewSnapshot<'_> {
     }
 }
 
-/// The URI with a slash at its end, or without the one that it has; `None` if it has a query or a fragment.
+/// The URI with a trailing slash added or removed; `None` if it has a query or a fragment.
 fn other_spelling(uri: &Uri) -> Option<Uri> {
     if uri.query().is_some() || uri.fragment().is_some() {
         return None;

@@ -21,7 +21,7 @@ impl TemplateLiteral {
         self.template.variables().collect()
     }
 
-    /// A normal form without the names of variables, equal for templates that match the same URIs.
+    /// A normal form without the names of variables, which is equal for two templates that match the same URIs.
     pub(crate) fn shape(&self) -> String {
         let numbered = self.template.variables().enumerate().map(|(at, name)| (name, format!("v{at}")));
         // Values that are texts can always be expanded.
@@ -34,7 +34,7 @@ impl TemplateLiteral {
         format!("{filled} {:?}", forms.collect::<Vec<_>>())
     }
 
-    /// The variables, for messages.
+    /// The variables as a phrase for messages, such as "only the variable `id`".
     pub(crate) fn named(&self) -> String {
         match &*self.variables() {
             [] => "no variables".to_owned(),
@@ -74,6 +74,7 @@ pub(crate) struct ResourceAttribute {
     /// The names of the variants of `Audience`.
     pub(crate) audience: Vec<Ident>,
     pub(crate) priority: Option<f64>,
+    /// How long results are cached, and the span of the literal, for errors.
     pub(crate) cache: Option<(Duration, Span)>,
 }
 

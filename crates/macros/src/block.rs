@@ -9,7 +9,7 @@ use crate::attribute::{CompleteAttribute, PromptAttribute, ResourceAttribute, Te
 use crate::function::Function;
 use crate::generate;
 
-/// The functions of a block by attribute.
+/// The functions of a block by attribute. Those of resources and prompts have their doc comment too.
 #[derive(Default)]
 pub(crate) struct Block {
     pub(crate) resources: Vec<(ResourceAttribute, Option<String>, Function)>,
@@ -94,6 +94,7 @@ enum AttributeKind {
     Prompt,
 }
 
+/// The kind of one of our attributes, written as `#[resource]` or as `#[libris::resource]`; `None` for other attributes.
 fn kind(attribute: &Attribute) -> Option<AttributeKind> {
     let path = &attribute.path().segments;
     let last = path.last()?;
@@ -201,6 +202,7 @@ impl Block {
         Ok(())
     }
 
+    /// Fails unless a `#[resource]` function of the block has this template.
     fn known(&self, pattern: &TemplateLiteral) -> Result<()> {
         let all = || self.resources.iter().map(|(resource, ..)| resource.pattern.template.as_str());
         if all().any(|template| template == pattern.template.as_str()) {

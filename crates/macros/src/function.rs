@@ -207,7 +207,8 @@ impl Function {
         Ok(Self { name, is_async, arguments, output, cfg })
     }
 
-    /// Whether the result depends on the caller.
+    /// Whether the function takes the identity of the caller. A function that takes a `&Context` may use the identity too;
+    /// the context records that at run time.
     pub(crate) fn depends_on_caller(&self) -> bool {
         let is_identity = |argument: &FunctionArgument| {
             matches!(argument, FunctionArgument::Identity { .. } | FunctionArgument::OptionalIdentity { .. })
@@ -215,11 +216,13 @@ impl Function {
         self.arguments.iter().any(is_identity)
     }
 
+    /// Whether a `#[complete]` function takes the typed text, and so selects the matching values itself.
     pub(crate) fn filters_values(&self) -> bool {
         self.arguments.iter().any(|argument| matches!(argument, FunctionArgument::Typed))
     }
 }
 
+/// The parameters after `&self`. Fails if the function is generic or does not take `&self`.
 fn parameters(item: &ImplItemFn) -> Result<Vec<FunctionParameter<'_>>> {
     let signature = &item.sig;
     let mut generics = signature.generics.params.iter();
@@ -247,7 +250,7 @@ fn parameters(item: &ImplItemFn) -> Result<Vec<FunctionParameter<'_>>> {
         .collect()
 }
 
-/// The variable of a parameter. The name of an unused parameter may begin with `_`.
+/// The variable of the template that a parameter stands for. The name of an unused parameter may begin with `_`.
 fn variable(parameter: &Ident, pattern: &TemplateLiteral) -> Option<String> {
     let name = parameter.unraw().to_string();
     let variables = pattern.variables();
@@ -315,7 +318,7 @@ fn special(ty: &Type) -> Option<FunctionArgument> {
     }
 }
 
-/// The argument for a caller parameter of a `#[complete]` or `#[list]` function.
+/// The argument for a parameter of a `#[complete]`, `#[list]` or `#[prompt]` function that is about the caller.
 fn of_caller(ty: &Type) -> Option<FunctionArgument> {
     special(ty).filter(|argument| {
         matches!(argument, FunctionArgument::Context | FunctionArgument::OptionalIdentity { .. })

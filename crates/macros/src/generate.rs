@@ -201,12 +201,15 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
     })
 }
 
+/// The index of the resource with this template.
 fn route(block: &Block, template: &str) -> usize {
     let mut all = block.resources.iter();
     all.position(|(resource, ..)| resource.pattern.template.as_str() == template).unwrap_or(usize::MAX)
 }
 
-/// The code that sets TTL and proof of cached contents: they expire after the TTL, or at the next reported change.
+/// The code that sets TTL and proof of cached contents: the statements before the function is called, and those after.
+/// Contents expire after the TTL, or at the next reported change. The proof is created before the call, so that a change
+/// during the call invalidates the contents.
 fn proving(block: &Block) -> (TokenStream, TokenStream) {
     if block.resources.iter().all(|(resource, ..)| resource.cache.is_none()) {
         return (quote!(), quote!());
@@ -261,6 +264,7 @@ fn whole_list(block: &Block) -> Option<TokenStream> {
     })
 }
 
+/// The method `watch`, if the block has a `#[changes]` function.
 fn watch(block: &Block) -> Option<TokenStream> {
     let function = block.changes.as_ref()?;
     let name = &function.name;
@@ -275,6 +279,7 @@ fn watch(block: &Block) -> Option<TokenStream> {
     })
 }
 
+/// The expression that creates the `ResourceSpec` of a function; `description` is its doc comment.
 fn described(resource: &ResourceAttribute, description: Option<&str>, function: &Function) -> TokenStream {
     let uri = &resource.pattern.text;
     let function = function.name.to_string();

@@ -9,12 +9,13 @@ use crate::reaper;
 pub struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {
-    /// The group of a process that is its leader, by its id; `None` if the process has ended. The id is not reused
-    /// while a process of the group exists.
+    /// The process group that the process with this id leads; `None` if the process has ended. The id is not reused while
+    /// a process of the group exists.
     pub fn of(leader: Option<u32>) -> Self {
         let id = leader.and_then(|id| Pid::from_raw(id.cast_signed()));
         let mut group = Self(id);
         if !id.is_none_or(reaper::add) {
+            // The server is ending, and `kill_all` was called already.
             group.end();
         }
         group

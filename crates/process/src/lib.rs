@@ -1,6 +1,7 @@
 //! Process groups that end with the server that started them, even if the server is killed. On Unix only.
 //!
-//! The command source and the extraction of documents start processes through this crate.
+//! The command source, the connections to other MCP servers and the extraction of documents start processes through this
+//! crate.
 
 #[cfg(unix)]
 mod group;

@@ -1,7 +1,7 @@
-//! Kills the commands of a server that was killed and could not do so itself.
+//! Kills the commands of a server that was itself killed, and so could not kill them.
 //!
 //! The reaper is a process that the server starts before its first command. The server writes the process groups that
-//! it starts and ends to the reaper's standard input. At end of file, which means that the server is gone, the reaper
+//! it starts and ends to the reaper's standard input. At end of file, which means that the server has ended, the reaper
 //! kills the remaining groups. One gap remains: a command keeps running if the server is killed between the start of
 //! the command and the write of its group.
 
@@ -82,7 +82,7 @@ pub fn prepare() {
 pub(crate) fn add(group: Pid) -> bool {
     let RunningGroups { groups: Some(groups), reaper } = &mut *running() else { return false };
     groups.insert(group.as_raw_pid());
-    tell(reaper, '+', group);
+    send(reaper, '+', group);
     true
 }
 
@@ -90,16 +90,17 @@ pub(crate) fn add(group: Pid) -> bool {
 pub(crate) fn remove(group: Pid) {
     let RunningGroups { groups: Some(groups), reaper } = &mut *running() else { return };
     if groups.remove(&group.as_raw_pid()) {
-        tell(reaper, '-', group);
+        send(reaper, '-', group);
     }
 }
 
-fn tell(reaper: &mut Option<Reaper>, sign: char, group: Pid) {
+/// Sends the reaper a line about a group: `+` when it was started, `-` when it is killed.
+fn send(reaper: &mut Option<Reaper>, sign: char, group: Pid) {
     let input = reaper.as_mut().and_then(|reaper| reaper.process.as_mut()?.stdin.as_mut());
     let Some(input) = input else { return };
     // Shorter than `PIPE_BUF`, so the write is atomic.
     if let Err(cause) = input.write_all(format!("{sign}{}\n", group.as_raw_pid()).as_bytes()) {
-        tracing::warn!(%cause, "the reaper of commands does not listen");
+        tracing::warn!(%cause, "could not write to the reaper: commands may outlive the server if it is killed");
     }
 }
 
@@ -131,13 +132,13 @@ mod tests {
     use super::reap;
 
     #[test]
-    fn those_that_are_left_are_killed() {
+    fn remaining_groups_are_killed() {
         let sleep = || Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
         let (mut left, mut ended) = (sleep(), sleep());
-        let told = format!("+{}\n+{1}\nnonsense\n+\n-{1}\n+0\n", left.id(), ended.id());
-        reap(told.as_bytes());
+        let input = format!("+{}\n+{1}\nnonsense\n+\n-{1}\n+0\n", left.id(), ended.id());
+        reap(input.as_bytes());
         assert!(!left.wait().unwrap().success());
-        assert!(ended.try_wait().unwrap().is_none(), "it was told to have ended");
+        assert!(ended.try_wait().unwrap().is_none(), "its end was reported, so it is not killed");
         ended.kill().unwrap();
         ended.wait().unwrap();
     }

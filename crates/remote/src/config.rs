@@ -14,22 +14,22 @@ use crate::oauth::TokenStore;
 /// The configuration of a [`Remote`](crate::Remote).
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteConfig {
-    /// The name of the server in messages, without secrets.
+    /// The name of the server in messages. It must not contain secrets.
     pub name: String,
     /// Where the server is.
     pub target: RemoteTarget,
-    /// How URIs of the server become URIs of the source.
+    /// How the URIs of the server are changed when Libris serves them.
     pub mount: UriMount,
     /// The protocol revisions to try.
     pub protocol: ProtocolChoice,
-    /// Whether the source has the prompts of the server. Their names get the prefix of the URIs and `_`.
+    /// Whether to serve the prompts of the server. With a prefix in `mount`, their names become `prefix_name`.
     pub prompts: bool,
     /// Timeouts and size limits.
     pub limits: RemoteLimits,
 }
 
 impl RemoteConfig {
-    /// A server with this name, with the URIs that it gives and default limits.
+    /// A server with this name, unchanged URIs and default limits.
     pub fn new(name: impl Into<String>, target: RemoteTarget) -> Self {
         Self {
             name: name.into(),
@@ -56,20 +56,20 @@ pub enum RemoteTarget {
         /// Its environment variables.
         environment: ChildEnvironment,
     },
-    /// A server of the Streamable HTTP transport.
+    /// A server with the Streamable HTTP transport.
     Http {
         /// The URL of its endpoint.
         url: String,
-        /// The access token that is sent to it. It is never that of a caller.
+        /// The access token for the server. Tokens of Libris's own callers are never forwarded.
         token: Option<String>,
         /// Additional headers, such as an API key.
         headers: BTreeMap<String, String>,
-        /// The stored tokens, one of which is sent if there is one for the URL and no `token`.
+        /// The tokens of `libris login`. If `token` is `None`, the stored token for `url` is sent, if there is one.
         stored: Option<TokenStore>,
     },
 }
 
-/// Without the values of credentials.
+/// Omits all values that may be credentials.
 impl fmt::Debug for RemoteTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -93,7 +93,7 @@ pub enum ChildEnvironment {
 /// The protocol revisions to try.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProtocolChoice {
-    /// Revision 2026-07-28, and the older ones with `initialize` if the server does not know it.
+    /// Revision 2026-07-28 first; if the server does not support it, the older ones, with `initialize`.
     #[default]
     Auto,
     /// Only the revisions with `initialize`, up to 2025-11-25.
@@ -105,11 +105,11 @@ pub enum ProtocolChoice {
 /// Timeouts and size limits of a [`Remote`](crate::Remote).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteLimits {
-    /// The timeout of connecting, which includes the start of a child process and the handshake.
+    /// The timeout of an attempt to connect, including the start of a child process and the handshake.
     pub connect_timeout: Duration,
     /// The timeout of a request.
     pub timeout: Duration,
-    /// How long a list is reused if the server does not report changes of its list.
+    /// How long a list is reused if the server does not report changes of its lists.
     pub list_ttl: Duration,
     /// The pause before the first attempt to reconnect. It doubles with each attempt that fails, up to 30 seconds.
     pub retry: Duration,
@@ -117,7 +117,7 @@ pub struct RemoteLimits {
     pub max_message: usize,
     /// The most pages of a list.
     pub max_pages: usize,
-    /// The most resources of a list, and the most templates.
+    /// The most entries of a list: resources, templates, prompts or skills.
     pub max_resources: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Converts what a server sent into the types of sources.
+//! Converts what a server sent to the types of `libris-core`.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::fault::RemoteFault;
 use crate::listing::CacheHints;
 use crate::mount::UriMount;
 
-/// The longest TTL of a server that is respected.
+/// A longer TTL of a server is reduced to this one.
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The memory that a resource needs in a list, besides its texts.
+/// The estimated memory of a resource or an icon besides its texts, in bytes.
 const RESOURCE_OVERHEAD: usize = 256;
 
-/// About how much memory a resource needs.
+/// Estimates the memory of a resource, in bytes. Parsed JSON takes about eight times its text.
 pub(crate) fn resource_weight(resource: &model::Resource) -> usize {
     let texts = [&resource.title, &resource.description, &resource.mime_type];
     let meta = resource
@@ -37,7 +37,7 @@ pub(crate) fn resource_weight(resource: &model::Resource) -> usize {
         + icons
 }
 
-/// A resource; an error if its URI is malformed.
+/// Converts a resource; an error if its URI is malformed.
 pub(crate) fn resource(resource: model::Resource, mount: &UriMount) -> Result<Resource> {
     Ok(Resource {
         uri: mount.outer(&resource.uri)?,
@@ -52,7 +52,7 @@ pub(crate) fn resource(resource: model::Resource, mount: &UriMount) -> Result<Re
     })
 }
 
-/// A template; an error if it is malformed.
+/// Converts a template; an error if it is malformed.
 pub(crate) fn template(template: model::ResourceTemplate, mount: &UriMount) -> Result<Template> {
     Ok(Template {
         uri: mount.outer_template(&template.uri_template)?,
@@ -66,7 +66,8 @@ pub(crate) fn template(template: model::ResourceTemplate, mount: &UriMount) -> R
     })
 }
 
-/// A part of contents. `asked` is the URI that was read, which is used where the server repeats its own form of it.
+/// Converts one part of the contents of a read. `asked` is the upstream URI that was read, and the served URI for it: a
+/// part with this upstream URI gets the served URI as the client wrote it.
 pub(crate) fn content(
     contents: ResourceContents,
     asked: (&str, &Uri),
@@ -76,7 +77,7 @@ pub(crate) fn content(
     content_at(contents, mount, |original| (original == asked_original).then(|| asked_uri.clone()))
 }
 
-/// Contents in a message.
+/// Converts a resource that is embedded in a prompt message.
 pub(crate) fn embedded(
     contents: ResourceContents,
     mount: &UriMount,
@@ -84,7 +85,7 @@ pub(crate) fn embedded(
     content_at(contents, mount, |_| None)
 }
 
-/// A part of contents. `known` is the URI of the source for a URI of the server, if that is known.
+/// Converts one part. `known` returns the served URI for an upstream URI; if it returns `None`, the mount does.
 fn content_at(
     contents: ResourceContents,
     mount: &UriMount,
@@ -107,7 +108,7 @@ fn content_at(
     Ok(Content { uri, mime, body, meta: meta(metadata, mount) })
 }
 
-/// The cache hints of a response. Without them, it must not be cached.
+/// The cache hints of a response. If the server gives none, it must not be cached.
 pub(crate) fn hints(ttl_ms: Option<u64>, scope: Option<model::CacheScope>) -> CacheHints {
     let ttl = Duration::from_millis(ttl_ms.unwrap_or(0)).min(MAX_TTL);
     let scope = match scope {
@@ -139,7 +140,7 @@ fn annotations(annotations: Option<model::Annotations>) -> Annotations {
     }
 }
 
-/// The decimal number that a server wrote, which rmcp keeps with less precision: 0.8 instead of 0.800000011920929.
+/// Converts the `f32` of rmcp to the decimal number that the server wrote: 0.8, not 0.800000011920929.
 fn rounded(number: f32) -> f64 {
     number.to_string().parse().unwrap_or_else(|_| f64::from(number))
 }

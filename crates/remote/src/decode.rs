@@ -1,9 +1,9 @@
-//! Decodes messages of a server: a malformed one fails the request that it answers, and a malformed entry of a list is
-//! left out.
+//! Decodes the messages of a server. A malformed response fails the request that it answers; malformed entries of a list
+//! are left out.
 //!
-//! rmcp recognises a result by its shape. It does not know the method that the result belongs to, so one malformed
-//! entry would turn a list into some other result. The transports of this crate therefore record the method of each
-//! request, and decode the result as that of its method.
+//! rmcp recognises a result by its shape, because it does not know which method the result belongs to. So a list with
+//! one malformed entry would be taken for another kind of result. Therefore the transports of this crate record the
+//! method of each request, and this module decodes the result by its method.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,10 +33,11 @@ pub(crate) const METHODS: [&str; 9] = [
     skill_list::GET,
 ];
 
-/// The most bytes at each end of a dropped message in which the id of its request is searched.
+/// The id of the request is searched in this many bytes at each end of a dropped message.
 const ID_WINDOW: usize = 256;
 
-/// The most unanswered requests whose methods are known. Beyond, results are recognised by their shape.
+/// The most unanswered requests whose methods are remembered. If there are more, all are forgotten, and rmcp recognises
+/// the results by their shape.
 const MAX_PENDING: usize = 1024;
 
 /// The methods of the requests that are not answered yet.
@@ -70,11 +71,11 @@ impl PendingMethods {
 /// Why a message was not decoded.
 #[derive(Debug)]
 pub(crate) enum DecodeFailure {
-    /// It is not a JSON-RPC message.
+    /// The message is not JSON-RPC.
     NotMessage,
-    /// It answers this request with something malformed.
+    /// The message is a malformed response to this request.
     Response(RequestId, RemoteFault),
-    /// It is malformed, and which request it answers is unknown.
+    /// The message is malformed, and it is unknown which request it answers.
     Unknown(RemoteFault),
 }
 
@@ -87,7 +88,7 @@ impl DecodeFailure {
     }
 }
 
-/// The parts of a message.
+/// The members of a message that decide how it is decoded.
 #[derive(Deserialize)]
 struct ResponseEnvelope<'a> {
     id: Option<RequestId>,
@@ -95,7 +96,7 @@ struct ResponseEnvelope<'a> {
     result: Option<&'a RawValue>,
 }
 
-/// Decodes a message.
+/// Decodes a message. The result of a response is decoded by the method in `pending`, which forgets the request.
 pub(crate) fn message(bytes: &[u8], pending: &PendingMethods) -> Result<ServerJsonRpcMessage, DecodeFailure> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -185,8 +186,8 @@ pub(crate) fn substitute(id: RequestId, fault: &RemoteFault) -> ServerJsonRpcMes
     ServerJsonRpcMessage::error(fault.substitute(), Some(id))
 }
 
-/// The id of the request that a dropped message answers, from its first and its last bytes: servers write it before or
-/// after the result.
+/// Searches the id of the request in the first and the last bytes of a response: servers write it before or after the
+/// result. Only numbers are found, which are what rmcp sends.
 pub(crate) fn id_within(head: &[u8], tail: &[u8]) -> Option<RequestId> {
     let head = &head[..head.len().min(ID_WINDOW)];
     let tail = &tail[tail.len().saturating_sub(ID_WINDOW)..];
@@ -204,7 +205,7 @@ fn number_after_id(text: &str) -> Option<i64> {
     rest[..end].parse().ok()
 }
 
-/// The first and the last bytes of a message that is dropped while it is received.
+/// Keeps the first and the last bytes of a message that is too large, while the rest is discarded.
 #[derive(Default)]
 pub(crate) struct DroppedMessage {
     head: Vec<u8>,

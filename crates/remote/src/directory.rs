@@ -1,4 +1,4 @@
-//! The direct children of a directory of a server, by `resources/directory/read`.
+//! Fetches the direct children of a directory with `resources/directory/read`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,21 +14,20 @@ use crate::link::UpstreamSession;
 use crate::listing::{PageWalk, ResourceList};
 use crate::mount::UriMount;
 
-/// The method.
 pub(crate) const METHOD: &str = "resources/directory/read";
 
-/// The children of the directory that was read last, so that the pages of one walk are made from one fetch.
+/// Caches the children of the directory that was read last, so that a client that pages through them causes one fetch.
 #[derive(Default)]
 pub(crate) struct LastDirectory(Mutex<Option<ReadDirectory>>);
 
 struct ReadDirectory {
-    /// The URI of the server.
+    /// The upstream URI of the directory.
     uri: Box<str>,
     children: Arc<Snapshot<ResourceList>>,
 }
 
 impl LastDirectory {
-    /// The children of a directory, if it was read last and they are current.
+    /// The children of a directory, if they are cached and current.
     pub(crate) fn current(&self, directory: &str) -> Option<Arc<Snapshot<ResourceList>>> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ReadDirectory { uri, children } = last.as_ref()?;
@@ -41,7 +40,7 @@ impl LastDirectory {
     }
 }
 
-/// Fetches the children of a directory, all pages of them; `None` if the server does not know the method after all.
+/// Fetches all children of a directory; `None` if the server declared the method but does not know it.
 pub(crate) async fn fetch(
     session: &UpstreamSession,
     directory: &str,
@@ -75,8 +74,8 @@ pub(crate) async fn fetch(
     Ok(Some(children))
 }
 
-/// A child with a slash at the end if it is a directory and the URI of its parent has one. The method omits slashes that
-/// the list of resources may have.
+/// Adds a slash to the URI of a child that is a directory, if its parent has one: `resources/directory/read` omits the
+/// slashes that URIs in `resources/list` may have.
 fn like_parent(mut child: Resource, directory: &str) -> Result<Resource, libris_core::Error> {
     let is_directory = child.mime.as_deref() == Some(DIRECTORY);
     if is_directory && directory.ends_with('/') && !child.uri.as_str().ends_with('/') {

@@ -1,4 +1,4 @@
-//! What a server did wrong, and the errors that callers get for it.
+//! The faults of upstream servers, and their conversion to errors for callers.
 
 use std::collections::VecDeque;
 use std::error::Error as StdError;
@@ -12,14 +12,14 @@ use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpError,
 };
 
-/// The code of a JSON-RPC error that this crate substitutes for a malformed or oversized response of a server. It is
-/// outside of the range of JSON-RPC, and its `data` tells that it is ours.
+/// The code of the JSON-RPC error that this crate substitutes for a malformed or oversized response. It is outside the
+/// range that JSON-RPC reserves, and `data` contains a [`Substitute`].
 const SUBSTITUTE_CODE: i32 = 30_100;
 
-/// The most characters of a text of a server in a message.
+/// A text of a server is cut to this many characters in messages.
 const MAX_QUOTED: usize = 300;
 
-/// What a server did wrong: completes "the MCP server `name` …".
+/// What a server did wrong. The messages complete "the MCP server `name` …".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RemoteFault {
     #[error(
@@ -81,7 +81,7 @@ pub(crate) enum RemoteFault {
 }
 
 impl RemoteFault {
-    /// The error of a request to a server. `uri` is the URI that was read, as the caller knows it.
+    /// The error for the caller. `uri` is the served URI, if the request was for one resource.
     pub(crate) fn into_error(self, server: &str, uri: Option<&Uri>) -> Error {
         match (&self, uri) {
             (Self::Refused { code, message }, Some(uri)) if means_not_found(*code, message) => {
@@ -105,7 +105,7 @@ impl RemoteFault {
         matches!(self, Self::Refused { code, message } if means_not_found(*code, message))
     }
 
-    /// The fault of a request.
+    /// The fault for the error of a request.
     pub(crate) fn of_request(error: ServiceError, timeout: Duration, journal: &FaultJournal) -> Self {
         match error {
             ServiceError::McpError(data) => Self::of_data(data),
@@ -120,7 +120,7 @@ impl RemoteFault {
         }
     }
 
-    /// The fault of a handshake.
+    /// The fault for the error of a handshake.
     pub(crate) fn of_handshake(error: ClientInitializeError, journal: &FaultJournal) -> Self {
         match error {
             ClientInitializeError::JsonRpcError(data) => Self::of_data(data),
@@ -143,6 +143,7 @@ impl RemoteFault {
         }
     }
 
+    /// The fault for a JSON-RPC error, which may be a [`Substitute`] of this crate.
     fn of_data(data: ErrorData) -> Self {
         let ours = data.data.as_ref().filter(|_| data.code.0 == SUBSTITUTE_CODE).and_then(Substitute::parse);
         match ours {
@@ -151,6 +152,7 @@ impl RemoteFault {
         }
     }
 
+    /// The fault for an error of the transport: the first one in the chain of causes that is recognised.
     fn of_transport(error: &(dyn StdError + 'static), journal: &FaultJournal) -> Self {
         let mut cause = Some(error);
         while let Some(error) = cause {
@@ -158,7 +160,7 @@ impl RemoteFault {
                 return fault.clone();
             }
             match error.downcast_ref::<StreamableHttpError<Self>>() {
-                // These are not among the sources of the error.
+                // `source()` does not return what these variants contain.
                 Some(StreamableHttpError::Client(fault)) => return fault.clone(),
                 Some(StreamableHttpError::SessionExpired) => return Self::Closed(None),
                 Some(StreamableHttpError::Auth(error)) => return Self::Token(quoted(&error.to_string())),
@@ -184,14 +186,14 @@ impl RemoteFault {
         Self::Unreachable(quoted(&error.to_string()))
     }
 
-    /// The JSON-RPC error that stands for this fault in a response.
+    /// The JSON-RPC error that carries this fault in place of a response.
     pub(crate) fn substitute(&self) -> ErrorData {
         let data = serde_json::to_value(Substitute::of(self)).unwrap_or_default();
         ErrorData::new(ErrorCode(SUBSTITUTE_CODE), self.to_string(), Some(data))
     }
 }
 
-/// The form in which a fault travels through rmcp.
+/// A fault in the `data` of a JSON-RPC error. A transport can fail a single request in rmcp only with such an error.
 #[derive(serde::Serialize, serde::Deserialize)]
 enum Substitute {
     TooLarge(usize),
@@ -223,8 +225,9 @@ impl Substitute {
     }
 }
 
-/// Whether an error of a read means that there is no resource. Before 2026-07-28 the code was -32002, but many servers
-/// use others and say so only in the message; from then on it is -32602.
+/// Whether the error of a read means that the resource does not exist. Before revision 2026-07-28 the code is -32002,
+/// but many servers use other codes and say so only in the message. From then on it is -32602, which has other meanings
+/// too, so the message decides.
 fn means_not_found(code: i32, message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     let says_so = ["not found", "unknown resource", "no resource", "does not exist", "no such"];
@@ -232,7 +235,7 @@ fn means_not_found(code: i32, message: &str) -> bool {
         || (code != ErrorCode::METHOD_NOT_FOUND.0 && says_so.iter().any(|text| message.contains(text)))
 }
 
-/// A text of a server for a message: short and in one line. Control characters are escaped.
+/// Prepares a text of a server for a message: cut to [`MAX_QUOTED`], in one line, with control characters escaped.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::new();
     for (count, letter) in text.trim().chars().enumerate() {
@@ -249,7 +252,7 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
-/// What is known about the end of a connection: the fault that ended it, and the last lines of standard error.
+/// Records why a connection ended: the fault because of which Libris closed it, and the last lines of standard error.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FaultJournal(Arc<Mutex<JournalState>>);
 
@@ -261,14 +264,14 @@ struct JournalState {
 }
 
 impl FaultJournal {
-    /// The most lines of standard error that are kept.
+    /// How many of the last lines of standard error are recorded.
     const MAX_LINES: usize = 3;
 
     fn state(&self) -> std::sync::MutexGuard<'_, JournalState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the fault because of which the connection is closed.
+    /// Records the fault because of which the connection is closed; the first one wins.
     pub(crate) fn fail(&self, fault: RemoteFault) {
         self.state().fatal.get_or_insert(fault);
     }
@@ -286,7 +289,7 @@ impl FaultJournal {
         state.lines.push_back(line);
     }
 
-    /// Why the connection is closed.
+    /// The fault that describes why the connection ended.
     pub(crate) fn closed(&self) -> RemoteFault {
         let state = self.state();
         let lines = state.lines.iter().map(String::as_str).collect::<Vec<_>>().join(" / ");

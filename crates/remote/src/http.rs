@@ -1,4 +1,5 @@
-//! The HTTP client behind rmcp's Streamable HTTP transport: bounded bodies and events, no redirects.
+//! The HTTP client for rmcp's Streamable HTTP transport. It limits the size of bodies and events, and does not follow
+//! redirects.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -47,7 +48,7 @@ const MAX_HEADERS: usize = 100;
 pub(crate) struct UpstreamHttp {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     max_message: usize,
-    /// The timeout for the head of a response.
+    /// The timeout for the head of a response, and again for its body, except an event stream.
     timeout: Duration,
 }
 
@@ -55,7 +56,7 @@ type TransportFailure = StreamableHttpError<RemoteFault>;
 type ServerEvents = BoxStream<'static, Result<Sse, SseError>>;
 
 impl UpstreamHttp {
-    /// A client for an endpoint.
+    /// A client for the endpoint at `url`. The trust store of the system is loaded only for `https`.
     pub(crate) fn new(
         url: &str,
         max_message: usize,
@@ -71,6 +72,7 @@ impl UpstreamHttp {
         Ok(Self { client: builder.build(connector), max_message, timeout })
     }
 
+    /// Sends a request and waits for the head of the response. Redirects and missing authorization are errors.
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, TransportFailure> {
         let answered = tokio::time::timeout(self.timeout, self.client.request(request)).await;
         let response = answered
@@ -97,7 +99,7 @@ impl UpstreamHttp {
         }
     }
 
-    /// The body of a response, within a limit and a time.
+    /// Reads the body of a response, at most `limit` bytes, within the timeout.
     async fn body(&self, response: Response<Incoming>, limit: usize) -> Result<Bytes, RemoteFault> {
         let too_large = RemoteFault::TooLarge { limit };
         if response.body().size_hint().lower() > limit as u64 {
@@ -112,8 +114,8 @@ impl UpstreamHttp {
         }
     }
 
-    /// The events of a response, each within a limit. Instead of one that exceeds it, the stream has an error response
-    /// to the request, after which it ends.
+    /// The events of a response. If an event is too large, the stream ends after an error response to `request` in its
+    /// place.
     fn events(
         &self,
         response: Response<Incoming>,
@@ -137,7 +139,7 @@ impl UpstreamHttp {
     }
 }
 
-/// A connector for HTTP and, if `is_https`, for HTTPS, which needs the trust store of the system.
+/// A connector for HTTP and, if `is_https`, for HTTPS with the trust store of the system.
 pub(crate) fn connector<R>(
     mut tcp: HttpConnector<R>,
     timeout: Duration,
@@ -159,7 +161,8 @@ pub(crate) fn connector<R>(
     Ok(HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(tcp))
 }
 
-/// Replaces the response to a list by one without malformed entries, or by an error.
+/// Decodes the response in an event by its method, and encodes it again: malformed entries of a list are left out, and a
+/// malformed response becomes an error. Other events are unchanged.
 fn checked_event(mut event: Sse, pending: &PendingMethods) -> Sse {
     #[derive(Deserialize)]
     struct EventEnvelope<'a> {
@@ -293,7 +296,8 @@ impl StreamableHttpClient for UpstreamHttp {
 }
 
 impl UpstreamHttp {
-    /// The JSON-RPC error in an error response, or its status.
+    /// Converts an HTTP error response: the JSON-RPC error in its body if there is one, otherwise a fault with the
+    /// status.
     async fn error_response(
         &self,
         response: Response<Incoming>,
@@ -378,13 +382,13 @@ fn header(response: &Response<Incoming>, name: &str) -> Option<String> {
     response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-/// The scope in a challenge.
+/// The scope in a `WWW-Authenticate` challenge.
 fn scope(challenge: &str) -> Option<String> {
     let rest = challenge.split_once("scope=\"")?.1;
     Some(rest.split_once('"')?.0.to_owned())
 }
 
-/// The cause of a failure that says most, such as "connection refused".
+/// The innermost cause of a failure, which is the most specific one, such as "connection refused".
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
@@ -393,12 +397,13 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     quoted(&cause.to_string())
 }
 
-/// The bytes of an event stream, which fail when one event exceeds the limit.
+/// The bytes of an event stream. They end with an error when an event exceeds the limit.
 struct BoundedEvents<S> {
     body: S,
     limit: usize,
-    /// The bytes of the current event, and of the current line.
+    /// The bytes of the current event so far.
     size: usize,
+    /// The bytes of the current line so far.
     line: usize,
     has_failed: bool,
 }

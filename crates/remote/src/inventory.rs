@@ -1,4 +1,4 @@
-//! The last known lists of a server, and how long they are current.
+//! Caches the lists of a server, and tracks how long they are current.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,17 +8,18 @@ use libris_core::{CacheScope, Freshness, Proof};
 
 use crate::listing::CacheHints;
 
-/// How long a list is current at most if the server reports changes of it: some servers say so and do not.
-const MAX_REPORTED_AGE: Duration = Duration::from_secs(60);
+/// How long a list is used if the server declares that it reports changes of its lists. Some servers declare this but
+/// send no notifications.
+const REPORTED_LIST_TTL: Duration = Duration::from_secs(60);
 
-/// A list with the time at which it was fetched.
+/// A fetched list, with what decides whether it is still current.
 pub(crate) struct Snapshot<T> {
     pub(crate) list: T,
     validity: SnapshotValidity,
     hints: CacheHints,
 }
 
-/// Until when a snapshot is current.
+/// Decides whether what was fetched is current: it has not expired, and no counter was bumped since the fetch began.
 #[derive(Clone)]
 pub(crate) struct SnapshotValidity {
     expires: Instant,
@@ -27,7 +28,7 @@ pub(crate) struct SnapshotValidity {
 }
 
 impl SnapshotValidity {
-    /// Begins a fetch: changes from now on end the validity.
+    /// To be called before a fetch: changes after this call end the validity.
     pub(crate) fn begin(changes: &Arc<AtomicU64>, losses: &Arc<AtomicU64>) -> Self {
         let counter = |counter: &Arc<AtomicU64>| (counter.clone(), counter.load(Ordering::Acquire));
         Self { expires: Instant::now(), counters: [counter(changes), counter(losses)] }
@@ -47,8 +48,8 @@ impl SnapshotValidity {
 }
 
 impl<T> Snapshot<T> {
-    /// A list that was fetched just now. `reports` tells whether the server reports changes of it; if not, it is current
-    /// for `ttl` or for the time that the server gives.
+    /// A list that was fetched just now. It expires after the longer of the server's TTL and a minimum: `ttl`, or
+    /// [`REPORTED_LIST_TTL`] if the server `reports` changes of the list.
     pub(crate) fn new(
         list: T,
         mut validity: SnapshotValidity,
@@ -56,7 +57,7 @@ impl<T> Snapshot<T> {
         reports: bool,
         ttl: Duration,
     ) -> Self {
-        let least = if reports { MAX_REPORTED_AGE } else { ttl };
+        let least = if reports { REPORTED_LIST_TTL } else { ttl };
         validity.expires = Instant::now() + hints.ttl.max(least);
         Self { list, validity, hints }
     }
@@ -73,14 +74,15 @@ impl<T> Snapshot<T> {
 }
 
 impl<T> Snapshot<Option<T>> {
-    /// The snapshot of what there is.
+    /// Like [`Option::transpose`]: `None` if there is no list.
     pub(crate) fn transposed(self) -> Option<Snapshot<T>> {
         let Self { list, validity, hints } = self;
         Some(Snapshot { list: list?, validity, hints })
     }
 }
 
-/// The freshness of a response with these hints. One that the server calls private is not cached for other callers.
+/// The freshness of a response with these hints. A response that the server declares private for a time gets no proof,
+/// so it is not cached for other callers.
 fn freshness(hints: CacheHints, proof: Option<Proof>) -> Freshness {
     let is_private = hints.scope == CacheScope::Private && !hints.ttl.is_zero();
     Freshness { ttl: hints.ttl, scope: hints.scope, proof: proof.filter(|_| !is_private), expires: None }
@@ -108,7 +110,7 @@ impl<T> CachedFetch<T> {
         self.known().filter(|snapshot| snapshot.is_current())
     }
 
-    /// The current list.
+    /// The cached list if it is current, otherwise the result of `fetch`, which is cached.
     pub(crate) async fn current_or_fetch<E>(
         &self,
         fetch: impl Future<Output = Result<Snapshot<T>, E>>,
@@ -126,10 +128,11 @@ impl<T> CachedFetch<T> {
     }
 }
 
-/// The number of counters of updates.
+/// The number of update counters.
 const UPDATE_COUNTERS: usize = 256;
 
-/// Counters of the updates of resources, by a hash of their URIs: bounded, whatever a server reports.
+/// Counts the updates of resources. URIs are hashed to a fixed number of counters, so memory is bounded whatever a
+/// server reports; URIs that share a counter invalidate each other.
 pub(crate) struct UpdateCounters([Arc<AtomicU64>; UPDATE_COUNTERS]);
 
 impl Default for UpdateCounters {
@@ -139,7 +142,7 @@ impl Default for UpdateCounters {
 }
 
 impl UpdateCounters {
-    /// The counter of a URI of the server.
+    /// The counter for an upstream URI.
     pub(crate) fn of(&self, uri: &str) -> &Arc<AtomicU64> {
         let hash = uri.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -147,7 +150,8 @@ impl UpdateCounters {
         &self.0[(hash >> 32) as usize % UPDATE_COUNTERS]
     }
 
-    /// Begins a read: an update from now on, or the loss of the connection, ends the validity of what is read.
+    /// To be called before a read: an update after this call, or the loss of the connection, ends the validity of what
+    /// is read.
     pub(crate) fn begin(&self, uri: &str, losses: &Arc<AtomicU64>) -> SnapshotValidity {
         SnapshotValidity::begin(self.of(uri), losses)
     }

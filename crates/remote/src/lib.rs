@@ -1,8 +1,9 @@
-//! Other MCP servers as sources.
+//! Other MCP servers (upstream servers) as sources.
 //!
 //! A [`Remote`] is a [`Source`](libris_core::Source) whose resources are those of an MCP server, which it starts as a
-//! child process or reaches over HTTP. The server is not trusted: sizes, pages and times are bounded, and malformed
-//! messages fail one request each. [`ResourceClient`] reads resources of any source with a few lines of code.
+//! child process or reaches over HTTP. In this crate, "the server" is always this upstream server. It is not trusted:
+//! sizes, pages and times are limited, and a malformed message fails only the request that it answers.
+//! [`ResourceClient`] reads the resources of any source with a few lines of code.
 //!
 //! This crate is the only one that speaks MCP as a client, through `rmcp`. On Unix only, because of process groups.
 #![cfg(unix)]

@@ -1,4 +1,4 @@
-//! The connection to a server: connects, reconnects with backoff, and tells why there is none.
+//! The connection to a server: connects, reconnects with backoff, and records why there is no connection.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,13 +31,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A connection that lasted this long resets the backoff.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
 
-/// How many notifications of a server may wait. If there are more, changes are lost, and watchers are told so.
+/// The size of the notification queue. If it overflows, watchers receive `Change::Lost`.
 const MAX_NOTIFICATIONS: usize = 1024;
 
-/// The concurrent HTTP requests to a server.
+/// The most concurrent HTTP requests to a server.
 const MAX_CONCURRENT_REQUESTS: usize = 32;
 
-/// How long the end of a session may take.
+/// How long to wait for a session to end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Who a server is and what it can do.
@@ -70,7 +70,7 @@ impl ServerIdentity {
         self.0.instructions.as_deref()
     }
 
-    /// Its capabilities, with the names that the protocol has for them.
+    /// Its capabilities as JSON, with the names of the protocol.
     pub fn capabilities(&self) -> Value {
         serde_json::to_value(&self.0.capabilities).unwrap_or_default()
     }
@@ -80,10 +80,10 @@ impl ServerIdentity {
 pub(crate) struct UpstreamSession {
     pub(crate) peer: Peer<RoleClient>,
     pub(crate) info: Arc<ServerPeerInfo>,
-    /// Counts the connections of a link.
+    /// The number of this connection, counted from 1.
     pub(crate) generation: u64,
     journal: FaultJournal,
-    /// A request found that the connection is lost.
+    /// Notified when a request finds that the connection is lost.
     broken: Notify,
 }
 
@@ -140,7 +140,7 @@ impl UpstreamSession {
         self.info.capabilities.resources.as_ref().is_some_and(|resources| resources.subscribe == Some(true))
     }
 
-    /// The fault of a request that failed. If the connection is lost, the link connects again.
+    /// Converts the error of a failed request. If the connection is lost, this makes the link reconnect.
     pub(crate) fn fault(&self, error: ServiceError, limit: Duration) -> RemoteFault {
         let fault = RemoteFault::of_request(error, limit, &self.journal);
         if matches!(fault, RemoteFault::Unreachable(_) | RemoteFault::Closed(_)) {
@@ -149,7 +149,8 @@ impl UpstreamSession {
         fault
     }
 
-    /// Whether the server still answers. From 2026-07-28 on there is no ping, but a listen stream that ends.
+    /// Pings the server. Revision 2026-07-28 has no ping, so this returns true; the end of the listen stream shows that
+    /// the connection is lost.
     pub(crate) async fn is_alive(&self, limit: Duration) -> bool {
         if self.is_modern() {
             return true;
@@ -158,7 +159,7 @@ impl UpstreamSession {
         matches!(timeout(limit, ping).await, Ok(Ok(_) | Err(ServiceError::McpError(_))))
     }
 
-    /// Ends when a request has found that the connection is lost.
+    /// Completes when a request has found that the connection is lost.
     pub(crate) async fn broken(&self) {
         self.broken.notified().await;
     }
@@ -171,10 +172,10 @@ enum LinkState {
     Down(RemoteFault),
 }
 
-/// The connection to a server, which is established in the background and again whenever it is lost.
+/// The connection to a server. A background task establishes it, and again whenever it is lost.
 pub(crate) struct UpstreamLink {
     state: watch::Receiver<LinkState>,
-    /// Counts connections that ended, so that what was learnt from them is no longer trusted.
+    /// Counts the connections that ended. What was fetched over a connection is no longer current after its end.
     losses: Arc<AtomicU64>,
     closing: Arc<Notify>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -197,7 +198,7 @@ impl UpstreamLink {
         Self { state, losses, closing, task }
     }
 
-    /// The connection; waits while it is being established.
+    /// The connection; waits at most `limit` while it is being established.
     pub(crate) async fn session(&self, limit: Duration) -> Result<Arc<UpstreamSession>, RemoteFault> {
         let mut state = self.state.clone();
         let settled = state.wait_for(|state| !matches!(state, LinkState::Connecting));
@@ -217,7 +218,7 @@ impl UpstreamLink {
         &self.losses
     }
 
-    /// Ends the session and the process of the server.
+    /// Closes the session, and kills the process of the server.
     pub(crate) async fn close(&self) {
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut task) = task {
@@ -232,7 +233,7 @@ impl UpstreamLink {
 impl Drop for UpstreamLink {
     fn drop(&mut self) {
         if let Some(task) = self.task.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // Ends the process of the server, too.
+            // This also kills the process of the server, which the task owns.
             task.abort();
         }
     }
@@ -248,7 +249,7 @@ struct Supervisor {
     closing: Arc<Notify>,
 }
 
-/// A connection with what it needs until it ends.
+/// A connection and what must live as long as it.
 struct Established {
     service: RunningService<RoleClient, UpstreamHandler>,
     session: Arc<UpstreamSession>,
@@ -318,7 +319,7 @@ impl Supervisor {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .max_concurrent_requests(MAX_CONCURRENT_REQUESTS)
                     .max_sse_event_size(limits.max_message)
-                    // The link connects again, and then everybody learns of it.
+                    // The link reconnects instead, so that watchers learn that changes may be lost.
                     .reinit_on_expired_session(false)
                     .custom_headers(headers.iter().filter_map(|(name, value)| header(name, value)).collect());
                 config.auth_header = token.clone();
@@ -338,7 +339,7 @@ impl Supervisor {
             }
         };
         let service = service.map_err(|error| RemoteFault::of_handshake(error, &journal))?;
-        // Responses are cached by the server that serves this source, which knows about callers.
+        // Libris caches responses itself, by the caller's rights, which rmcp does not know.
         service.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
         let info = service.peer().peer_info().ok_or(RemoteFault::Closed(None))?;
         self.generation += 1;
@@ -352,7 +353,7 @@ impl Supervisor {
         Ok(Established { service, session: Arc::new(session), notifications, overflow, _process: process })
     }
 
-    /// Uses a connection until it ends, and returns why it did; `None` if the link was closed.
+    /// Serves a connection until it ends, and returns why it ended; `None` if this link was closed.
     async fn serve(&self, established: Established) -> Option<RemoteFault> {
         let Established { service, session, mut notifications, overflow, _process } = established;
         self.sender.send_replace(LinkState::Up(session.clone()));
@@ -392,14 +393,15 @@ fn header(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
 }
 
-/// A notification of a server.
+/// A notification from a server, reduced to what is handled.
 #[derive(Debug)]
 pub(crate) enum UpstreamNotification {
     Updated(String),
     ListChanged,
 }
 
-/// Receives the notifications of a server. Requests of servers for sampling, roots or input are refused.
+/// Queues the notifications of a server. It declares no capabilities, so a server must not request sampling, roots or
+/// input.
 #[derive(Clone)]
 struct UpstreamHandler {
     sender: mpsc::Sender<UpstreamNotification>,
@@ -407,7 +409,7 @@ struct UpstreamHandler {
 }
 
 impl UpstreamHandler {
-    fn tell(&self, notification: UpstreamNotification) {
+    fn queue(&self, notification: UpstreamNotification) {
         if self.sender.try_send(notification).is_err() {
             self.overflow.notify_one();
         }
@@ -420,15 +422,15 @@ impl ClientHandler for UpstreamHandler {
         params: ResourceUpdatedNotificationParam,
         _context: NotificationContext<RoleClient>,
     ) {
-        self.tell(UpstreamNotification::Updated(params.uri));
+        self.queue(UpstreamNotification::Updated(params.uri));
     }
 
     async fn on_resource_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.tell(UpstreamNotification::ListChanged);
+        self.queue(UpstreamNotification::ListChanged);
     }
 
     async fn on_prompt_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.tell(UpstreamNotification::ListChanged);
+        self.queue(UpstreamNotification::ListChanged);
     }
 
     fn get_info(&self) -> ClientConfig {

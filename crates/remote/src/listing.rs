@@ -1,4 +1,4 @@
-//! Fetches the lists of a server, all pages of them, within limits.
+//! Fetches all pages of the lists of a server, within limits.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -15,43 +15,43 @@ use crate::fault::RemoteFault;
 use crate::link::UpstreamSession;
 use crate::mount::UriMount;
 
-/// How much larger than a message a whole list may be.
+/// A whole list may be this many times as large as a message.
 const LIST_FACTOR: usize = 4;
 
-/// How much longer than a request a whole list may take.
+/// Fetching a whole list may take this many times as long as a request.
 const LIST_TIME_FACTOR: u32 = 4;
 
 /// All resources of a server.
 #[derive(Default)]
 pub(crate) struct ResourceList {
-    /// In URI order, with the URIs of the source.
+    /// In URI order, with served URIs.
     pub(crate) resources: Vec<Resource>,
-    /// The URIs of the server that differ from the normal form of those of the source.
+    /// The upstream URI by served URI, only where it cannot be computed: the server writes it in another form.
     pub(crate) originals: HashMap<Uri, Box<str>>,
-    /// The schemes of the URIs of the source.
+    /// The schemes of the served URIs.
     pub(crate) schemes: BTreeSet<Box<str>>,
     pub(crate) hints: CacheHints,
 }
 
 /// All templates of a server.
 pub(crate) struct TemplateList {
-    /// With the URIs of the source.
+    /// With served URIs.
     pub(crate) templates: Vec<Template>,
-    /// The templates of the server by those of the source.
+    /// The upstream template by served template.
     pub(crate) originals: HashMap<Box<str>, Box<str>>,
     pub(crate) set: TemplateSet<()>,
     pub(crate) schemes: BTreeSet<Box<str>>,
     pub(crate) hints: CacheHints,
 }
 
-/// How long a response may be cached, and by whom: the least that a page allows.
+/// How long a response may be cached, and for whom. For a list, this is the strictest of its pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheHints {
     pub(crate) ttl: Duration,
     pub(crate) scope: CacheScope,
 }
 
-/// What a list without pages allows.
+/// Without hints, nothing may be cached.
 impl Default for CacheHints {
     fn default() -> Self {
         Self { ttl: Duration::ZERO, scope: CacheScope::Private }
@@ -88,13 +88,14 @@ impl ResourceList {
         Ok(list)
     }
 
-    /// Sorts the resources when all pages are added, and removes duplicates.
+    /// Completes the list after all pages were added: sorts it and removes duplicates.
     pub(crate) fn sort(&mut self, hints: CacheHints) {
         self.resources.sort_by(|one, other| one.uri.cmp(&other.uri));
         self.resources.dedup_by(|one, other| one.uri == other.uri);
         self.hints = hints;
     }
 
+    /// Adds a resource, whose upstream URI is `original`.
     pub(crate) fn add(&mut self, resource: Resource, original: String, mount: &UriMount) {
         if mount.inner(&resource.uri).is_none_or(|inner| *inner.as_str() != *original) {
             self.originals.insert(resource.uri.clone(), original.into());
@@ -149,12 +150,14 @@ impl TemplateList {
     }
 }
 
-/// A walk through the pages of a list.
+/// Pages through a list, and enforces the limits on pages, entries, bytes and time.
 pub(crate) struct PageWalk<'a> {
     session: &'a UpstreamSession,
     limits: &'a RemoteLimits,
     deadline: Instant,
+    /// The cursor of the next page, which is `Some(None)` for the first one; `None` after the last page.
     next: Option<Option<String>>,
+    /// The cursors so far, to detect a list that repeats itself.
     seen: HashSet<String>,
     pages: usize,
     entries: usize,
@@ -163,8 +166,8 @@ pub(crate) struct PageWalk<'a> {
 }
 
 impl<'a> PageWalk<'a> {
-    /// Begins at the first page. A server without the capability need not answer requests for lists, so there is no page if
-    /// it is not `supported`.
+    /// Begins at the first page. If the server does not declare the capability (`supported`), it need not answer, so
+    /// there are no pages.
     pub(crate) fn new(session: &'a UpstreamSession, limits: &'a RemoteLimits, supported: bool) -> Self {
         let deadline = Instant::now() + limits.timeout * LIST_TIME_FACTOR;
         let next = supported.then_some(None);
@@ -172,13 +175,14 @@ impl<'a> PageWalk<'a> {
         Self { session, limits, deadline, next, seen, pages: 0, entries: 0, bytes: 0, hints }
     }
 
-    /// The parameters of the request for the next page; `None` if there is none.
+    /// The parameters of the request for the next page, which are `Some(None)` for the first one; `None` after the last
+    /// page.
     pub(crate) fn next_cursor(&mut self) -> Option<Option<PaginatedRequestParams>> {
         let cursor = self.next.take()?;
         Some(cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor))))
     }
 
-    /// Waits for a page; `None` if the server does not know the method.
+    /// Waits for a page; `None` if the server does not know the method, which is accepted only for the first page.
     pub(crate) async fn ask<T>(
         &self,
         page: impl Future<Output = Result<T, ServiceError>>,
@@ -197,7 +201,7 @@ impl<'a> PageWalk<'a> {
         }
     }
 
-    /// Counts a page.
+    /// Counts a page with its number of entries, its next cursor and its cache hints.
     pub(crate) fn add(
         &mut self,
         entries: usize,
@@ -228,6 +232,7 @@ impl<'a> PageWalk<'a> {
         Ok(())
     }
 
+    /// Counts the memory of an entry.
     pub(crate) fn add_bytes(&mut self, bytes: usize) -> Result<(), RemoteFault> {
         self.bytes += bytes;
         let limit = self.limits.max_message.saturating_mul(LIST_FACTOR);

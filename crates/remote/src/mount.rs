@@ -1,9 +1,9 @@
-//! How URIs of a server become URIs of the source, and back.
+//! Maps the URIs of an upstream MCP server (`inner`) to those under which Libris serves them (`outer`), and back.
 
 use libris_core::{Error, Meta, Result, Uri, UriTemplate};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-/// What is escaped in a URI of a server that is malformed: characters that no part of a URI may contain.
+/// The characters to percent-encode in a malformed upstream URI: those that no part of a URI may contain.
 const FORBIDDEN: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -16,19 +16,20 @@ const FORBIDDEN: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// How URIs of a server become URIs of the source.
+/// How the URIs and names of an upstream server are changed, so that those of several servers do not collide.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UriMount {
-    /// The source has the URIs of the server.
+    /// URIs are served unchanged.
     #[default]
     Kept,
-    /// A prefix before the scheme, as in `name+file:///a`. The URIs of apps begin with `ui://` in any case, so there it
-    /// is before the authority, as in `ui://name+app/view`.
+    /// A prefix before the scheme: `name+file:///a`. MCP Apps URIs must keep the scheme `ui://`, so their prefix goes
+    /// before the authority: `ui://name+app/view`.
     Prefixed(String),
 }
 
 impl UriMount {
-    /// A prefix; an error if it cannot be a part of a scheme.
+    /// Creates a `Prefixed` mount. Fails unless the name is lower-case letters, digits, `-` and `.`, with a letter
+    /// first.
     pub fn prefixed(name: &str) -> Result<Self> {
         let is_valid = name.starts_with(|letter: char| letter.is_ascii_lowercase())
             && name
@@ -42,7 +43,7 @@ impl UriMount {
         }
     }
 
-    /// The URI of the source for a URI of the server. Characters that a URI must not contain are escaped.
+    /// The served URI for an upstream URI. If that is malformed, the characters that no URI may contain are escaped.
     pub(crate) fn outer(&self, inner: &str) -> Result<Uri> {
         let uri = parse_leniently(inner)?;
         match self {
@@ -51,7 +52,8 @@ impl UriMount {
         }
     }
 
-    /// The URI of the server for a URI of the source, in normal form; `None` if it has another prefix.
+    /// The upstream URI, normalised, for a served URI; `None` if `outer` does not have this prefix, or the rest is not a
+    /// URI.
     pub(crate) fn inner(&self, outer: &Uri) -> Option<Uri> {
         match self {
             Self::Kept => Some(outer.clone()),
@@ -59,7 +61,7 @@ impl UriMount {
         }
     }
 
-    /// The template of the source for a template of the server.
+    /// The served template for an upstream template.
     pub(crate) fn outer_template(&self, inner: &str) -> Result<UriTemplate> {
         match self {
             Self::Kept => UriTemplate::parse(inner),
@@ -67,7 +69,7 @@ impl UriMount {
         }
     }
 
-    /// The name of the source for a name of the server, such as that of a prompt.
+    /// The served name of an upstream item, such as a prompt: `name_inner`.
     pub(crate) fn outer_name(&self, inner: &str) -> String {
         match self {
             Self::Kept => inner.to_owned(),
@@ -75,7 +77,7 @@ impl UriMount {
         }
     }
 
-    /// The name of the server for a name of the source; `None` if it has another prefix.
+    /// The upstream name for a served name; `None` without this prefix.
     pub(crate) fn inner_name<'a>(&self, outer: &'a str) -> Option<&'a str> {
         match self {
             Self::Kept => Some(outer),
@@ -83,7 +85,7 @@ impl UriMount {
         }
     }
 
-    /// Replaces the URIs in the metadata of a resource: that of the app that shows it.
+    /// Maps the URI of the MCP App in `_meta` (`ui.resourceUri`, or the flat key `ui/resourceUri`).
     pub(crate) fn rewrite_meta(&self, meta: &mut Meta) {
         if *self == Self::Kept {
             return;
@@ -116,7 +118,7 @@ fn unprefixed(name: &str, text: &str) -> Option<String> {
     }
 }
 
-/// Parses a URI. If it is malformed, characters that a URI must not contain are escaped.
+/// Parses a URI; if it is malformed, a second time with [`FORBIDDEN`] characters escaped.
 fn parse_leniently(text: &str) -> Result<Uri> {
     Uri::parse(text).or_else(|error| {
         if text.len() > Uri::LIMIT {

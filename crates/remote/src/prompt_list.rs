@@ -12,13 +12,13 @@ use crate::link::UpstreamSession;
 use crate::listing::{CacheHints, PageWalk};
 use crate::mount::UriMount;
 
-/// The memory that a prompt or an argument needs in a list, besides its texts.
+/// The estimated memory of a prompt or an argument besides its texts, in bytes.
 const PROMPT_OVERHEAD: usize = 192;
 
 /// All prompts of a server.
 #[derive(Default)]
 pub(crate) struct PromptList {
-    /// With the names of the source.
+    /// With served names.
     pub(crate) prompts: Vec<Prompt>,
     pub(crate) hints: CacheHints,
 }
@@ -63,7 +63,7 @@ fn prompt_of(prompt: model::Prompt, mount: &UriMount) -> Prompt {
     }
 }
 
-/// About how much memory a prompt needs.
+/// Estimates the memory of a prompt, in bytes.
 fn weight(prompt: &model::Prompt) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let arguments = prompt.arguments.iter().flatten().map(|argument| {
@@ -76,7 +76,7 @@ fn weight(prompt: &model::Prompt) -> usize {
         + arguments.sum::<usize>()
 }
 
-/// A message, with the URIs of the source.
+/// Converts a message. The URIs in it become served URIs.
 pub(crate) fn message(message: model::PromptMessage, mount: &UriMount) -> Result<PromptMessage, RemoteFault> {
     let role = match message.role {
         Role::User => PromptRole::User,

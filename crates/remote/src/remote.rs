@@ -1,4 +1,4 @@
-//! A server as a source.
+//! An upstream MCP server as a source.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,18 +31,19 @@ use crate::mount::UriMount;
 use crate::upstream_watch::UpstreamEvents;
 use crate::{prompt_list, skill_list};
 
-/// The concurrent reads and completions of a server. Each may hold a message of the maximum size in memory.
+/// The most concurrent requests to a server. Each may hold a message of the maximum size in memory.
 const CONCURRENCY: usize = 8;
 
 /// An MCP server as a source.
 ///
-/// It connects in the background as soon as it is created, and again whenever the connection is lost. Requests fail
-/// while there is none. Dropping it ends the connection and the process of the server.
+/// It connects in the background as soon as it is created, and reconnects whenever the connection is lost. Requests wait
+/// while a connection is being established, and fail between two attempts. Dropping it closes the connection and kills
+/// the process of the server.
 pub struct Remote {
     config: RemoteConfig,
     link: UpstreamLink,
     events: Arc<UpstreamEvents>,
-    /// The specificity of URIs that the server may have although it lists neither them nor a template for them.
+    /// The specificity of URIs that are neither listed nor covered by a template, but that the server may still have.
     unlisted: Specificity,
 }
 
@@ -71,7 +72,7 @@ impl Remote {
         fault.into_error(&self.config.name, uri)
     }
 
-    /// Waits for the response to a request.
+    /// Waits for the response to a request, within the configured timeout.
     async fn answer<T>(
         &self,
         session: &UpstreamSession,
@@ -84,14 +85,14 @@ impl Remote {
         }
     }
 
-    /// The URI of the server for a URI of the source; `None` if it has another prefix.
+    /// The upstream URI for a served URI, exactly as the server listed it; `None` if `uri` does not have the prefix.
     fn inner(&self, uri: &Uri) -> Option<String> {
         let known = self.events.resources.known();
         let original = known.as_ref().and_then(|known| known.list.originals.get(uri));
         original.map(ToString::to_string).or_else(|| Some(self.config.mount.inner(uri)?.as_str().to_owned()))
     }
 
-    /// The schemes of URIs that the server lists; `None` if its lists are unknown.
+    /// Whether the server lists resources or templates with this scheme; `None` if its lists are unknown.
     fn has_scheme(&self, scheme: &str) -> Option<bool> {
         let (resources, templates) = (self.events.resources.known(), self.events.templates.known());
         if resources.is_none() && templates.is_none() {
@@ -101,7 +102,8 @@ impl Remote {
         Some(lists || templates.iter().any(|known| known.list.schemes.contains(scheme)))
     }
 
-    /// The completion of a variable or an argument. A server that cannot complete has no values.
+    /// Requests the completion of a variable or an argument. If the server does not support completion, there are no
+    /// values.
     async fn completed(
         &self,
         session: &UpstreamSession,
@@ -130,7 +132,7 @@ impl Remote {
         Ok(Completion { values, total, more, proof: None })
     }
 
-    /// The connection, and the name of a prompt as the server has it; `None` if the prompt is of another source.
+    /// The connection and the upstream name of a prompt; `None` if the server does not list the prompt.
     async fn own_prompt<'a>(&self, name: &'a str) -> Result<Option<(Arc<UpstreamSession>, &'a str)>> {
         let Some(inner) = self.config.mount.inner_name(name).filter(|_| self.config.prompts) else {
             return Ok(None);
@@ -159,7 +161,7 @@ impl Remote {
     }
 }
 
-/// Checks what would otherwise fail at every attempt to connect.
+/// Refuses a configuration with which every attempt to connect would fail.
 fn check(config: &RemoteConfig) -> Result<()> {
     let RemoteTarget::Http { url, token, headers, .. } = &config.target else { return Ok(()) };
     let uri = Uri::parse(url)?;
@@ -181,7 +183,7 @@ fn check(config: &RemoteConfig) -> Result<()> {
     Ok(())
 }
 
-/// The size of a message in bytes.
+/// The size of the contents in a message, in bytes.
 fn message_bytes(message: &PromptMessage) -> u64 {
     let bytes = match &message.content {
         PromptContent::Text(text) => text.len(),
@@ -227,8 +229,8 @@ impl Source for Remote {
         {
             return Some(template.specificity());
         }
-        // With a prefix, nobody else has the URI. Without, other schemes are not the business of the server, and URIs of
-        // other sources must not be sent to it.
+        // With a prefix, only this source can have the URI. Without one, the server gets only URIs with schemes that it
+        // lists: it must not learn URIs of other sources.
         let is_own = self.config.mount != UriMount::Kept || self.has_scheme(uri.scheme()).unwrap_or(true);
         is_own.then_some(self.unlisted)
     }
@@ -339,7 +341,7 @@ impl Source for Remote {
         let request = session.custom(skill_list::GET, Some(json!({ "uri": inner })));
         let skill = match self.answer(&session, request).await {
             Ok(result) => skill_list::requested(result, &self.config.mount),
-            // The code for a URI that is no skill.
+            // What the extension prescribes for a URI that is not a skill.
             Err(RemoteFault::Refused { code, .. }) if code == ErrorCode::INVALID_PARAMS.0 => {
                 return Err(Error::NotFound(uri.clone()));
             }

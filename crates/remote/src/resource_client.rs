@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use crate::config::{ChildEnvironment, RemoteConfig, RemoteTarget};
 use crate::remote::Remote;
 
-/// The resources of a page.
+/// The number of resources requested per page.
 const PAGE_SIZE: usize = 1000;
 
 /// The most responses in the cache, and their total size in bytes.
@@ -28,13 +28,13 @@ const MAX_CACHED_BYTES: usize = 8 << 20;
 
 /// Reads the resources of an MCP server, or of any other source.
 ///
-/// Responses are cached as long as the server allows.
+/// Responses are cached as long as the source can prove that they are current.
 pub struct ResourceClient {
     source: Arc<dyn Source>,
     cache: Mutex<VecDeque<(Uri, Contents)>>,
 }
 
-/// Contents by their media type.
+/// Contents, parsed by their media type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParsedContent {
     /// JSON: `application/json`, or a type that ends with `+json`.
@@ -46,19 +46,19 @@ pub enum ParsedContent {
 }
 
 impl ResourceClient {
-    /// A client of any source, such as a folder or a catalog.
+    /// A client for any source, such as a folder or a catalog.
     pub fn new(source: Arc<dyn Source>) -> Self {
         Self { source, cache: Mutex::default() }
     }
 
-    /// A client of a server at a URL, such as `https://example.com/mcp`.
+    /// A client for the MCP server at a URL, such as `https://example.com/mcp`.
     pub fn http(url: &str) -> Result<Self> {
         let target =
             RemoteTarget::Http { url: url.to_owned(), token: None, headers: BTreeMap::new(), stored: None };
         Self::remote(RemoteConfig::new("server", target))
     }
 
-    /// A client of a server that is started as a child process.
+    /// A client for an MCP server that it starts as a child process.
     pub fn command<A: Into<OsString>>(
         program: impl Into<OsString>,
         arguments: impl IntoIterator<Item = A>,
@@ -72,19 +72,19 @@ impl ResourceClient {
         Self::remote(RemoteConfig::new("server", target))
     }
 
-    /// A client of a server with this configuration.
+    /// A client for an MCP server with this configuration.
     pub fn remote(config: RemoteConfig) -> Result<Self> {
         Ok(Self::new(Arc::new(Remote::new(config)?)))
     }
 
-    /// Reads a resource: its first part, by its media type.
+    /// Reads the first part of a resource, parsed by its media type.
     pub async fn read(&self, uri: &str) -> Result<ParsedContent> {
         let contents = self.read_parts(uri).await?;
         let part = contents.parts.into_iter().next();
         part.map(parsed).ok_or_else(|| Error::invalid(format!("`{uri}` has no contents")))?
     }
 
-    /// Reads a resource of JSON as any type.
+    /// Reads a JSON resource and deserialises it.
     pub async fn read_json<T: DeserializeOwned>(&self, uri: &str) -> Result<T> {
         let contents = self.read_parts(uri).await?;
         let part =
@@ -96,7 +96,7 @@ impl ResourceClient {
         parsed.map_err(|cause| Error::invalid(format!("`{uri}` is not JSON of the expected form: {cause}")))
     }
 
-    /// Reads a resource: all its parts, as they are.
+    /// Reads all parts of a resource, unparsed.
     pub async fn read_parts(&self, uri: &str) -> Result<Contents> {
         let uri = Uri::parse(uri)?;
         if let Some(cached) = self.cached(&uri) {
@@ -151,7 +151,7 @@ impl ResourceClient {
         Ok(self.source.templates(&Context::default()).await?.templates)
     }
 
-    /// The URI of a template with these values.
+    /// Expands a template with these values to a URI.
     pub fn expand<'a>(
         &self,
         template: &str,
@@ -161,17 +161,17 @@ impl ResourceClient {
         UriTemplate::parse(template)?.expand(&variables)
     }
 
-    /// Completes a variable of a template that begins with the typed text; best values first.
+    /// Values of a template variable that complete the typed text, best first.
     pub async fn complete(&self, template: &str, variable: &str, typed: &str) -> Result<Vec<String>> {
         let (template, known) = (UriTemplate::parse(template)?, BTreeMap::new());
         let limit = Completion::LIMIT;
         let request = CompletionRequest { template: &template, variable, typed, known: &known, limit };
-        // A server knows only the templates that were listed.
+        // `Remote` completes only templates that it has listed.
         self.templates().await?;
         Ok(self.source.complete(request, &Context::default()).await?.values)
     }
 
-    /// Changes of these resources, and of the list.
+    /// A stream of changes of these resources, and of the list of resources.
     pub async fn watch(&self, uris: &[&str]) -> Result<impl Stream<Item = Change> + Send + use<>> {
         let uris = uris.iter().map(|uri| Uri::parse(uri)).collect::<Result<Vec<_>>>()?;
         let changes = self.source.watch().await?;
@@ -188,7 +188,7 @@ impl ResourceClient {
     }
 }
 
-/// Followed resources, until it is dropped.
+/// Follows resources until it is dropped.
 struct Following {
     source: Arc<dyn Source>,
     subjects: Vec<Uri>,

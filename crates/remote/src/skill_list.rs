@@ -17,16 +17,16 @@ pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/skills";
 pub(crate) const LIST: &str = "skills/list";
 pub(crate) const GET: &str = "skills/get";
 
-/// The most files of a skill, by the extension.
+/// The most files of a skill that the extension allows.
 const MAX_FILES: usize = 512;
 
-/// The memory that a file of a skill needs in a list, besides its URI.
+/// The estimated memory of a skill or one of its files besides its URI, in bytes.
 const FILE_OVERHEAD: usize = 96;
 
 /// All skills of a server.
 #[derive(Default)]
 pub(crate) struct SkillList {
-    /// In the order of their URIs, with the URIs of the source.
+    /// In URI order, with served URIs.
     pub(crate) skills: Vec<Skill>,
     pub(crate) hints: CacheHints,
 }
@@ -45,7 +45,7 @@ struct SkillGetResult {
     skill: SkillEntry,
 }
 
-/// A skill, as the extension describes it.
+/// A skill as the server sends it.
 #[derive(Deserialize)]
 struct SkillEntry {
     uri: String,
@@ -57,6 +57,7 @@ struct SkillEntry {
 #[serde(untagged)]
 enum ListedFiles {
     Files(Vec<ListedFile>),
+    /// The word `dynamic`: the files are generated, so they have no digests.
     Generated(String),
 }
 
@@ -102,7 +103,7 @@ impl SkillList {
     }
 }
 
-/// The skill of a response to `skills/get`.
+/// Decodes the result of `skills/get`.
 pub(crate) fn requested(result: Value, mount: &UriMount) -> Result<Skill, RemoteFault> {
     let SkillGetResult { skill } = decoded(GET, result)?;
     skill_of(skill, mount).map_err(|cause| RemoteFault::WrongResult { method: GET, cause: quoted(&cause) })
@@ -134,7 +135,7 @@ fn skill_of(entry: SkillEntry, mount: &UriMount) -> Result<Skill, String> {
     Ok(Skill { uri: outer(&entry.uri)?, frontmatter: entry.frontmatter, resources })
 }
 
-/// About how much memory a skill needs.
+/// Estimates the memory of a skill, in bytes. Parsed JSON takes about eight times its text.
 fn weight(skill: &Skill) -> usize {
     let files = match &skill.resources {
         SkillResources::Dynamic => 0,

@@ -1,4 +1,4 @@
-//! A server as a child process: messages as lines on its standard input and output.
+//! The stdio transport: a server as a child process, with one message per line on its standard input and output.
 
 use std::io;
 use std::process::Stdio;
@@ -19,23 +19,24 @@ use crate::config::{ChildEnvironment, RemoteTarget};
 use crate::decode::{self, DecodeFailure, DroppedMessage, PendingMethods};
 use crate::fault::{FaultJournal, RemoteFault, quoted};
 
-/// The most lines in a row that are not messages. Some servers log to standard output.
+/// The connection is closed after this many consecutive lines that are not messages. A few are ignored, because some
+/// servers log to standard output.
 const MAX_GARBAGE_LINES: usize = 1000;
 
-/// The most bytes of a line of standard error that are kept.
+/// Longer lines of standard error are split at this many bytes.
 const MAX_STDERR_LINE: u64 = 2048;
 
-/// How long a closed connection waits for the rest of standard error. A process that the server has started may keep
-/// that pipe open, so its end cannot be waited for without limit.
+/// How long to wait for the end of standard error after the connection was closed. There must be a limit: a process that
+/// the server has started may keep the pipe open.
 const STDERR_GRACE: Duration = Duration::from_secs(1);
 
-/// A running server.
+/// The process of a server and its process group, which are killed on drop.
 pub(crate) struct ServerProcess {
     _child: Child,
     _group: ProcessGroup,
 }
 
-/// Starts a server; its transport, and the process, which is killed on drop.
+/// Starts a server. Returns its transport, and its process, which is killed on drop.
 pub(crate) fn start(
     target: &RemoteTarget,
     max_message: usize,
@@ -47,7 +48,7 @@ pub(crate) fn start(
     libris_process::prepare();
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A group of its own, because servers such as `npx …` start further processes.
+    // A new process group, so that processes that the server starts, as `npx …` does, are killed with it.
     command.process_group(0).kill_on_drop(true);
     if !folder.as_os_str().is_empty() {
         command.current_dir(folder);
@@ -83,7 +84,7 @@ pub(crate) fn start(
     Ok((transport, ServerProcess { _child: child, _group: group }))
 }
 
-/// Logs standard error and keeps its last lines, for the message if the server ends.
+/// Logs standard error, and records its last lines in the journal for the error message if the server ends.
 async fn keep_stderr(stderr: ChildStderr, journal: FaultJournal) {
     let mut reader = BufReader::new(stderr);
     let mut line = Vec::new();
@@ -100,18 +101,19 @@ async fn keep_stderr(stderr: ChildStderr, journal: FaultJournal) {
     }
 }
 
-/// The end of standard error, seen as the drop of the channel's sender.
+/// Signals the end of standard error: `keep_stderr` has ended and the sender of the channel is dropped.
 #[derive(Clone)]
 struct StderrEnd(watch::Receiver<()>);
 
 impl StderrEnd {
-    /// Waits until standard error has been read to its end, so that a fault can quote its last line.
+    /// Waits, at most for [`STDERR_GRACE`], until standard error is read to its end, so that a fault can quote its last
+    /// lines.
     async fn reached(&mut self) {
         let _late = tokio::time::timeout(STDERR_GRACE, self.0.changed()).await;
     }
 }
 
-/// A transport of lines, each a message.
+/// A transport with one message per line.
 struct LineTransport<R, W> {
     reader: BufReader<R>,
     writer: Arc<Mutex<Option<W>>>,
@@ -119,16 +121,18 @@ struct LineTransport<R, W> {
     journal: FaultJournal,
     stderr_end: StderrEnd,
     max_message: usize,
-    /// The beginning of a line that is not complete yet. In the transport, because `receive` may be cancelled.
+    /// The beginning of a line that is not complete yet. It is a field because `receive` may be cancelled and called
+    /// again.
     line: Vec<u8>,
-    /// The message that is dropped because it is too large.
+    /// Set while an oversized line is received and discarded.
     dropped: Option<DroppedMessage>,
-    /// The lines in a row that were not messages.
+    /// The number of consecutive lines that were not messages.
     garbage: usize,
 }
 
-/// What was received.
+/// The outcome of [`LineTransport::receive_line`].
 enum ReceivedLine {
+    /// A complete line is in `line`.
     Line,
     /// A line that exceeds the limit.
     TooLarge(DroppedMessage),
@@ -172,7 +176,7 @@ impl<R: AsyncRead + Unpin + Send, W> LineTransport<R, W> {
                 self.line.extend_from_slice(bytes);
             }
             self.reader.consume(taken);
-            // A line that never ends would keep its request waiting.
+            // Gives up a line that does not end, so that its request does not wait for ever.
             let is_endless = self
                 .dropped
                 .as_ref()
@@ -186,7 +190,7 @@ impl<R: AsyncRead + Unpin + Send, W> LineTransport<R, W> {
         }
     }
 
-    /// The message of the received line; `None` if it is to be ignored, `Err` if the connection is to be closed.
+    /// Decodes the received line. `Ok(None)`: ignore the line. `Err`: close the connection.
     fn decoded(&mut self) -> Result<Option<ServerJsonRpcMessage>, RemoteFault> {
         let line = std::mem::take(&mut self.line);
         let text = line.trim_ascii();
@@ -194,7 +198,7 @@ impl<R: AsyncRead + Unpin + Send, W> LineTransport<R, W> {
             return Ok(None);
         }
         let decoded = decode::message(text, &self.pending);
-        // The buffer is reused, but not that of a large message.
+        // Reuses the buffer, unless a large message made it large.
         if line.capacity() <= 64 << 10 {
             self.line = line;
             self.line.clear();
@@ -275,7 +279,7 @@ where
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        // The end of its input asks a server to end.
+        // Closing its standard input asks a server to exit.
         drop(self.writer.lock().await.take());
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Subscriptions to a server: one for each followed resource, however many clients follow it, and what the server
-//! reports.
+//! Subscribes to resources of a server, once per followed resource however many clients follow it, and handles its
+//! notifications.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,25 +26,26 @@ use crate::skill_list::SkillList;
 /// The most followed resources of a server.
 const MAX_FOLLOWED: usize = 20_000;
 
-/// How many changes a watcher may be behind. If it is further behind, it is told that changes were lost.
+/// How many changes a watcher may lag behind. Beyond that, it receives [`Change::Lost`].
 const MAX_UNREAD_CHANGES: usize = 4096;
 
-/// The most changes of a list that are reported one by one.
+/// If more entries of a list changed, [`Change::Lost`] is reported instead of each of them.
 const MAX_LIST_CHANGES: usize = 1000;
 
-/// How many subscriptions are requested at once.
+/// The most concurrent requests to subscribe or unsubscribe.
 const CONCURRENT_SUBSCRIPTIONS: usize = 8;
 
-/// How long changes of a list are gathered before it is fetched again (debounce).
+/// The debounce window: how long to wait after a `list_changed` notification before the lists are fetched again.
 const LIST_DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// The interval of pings to an HTTP server, whose end is not noticed otherwise.
+/// The interval of pings over HTTP, where nothing else shows that a server has ended.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// What a source shares with its link: the followed resources, the last known lists and the watchers.
+/// The state that a source shares with the task of its connection: followed resources, cached lists and watchers.
 pub(crate) struct UpstreamEvents {
     config: RemoteConfig,
     followed: Mutex<BTreeSet<FollowedUri>>,
+    /// Wakes [`run`] when `followed` has changed.
     wake: Notify,
     changes: broadcast::Sender<Change>,
     /// Bumped when the lists may have changed.
@@ -60,7 +61,7 @@ pub(crate) struct UpstreamEvents {
     announced: Mutex<AnnouncedLists>,
 }
 
-/// The lists that watchers know: the first ones, and then those whose changes they were told.
+/// The lists up to which changes were reported to watchers. [`UpstreamEvents::relist`] compares new lists with them.
 #[derive(Default)]
 struct AnnouncedLists {
     resources: Option<Arc<Snapshot<ResourceList>>>,
@@ -70,9 +71,9 @@ struct AnnouncedLists {
 /// A followed resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FollowedUri {
-    /// The URI of the server.
+    /// The upstream URI.
     inner: String,
-    /// The URI of the source.
+    /// The served URI.
     outer: Uri,
 }
 
@@ -135,31 +136,33 @@ impl UpstreamEvents {
         self.changes.subscribe()
     }
 
-    fn tell(&self, change: Change) {
-        // Without watchers, nobody has to know.
+    /// Sends a change to all watchers.
+    fn report(&self, change: Change) {
+        // Fails if there are no watchers.
         let _ = self.changes.send(change);
     }
 
-    /// Tells watchers that anything may have changed.
+    /// Invalidates everything that is cached, and reports to watchers that anything may have changed.
     fn lost(&self) {
         self.list_changes.fetch_add(1, Ordering::AcqRel);
         self.updates.bump_all();
         *self.announced() = AnnouncedLists::default();
-        self.tell(Change::Lost);
+        self.report(Change::Lost);
     }
 
+    /// Invalidates a resource, and reports to watchers that it changed.
     fn updated(&self, inner: &str) {
         self.updates.of(inner).fetch_add(1, Ordering::AcqRel);
-        // The size or the time in the list may have changed, too.
+        // The size or the modification time in the list may have changed, too.
         self.list_changes.fetch_add(1, Ordering::AcqRel);
         let known = self.followed().iter().find(|one| one.inner == inner).map(|one| one.outer.clone());
         match known.map_or_else(|| self.config.mount.outer(inner), Ok) {
-            Ok(outer) => self.tell(Change::Updated(outer)),
+            Ok(outer) => self.report(Change::Updated(outer)),
             Err(cause) => tracing::debug!(%cause, "an MCP server reported a change of a malformed URI"),
         }
     }
 
-    /// A list that was fetched by `fetch` and is current until the server reports a change.
+    /// Fetches a list. The snapshot is valid until it expires, the server reports a change, or the connection is lost.
     async fn snapshot<T>(
         &self,
         session: &UpstreamSession,
@@ -171,7 +174,7 @@ impl UpstreamEvents {
         Ok(Snapshot::new(list, validity, hints, reports, self.config.limits.list_ttl))
     }
 
-    /// A list of the server, fetched if it is not current.
+    /// The cached list if it is current, otherwise the result of `fetch`.
     async fn current<L>(
         &self,
         cached: &CachedFetch<L>,
@@ -251,20 +254,20 @@ impl UpstreamEvents {
         Ok(Some(children))
     }
 
-    /// Fetches the lists again and tells watchers what changed.
+    /// Fetches the lists again and reports to watchers what changed since the announced ones.
     async fn relist(&self, session: &UpstreamSession) {
         let before = std::mem::take(&mut *self.announced());
         let after = (self.current_resources(session).await, self.current_templates(session).await);
         let (Some(before), Some(templates), (Ok(after), Ok(templates_after))) =
             (before.resources, before.templates, after)
         else {
-            return self.tell(Change::Lost);
+            return self.report(Change::Lost);
         };
         let changes = list_changes(&before.list, &after.list);
         if changes.len() > MAX_LIST_CHANGES || templates.list.templates != templates_after.list.templates {
-            return self.tell(Change::Lost);
+            return self.report(Change::Lost);
         }
-        changes.into_iter().for_each(|change| self.tell(change));
+        changes.into_iter().for_each(|change| self.report(change));
     }
 }
 
@@ -280,7 +283,7 @@ fn list_changes(before: &ResourceList, after: &ResourceList) -> Vec<Change> {
     removed.chain(changed).collect()
 }
 
-/// Watches a server until the connection is lost or the source is gone.
+/// Handles the subscriptions and notifications of a connection until it is lost or the source is dropped.
 pub(crate) async fn run(
     events: &Weak<UpstreamEvents>,
     session: &Arc<UpstreamSession>,
@@ -303,7 +306,7 @@ pub(crate) async fn run(
             subscribing = subscriber.change(wanted);
         }
         if is_first && subscribing.is_none() {
-            // What happened between two connections is unknown.
+            // Changes between the previous connection and the new subscriptions were missed.
             if session.generation > 1 {
                 events.lost();
             }
@@ -315,7 +318,8 @@ pub(crate) async fn run(
             subscribed = async { subscribing.as_mut().expect("checked").await }, if subscribing.is_some() => {
                 subscribing = None;
                 let added = subscriber.changed(subscribed);
-                // Changes between the request of a client and the subscription are not reported by the server.
+                // A change before the server accepted the subscription was missed, so one is reported. After a
+                // reconnection, `events.lost()` covers the first subscriptions.
                 if !is_first || session.generation == 1 {
                     added.into_iter().for_each(|one| events.updated(&one.inner));
                 }
@@ -357,14 +361,15 @@ struct UpstreamSubscriber<'a> {
     session: &'a Arc<UpstreamSession>,
     timeout: Duration,
     active: BTreeSet<FollowedUri>,
-    /// The open `subscriptions/listen`, and whether it is needed.
+    /// The open `subscriptions/listen` stream.
     listening: Option<Subscription>,
+    /// Whether the stream is needed even if no resource is followed, because the server reports list changes on it.
     needs_listening: bool,
     /// Whether the server refused `subscriptions/listen`.
     is_refused: bool,
 }
 
-/// What a change of the subscriptions led to.
+/// The outcome of [`UpstreamSubscriber::change`].
 struct Subscribed {
     wanted: BTreeSet<FollowedUri>,
     listening: Option<Subscription>,
@@ -384,7 +389,7 @@ impl<'a> UpstreamSubscriber<'a> {
         }
     }
 
-    /// Begins to subscribe to what is wanted; `None` if nothing has to be done.
+    /// Starts the requests that make `wanted` the active subscriptions; `None` if they are already.
     fn change(&self, wanted: BTreeSet<FollowedUri>) -> Option<BoxFuture<'a, Subscribed>> {
         let wanted = if self.session.supports_subscriptions() { wanted } else { BTreeSet::new() };
         let (session, limit) = (self.session, self.timeout);
@@ -450,11 +455,11 @@ impl<'a> UpstreamSubscriber<'a> {
         )
     }
 
-    /// Takes over what a change led to, and returns the new subscriptions.
+    /// Records the outcome of [`change`](Self::change), and returns the added subscriptions.
     fn changed(&mut self, subscribed: Subscribed) -> Vec<FollowedUri> {
         self.is_refused |= subscribed.is_refused;
         if let Some(listening) = subscribed.listening {
-            // The one before it ends only now, so that nothing is missed in between.
+            // The previous stream is dropped only now, so that no notification is missed in between.
             self.listening = Some(listening);
         }
         let added = subscribed.wanted.difference(&self.active).cloned().collect();
@@ -462,7 +467,8 @@ impl<'a> UpstreamSubscriber<'a> {
         added
     }
 
-    /// The next notification of `subscriptions/listen`; `None` if it ended. Waits for ever if there is none.
+    /// The next notification of the `subscriptions/listen` stream; `None` if the stream ended. Without a stream, this
+    /// never completes.
     async fn listen(&mut self) -> Option<UpstreamNotification> {
         let Some(listening) = &mut self.listening else { return std::future::pending().await };
         loop {

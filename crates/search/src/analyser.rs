@@ -1,4 +1,4 @@
-//! The tokens of the index, for tantivy.
+//! The tokenizer that tantivy uses for the text fields of the index.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,14 @@ use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 use crate::language::Language;
 use crate::tokens::{StemCache, TextTokens};
 
-/// The name under which the index finds the analyser.
+/// The name under which the analyser is registered with tantivy.
 pub(crate) const ANALYSER: &str = "libris";
 
-/// The first character of a field's text says its language: U+E000 and the following, which are for private use.
+/// tantivy passes only the text of a field to the analyser, so its first character encodes the language: this
+/// private-use character plus the index in [`Language::ALL`].
 const FIRST_MARK: u32 = 0xe000;
 
-/// Texts of one field, marked with their language for [`Analyser`].
+/// Joins the texts of a field after the character that encodes their language for [`Analyser`].
 pub(crate) fn marked<'t>(language: Language, texts: impl IntoIterator<Item = &'t str>) -> String {
     let mark = Language::ALL.iter().position(|known| *known == language).unwrap_or_default() as u32;
     let mut marked = String::from(char::from_u32(FIRST_MARK + mark).unwrap_or_default());
@@ -24,7 +25,7 @@ pub(crate) fn marked<'t>(language: Language, texts: impl IntoIterator<Item = &'t
     marked
 }
 
-/// Tokenises a marked text.
+/// Tokenises a text from [`marked`]; without a mark, as English.
 #[derive(Default)]
 pub(crate) struct Analyser {
     stems: HashMap<Language, StemCache>,

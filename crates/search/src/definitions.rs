@@ -1,6 +1,6 @@
-//! Definition sites: the names that a line of code or of reference documentation defines.
+//! Finds the names that lines of code or of reference documentation define.
 
-/// Words that stand in front of a definition and say nothing about its kind.
+/// Modifiers that may precede the keyword of a definition.
 const MODIFIERS: [&str; 18] = [
     "pub",
     "async",
@@ -22,7 +22,7 @@ const MODIFIERS: [&str; 18] = [
     "sealed",
 ];
 
-/// Words that a defined name follows.
+/// Keywords that precede the defined name.
 const KEYWORDS: [&str; 24] = [
     "fn",
     "def",
@@ -50,10 +50,10 @@ const KEYWORDS: [&str; 24] = [
     "union",
 ];
 
-/// The most definitions of one text.
+/// Further definitions of a text are ignored.
 const MAX_DEFINITIONS: usize = 10_000;
 
-/// The name that a line defines, with its offset.
+/// The name that a line defines, with its byte offset in the line.
 pub(crate) fn of_line(line: &str) -> Option<(usize, &str)> {
     let text = line.trim_start();
     // A directive of reStructuredText: `.. function:: open(file)`.
@@ -67,7 +67,7 @@ pub(crate) fn of_line(line: &str) -> Option<(usize, &str)> {
         if !is_definition {
             return None;
         }
-        // In C, the type stands before the name.
+        // In C, the type precedes the name.
         let signature = rest.split('(').next().unwrap_or(rest).trim_end();
         let start = signature.rfind([' ', '*']).filter(|_| kind.starts_with("c:")).map_or(0, |at| at + 1);
         return name(line, &rest[start..]);
@@ -76,7 +76,7 @@ pub(crate) fn of_line(line: &str) -> Option<(usize, &str)> {
         return name(line, rest);
     }
     let mut rest = text;
-    // A few modifiers at most, such as `pub(crate) const unsafe extern`.
+    // At most four modifiers, such as `pub(crate) const unsafe extern`, precede the keyword.
     for _ in 0..5 {
         let (word, after) = rest.split_once([' ', '\t'])?;
         let bare = word.split('(').next().unwrap_or(word);
@@ -94,12 +94,12 @@ pub(crate) fn of_line(line: &str) -> Option<(usize, &str)> {
     None
 }
 
-/// The definitions of a whole text with the names around them: `asyncio.Queue.get` for `.. method:: get` in the class
-/// `Queue` of the module `asyncio`.
+/// The definitions of a text, each with the byte offset of its line and its qualified name: `asyncio.Queue.get` for
+/// `.. method:: get` in the class `Queue` of the module `asyncio`.
 pub(crate) fn of_text(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut module = String::new();
-    // The definitions around the current line, by their indentation.
+    // The definitions that enclose the current line, with their indentation.
     let mut around: Vec<(usize, String)> = Vec::new();
     let mut start = 0;
     for line in text.split_inclusive('\n') {
@@ -132,7 +132,8 @@ pub(crate) fn of_text(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The identifier, possibly a chain such as `Queue.get`, at the start of `rest`, which is a part of `line`.
+/// The identifier, or chain such as `Queue.get`, at the start of `rest`, with its offset in `line`. `rest` is the end of
+/// `line`.
 fn name<'l>(line: &'l str, rest: &'l str) -> Option<(usize, &'l str)> {
     let rest = rest.trim_start().trim_start_matches("mut ").trim_start_matches("C<");
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';

@@ -17,10 +17,10 @@ use crate::analyser::{ANALYSER, Analyser};
 use crate::schema::{Fields, IndexedResource};
 use crate::segment::SegmentMap;
 
-/// The memory of the writer for documents that are not in a segment yet: the least that tantivy accepts.
+/// The memory budget of the writer for documents that are not in a segment yet. It is the smallest that tantivy accepts.
 const WRITER_BYTES: usize = 15_000_000;
 
-/// What a commit of an index with all resources carries.
+/// The payload of a commit after which the index has had all resources.
 const COMPLETE: &str = "complete";
 
 /// Why the index cannot be used.
@@ -47,15 +47,16 @@ impl From<TantivyError> for IndexError {
     }
 }
 
-/// An index of resources. Searches and one updater work at the same time.
+/// An index of resources. Any number of searches and one updater can run at the same time.
 pub struct SearchIndex {
     index: Index,
     reader: IndexReader,
     pub(crate) fields: Fields,
     segments: Mutex<HashMap<SegmentId, Arc<SegmentMap>>>,
     is_in_memory: bool,
-    /// The bytes of an index in memory as of the last commit, and of the texts that were added since.
+    /// The bytes of an index in memory as of the last commit.
     committed: AtomicUsize,
+    /// The bytes of the texts that were added since the last commit.
     added: AtomicUsize,
 }
 
@@ -66,22 +67,23 @@ impl SearchIndex {
         Self::with(Index::create_in_ram(schema), fields, true)
     }
 
-    /// Opens or creates the index in a folder. An index that does not pass its checks is [`IndexError::Damaged`]; the
-    /// caller deletes the folder and starts anew.
+    /// Opens or creates the index in a folder. On [`IndexError::Damaged`], the caller should delete the folder and try
+    /// again.
     pub fn open(folder: &Path) -> Result<Self, IndexError> {
         std::fs::create_dir_all(folder).map_err(|cause| IndexError::Unwritable(cause.into()))?;
         let (schema, fields) = Fields::schema();
         let directory = MmapDirectory::open(folder).map_err(|error| IndexError::Unwritable(error.into()))?;
         let index = Index::open_or_create(directory, schema)?;
-        // Damage must be an error now and not a panic in a search.
-        let sizes = index.searchable_segments()?.into_iter().all(|segment| segment.meta().max_doc() > 0);
-        if !sizes {
+        // Detects damage here, where it is an error; in a search, it would cause a panic.
+        let has_documents =
+            index.searchable_segments()?.into_iter().all(|segment| segment.meta().max_doc() > 0);
+        if !has_documents {
             return Err(IndexError::Damaged("a segment is empty".into()));
         }
         Self::with(index, fields, false)
     }
 
-    /// Verifies the checksums of all files. Takes as long as reading them.
+    /// Verifies the checksums of all files, which reads all of them.
     pub fn verify(&self) -> Result<(), IndexError> {
         let damaged = self.index.validate_checksum()?;
         match damaged.is_empty() {
@@ -121,7 +123,7 @@ impl SearchIndex {
         Ok(Some(IndexUpdater { index: self, writer }))
     }
 
-    /// Makes what the updater, also of another process, has committed visible to searches.
+    /// Makes committed changes visible to searches, also those that another process committed.
     pub fn reload(&self) -> Result<(), IndexError> {
         self.reader.reload()?;
         let searcher = self.reader.searcher();
@@ -134,8 +136,8 @@ impl SearchIndex {
         Ok(())
     }
 
-    /// The bytes of an index in memory: exact for what is committed, and the size of the texts for what is not. `None`
-    /// for an index in a folder.
+    /// The memory of an index in memory, in bytes; `None` for an index in a folder. It is exact for what is committed;
+    /// for the rest, it is the size of the texts.
     pub fn memory(&self) -> Option<usize> {
         let bytes = self.committed.load(Ordering::Relaxed) + self.added.load(Ordering::Relaxed);
         self.is_in_memory.then_some(bytes)
@@ -152,7 +154,8 @@ impl SearchIndex {
         Ok(count)
     }
 
-    /// Whether the index had all resources at least once, as its updater, perhaps in another process, has said.
+    /// Whether an updater, perhaps in another process, has called [`IndexUpdater::complete`] since the index was created
+    /// or cleared.
     pub fn is_complete(&self) -> Result<bool, IndexError> {
         Ok(self.index.load_metas()?.payload.as_deref() == Some(COMPLETE))
     }
@@ -191,7 +194,7 @@ impl SearchIndex {
         Ok(stamps)
     }
 
-    /// Calls `each` with the URI of every resource in the index, deleted ones possibly included.
+    /// Calls `each` with the URI of every resource in the index. It may include deleted ones, and repeat a URI.
     pub fn for_each_uri(&self, each: &mut dyn FnMut(&str)) -> Result<(), IndexError> {
         let searcher = self.reader.searcher();
         for segment in searcher.segment_readers() {
@@ -208,6 +211,7 @@ impl SearchIndex {
         self.reader.searcher()
     }
 
+    /// The map of a segment, cached.
     pub(crate) fn map(&self, segment: &tantivy::SegmentReader) -> tantivy::Result<Arc<SegmentMap>> {
         let cached = |maps: &HashMap<SegmentId, Arc<SegmentMap>>| maps.get(&segment.segment_id()).cloned();
         if let Some(map) = cached(&self.segments.lock().unwrap_or_else(PoisonError::into_inner)) {
@@ -257,7 +261,7 @@ impl IndexUpdater<'_> {
         }
     }
 
-    /// Writes the changes, and that the index now has all resources.
+    /// Commits, and records that the index now has all resources ([`SearchIndex::is_complete`]).
     pub fn complete(&mut self) -> Result<(), IndexError> {
         self.commit_as(true)
     }
@@ -278,14 +282,14 @@ impl IndexUpdater<'_> {
         self.commit_as(false)
     }
 
-    /// Waits until merges that are in progress have ended.
+    /// Waits for the merges in progress, and ends the updater.
     pub fn finish(self) -> Result<(), IndexError> {
         self.writer.wait_merging_threads()?;
         self.index.reload()
     }
 }
 
-/// A hash of a URI, the same in every process of one version.
+/// A hash of a URI. It is the same in all processes that run the same build of this program.
 pub fn uri_hash(uri: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     uri.hash(&mut hasher);

@@ -20,11 +20,11 @@ pub(crate) enum Language {
     Russian,
 }
 
-/// How many words of a text the detection looks at.
+/// The language is detected from this many words at the beginning of a text.
 const MAX_DETECTION_WORDS: usize = 200;
 
 impl Language {
-    /// All languages; the first is that of texts without stop words, such as code.
+    /// All languages. Their order is part of the index format.
     pub(crate) const ALL: [Self; 10] = [
         Self::English,
         Self::German,
@@ -97,7 +97,7 @@ impl Language {
         }
     }
 
-    /// The language with the most stop words among the first words of a text; `None` if it has hardly any.
+    /// The language with the most stop words among the first words of a text; `None` if there are too few.
     pub(crate) fn detect(text: &str) -> Option<Self> {
         let words = text.split(|letter: char| !letter.is_alphabetic()).filter(|word| !word.is_empty());
         let mut counts = [0_usize; Self::ALL.len()];
@@ -105,7 +105,7 @@ impl Language {
         let mut lower = String::new();
         for word in words.take(MAX_DETECTION_WORDS) {
             seen += 1;
-            // Single letters are names of variables more often than words.
+            // Single ASCII letters are more often variable names than words.
             if word.len() > 12 || word.len() == 1 {
                 continue;
             }
@@ -120,7 +120,7 @@ impl Language {
             }
         }
         let (best, count) = counts.iter().enumerate().max_by_key(|(at, count)| (**count, usize::MAX - at))?;
-        // Below one stop word in 20, the text is code or a table.
+        // With fewer than one stop word in 20 words, the text is code or a table.
         (*count > 0 && *count * 20 >= seen).then(|| Self::ALL[best])
     }
 
@@ -134,7 +134,7 @@ pub(crate) fn is_stop_word(word: &str) -> bool {
     stop_words().contains_key(word)
 }
 
-/// The stop words of all languages, each with a bit for every language that has it.
+/// The stop words of all languages, each with a bit set of the languages that have it, by index in [`Language::ALL`].
 fn stop_words() -> &'static HashMap<&'static str, u16> {
     static WORDS: OnceLock<HashMap<&'static str, u16>> = OnceLock::new();
     WORDS.get_or_init(|| {
@@ -160,7 +160,7 @@ const ENGLISH: &[&str] = &[
     "they", "has", "have", "had", "but", "so", "its", "we", "me",
 ];
 
-/// Words of questions that say little about the subject.
+/// English words of questions that say little about the subject.
 const QUESTION_WORDS: &[&str] = &[
     "who", "whom", "whose", "did", "am", "im", "ive", "could", "than", "then", "too", "any", "some", "into",
     "about", "isnt", "doesnt", "dont", "cant", "wont", "arent", "didnt", "shouldnt", "whats", "wheres", "t",

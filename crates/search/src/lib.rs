@@ -1,7 +1,7 @@
 //! Full-text search over resources: sections, an index, ranking and snippets.
 //!
-//! This crate knows resources and texts, but neither where they come from nor who asks: the caller feeds a
-//! [`SearchIndex`] and says for each search which resources are visible.
+//! This crate knows resources and texts, but neither where they come from nor who searches. The program that uses it
+//! feeds a [`SearchIndex`], and passes to each search which resources are visible.
 
 mod analyser;
 mod definitions;

@@ -1,9 +1,9 @@
-//! Queries: words with the forms that match them, phrases, excluded words and filters.
+//! Parses the text of a query: words with the terms that match them, phrases, and excluded words.
 
 use crate::language::{Language, is_stop_word, is_vague};
 use crate::tokens::{StemCache, TextTokenKind, TextTokens};
 
-/// The longest query in bytes; the rest is ignored.
+/// The longest query, in bytes; the rest is ignored.
 const MAX_QUERY: usize = 1024;
 
 /// The most words of a query; the rest is ignored.
@@ -12,18 +12,18 @@ const MAX_WORDS: usize = 32;
 /// A word of a query with the terms of the index that match it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QueryWord {
-    /// The word as typed.
+    /// The word as typed, in lower case.
     pub(crate) surface: String,
-    /// The terms that match: the stems of the word in the languages that it may be of.
+    /// The terms of the index that match: the stems of the word in the languages that the query may be in.
     pub(crate) forms: Vec<String>,
     pub(crate) kind: TextTokenKind,
-    /// Whether the word counts nothing.
+    /// Whether this is a stop word, which does not count.
     pub(crate) is_stop: bool,
-    /// Whether it counts little.
+    /// Whether the word says little about the subject, and so counts little.
     pub(crate) is_vague: bool,
-    /// The ordinal of the word in the query, which its parts and the whole share.
+    /// The ordinal of the word in the query. The parts of an identifier share it with the whole.
     pub(crate) position: u32,
-    /// Whether the forms are similar words, because none matches exactly.
+    /// Whether no resource contains the word, and `forms` are similar terms instead.
     pub(crate) is_corrected: bool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct QueryWord {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ParsedQuery {
     pub(crate) words: Vec<QueryWord>,
-    /// The phrases, each as the positions of its words.
+    /// The texts in double quotes.
     pub(crate) phrases: Vec<String>,
     pub(crate) excluded: Vec<QueryWord>,
 }
@@ -63,7 +63,7 @@ impl ParsedQuery {
         parsed.words = words(&wanted);
         parsed.excluded = words(&excluded);
         parsed.excluded.retain(|word| word.kind == TextTokenKind::Part);
-        // A query of nothing but such words is about them.
+        // If there are no other words, these are what the query is about.
         if parsed.words.iter().all(|word| word.is_stop || word.is_vague) {
             parsed.words.iter_mut().for_each(|word| (word.is_stop, word.is_vague) = (false, false));
         }
@@ -73,12 +73,12 @@ impl ParsedQuery {
 
 /// The words of a text, each once, with their forms.
 fn words(text: &str) -> Vec<QueryWord> {
-    // "what's" is one word in a question.
+    // Without apostrophes, "what's" becomes the one word "whats".
     let text = text.replace(['\'', '’'], "");
     let languages: Vec<_> = match Language::detect(&text) {
         Some(Language::English) => vec![Language::English],
         Some(other) => vec![other, Language::English],
-        // A few words can be of any language.
+        // A few words without stop words can be in any language.
         None => Language::ALL.to_vec(),
     };
     let mut words: Vec<(usize, usize, QueryWord)> = Vec::new();

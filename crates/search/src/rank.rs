@@ -1,7 +1,7 @@
-//! Ranking: BM25F over resources and over their sections, term at a time.
+//! Ranking: scores resources and their sections with BM25F, one query word at a time.
 //!
-//! All statistics (document frequencies, average lengths) are those of the resources that the caller may see. So the
-//! answer is the same as if hidden resources did not exist.
+//! All statistics (document frequencies, average lengths) are computed from the resources that the caller may see. So
+//! the result is the same as if hidden resources did not exist.
 
 use std::cell::RefCell;
 
@@ -15,45 +15,44 @@ use crate::schema::Fields;
 use crate::segment::{ResourceSet, SegmentMap};
 use crate::tokens::TextTokenKind;
 
-/// The length of a section in tokens that counts as usual. It is fixed, so that an author who divides texts into many
-/// tiny sections does not make those of others long.
+/// The average length of a section in tokens, for the length normalisation. It is a constant, not measured: otherwise an
+/// author of many tiny sections could lower the average, and so the scores of all other sections.
 const USUAL_SECTION: f32 = 200.0;
 
-/// The parameters of the ranking: one set for all contents. `docs/search.md` says how they were chosen.
+/// The parameters of the ranking. One set applies to all contents; `docs/search.md` says how it was chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
-    /// Saturation of the frequency of a term in a resource.
+    /// `k1` of BM25 for resources: how much further occurrences of a term still count.
     pub saturation: f32,
-    /// How much the length of a resource counts, from 0 to 1.
+    /// `b` of BM25 for resources: how much their length counts, from 0 to 1.
     pub length: f32,
-    /// Saturation of the frequency of a term in a section.
+    /// `k1` of BM25 for sections.
     pub section_saturation: f32,
-    /// How much the length of a section counts.
+    /// `b` of BM25 for sections.
     pub section_length: f32,
-    /// The weight of a term in the title or the name.
+    /// The weight of a term in the title or the name, relative to the text.
     pub title: f32,
-    /// In the path.
+    /// The weight of a term in the path.
     pub path: f32,
-    /// In the description or the note.
+    /// The weight of a term in the description or the note.
     pub description: f32,
-    /// In a heading.
+    /// The weight of a term in a heading.
     pub heading: f32,
-    /// In the name of a definition.
+    /// The weight of a term in the name of a definition.
     pub definition: f32,
-    /// The weight of a whole identifier beside that of its parts.
+    /// The weight of a whole identifier, such as `readFile`, relative to each of its parts.
     pub whole: f32,
-    /// The weight of a word of a question that says little about its subject.
+    /// The weight of a word of a question that says little about its subject, such as "use".
     pub vague: f32,
-    /// The weight of the best section beside that of the resource.
+    /// The weight of the best section's score relative to that of the resource.
     pub section: f32,
-    /// The weight of query words that stand together.
+    /// The weight of query words that are close to each other in a section.
     pub proximity: f32,
-    /// The weight of two words that stand together although they do not follow each other in the query, beside two that
-    /// do.
+    /// The weight of two close words that are not neighbours in the query, relative to two that are.
     pub distant: f32,
     /// The exponent of the inverse document frequency.
     pub rarity: f32,
-    /// The largest factor by which the priority and the age of a resource change its score: 0.05 is 5 %.
+    /// The largest relative change of a score by the priority and the age of a resource: 0.05 is 5 %.
     pub bias: f32,
 }
 
@@ -80,16 +79,17 @@ impl Default for Weights {
     }
 }
 
-/// A segment with the resources of it that the query is about.
+/// A segment, with the resources in it that a search may use.
 pub(crate) struct ScopedSegment<'s> {
     pub(crate) reader: &'s SegmentReader,
     pub(crate) map: std::sync::Arc<SegmentMap>,
-    /// The visible resources.
+    /// The resources that the caller may see; all statistics are computed from them.
     pub(crate) visible: ResourceSet,
     /// The visible resources that pass the filters.
     pub(crate) scope: ResourceSet,
-    /// The number of the first resource, and of the first document, among all segments.
+    /// The number of the segment's first resource among all segments.
     pub(crate) resource_base: u32,
+    /// The number of the segment's first document among all segments.
     pub(crate) document_base: u32,
 }
 
@@ -140,7 +140,7 @@ struct WordMatches {
     frequency: u32,
     /// The weighted frequency in each resource in scope.
     resources: Vec<(u32, f32)>,
-    /// In each section in scope.
+    /// The weighted frequency in each section in scope.
     sections: Vec<(u32, f32)>,
 }
 
@@ -150,7 +150,7 @@ pub(crate) struct Scores {
     pub(crate) resources: Vec<(u32, f32)>,
     /// The score of each section, by its number among all segments; zero if it does not match.
     pub(crate) sections: Vec<f32>,
-    /// The inverse document frequency of each word.
+    /// The weighted inverse document frequency of each query word; 0 for stop words.
     pub(crate) rarities: Vec<f32>,
 }
 
@@ -163,16 +163,17 @@ struct WeightedField {
 
 #[derive(Clone, Copy, PartialEq)]
 enum FieldKind {
-    /// In the head document only.
+    /// In the head document; counts for the resource only.
     Head,
-    /// In sections, for the section and its resource.
+    /// In section documents; counts for the section and its resource.
     Section,
-    /// In sections, for the section only.
+    /// In section documents; counts for the section only.
     Outline,
+    /// The text of sections; counts for the section and its resource, normalised by their lengths.
     Body,
 }
 
-/// Term-at-a-time scoring of the words of a query.
+/// Scores the words of a query one after the other.
 pub(crate) struct Ranking<'s> {
     pub(crate) segments: &'s [ScopedSegment<'s>],
     pub(crate) fields: &'s Fields,
@@ -180,19 +181,19 @@ pub(crate) struct Ranking<'s> {
     pub(crate) statistics: Statistics,
     resources: usize,
     documents: usize,
-    /// What a term in the text counts, by the length of its resource.
+    /// The length normalisation of each resource, by its number.
     resource_factors: Vec<f32>,
-    /// What it counts for its section, by the number that stands for the length of that.
+    /// The length normalisation of a section, by its field norm id, tantivy's one-byte code for a length.
     section_factors: [f32; 256],
     scratch: RefCell<Scratch>,
 }
 
-/// Memory for the weights of one word in one segment. Between words, all weights are zero and the lists are empty.
+/// Reused buffers for the weights of one word in one segment. Between words, all weights are 0 and the lists are empty.
 #[derive(Default)]
 struct Scratch {
     resource_weights: Vec<f32>,
     section_weights: Vec<f32>,
-    /// The resources and sections with a weight.
+    /// The resources and sections whose weight is not 0.
     resources: Vec<u32>,
     sections: Vec<u32>,
 }
@@ -265,7 +266,7 @@ impl<'s> Ranking<'s> {
         Ok(false)
     }
 
-    /// The number of visible resources that a term occurs in.
+    /// The number of visible resources in which any of these terms occurs.
     pub(crate) fn frequency(&self, forms: &[String]) -> tantivy::Result<u32> {
         let word = QueryWord {
             surface: String::new(),
@@ -279,12 +280,12 @@ impl<'s> Ranking<'s> {
         Ok(self.matches(&word)?.frequency)
     }
 
-    /// The visible resources in scope that match any of the forms.
+    /// The resources in scope that contain any form of a word.
     pub(crate) fn resources_with(&self, word: &QueryWord) -> tantivy::Result<Vec<u32>> {
         Ok(self.matches(word)?.resources.into_iter().map(|(resource, _)| resource).collect())
     }
 
-    /// Finds a word in all fields.
+    /// Finds the forms of a word in all fields.
     fn matches(&self, word: &QueryWord) -> tantivy::Result<WordMatches> {
         let mut found = WordMatches::default();
         let mut scratch = self.scratch.borrow_mut();
@@ -359,14 +360,14 @@ impl<'s> Ranking<'s> {
         Ok(found)
     }
 
-    /// Scores all resources and sections in scope.
+    /// Scores the resources and sections in scope that contain any of the words.
     pub(crate) fn score(&self, words: &[QueryWord]) -> tantivy::Result<Scores> {
         let weights = self.weights;
         let mut resources = vec![0.0_f32; self.resources];
         let mut sections = vec![0.0_f32; self.documents];
         let mut rarities = Vec::with_capacity(words.len());
         for word in words {
-            // A stop word counts nothing, and is in most resources.
+            // Stop words do not count; their long posting lists are not read.
             if word.is_stop {
                 rarities.push(0.0);
                 continue;
@@ -408,7 +409,7 @@ impl<'s> Ranking<'s> {
         Ok(Scores { resources: scored, sections, rarities })
     }
 
-    /// The inverse document frequency.
+    /// The inverse document frequency of BM25, for a word in `frequency` resources.
     fn rarity(&self, frequency: u32) -> f32 {
         let (all, frequency) = (self.statistics.resources as f32, frequency as f32);
         (1.0 + (all - frequency + 0.5) / (frequency + 0.5)).ln().max(0.0)

@@ -1,7 +1,7 @@
-//! The fields of the index, and how a resource becomes documents of it.
+//! The fields of the index, and the conversion of a resource to documents.
 //!
-//! A resource is one *head* document with its metadata, followed by a document for each section of its text. They are
-//! added in one batch, so that they stay together and in order in one segment.
+//! A resource becomes one *head* document with its metadata, followed by a document for each section of its text. They
+//! are added in one batch, so that they are consecutive and in order in one segment.
 
 use libris_core::{Audience, Resource, Uri};
 use tantivy::TantivyDocument;
@@ -14,7 +14,7 @@ use crate::language::Language;
 use crate::sections::{self, TextSection};
 use crate::simhash;
 
-/// The version of the index format, which is part of its folder's name. Bump it whenever the fields or the tokens
+/// The version of the index format, which is part of its folder's name. Increase it whenever the fields or the tokens
 /// change.
 pub const FORMAT: u32 = 2;
 
@@ -28,25 +28,25 @@ pub struct IndexedResource<'a> {
     pub resource: &'a Resource,
     /// The name of its source.
     pub source: &'a str,
-    /// The configured note on its path.
+    /// The note in the configuration (`search.notes`) that applies to the resource.
     pub note: Option<&'a str>,
     /// Its text; `None` for binary contents, which are found by their metadata.
     pub text: Option<&'a str>,
-    /// A fingerprint of the indexed version.
+    /// A fingerprint of the indexed version, by which changes are detected.
     pub stamp: u64,
 }
 
 /// The fields of the index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
-    /// The URI; in every document of the resource, so that one term deletes all.
+    /// The URI. Every document of the resource has it, so that one term deletes all of them.
     pub(crate) uri: Field,
     pub(crate) title: Field,
     pub(crate) path: Field,
     pub(crate) description: Field,
     /// The heading of a section.
     pub(crate) heading: Field,
-    /// The headings above it.
+    /// The headings above the heading of a section.
     pub(crate) outline: Field,
     pub(crate) definition: Field,
     pub(crate) body: Field,
@@ -56,16 +56,17 @@ pub(crate) struct Fields {
     /// The number of the section; 0 in a head document.
     pub(crate) section: Field,
     pub(crate) stamp: Field,
-    /// Seconds since the epoch.
+    /// The modification time, in seconds since the epoch.
     pub(crate) modified: Field,
     pub(crate) priority: Field,
     pub(crate) simhash: Field,
-    /// The hash of the URI, by which equal scores are ordered.
+    /// The hash of the URI, which orders resources with equal scores.
     pub(crate) order: Field,
-    /// The metadata of a resource as JSON, stored in its head document.
+    /// The encoded [`StoredMetadata`], stored in the head document.
     pub(crate) metadata: Field,
-    /// The heading and the lines of a section, and its text; stored.
+    /// The first and last line, the language and the heading of a section, separated by spaces; stored.
     pub(crate) place: Field,
+    /// The text of a section; stored.
     pub(crate) text: Field,
 }
 
@@ -127,7 +128,7 @@ impl Fields {
         documents
     }
 
-    /// The head document. `first_heading` is the title of a resource that has none.
+    /// The head document. `first_heading` is used as the title of a resource without a title.
     fn head(
         &self,
         indexed: &IndexedResource<'_>,
@@ -201,7 +202,7 @@ impl Fields {
     }
 }
 
-/// The authority and the path of a URI, decoded, without the extension of the file.
+/// The text of a URI after `://`, with `%20` as a space.
 fn words_of_uri(uri: &Uri) -> String {
     let text = uri.as_str().split_once("://").map_or(uri.as_str(), |(_, rest)| rest);
     text.replace("%20", " ")
@@ -226,7 +227,7 @@ pub(crate) struct StoredMetadata {
     pub(crate) note: String,
 }
 
-/// Separates the parts of stored metadata; parts that contain it lose it.
+/// Separates the parts of stored metadata. In the parts, it is replaced by a space.
 const SEPARATOR: char = '\u{1f}';
 
 impl StoredMetadata {

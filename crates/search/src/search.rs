@@ -1,4 +1,4 @@
-//! A search: scope, ranking, proximity, near-duplicates and snippets.
+//! Runs a search: determines its scope, ranks the resources, folds near-duplicates and makes snippets.
 
 use libris_core::{HitSection, SearchAnswer, SearchHit, SearchQuery};
 use tantivy::schema::{IndexRecordOption, Value as _};
@@ -13,41 +13,43 @@ use crate::segment::{ResourceSet, SegmentMap};
 use crate::simhash;
 use crate::snippet::{Matcher, WordHit};
 
-/// How many of the best resources are ranked anew by the texts of their sections.
+/// How many of the best resources are reranked by the proximity of the query words in their sections.
 const RERANKED: usize = 60;
+
+/// How many of the best sections of a resource are compared when it is reranked.
+const RERANKED_SECTIONS: usize = 3;
 
 /// The most hits of a search.
 const MAX_HITS: usize = 1000;
 
-/// How many sections of each are compared.
-const RERANKED_SECTIONS: usize = 3;
-
-/// How many resources are searched for a phrase, and how many of the best sections of each.
+/// How many of the best resources are searched for a phrase.
 const MAX_PHRASE_CANDIDATES: usize = 500;
+
+/// How many of the best sections of a resource are searched for a phrase.
 const MAX_PHRASE_SECTIONS: usize = 20;
 
-/// The age in days at which half of the bonus for recent resources is gone.
+/// The age in days at which the bonus for recent resources is halved.
 const RECENCY_DAYS: f32 = 90.0;
 
 /// Which resources the caller may see.
 pub enum VisibleResources<'v> {
-    /// All.
+    /// All resources.
     All,
-    /// Those whose URIs pass the test. The results of the test are cached per class.
+    /// Those whose URIs pass the test. The results of the test are cached by class.
     Class {
-        /// The number of the class: the same for the same test.
+        /// The number of the rights class. Equal numbers must mean equal tests.
         class: u64,
         /// Whether the resource at this URI is visible.
         sees: &'v dyn Fn(&str) -> bool,
     },
 }
 
-/// A resource that is ranked anew.
+/// One of the best resources of a search.
 struct Candidate {
-    /// Its number among all segments.
+    /// The number of the resource among all segments.
     resource: u32,
     score: f32,
-    /// The best section.
+    /// The best matching section; `None` if only metadata matches.
     section: Option<RankedSection>,
     simhash: u64,
     uri: String,
@@ -93,7 +95,7 @@ impl SearchIndex {
             for phrase in &parsed.phrases {
                 search.retain_phrase(&mut scores, phrase)?;
             }
-            // A phrase that occurs nowhere is better found as words than not at all.
+            // If the phrase occurs nowhere, its words are searched without their order.
             if scores.resources.is_empty() {
                 scores.resources = all;
             }
@@ -105,7 +107,7 @@ impl SearchIndex {
         Ok(SearchAnswer { hits, total, correction, ..SearchAnswer::default() })
     }
 
-    /// The segments with their visible resources and those that pass the filters.
+    /// The segments, each with its visible resources and those of them that pass the filters of the query.
     fn scope<'s>(
         &self,
         searcher: &'s Searcher,
@@ -164,6 +166,7 @@ impl Filter<'_> {
         if let Some(audience) = audience {
             let mut audiences =
                 self.with_terms(self.fields.audience, &[audience_name(*audience).to_owned()])?;
+            // Resources without an audience are for everybody.
             let given = self.with_terms(self.fields.audience, &["*".to_owned()])?;
             for resource in 0..self.map.heads.len() as u32 {
                 if !given.contains(resource) {
@@ -188,7 +191,7 @@ impl Filter<'_> {
         Ok(())
     }
 
-    /// The resources with one of these terms in a field of their heads; a term may end with `*`.
+    /// The resources whose head document has one of these terms in a field. A `*` at the end of a term matches anything.
     fn with_terms(&self, field: tantivy::schema::Field, terms: &[String]) -> tantivy::Result<ResourceSet> {
         let mut set = ResourceSet::empty(self.map.heads.len());
         let index = self.reader.inverted_index(field)?;
@@ -214,7 +217,7 @@ impl Filter<'_> {
     }
 }
 
-/// A search after the first ranking.
+/// The steps of a search after the resources are scored.
 struct Search<'s> {
     index: &'s SearchIndex,
     searcher: &'s Searcher,
@@ -223,7 +226,7 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
-    /// The segment of a resource, and its ordinal there.
+    /// The index of the segment with a resource, and the ordinal of the resource in it.
     fn locate(&self, resource: u32) -> (usize, u32) {
         let segments = self.ranking.segments;
         let at = segments.partition_point(|segment| segment.resource_base <= resource) - 1;
@@ -257,7 +260,7 @@ impl Search<'_> {
         Ok(RankedSection { text, place: HitSection { heading, first_line, last_line }, language })
     }
 
-    /// The sections of a resource that match, best first.
+    /// The index of a resource's segment, and the best matching sections of the resource: documents with their scores.
     fn best_sections(&self, scores: &Scores, resource: u32, count: usize) -> (usize, Vec<(u32, f32)>) {
         let (at, ordinal) = self.locate(resource);
         let segment = &self.ranking.segments[at];
@@ -271,7 +274,8 @@ impl Search<'_> {
         (at, sections)
     }
 
-    /// Keeps the resources with a section that contains the phrase, among those with the best scores.
+    /// Of the resources with the best scores, keeps those whose metadata or sections contain the phrase; drops all
+    /// others.
     fn retain_phrase(&self, scores: &mut Scores, phrase: &str) -> tantivy::Result<()> {
         let wanted = plain(phrase);
         let best = self.best(&std::mem::take(&mut scores.resources), MAX_PHRASE_CANDIDATES)?;
@@ -315,7 +319,7 @@ impl Search<'_> {
         Ok(best)
     }
 
-    /// The best resources, ranked anew by how close the words stand in their sections.
+    /// The best resources, reranked by the proximity of the query words in their sections, and by [`bias`](Self::bias).
     fn candidates(&self, scores: &Scores, limit: usize) -> tantivy::Result<Vec<Candidate>> {
         let best = self.best(&scores.resources, limit.clamp(RERANKED, MAX_HITS))?;
         let weights = self.ranking.weights;
@@ -358,7 +362,8 @@ impl Search<'_> {
         Ok(candidates)
     }
 
-    /// From -1 to 1: half of it the priority, half of it how recently the resource was modified.
+    /// The mean of the priority, from -1 to 1, and of how recently the resource was modified, from 0 to 1. Either is 0
+    /// if it is unknown.
     fn bias(&self, segment: &ScopedSegment<'_>, head: u32) -> tantivy::Result<f32> {
         let fast = segment.reader.fast_fields();
         let priority =
@@ -372,7 +377,7 @@ impl Search<'_> {
         Ok((priority + recency) / 2.0)
     }
 
-    /// The hits, with near-duplicates folded into the best of them.
+    /// Makes hits of candidates. Near-duplicates of a better hit are only listed in it.
     fn hits(&self, candidates: Vec<Candidate>, limit: usize) -> tantivy::Result<Vec<SearchHit>> {
         let mut hits: Vec<(u64, SearchHit)> = Vec::new();
         let mut matcher = Matcher::new(&self.parsed.words, &[]);
@@ -411,7 +416,7 @@ impl Search<'_> {
     }
 }
 
-/// A text in lower case with single spaces, for the comparison of phrases.
+/// A text in lower case, with each run of white space as one space, to compare phrases.
 fn plain(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
     words.join(" ")

@@ -1,29 +1,30 @@
-//! Sections: a text divided at its headings, and where it has none, at definitions and paragraphs.
+//! Divides a text into sections: prose at headings, code at definitions, and long sections at paragraphs.
 
 use std::ops::Range;
 
 use crate::definitions;
 
-/// The size in bytes from which a section is divided at the next paragraph or definition.
+/// A section of at least this many bytes ends at the next paragraph or definition.
 const TARGET_BYTES: usize = 2000;
 
-/// The largest section in bytes. A longer paragraph is divided at a line, and a longer line at a character.
+/// The size of the largest section, in bytes. A longer paragraph is divided between lines, and a longer line between
+/// characters.
 const MAX_BYTES: usize = 6000;
 
-/// The most sections that headings of one text start. After them, the text is divided by size only, so that a text of
-/// nothing but headings does not fill the index.
+/// After this many headings, a text is divided only by size, so that a text of nothing but headings does not fill the
+/// index.
 const MAX_HEADINGS: usize = 2000;
 
-/// The longest heading in bytes; the rest is cut off.
+/// The longest heading, in bytes; the rest is cut off.
 const MAX_HEADING: usize = 200;
 
-/// Stands between a heading and the one below it.
+/// The separator between a heading and the next one below it.
 pub(crate) const ABOVE: &str = " > ";
 
 /// A section of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextSection {
-    /// The heading, with those above it: `Guide > Install > Linux`. Empty before the first heading.
+    /// The heading, preceded by those above it: `Guide > Install > Linux`. Empty before the first heading.
     pub heading: String,
     /// The first line, counted from 1.
     pub first_line: u32,
@@ -42,7 +43,7 @@ enum Markup {
     Code,
 }
 
-/// Divides a text into sections that cover it. `mime` and `path` say whether it is code.
+/// Divides a text into consecutive sections that cover all of it. `mime` and `path` decide whether it is code.
 pub fn divide(text: &str, mime: Option<&str>, path: &str) -> Vec<TextSection> {
     let mut divider = Divider::new(markup(mime, path));
     let mut lines = TextLines::new(text).peekable();
@@ -53,8 +54,8 @@ pub fn divide(text: &str, mime: Option<&str>, path: &str) -> Vec<TextSection> {
     divider.end(text.len())
 }
 
-/// The first heading of a document: that of its first section or, after an introduction, of the second. Empty if there
-/// is none, and for code, whose headings are definitions.
+/// The title of a document: the top-level heading of its first section or, if that has none, of the second. Empty if
+/// there is none, and for code, whose headings are definitions.
 pub(crate) fn title<'s>(sections: &'s [TextSection], mime: Option<&str>, path: &str) -> &'s str {
     if markup(mime, path) == Markup::Code {
         return "";
@@ -74,7 +75,7 @@ fn markup(mime: Option<&str>, path: &str) -> Markup {
     if is_prose { Markup::Prose } else { Markup::Code }
 }
 
-/// A line of a text, without its end.
+/// A line of a text, without its line break. `start..end` is its byte range with the line break.
 struct TextLine<'t> {
     text: &'t str,
     start: usize,
@@ -102,7 +103,7 @@ impl<'t> Iterator for TextLines<'t> {
             return None;
         }
         let mut length = memchr::memchr(b'\n', self.rest.as_bytes()).map_or(self.rest.len(), |at| at + 1);
-        // A line without end, such as minified code, is several: each may become a section.
+        // A very long line, as in minified code, is split, so that each part can become a section.
         let is_cut = length > MAX_BYTES;
         if is_cut {
             length = floor_char_boundary(self.rest, MAX_BYTES);
@@ -124,21 +125,21 @@ fn floor_char_boundary(text: &str, at: usize) -> usize {
 struct Divider {
     markup: Markup,
     sections: Vec<TextSection>,
-    /// The headings above the current line with their levels.
+    /// The headings that apply to the current line, with their levels.
     path: Vec<(usize, String)>,
-    /// The characters of underlined headings in the order of their levels, as in reStructuredText.
+    /// The underline characters of headings so far; their order gives the levels, as in reStructuredText.
     underlines: Vec<char>,
     /// The start of the current section.
     start: usize,
     first_line: u32,
-    /// The last line that belongs to the current section.
+    /// The last line so far of the current section.
     last_line: u32,
     headings: usize,
-    /// The marker of the open code block.
+    /// The fence of the current code block in Markdown.
     fence: Option<&'static str>,
     /// Whether the previous line was empty.
     after_gap: bool,
-    /// The first definition of the current section, which is its heading in code.
+    /// In code, the first definition of the current section, which becomes its heading.
     definition: Option<String>,
 }
 
@@ -193,7 +194,7 @@ impl Divider {
         self.last_line = line.number;
     }
 
-    /// The level and the text of a heading that starts at this line.
+    /// The level and the text of the heading, if this line is one; `next` may be its underline.
     fn heading<'t>(&mut self, line: &'t str, next: &str) -> Option<(usize, &'t str)> {
         let start = line.trim_start();
         for marker in ["```", "~~~"] {
@@ -259,7 +260,7 @@ impl Divider {
     }
 }
 
-/// The character of a line that underlines a heading.
+/// The character of a line that consists of one repeated character and so may underline a heading.
 fn underline(line: &str) -> Option<char> {
     let line = line.trim_end();
     let first = line.chars().next()?;

@@ -1,4 +1,4 @@
-//! What the ranking needs to know of an immutable segment of the index, computed once and cached.
+//! Data about a segment of the index that the ranking needs. Segments are immutable, so it is computed once and cached.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,14 +8,15 @@ use tantivy::{DocSet as _, SegmentReader, TERMINATED};
 
 use crate::schema::Fields;
 
-/// How many sets of visible resources are cached per segment.
+/// The most sets of visible resources that are cached per segment.
 const MAX_CACHED_SETS: usize = 32;
 
-/// A set of resources of a segment, by ordinal.
+/// A set of resources of a segment: a bit set by ordinal.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResourceSet(Vec<u64>);
 
 impl ResourceSet {
+    /// An empty set for a segment with `count` resources.
     pub(crate) fn empty(count: usize) -> Self {
         Self(vec![0; count.div_ceil(64)])
     }
@@ -38,7 +39,7 @@ impl ResourceSet {
     }
 }
 
-/// The resources of a segment. Their documents are consecutive, so a resource is a range of documents.
+/// Maps between the documents and the resources of a segment. The documents of a resource are consecutive.
 pub(crate) struct SegmentMap {
     /// The ordinal of the resource of each document.
     pub(crate) resource_of: Vec<u32>,
@@ -46,11 +47,12 @@ pub(crate) struct SegmentMap {
     pub(crate) heads: Vec<u32>,
     /// The number of body tokens of each resource.
     pub(crate) lengths: Vec<u32>,
-    /// The resources that a rights class may see, by its number.
+    /// The resources that a rights class may see, by the number of the class; the oldest first.
     visible: Mutex<Vec<(u64, Arc<ResourceSet>)>>,
 }
 
 impl SegmentMap {
+    /// Reads the map of a segment. A document with section number 0 is the head of a resource.
     pub(crate) fn read(segment: &SegmentReader, fields: &Fields) -> tantivy::Result<Self> {
         let sections: Column<u64> = segment.fast_fields().u64("section")?;
         let norms = segment.get_fieldnorms_reader(fields.body)?;
@@ -88,7 +90,8 @@ impl SegmentMap {
         alive
     }
 
-    /// The resources that a rights class may see, deleted ones included.
+    /// The resources that a rights class may see, including deleted ones. Cached by `class`, so `sees` must be the same
+    /// for the same class.
     pub(crate) fn visible(
         &self,
         segment: &SegmentReader,
@@ -136,7 +139,7 @@ impl SegmentMap {
                 continue;
             }
             let mut documents = index.read_postings_from_terminfo(info, IndexRecordOption::Basic)?;
-            // An updated resource may have an old and a new version in one segment.
+            // A segment may contain an old, deleted version of a resource and a new one.
             while documents.doc() != TERMINATED {
                 let resource = self.resource_of[documents.doc() as usize];
                 set.insert(resource);

@@ -1,12 +1,12 @@
-//! Near-duplicate detection: texts that differ in few words have fingerprints that differ in few bits.
+//! Near-duplicate detection with SimHash: the fingerprints of texts that differ in few words differ in few bits.
 
-/// How many words of a text the fingerprint covers.
+/// The fingerprint covers this many words at the beginning of a text.
 const MAX_WORDS: usize = 4000;
 
 /// The most bits in which the fingerprints of near-duplicates differ.
 pub(crate) const MAX_DISTANCE: u32 = 3;
 
-/// The shortest text in words that counts: short texts look alike by chance.
+/// Texts with fewer words have no fingerprint: short texts are similar by chance.
 const MIN_WORDS: usize = 20;
 
 /// The fingerprint of a text; 0 for a text that is too short.
@@ -39,7 +39,7 @@ fn hash(word: &str) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Spreads every bit over all, as the last step of SplitMix64.
+/// The last step of SplitMix64, in which every input bit affects all output bits.
 fn mixed(mut hash: u64) -> u64 {
     hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

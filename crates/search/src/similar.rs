@@ -1,4 +1,5 @@
-//! Similar terms, for words that no visible resource contains: misspelt ones, and the beginnings of words.
+//! Finds terms for query words that no visible resource contains: corrections of misspelt words, and completions of the
+//! last word.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +10,16 @@ use crate::query::QueryWord;
 use crate::rank::Ranking;
 use crate::tokens::TextTokenKind;
 
-/// How many similar terms are considered per word, field and segment. Those of hidden resources do not count.
+/// The most similar terms to consider per word, field and segment. Terms that only hidden resources contain do not
+/// count.
 const MAX_CONSIDERED: usize = 200;
 
-/// How many similar terms replace a word.
+/// The most similar terms that replace a word.
 const MAX_FORMS: usize = 8;
 
 impl Ranking<'_> {
     /// Replaces the forms of words without matches by similar terms that visible resources contain. Returns whether a
-    /// word was corrected, and not only completed.
+    /// word was corrected; completing the last word does not count.
     pub(crate) fn correct(&self, words: &mut [QueryWord]) -> tantivy::Result<bool> {
         let mut is_corrected = false;
         let last = words.iter().rposition(|word| word.kind == TextTokenKind::Part);
@@ -38,7 +40,7 @@ impl Ranking<'_> {
         Ok(is_corrected)
     }
 
-    /// Terms that begin with a word.
+    /// The best terms that begin with a word.
     fn completed(&self, word: &str) -> tantivy::Result<Vec<String>> {
         if word.chars().count() < 2 {
             return Ok(Vec::new());
@@ -69,13 +71,13 @@ impl Ranking<'_> {
         self.best(terms.into_iter().map(|term| (0, term)).collect())
     }
 
-    /// Terms within an edit distance of 1 or, for long words, 2.
+    /// The best terms within an edit distance of 1 or, for words of at least 7 letters, 2.
     fn misspelt(&self, word: &str) -> tantivy::Result<Vec<String>> {
         let length = word.chars().count();
         if !(4..=40).contains(&length) {
             return Ok(Vec::new());
         }
-        // Terms are stems, so a long word differs from its own by more than the mistake.
+        // Terms are stems, so a long misspelt word also differs from its term by the suffix.
         let distance = if length < 7 { 1 } else { 2 };
         let mut terms = BTreeSet::new();
         for field in [
@@ -106,10 +108,10 @@ impl Ranking<'_> {
         self.best(ranked)
     }
 
-    /// The terms with the fewest edits, and among these the most frequent. Terms that only hidden resources contain are
-    /// left out.
+    /// Of terms with their number of edits, those with the fewest edits, the most frequent first. Terms that only hidden
+    /// resources contain are left out.
     fn best(&self, terms: Vec<(usize, String)>) -> tantivy::Result<Vec<String>> {
-        let fewest = {
+        let ranked = {
             let mut visible = Vec::new();
             for (edits, term) in terms {
                 let frequency = self.frequency(std::slice::from_ref(&term))?;
@@ -120,13 +122,13 @@ impl Ranking<'_> {
             visible.sort();
             visible
         };
-        let least = fewest.first().map(|(edits, _, _)| *edits);
-        let same = fewest.into_iter().take_while(|(edits, _, _)| Some(*edits) == least);
+        let least = ranked.first().map(|(edits, _, _)| *edits);
+        let same = ranked.into_iter().take_while(|(edits, _, _)| Some(*edits) == least);
         Ok(same.map(|(_, _, term)| term).take(MAX_FORMS).collect())
     }
 }
 
-/// The Levenshtein distance of two words; a transposition counts as one edit.
+/// The edit distance of two words (optimal string alignment): the transposition of two neighbours counts as one edit.
 fn edits(one: &str, other: &str) -> usize {
     let (one, other): (Vec<_>, Vec<_>) = (one.chars().collect(), other.chars().collect());
     let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];

@@ -1,4 +1,4 @@
-//! Where the words of a query stand in a section: proximity, and the lines to show.
+//! Finds the words of a query in a section, to compute their proximity and to choose the lines of the snippet.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,22 +9,22 @@ use crate::language::Language;
 use crate::query::QueryWord;
 use crate::tokens::{StemCache, TextTokenKind, for_each_part};
 
-/// How many lines a snippet has.
+/// The most lines of a snippet.
 const SNIPPET_LINES: usize = 3;
 
-/// The longest line of a snippet in bytes.
+/// The longest line of a snippet, in bytes.
 const MAX_LINE: usize = 200;
 
-/// The largest distance of two words that counts as near.
+/// The largest distance of two words that counts for their proximity, in words.
 const MAX_DISTANCE: u32 = 8;
 
-/// How many words of a query are compared with each other.
+/// The most words of a query whose proximity is computed, since all pairs are compared.
 const MAX_COMPARED_WORDS: usize = 12;
 
 /// An occurrence of a query word in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WordHit {
-    /// The number of the word in the query.
+    /// The index of the word in the query.
     pub(crate) word: usize,
     pub(crate) position: u32,
     pub(crate) range: Range<usize>,
@@ -35,11 +35,11 @@ pub(crate) struct Matcher<'q> {
     words: &'q [QueryWord],
     rarities: &'q [f32],
     stems: HashMap<Language, StemCache>,
-    /// The first characters of the forms of all words.
+    /// The first [`COMPARED`] characters of the forms of all words.
     starts: Vec<Vec<char>>,
 }
 
-/// How many characters of a form are compared before a word is stemmed.
+/// Words are stemmed only if they begin like a form; this many characters are compared.
 const COMPARED: usize = 3;
 
 impl<'q> Matcher<'q> {
@@ -62,7 +62,7 @@ impl<'q> Matcher<'q> {
         let mut lower = String::new();
         for_each_part(text, &mut |position, range| {
             let part = &text[range.clone()];
-            // A stem is the beginning of its word, so most words need no stemming.
+            // A word begins like its stem, so most words need not be stemmed.
             if !self.starts.iter().any(|start| starts_with(part, start)) {
                 return;
             }
@@ -75,8 +75,8 @@ impl<'q> Matcher<'q> {
         hits
     }
 
-    /// How close the words stand: for each two of them, in any order, the lower rarity divided by their smallest
-    /// distance. Two that do not follow each other in the query count `distant` as much.
+    /// The proximity of the words: the sum, over all pairs, of the lower rarity divided by their smallest distance. A
+    /// pair that is not adjacent in the query is multiplied by `distant`.
     pub(crate) fn proximity(&self, hits: &[WordHit], distant: f32) -> f32 {
         let is_counted =
             |word: &QueryWord| !word.is_stop && !word.is_vague && word.kind == TextTokenKind::Part;
@@ -96,7 +96,7 @@ impl<'q> Matcher<'q> {
         sum
     }
 
-    /// The lines with the most different words.
+    /// The consecutive lines that contain the most different words of the query.
     pub(crate) fn snippet(&mut self, text: &str, language: Language, first_line: u32) -> Vec<SnippetLine> {
         let hits = self.hits(text, language);
         let mut starts: Vec<usize> = vec![0];
@@ -136,8 +136,8 @@ impl<'q> Matcher<'q> {
     }
 }
 
-/// The smallest distance between a position of one list and one of the other, both in order; `None` if all are far. Two
-/// parts of one identifier are neighbours.
+/// The smallest distance between positions in two sorted lists; `None` if it is more than [`MAX_DISTANCE`]. Two parts of
+/// one identifier, which have the same position, have the distance 1.
 fn least_distance(one: &[u32], other: &[u32]) -> Option<u32> {
     let (mut at, mut across) = (0, 0);
     let mut least: Option<u32> = None;
@@ -149,8 +149,8 @@ fn least_distance(one: &[u32], other: &[u32]) -> Option<u32> {
     least.filter(|least| *least <= MAX_DISTANCE)
 }
 
-/// Whether a word begins with these lower-case characters; the last may differ, because stemming changes the ends of
-/// short words.
+/// Whether a word begins with these lower-case characters. If there are three, the last may differ, because stemming may
+/// change the end of a short word.
 fn starts_with(word: &str, start: &[char]) -> bool {
     let compared = if start.len() > 2 { start.len() - 1 } else { start.len() };
     let mut letters = word.chars();
@@ -161,7 +161,7 @@ fn starts_with(word: &str, start: &[char]) -> bool {
     })
 }
 
-/// A line cut to its allowed length around its first match.
+/// A line, cut to [`MAX_LINE`] around its first match, with the matches in the cut text.
 fn shortened(line: &str, ranges: Vec<Range<usize>>, number: u32) -> SnippetLine {
     let line = line.trim_end();
     let indent = line.len() - line.trim_start().len();

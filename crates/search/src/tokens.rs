@@ -1,8 +1,8 @@
-//! Tokens: words, the parts of identifiers, and identifiers as a whole.
+//! Splits text into tokens: words, the parts of identifiers, and identifiers as a whole.
 //!
-//! `readHTTPFile`, `read_http_file` and `read-http-file` give the parts `read`, `http` and `file` and the whole
-//! `readhttpfile`. Parts are stemmed. A chain such as `os.path.join` or `3.11.2` also gives `path.join`, `3.11` and
-//! itself. Scripts without spaces give pairs of characters.
+//! `readHTTPFile` and `read_http_file` give the parts `read`, `http` and `file`, and the whole `readhttpfile`. Parts are
+//! stemmed. A chain such as `os.path.join`, `read-http-file` or `3.11.2` also gives itself, joined by dots, and its last
+//! two words, `path.join`, or for a version its first two, `3.11`. Scripts without spaces give pairs of characters.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -10,13 +10,13 @@ use std::ops::Range;
 
 use crate::language::Language;
 
-/// The longest token in bytes. Longer ones, such as encoded data, are not words.
+/// The longest token, in bytes. Longer ones, such as encoded data, are dropped.
 const MAX_TOKEN: usize = 64;
 
-/// The most entries of a cache of stems.
+/// A cache of stems is cleared when it has this many entries.
 const MAX_CACHED_STEMS: usize = 8192;
 
-/// What a token stands for.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextTokenKind {
     /// A word or a part of an identifier, stemmed.
@@ -32,7 +32,7 @@ pub(crate) struct TextToken {
     pub(crate) kind: TextTokenKind,
     /// The ordinal of the word that the token belongs to.
     pub(crate) position: u32,
-    /// The byte range in the text.
+    /// The byte range in the text, `from..to`.
     pub(crate) from: usize,
     pub(crate) to: usize,
 }
@@ -50,7 +50,7 @@ impl StemCache {
 
     /// Replaces a lower-case word with its stem.
     pub(crate) fn stem(&mut self, word: &mut String) {
-        // Numbers, and letters that are no words, have no stem.
+        // Numbers and very short words are not stemmed.
         if word.len() < 3 || !word.chars().all(char::is_alphabetic) {
             return;
         }
@@ -75,7 +75,7 @@ pub(crate) struct TextTokens<'a> {
     position: u32,
     stems: &'a mut StemCache,
     pending: VecDeque<TextToken>,
-    /// The words of the current chain, such as `os`, `path` of `os.path`, as ranges of the text.
+    /// The byte ranges of the words of the current chain, such as `os` and `path` of `os.path`.
     chain: Vec<Range<usize>>,
 }
 
@@ -145,7 +145,7 @@ impl<'a> TextTokens<'a> {
         }
     }
 
-    /// Queues the tokens of a chain that ends here, such as `os.path.join` and `path.join`.
+    /// Queues the tokens of the chain that ends here, such as `os.path.join` and `path.join`.
     fn end_chain(&mut self) {
         let length = self.chain.len();
         if !(2..=8).contains(&length) {
@@ -187,8 +187,8 @@ impl Iterator for TextTokens<'_> {
     }
 }
 
-/// Calls `each` with the ordinal of each word of a text and the byte range of each of its parts: like the tokens of kind
-/// [`TextTokenKind::Part`], without building them.
+/// Calls `each` with the position and byte range of each token of kind [`TextTokenKind::Part`], without creating the
+/// tokens.
 pub(crate) fn for_each_part(text: &str, each: &mut dyn FnMut(u32, Range<usize>)) {
     let mut position = 0;
     let mut at = 0;
@@ -215,14 +215,14 @@ pub(crate) fn for_each_part(text: &str, each: &mut dyn FnMut(u32, Range<usize>))
     }
 }
 
-/// Whether a word is one part of ASCII letters.
+/// Whether a word is a single part of ASCII letters: lower case, except perhaps the first letter.
 fn is_plain(word: &str) -> bool {
     let mut bytes = word.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
         && bytes.all(|byte| byte.is_ascii_lowercase())
 }
 
-/// Lower case, without the marks that writers often leave out.
+/// Converts to lower case, and `ß` to `s`.
 fn folded(letters: impl Iterator<Item = char>) -> String {
     letters.flat_map(char::to_lowercase).map(|letter| if letter == 'ß' { 's' } else { letter }).collect()
 }
@@ -241,8 +241,8 @@ fn is_unspaced(letter: char) -> bool {
     matches!(letter, '\u{0e00}'..='\u{0eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{2ffff}')
 }
 
-/// The parts of an identifier with their offsets: at underscores, between lower and upper case, before the last upper
-/// case letter of an acronym, and between letters and digits.
+/// The parts of an identifier with their byte offsets. It is split at underscores, between lower and upper case, before
+/// the last letter of an acronym if a lower-case letter follows, and between letters and digits.
 fn parts(word: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut starts = Vec::new();
     let letters: Vec<_> = word.char_indices().collect();

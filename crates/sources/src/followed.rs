@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use libris_core::Uri;
 use tokio::sync::watch;
 
-/// The most followed resources. Beyond, the watch reports lost changes, and clients read again.
+/// The most followed resources. Beyond that, the watch reports lost changes, and clients read again.
 pub(crate) const MAX_FOLLOWED: usize = 1000;
 
 /// The resources that are followed while there is a watch, each with its last known state.
@@ -40,7 +40,7 @@ impl<T> Default for Followed<T> {
 
 impl<T> Followed<T> {
     fn lock(&self) -> MutexGuard<'_, FollowedState<T>> {
-        // Every statement leaves the state consistent.
+        // A panic cannot leave the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,8 +111,8 @@ impl<T> FollowedWatch<T> {
         self.added.mark_changed();
     }
 
-    /// Whether the set overflowed since the last call. If so, it is cleared: clients read again after a report of
-    /// lost changes, and that follows the resources that they still need.
+    /// Whether the set overflowed since the last call. An overflow clears the set: after a report of lost changes,
+    /// clients read again, which adds the resources that they still need.
     pub(crate) fn overflowed(&mut self) -> bool {
         let mut state = self.followed.lock();
         if std::mem::take(&mut state.full) {

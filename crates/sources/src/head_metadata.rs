@@ -156,7 +156,8 @@ fn plain_text(markup: &str) -> Option<String> {
     (!text.is_empty()).then(|| truncate_characters(text, MAX_TITLE_CHARACTERS))
 }
 
-/// The label of a link after its `[`, and what follows the link. The label of a badge is an image, in brackets itself.
+/// The label of a link whose `[` was consumed, and the text after the link. Brackets in the label are counted, because
+/// the label of a badge is an image.
 fn link(text: &str) -> Option<(&str, &str)> {
     let mut depth = 1;
     let end = text.bytes().position(|byte| {

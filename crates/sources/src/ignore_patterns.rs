@@ -1,11 +1,10 @@
 //! The patterns of an ignore file, which match as in git (`gitignore(5)`).
 //!
-//! This is not left to a library: the crate `ignore` compiles patterns into automata that take many times the memory of their
-//! text, and differs from git in what they match. `gix-glob` backtracks, and gives up at a limit of its recursion, so
-//! that a file whose name needs more would be visible.
+//! No library is used: the crate `ignore` compiles patterns into automata, which take many times the memory of the text,
+//! and matches differently from git. `gix-glob` backtracks and gives up at a recursion limit, so that a file which must be
+//! ignored could be visible.
 //!
-//! Patterns and paths are bytes. A pattern takes little more memory than its text, and parsing costs about as much as
-//! reading.
+//! Patterns and paths are bytes. A pattern takes 20 bytes beside its text, and parsing costs about as much as reading.
 
 use std::sync::Arc;
 
@@ -30,12 +29,12 @@ pub(crate) enum PatternVerdict {
     Shown,
 }
 
-/// A pattern: a part of the text, without the marks of negation, of directories and of its anchor.
+/// A pattern: a range of the text, without a `!` or `/` at its beginning and a `/` at its end.
 #[derive(Clone, Copy)]
 struct IgnorePattern {
     start: u32,
     end: u32,
-    /// The end of the part before the first wildcard.
+    /// The end of the literal prefix, before the first wildcard or escape.
     literal_end: u32,
     kind: PatternKind,
     negated: bool,
@@ -93,6 +92,7 @@ impl IgnorePatterns {
         let applies = |at: &&u32| directory || !self.patterns[**at as usize].only_directories;
         let glob = |at: &u32| self.patterns[*at as usize].glob(&self.text);
         let first = self.names.partition_point(|at| glob(at) < name);
+        // The last pattern that is this name. Of the other patterns, only those after it can change the verdict.
         let named = self.names[first..].iter().take_while(|at| glob(at) == name).filter(applies).max();
         let mut later = self.others.iter().rev().take_while(|at| named.is_none_or(|named| *at > named));
         let matching =
@@ -111,7 +111,7 @@ impl IgnorePattern {
             return None;
         }
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        // Git reads lines as C strings.
+        // Git reads lines as C strings, so a line ends at NUL.
         let line = &line[..memchr::memchr(0, line).unwrap_or(line.len())];
         let line = without_trailing_spaces(line);
         let glob = line.strip_prefix(b"!").unwrap_or(line);
@@ -159,8 +159,8 @@ impl IgnorePattern {
             PatternKind::Suffix => name.ends_with(&glob[1..]),
             PatternKind::WildName => wildmatch(glob, name),
             PatternKind::Path => {
-                // As in git, the rest after the literal part is a pattern of its own: in `a**/b`, the stars match
-                // slashes because they come first.
+                // As in git, the rest after the literal prefix is a pattern of its own: in `a**/b`, the stars match
+                // slashes because they are at the start of that rest.
                 let (literal, wild) = glob.split_at((self.literal_end - self.start) as usize);
                 path.strip_prefix(literal).is_some_and(|rest| wildmatch(wild, rest))
             }
@@ -168,7 +168,7 @@ impl IgnorePattern {
     }
 }
 
-/// The length of the part before the first wildcard or escape.
+/// The length of the literal prefix, before the first wildcard or escape.
 fn literal_length(glob: &[u8]) -> usize {
     glob.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(glob.len())
 }

@@ -1,7 +1,7 @@
 //! The sources of Libris: one module and one cargo feature each. [`registry`] has the table of them.
 //!
-//! A source depends on the core and on its own driver, never on another source. What several sources
-//! share (settings, media types, ranges, directory trees) is in modules beside them.
+//! A source depends on the core and on its own driver, never on another source. Code that several sources
+//! share (settings, media types, ranges, directory trees) is in separate modules.
 
 #[cfg(all(feature = "command", unix))]
 pub mod command;

@@ -8,10 +8,10 @@ use serde_json::Value;
 /// The URI of the next page, or of the next part of a file.
 pub(crate) const NEXT: &str = "dev.libris/next";
 
-/// The number of lines of the whole, if the contents are a range of lines.
+/// The number of lines of the whole resource, if the contents are a range of lines.
 pub(crate) const TOTAL_LINES: &str = "dev.libris/totalLines";
 
-/// The number of bytes of the whole, if the contents are a range of bytes.
+/// The number of bytes of the whole resource, if the contents are a range.
 pub(crate) const TOTAL_BYTES: &str = "dev.libris/totalBytes";
 
 /// The contents are incomplete: `true`, or the number of further entries.

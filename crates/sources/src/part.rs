@@ -131,6 +131,7 @@ impl<F: Read + Seek> LineScanner<'_, F> {
         }
     }
 
+    /// Scans from the beginning, for the lines from `first` (which counts from 1) to `last`.
     fn forward(&mut self, first: u64, last: Option<u64>) -> io::Result<ByteBounds> {
         self.file.seek(SeekFrom::Start(0))?;
         let mut block = Vec::with_capacity(BLOCK_BYTES);
@@ -172,6 +173,7 @@ impl<F: Read + Seek> LineScanner<'_, F> {
         }
     }
 
+    /// Scans from the end, for the last `count` lines.
     fn backward(&mut self, count: u64) -> io::Result<ByteBounds> {
         let size = self.file.seek(SeekFrom::End(0))?;
         let mut block = Vec::with_capacity(BLOCK_BYTES);

@@ -46,8 +46,8 @@ impl ConfiguredPatterns {
     }
 }
 
-/// What is wrong with a pattern. In an ignore file, git accepts all of this and matches nothing, or another name than was
-/// probably meant.
+/// The mistake in a pattern, if it has one. Git accepts such patterns in an ignore file, but they match nothing, or not
+/// the intended names.
 fn fault(pattern: &str) -> Option<&'static str> {
     let bytes = pattern.as_bytes();
     if bytes.starts_with(b"#") {
@@ -69,7 +69,7 @@ fn fault(pattern: &str) -> Option<&'static str> {
     None
 }
 
-/// The most patterns that the alternatives of one key may stand for.
+/// The most patterns of one key after its alternatives were expanded.
 const MAX_EXPANDED: usize = 1_000;
 
 /// Adds a pattern with each combination of its alternatives: `{a,b}.md` is `a.md` and `b.md`. Git has no alternatives.
@@ -143,7 +143,7 @@ fn bracket_end(pattern: &[u8], open: usize) -> Option<usize> {
     }
 }
 
-/// A path of this system with slashes between names.
+/// A path with slashes between names, also on Windows.
 pub(crate) fn with_slashes(path: &Path) -> Cow<'_, [u8]> {
     let path = path.as_os_str().as_encoded_bytes();
     if cfg!(windows) {

@@ -45,6 +45,7 @@ fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
     pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }
 
+/// Parses the value of `lines` or `bytes`; `least` is the number of the first line or byte.
 fn span(unit: &str, least: u64, value: &str) -> Result<RangeSpan> {
     let garbage = || {
         let single = if unit == "lines" { ", `lines=20`" } else { "" };

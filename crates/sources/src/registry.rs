@@ -1,7 +1,7 @@
-//! The table of sources, with their parts of the command line and the configuration file.
+//! The table of sources, with their arguments on the command line and their keys in the configuration file.
 //!
-//! To add a source, implement [`SourceConfig`] for its configuration and [`Definition`] for what can be opened, and add
-//! a line to `sources!` at the end of this file. CONTRIBUTING.md has an example.
+//! To add a source, implement [`SourceConfig`] for its configuration and [`Definition`] for the source to open, and add a
+//! line to `sources!` at the end of this file. CONTRIBUTING.md has an example.
 
 use std::any::Any;
 use std::ffi::OsStr;
@@ -19,8 +19,8 @@ pub trait Definition: Any + Debug + DynamicEq + Send + Sync {
     /// The name of the source in messages, without secrets.
     fn label(&self) -> String;
 
-    /// Loads external parts of the definition, such as an API description, so that a change of them makes it a
-    /// different definition.
+    /// Loads external parts of the definition, such as an API description, so that the comparison of definitions detects
+    /// their changes.
     async fn load(&mut self) -> Result<()> {
         Ok(())
     }
@@ -28,8 +28,8 @@ pub trait Definition: Any + Debug + DynamicEq + Send + Sync {
     /// Opens the source.
     fn open(&self) -> Result<OpenedSource>;
 
-    /// What all URIs of the source begin with, as far as the definition says it before the source is open; nothing, the
-    /// default, if they may be any.
+    /// The common prefix of all URIs of the source, as far as it is known before the source is open. Default: empty, so
+    /// that any URI is possible.
     fn uri_prefix(&self) -> String {
         String::new()
     }
@@ -96,7 +96,7 @@ impl ConfigFile {
     }
 }
 
-/// How a source is named by an argument of the command line.
+/// How an argument of the command line names a source.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandLine {
     /// The prefixes of its arguments, such as `git:`. Without any, it gets the arguments that no other source
@@ -182,7 +182,7 @@ impl<S: CombinedSection> Definition for CombinedDefinition<S> {
     }
 }
 
-/// A definition with the key of the configuration file that sources of its kind have.
+/// A definition, with the key of its section in the configuration file.
 pub struct KeyedDefinition {
     /// The key, such as `files`: one of the [`KEYS`].
     pub key: &'static str,

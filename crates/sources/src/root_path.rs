@@ -108,8 +108,7 @@ fn open_components(path: &Path, mut links: ComponentSymlinks<'_>) -> io::Result<
     Ok(Dir::from_std_file(dir.into()))
 }
 
-/// Checks for a symbolic link before and after opening, because `open_ambient_dir` cannot be told to open a directory
-/// only if it is not a link.
+/// Checks for a symbolic link before and after opening, because `open_ambient_dir` has no option that rejects links.
 #[cfg(not(unix))]
 fn open_components(path: &Path, links: ComponentSymlinks<'_>) -> io::Result<Dir> {
     let is_link = || std::fs::symlink_metadata(path).map(|metadata| metadata.is_symlink());

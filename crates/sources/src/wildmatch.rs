@@ -4,16 +4,17 @@
 //! The time is at most proportional to the length of the pattern times the length of the path, whatever they contain,
 //! and there is neither recursion nor allocation. Only the last `*` and the last `**/` are ever extended:
 //!
-//! - Beyond a slash in the pattern, extending an earlier `*` would lead to the same position, since `*` matches no
-//!   slash. Beyond another `*`, it would only leave less for that one.
-//! - `**/` can match everything up to any later slash, so extending an earlier `**/` would only leave less for it.
+//! - An earlier `*` need not be extended after a slash of the pattern has matched: `*` matches no slash, so that slash
+//!   would match at the same position again. Nor after another `*`, which can match all that the earlier one could.
+//! - An earlier `**/` need not be extended after another `**/`, which can match everything up to any later slash.
 //!
 //! So each element of the pattern is compared with each byte of the path at most once.
 
 /// Whether `pattern` matches the whole of `path`, in which names are separated by slashes.
 pub(crate) fn wildmatch(pattern: &[u8], path: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // For each of the two wildcards: the pattern after it, and the end of what it matches.
+    // For the last `*` and the last `**/`: the position after it in the pattern, and the position in the path up to which
+    // it matches.
     let mut star: Option<(usize, usize)> = None;
     let mut double_star: Option<(usize, usize)> = None;
     loop {

@@ -19,13 +19,16 @@ use crate::policy;
 /// A file of the page.
 pub(crate) struct Asset {
     path: &'static str,
+    /// The `Content-Type`.
     kind: &'static str,
     content: &'static str,
+    /// Computed at the first request.
     encoded: OnceLock<EncodedAsset>,
 }
 
 struct EncodedAsset {
     gzip: Bytes,
+    /// The `ETag`, a hash of the content.
     tag: HeaderValue,
 }
 
@@ -78,7 +81,7 @@ const fn kind(file: &str) -> &'static str {
 }
 
 impl Asset {
-    /// The file at this path.
+    /// The file that is served at this path.
     pub(crate) fn at(path: &str) -> Option<&'static Self> {
         ASSETS.iter().find(|asset| asset.path == path)
     }
@@ -105,7 +108,7 @@ impl Asset {
         fields.insert(CONTENT_TYPE, HeaderValue::from_static(self.kind));
         fields.insert(VARY, HeaderValue::from_static("accept-encoding"));
         fields.insert(ETAG, encoded.tag.clone());
-        // Revalidated each time, so that an upgraded server never meets its former page.
+        // Browsers revalidate each time, so that the page of an older version never talks to an upgraded server.
         fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         policy::protect(fields);
         if is_unchanged {
@@ -157,7 +160,7 @@ mod tests {
                     let rest = &asset.content[at + 3..];
                     &rest[..rest.find(['\'', '"', '`', ' ', '/', ')', '<', '\n']).unwrap_or(rest.len())]
                 })
-                // The namespace of SVG, the examples of addresses, and patterns.
+                // Ignores the namespace of SVG, and what is not a host name, such as URI patterns.
                 .filter(|host| host.contains('.') && *host != "www.w3.org")
                 .collect();
             assert_eq!(hosts, Vec::<&str>::new(), "{}", asset.path);

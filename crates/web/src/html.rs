@@ -1,7 +1,7 @@
 //! HTML output: escaped text and attributes.
 
-/// Appends text as HTML. Characters that change the direction of the text around them are shown by their code, so that
-/// code and names cannot look like something else.
+/// Appends text as HTML. Bidirectional control characters are shown by their code points, so that code and names cannot
+/// be displayed in a misleading order.
 pub(crate) fn push_text(out: &mut String, text: &str) {
     for letter in text.chars() {
         match letter {
@@ -13,7 +13,7 @@ pub(crate) fn push_text(out: &mut String, text: &str) {
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                 out.push_str(&format!("<span class=\"bidi\">U+{:04X}</span>", u32::from(letter)));
             }
-            // HTML has no notation for these.
+            // Control characters that HTML cannot represent.
             '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}' => out.push('\u{fffd}'),
             letter => out.push(letter),
         }
@@ -42,7 +42,7 @@ pub(crate) fn text(text: &str) -> String {
     out
 }
 
-/// The beginning of a text, at most `most` characters, and whether that is all.
+/// The first `most` characters of a text, and whether that is the whole text.
 pub(crate) fn beginning(text: &str, most: usize) -> (&str, bool) {
     match text.char_indices().nth(most) {
         Some((end, _)) => (&text[..end], false),

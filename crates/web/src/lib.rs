@@ -1,11 +1,11 @@
 //! The picker: a web page on which people browse, search, preview and select resources.
 //!
-//! The page is plain HTML, CSS and ES modules, embedded in the program. It is an MCP client of `/mcp` on its own origin, so
-//! it shows what the protocol gives. Only the rendering of previews happens here, from what the caller's view reads.
+//! The page is plain HTML, CSS and ES modules, embedded in the program. It is an MCP client of `/mcp` on its own origin,
+//! so it shows what the protocol returns. The server renders only previews, from contents that it reads through the
+//! caller's view.
 //!
-//! Hosts that know MCP Apps show the same page inside the chat.
-//!
-//! For existing file browsers, the same catalog is a WebDAV share.
+//! Hosts that support MCP Apps show the same page inside the chat. For file managers, the same resources are a WebDAV
+//! share.
 
 mod app;
 mod assets;
@@ -27,10 +27,11 @@ use self::assets::Asset;
 pub use self::dav::WebDav;
 use self::preview::Previews;
 
-/// Where the page posts requests for previews.
+/// The path to which the page posts requests for previews.
 pub(crate) const PREVIEW_PATH: &str = "/picker/preview";
 
-/// The route of the picker: the page at `/`, the state of the server at `/status`, and their files below `/picker/`.
+/// The HTTP route of the picker: the pages `/` (picker) and `/status`, their assets and the preview endpoint below
+/// `/picker/`.
 #[derive(Default)]
 pub struct Picker {
     previews: Previews,
@@ -61,10 +62,6 @@ impl Route for Picker {
             }
         };
         policy::protect(response.headers_mut());
-        // The files of the page have no such header: the frame of a preview has no origin, and loads its style.
-        response
-            .headers_mut()
-            .insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
         response
     }
 }

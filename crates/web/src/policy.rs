@@ -9,9 +9,10 @@ use http::header::{
 };
 use sha2::{Digest as _, Sha256};
 
-/// Scripts, styles and connections only of this origin, and HTML only where the page's own policy creates it. Previews
-/// inherit this, and their frame forbids scripts. The frame has no origin and can load nothing from here, so the style of
-/// previews is in their documents; its digest allows it and no other.
+/// The Content Security Policy. Scripts, styles and connections are allowed only from this origin, and only the Trusted
+/// Types policy `libris-preview` may turn strings into HTML. Previews inherit this policy, and their sandboxed frame
+/// also forbids scripts. The frame has an opaque origin and can load nothing from this one, so each preview document
+/// contains its style sheet, which the digest allows.
 static PAGE: LazyLock<HeaderValue> = LazyLock::new(|| {
     let digest = STANDARD.encode(Sha256::digest(include_str!("../page/preview.css")));
     let policy = format!(
@@ -19,11 +20,11 @@ static PAGE: LazyLock<HeaderValue> = LazyLock::new(|| {
          img-src 'self' blob: data:; media-src blob:; frame-src 'self'; base-uri 'none'; form-action 'none'; \
          frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types libris-preview"
     );
-    // Without a policy, nothing is allowed.
+    // If the header were invalid, a policy that allows nothing would apply.
     HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 });
 
-/// Adds the headers to a response.
+/// Adds the security headers to a response.
 pub(crate) fn protect(headers: &mut HeaderMap) {
     headers.insert(CONTENT_SECURITY_POLICY, PAGE.clone());
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

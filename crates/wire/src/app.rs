@@ -17,11 +17,11 @@ pub const APP_MEDIA_TYPE: &str = "text/html;profile=mcp-app";
 /// A page that hosts show inside a chat.
 #[async_trait]
 pub trait AppPage: fmt::Debug + Send + Sync + 'static {
-    /// The page as one HTML document. Hosts let it load nothing.
+    /// The page as one HTML document. Hosts do not let it load anything else.
     fn document(&self) -> &'static str;
 
-    /// Answers a request of the page, which its host passes on as the call of a tool; `arguments` are those of the tool,
-    /// as JSON. The result is an object.
+    /// Answers a request of the page, which the host forwards as a tool call; `arguments` are the arguments of that
+    /// call, as JSON. The result must be an object.
     async fn answer(&self, call: &Call, server: &ServerInfo, arguments: &str) -> Result<Value, Failure>;
 }
 
@@ -62,7 +62,7 @@ struct DeclaredApps {
     media_types: Vec<String>,
 }
 
-/// Whether the client that sent these parameters declares that it shows apps. What is malformed declares nothing.
+/// Whether the client that sent these parameters declares that it shows apps. Malformed parameters declare nothing.
 pub(crate) fn are_declared(params: &str) -> bool {
     let DeclaringParams { capabilities, meta } = serde_json::from_str(params).unwrap_or_default();
     [capabilities, meta.capabilities]

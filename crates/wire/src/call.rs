@@ -53,13 +53,13 @@ impl Call {
         Self { shows_apps, ..self }
     }
 
-    /// Whether the client shows MCP Apps, as far as the request depends on it: `tools/list` does.
+    /// Whether the client shows MCP Apps. Only meaningful for requests whose response depends on it: `tools/list`.
     pub fn shows_apps(&self) -> bool {
         self.shows_apps
     }
 
-    /// A call of the same caller with a time limit and a memory reservation of its own, for a part of a response that is
-    /// sent in parts.
+    /// A call of the same caller with a time limit and a memory reservation of its own, for one piece of a response that
+    /// is sent in pieces.
     pub fn for_part(&self) -> Self {
         let memory = self.memory.as_ref().map(|memory| Arc::new(memory.separate()));
         Self { memory, arrived: Instant::now(), ..self.clone() }
@@ -75,7 +75,8 @@ impl Call {
         self.arrived.elapsed()
     }
 
-    /// When its time limit started: on arrival, or when memory it waited for was granted.
+    /// When its time limit started: on arrival, or when the memory that it waited for was granted. While it is waiting,
+    /// this is the current time.
     pub(crate) fn began(&self) -> Instant {
         self.memory.as_ref().and_then(|memory| memory.resumed()).unwrap_or(self.arrived)
     }
@@ -88,6 +89,7 @@ impl Call {
         Self { progress: reporter.map(Arc::new), ..self }
     }
 
+    /// Sets the listener of the session that the request belongs to.
     pub(crate) fn of(self, listener: Option<Arc<dyn Listener>>) -> Self {
         Self { listener, ..self }
     }

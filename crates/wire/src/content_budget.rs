@@ -75,6 +75,7 @@ pub(crate) struct ContentBudget {
 /// The responses being sent.
 #[derive(Default)]
 struct UnsentResponses {
+    /// The last key in `responses`.
     last: u64,
     responses: HashMap<u64, UnsentResponse>,
     /// When slow clients were last searched for.
@@ -276,6 +277,7 @@ impl RequestReservation {
         let available = match &mut state.lease {
             // Memory granted after a wait is reserved already.
             Some(lease) if needed <= lease.reserved.amount() => true,
+            // It belongs to the largest budget already. A smaller reservation may have to move to another budget.
             Some(lease) if lease.reserved.amount() > MEDIUM_RESPONSE => lease.reserved.resize(needed),
             _ => match self.budget.try_take(self.client, needed) {
                 Some(lease) => {
@@ -338,14 +340,15 @@ impl RequestReservation {
         available
     }
 
-    /// When the request was granted the memory it waited for; `None` if it did not wait. The time limit does not run
-    /// during the wait, since the wait depends on other clients' reading.
+    /// When the request was granted the memory it waited for, or the current time while it waits; `None` if it did not
+    /// wait. So the time limit does not run during the wait, whose length depends on how fast other clients read.
     pub(crate) fn resumed(&self) -> Option<std::time::Instant> {
         let state = lock(&self.state);
         if state.waiting { Some(std::time::Instant::now()) } else { state.granted }
     }
 
-    /// The reservation for a response: the one made before, or else a new one, waiting for it.
+    /// The reservation for a response: the one that the request made, resized, or a new one, for which this waits.
+    /// `None` if memory is short.
     pub(crate) async fn lease_for(&self, framed: &Framed) -> Option<ContentLease> {
         let bytes = match framed.encoded() {
             Some(_) => framed.size(),
@@ -353,7 +356,7 @@ impl RequestReservation {
         };
         let lease = lock(&self.state).lease.take();
         match lease {
-            // Responses this small are always sent; otherwise a client could not even be told that memory is short.
+            // Responses this small are always sent, because the error that memory is short is one of them.
             None if bytes <= TINY_RESPONSE => {
                 let lease = self.budget.try_take(self.client, bytes);
                 Some(lease.unwrap_or_else(|| self.budget.uncounted()))
@@ -365,7 +368,7 @@ impl RequestReservation {
     }
 }
 
-/// The memory of contents that are encoded while they are sent: the contents and the encoding buffers.
+/// The memory that `bytes` of contents take while they are encoded and sent: their own, and the encoding buffers.
 fn with_buffers(bytes: usize) -> usize {
     bytes.saturating_add(bytes.min(ENCODED_AHEAD))
 }

@@ -53,7 +53,7 @@ pub(crate) enum Message<'a> {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "the large one is the usual one, and is looked at where it stands"
+    reason = "nearly every message is `One`, and boxing it would cost an allocation per request"
 )]
 pub(crate) enum Incoming<'a> {
     One(Message<'a>),
@@ -75,8 +75,9 @@ struct Envelope<'a> {
     id: Option<&'a str>,
     method: Option<Text<'a>>,
     params: Option<Shape<Params<'a>>>,
+    /// Whether it has a `result` or an `error` other than null.
     answered: bool,
-    /// Whether a member is repeated.
+    /// Whether a member of the message or of its parameters is repeated.
     twice: bool,
 }
 
@@ -107,12 +108,13 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Stores a member. Returns whether there was one already.
-pub(crate) fn put<T>(place: &mut Option<T>, value: Option<T>) -> bool {
-    std::mem::replace(place, value).is_some()
+/// Stores the value of a member. Returns whether the member is repeated.
+pub(crate) fn put<T>(member: &mut Option<T>, value: Option<T>) -> bool {
+    std::mem::replace(member, value).is_some()
 }
 
-/// Parses a message or a batch. Of a batch, at most `most` + 1 messages are returned, which is enough to refuse it.
+/// Parses a message or a batch. Of a batch, at most `most` + 1 messages are returned, so that the caller can refuse a
+/// batch that is too large.
 pub(crate) fn parse(bytes: &[u8], most: usize) -> Result<Incoming<'_>, Malformed> {
     // Validated once, rather than for each string.
     let text = std::str::from_utf8(bytes).map_err(|cause| not_text(bytes, cause.valid_up_to()))?;
@@ -199,7 +201,7 @@ pub(crate) struct Framed {
     pub(crate) head: Bytes,
     pub(crate) members: Members,
     pub(crate) tail: Bytes,
-    /// For an error: the scopes that the caller's token lacks.
+    /// For an error because the caller's token lacks scopes: all scopes that the request requires.
     pub(crate) required_scopes: Option<Arc<[Box<str>]>>,
 }
 
@@ -229,7 +231,7 @@ impl Framed {
     /// The error response for a request that failed.
     pub(crate) fn failure(id: &Id, failure: Failure, revision: Revision) -> Self {
         match failure {
-            // By far the most frequent one, which anybody can cause.
+            // Encoded faster than other errors: it is by far the most frequent one, and any client can cause it.
             Failure::NotFound { uri, hint } => Self::not_found(id, &uri, hint.as_deref(), revision),
             failure => Self::error(Some(id), &failure.object(revision)),
         }
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_told_apart() {
+    fn invalid_messages_have_the_right_error_code() {
         assert_eq!(
             parse(b"{\n\"a\":\"\xff\"", 64).unwrap_err().error.message,
             "not JSON: line 2, column 6 is not UTF-8"
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_come_back_as_they_came() {
+    fn ids_are_returned_unchanged() {
         for id in ["1", "-7", "\"a\\u0000b\"", "123456789012345678901234567890", "1.50"] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
             let Ok(Incoming::One(Message::Request { id: kept, .. })) = parse(text.as_bytes(), 64) else {

@@ -107,7 +107,7 @@ pub(crate) struct ErrorObject {
     pub(crate) message: Cow<'static, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data: Option<Value>,
-    /// The scopes that the caller's token lacks, for the challenge in the HTTP response.
+    /// If the caller's token lacks scopes: all scopes that the request requires, for the challenge in the HTTP response.
     #[serde(skip)]
     pub(crate) required_scopes: Option<Arc<[Box<str>]>>,
 }

@@ -288,8 +288,8 @@ fn plain(bytes: &[u8]) -> usize {
     while let Some(&eight) = bytes[at..].first_chunk::<8>() {
         let word = u64::from_le_bytes(eight);
         let (quote, backslash) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
-        // A byte that is too small borrows, which sets its high bit, as it is set in bytes from 0x80 on, which `!word`
-        // removes. The lowest remaining bit marks the first match. Borrows may set bits above it, which do not matter.
+        // The subtraction sets the high bit of every byte that is too small. Bytes from 0x80 on may have it too, which
+        // `!word` removes. The lowest remaining bit marks the first match: a borrow can set bits only above it.
         let found =
             (word.wrapping_sub(ONES * 0x20) | quote.wrapping_sub(ONES) | backslash.wrapping_sub(ONES))
                 & !word
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_what_serde_json_takes() {
+    fn accepts_the_texts_that_serde_json_accepts() {
         for text in [
             "",
             " ",
@@ -418,7 +418,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn takes_whatever_serde_json_takes(tokens in prop::collection::vec(token(), 0..12)) {
+        fn accepts_any_text_that_serde_json_accepts(tokens in prop::collection::vec(token(), 0..12)) {
             agrees(&tokens.concat());
         }
 
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_where_it_breaks() {
+    fn errors_have_the_offset() {
         let text = "{\n \"a\": 1,\n \"b\": x}";
         let broken = Reader::new(text).skip();
         assert_eq!(broken, Err(Broken(17)));

@@ -53,8 +53,8 @@ pub struct Limits {
     pub batch: usize,
     /// The time limit of a request, from its arrival on.
     pub time: std::time::Duration,
-    /// The memory budget of contents, in bytes, from before they are loaded until they are sent; one client may use
-    /// three quarters of it.
+    /// The memory budget of contents, in bytes, from before they are loaded until they are sent. Over HTTP, one client
+    /// may use three quarters of it.
     pub content_bytes: usize,
 }
 

@@ -22,9 +22,11 @@ pub(crate) struct Lines<R> {
     /// Input up to `end`; the rest is free space.
     buffer: Vec<u8>,
     end: usize,
-    /// The start of the next line, and the offset before which no line end remains to be found.
+    /// The start of the next line.
     start: usize,
+    /// No line end is between `start` and this offset.
     searched: usize,
+    /// Whether the current line is too long, so that its bytes are discarded.
     skipping: bool,
     /// When `buffer` was last filled: all of its content had arrived by then.
     filled: Instant,

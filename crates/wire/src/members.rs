@@ -1,6 +1,6 @@
 //! The members of a result as JSON, in which large contents stay unencoded until they are sent.
 //!
-//! If they were encoded ahead, a large content would be in memory twice until the response is sent.
+//! If contents were encoded ahead, large ones would be in memory twice until the response is sent.
 
 use std::sync::Arc;
 
@@ -316,7 +316,7 @@ mod tests {
         let expected = json!({ "text": text, "blob": STANDARD.encode(bytes), "again": text });
         assert_eq!(parsed(whole), expected);
         let mut pieces = ResponsePieces::new("{".into(), members, "}".into());
-        let told = pieces.left();
+        let announced = pieces.left();
         let mut sent = Vec::new();
         while !pieces.is_empty() {
             let left = pieces.left();
@@ -326,7 +326,7 @@ mod tests {
             sent.extend_from_slice(&piece);
         }
         assert!(pieces.next().is_none());
-        assert!(told.is_none_or(|told| told == sent.len()));
+        assert!(announced.is_none_or(|announced| announced == sent.len()));
         assert_eq!(sent, [b"{", &whole[..], b"}"].concat());
     }
 
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn only_large_text_hides_how_long_it_is() {
+    fn the_length_is_unknown_only_with_large_text() {
         let left = |members| ResponsePieces::new("{".into(), members, "}".into()).left();
         assert!(left(written(&"x".repeat(MIN_STREAMED - 1), &[7; 3 * MIN_STREAMED])).is_some());
         assert!(left(written(&"x".repeat(MIN_STREAMED), b"")).is_none());

@@ -49,7 +49,7 @@ mod tests {
     use crate::lock::lock;
 
     #[test]
-    fn what_was_written_stays_until_nobody_needs_it() {
+    fn a_buffer_is_reused_only_after_its_bytes_are_dropped() {
         let many: Vec<_> = (0..2 * MAX_POOLED)
             .map(|number| {
                 fill(|buffer| {

@@ -1,4 +1,4 @@
-//! What stands directly below a prefix of URIs: the folders of a file browser.
+//! The resources and folders directly below a URI prefix, as a file browser shows them.
 
 use std::time::SystemTime;
 
@@ -22,7 +22,7 @@ pub struct PrefixEntry {
     pub is_folder: bool,
     /// The media type, if it is known.
     pub mime: Option<String>,
-    /// The size of the content in bytes. `None` if the source does not know it, or only repeats what another server says.
+    /// The size of the content in bytes. `None` if the source does not know it, or knows it only from another server.
     pub size: Option<u64>,
     /// The time of the last modification, if it is known.
     pub modified: Option<SystemTime>,

@@ -1,4 +1,4 @@
-//! MCP independent of the transport: turns requests into calls of a service, and frames the responses.
+//! MCP independent of the transport: translates requests into calls of a service, and frames the responses.
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -26,7 +26,7 @@ use crate::{APPS_EXTENSION, Call, Era, Failure, Limits, Revision};
 
 /// The error message if memory for a response is short.
 pub(crate) const CONTENT_BUDGET_FULL: &str =
-    "too many responses wait for their clients to take them; try again later";
+    "too many responses wait for their clients to read them; try again later";
 
 /// An empty result.
 const EMPTY: Reply = Reply { members: Members::NONE, freshness: None, meta: Bytes::new() };
@@ -64,7 +64,7 @@ pub(crate) struct Protocol {
     /// The encoded ends of modern results with no `_meta` of their own: without caching hints, and with the default
     /// ones.
     end: Bytes,
-    end_kept: Bytes,
+    end_with_hints: Bytes,
     pub(crate) limits: Limits,
 }
 
@@ -73,8 +73,9 @@ impl Protocol {
         let info = service.info();
         let server = implementation(&info, Revision::ALL[0]);
         let signature = format!("\"io.modelcontextprotocol/serverInfo\":{server}");
-        let (end, end_kept) = (end(&signature, None, &[]), end(&signature, Some(&Freshness::default()), &[]));
-        Self { service, info, signature, end, end_kept, limits }
+        let (end, end_with_hints) =
+            (end(&signature, None, &[]), end(&signature, Some(&Freshness::default()), &[]));
+        Self { service, info, signature, end, end_with_hints, limits }
     }
 
     /// The view of a caller, if it is known without waiting.
@@ -150,7 +151,7 @@ impl Protocol {
         arrived: Arrived<'_>,
     ) -> Option<Framed> {
         let Arrived { since, id, method, params, shows_apps } = arrived;
-        // The cache has the tools of clients that show no apps.
+        // The cache holds only the tool list for clients that show no apps.
         if shows_apps && method == TOOLS_LIST {
             return None;
         }
@@ -174,7 +175,7 @@ impl Protocol {
     pub(crate) async fn batch(&self, session: Option<&Call>, items: &[impl AsRef<str>]) -> Option<Framed> {
         let refuse = |why| Some(Framed::error(None, &ErrorObject::new(INVALID_REQUEST, why)));
         let Some(call) = session.filter(|call| call.revision.facts().batches) else {
-            return refuse("batches are of 2025-03-26 only, and come after `initialize`".to_owned());
+            return refuse("batches exist only in version 2025-03-26, after `initialize`".to_owned());
         };
         if items.len() > self.limits.batch {
             return refuse(format!("a batch may have {} messages at most", self.limits.batch));
@@ -280,8 +281,8 @@ impl Protocol {
         answer.map_err(|failure| failure.object(call.revision))
     }
 
-    /// Opens the stream of `subscriptions/listen`: first the acknowledgement of what is granted, then notifications,
-    /// and once `closing` is cancelled the result that ends it regularly.
+    /// Opens the stream of `subscriptions/listen`. It sends the acknowledgement with the granted subscriptions, then
+    /// notifications, and, once `closing` is cancelled or the caller's credentials expire, the result that ends it.
     pub(crate) async fn listen(
         &self,
         call: &Call,
@@ -316,7 +317,7 @@ impl Protocol {
                 Err(failure) => return Err(failure.object(revision)),
             }
         }
-        // Unknown resources were reserved for and are not subscribed to.
+        // Releases the memory that was reserved for unknown resources, which have no subscription.
         listener.reserve(&[]).await.map_err(|failure| failure.object(revision))?;
         if !resources.is_empty() {
             granted["resourceSubscriptions"] = json!(resources);
@@ -376,6 +377,7 @@ impl Protocol {
         Reply { members: members(&result), freshness: Some(Freshness::default()), meta: Bytes::new() }
     }
 
+    /// Adds the instructions for the model to a result.
     async fn instruct(&self, call: &Call, result: &mut Value) {
         let instructions = call.view.instructions(call).await.or_else(|| self.info.instructions.clone());
         if let Some(instructions) = instructions {
@@ -394,7 +396,7 @@ impl Protocol {
         match freshness {
             None if meta.is_empty() => self.end.clone(),
             Some(Freshness { ttl: Duration::ZERO, scope: CacheScope::Private, .. }) if meta.is_empty() => {
-                self.end_kept.clone()
+                self.end_with_hints.clone()
             }
             freshness => end(&self.signature, freshness, meta),
         }
@@ -460,7 +462,7 @@ pub(crate) fn notification(content: &Notification, meta: &str) -> Framed {
     Framed::whole(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{method}\"{params}}}"))
 }
 
-/// Each URI once: a repeated one is one subscription, and is granted once.
+/// The URIs without repetitions: a repeated URI is one subscription, and is granted once.
 async fn distinct(uris: &[String]) -> Vec<&str> {
     let mut seen = HashSet::new();
     let mut distinct = Vec::new();
@@ -534,8 +536,7 @@ pub(crate) fn read(
     Ok((revision, McpRequest::parse(revision, view, method, params)?))
 }
 
-/// The capabilities in the format of `revision`. Apps are declared to clients that show them, and the tools of apps are
-/// listed to these only.
+/// The capabilities in the format of `revision`. The apps extension is declared only to clients that show apps.
 fn capabilities(view: &dyn ServiceView, revision: Revision, shows_apps: bool) -> Value {
     let Capabilities { live, tools, prompts, mut extensions } = view.capabilities();
     extensions.retain(|name, _| shows_apps || name != APPS_EXTENSION);

@@ -195,6 +195,7 @@ impl RequestMeta<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum McpRequest {
     Initialize {
+        /// The protocol version that the client asks for.
         asked: String,
         client: ClientInfo,
         shows_apps: bool,
@@ -266,8 +267,8 @@ fn first_named<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<String>, D::Err
 }
 
 impl McpRequest {
-    /// Whether it is answered without calling a source, except once in a while for the instructions, so that no limit of
-    /// requests in progress applies.
+    /// Whether the limits of requests in progress do not apply, because the answer needs no source, except sometimes to
+    /// compute the instructions.
     pub(crate) fn is_free(&self) -> bool {
         match self {
             Self::Initialize { .. } | Self::Discover { .. } | Self::Ping => true,

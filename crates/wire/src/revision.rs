@@ -48,7 +48,7 @@ pub struct Facts {
     pub not_found: i32,
     /// `resultType` in every result, `ttlMs` and `cacheScope` in cacheable ones, and the server's name in `_meta`.
     pub hints: bool,
-    /// The `extensions` capability. It was added between two revisions; hosts of the former know it, too.
+    /// The `extensions` capability. It was added after 2025-11-25, but hosts of that revision know it, too.
     pub extensions: bool,
 }
 
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_back() {
+    fn revisions_are_found_by_their_names() {
         for revision in Revision::ALL {
             assert_eq!(Revision::named(revision.facts().date), Some(revision));
         }

@@ -40,8 +40,8 @@ pub trait Service: Send + Sync + 'static {
         None
     }
 
-    /// Why the service answers with restrictions, such as without what other replicas know; `None` if it does not. The
-    /// reason is public.
+    /// Why the service is degraded, for example because it does not learn of changes at other replicas; `None` if it is
+    /// not. The reason is shown to anybody.
     fn degradation(&self) -> Option<String> {
         None
     }
@@ -124,7 +124,7 @@ pub trait ServiceView: Send + Sync + 'static {
         None
     }
 
-    /// The client as which the caller uses its share of each limit, if that is not its network address: its identity.
+    /// The client whose share of each limit the caller uses: its identity; `None` for its network address.
     fn client(&self) -> Option<Client> {
         self.caller().map(Client::of)
     }
@@ -156,9 +156,9 @@ pub trait ServiceView: Send + Sync + 'static {
     /// Answers `resources/read`.
     async fn read(&self, call: &Call, uri: &str) -> Answer;
 
-    /// One page of what the list has directly below `prefix`, in URI order after the URI `after`. A prefix ends with `/` or
-    /// `:`; an empty one lists the schemes. [`Failure::NotFound`] if nothing is there. For routes that present the
-    /// catalog as a file system; the default has no folders.
+    /// One page of the resources and folders that the list has directly below `prefix`, in URI order, after the URI `after`.
+    /// A prefix ends with `/` or `:`; an empty one lists the schemes. [`Failure::NotFound`] if there are none. For routes
+    /// that present the catalog as a file system; the default has no folders.
     async fn below(&self, _call: &Call, prefix: &str, _after: Option<&str>) -> Result<PrefixPage, Failure> {
         Err(Failure::not_found(prefix))
     }
@@ -182,7 +182,8 @@ pub trait ServiceView: Send + Sync + 'static {
         Err(Failure::invalid(format!("the method `{method}` is not supported")))
     }
 
-    /// Creates the subscriptions of one session or stream, which end on drop; an error if the client has too many.
+    /// Creates the listener of one session or stream, whose subscriptions end on drop; an error if the client has too
+    /// many.
     fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure>;
 }
 
@@ -246,8 +247,8 @@ pub trait Listener: Send + Sync + 'static {
     /// Records that the client is receiving the current list.
     fn listed(&self);
 
-    /// Reserves memory for subscriptions to these URIs, which follow; an error if the client may not have that many. It
-    /// replaces the reservation before, so that no URIs release it. The default reserves nothing.
+    /// Reserves memory for subscriptions to these URIs, which follow; an error if the client may not have that many.
+    /// Replaces the previous reservation, so an empty list releases it. The default reserves nothing.
     ///
     /// The URIs are not parsed yet: refusing them here costs a fraction of subscribing until the memory is used up.
     async fn reserve(&self, _uris: &[&str]) -> Result<(), Failure> {
@@ -266,7 +267,7 @@ pub trait Listener: Send + Sync + 'static {
     /// Sets the rights of the listener to those of a renewed identity of the same principal.
     fn renew(&self, _identity: Option<&Identity>) {}
 
-    /// Makes a notification pending again that did not reach the client.
+    /// Makes a notification pending again that may not have reached the client.
     fn requeue(&self, notification: Notification);
 }
 

@@ -69,7 +69,7 @@ impl SpliceCache {
             match filled(bytes) {
                 Ok(file) => response.file = Some(Arc::new(file)),
                 Err(cause) => {
-                    tracing::debug!(%cause, "could not make a file in memory");
+                    tracing::debug!(%cause, "could not create a memory file");
                     self.usable = false;
                     return None;
                 }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_in_a_file_once_it_is_written_again() {
+    fn a_response_gets_a_file_when_it_is_written_again() {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let mut splice_cache = SpliceCache::new(&writer);
         let answers = [answer(1), answer(2)];
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_is_forgotten() {
+    fn a_response_without_other_references_is_removed() {
         let (_reader, writer) = std::io::pipe().unwrap();
         let mut splice_cache = SpliceCache::new(&writer);
         let only = answer(1);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_answers_of_some_size_to_pipes_are_in_files() {
+    fn only_responses_of_some_size_to_pipes_get_a_file() {
         let (_reader, writer) = std::io::pipe().unwrap();
         let mut splice_cache = SpliceCache::new(&writer);
         for size in [MIN_SPLICED - 1, MAX_BYTES + 1] {

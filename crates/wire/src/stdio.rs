@@ -2,11 +2,13 @@
 //!
 //! One thread reads. It also writes the responses that are ready at once; other requests run on the runtime, and a
 //! second thread writes their responses. A client that does not read its responses blocks the writer and soon the
-//! reader (backpressure), so the number of requests in flight bounds the memory. More requests may be queued than
-//! run, so that a client can cancel requests however many it has sent.
+//! reader (backpressure), so the number of requests in flight bounds the memory. Up to `READ_AHEAD` times as many
+//! requests are read as may run, so that cancellations are still seen while requests wait; beyond that the reader
+//! blocks.
 //!
 //! A blocking read or write cannot be interrupted. Neither thread therefore belongs to the runtime, whose shutdown
-//! would wait for it: both are detached, and end when the client sends, reads or closes its ends.
+//! would wait for it. Both are detached: the reader ends when its blocking read returns (input or end of file), the
+//! writer when its blocking write returns (the client reads, or closes the pipe).
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -37,10 +39,11 @@ use crate::{Caller, Channel, Limits, Listener, Revision, Service, ServiceView};
 pub use crate::output::OutputStream;
 pub use crate::pipes::standard;
 
-/// How many requests are read, running and queued, for each request that may be in flight. Then the reader blocks.
+/// The reader accepts up to this many times `limits.in_flight` requests (running and queued), then blocks.
 const READ_AHEAD: usize = 8;
 
-/// A request counts once more for every this many bytes, and a response of more takes a memory reservation.
+/// A request takes one additional `accepted` permit per this many bytes; a response larger than this must reserve
+/// memory.
 const LARGE_MESSAGE: usize = 64 << 10;
 
 /// How long a response waits for memory: without limit, since only the client's reading frees it.
@@ -53,8 +56,12 @@ const MAX_LISTEN_STREAMS: usize = 64;
 const SHUTDOWN_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Serves one client until `input` ends or `stop` is cancelled, then ends open streams, answers the requests in
-/// flight and returns. If the future is dropped, requests in flight are aborted. In both cases the two threads may
-/// outlive it until the client sends something, reads what was sent, or closes its ends.
+/// flight and returns. Returns `TimedOut` if they are not answered within `SHUTDOWN_TIME_LIMIT` of `stop`, or if, after
+/// the input ended, no queued message was written for `limits.time + SHUTDOWN_TIME_LIMIT`. If the future is dropped,
+/// requests in flight are aborted.
+///
+/// The two threads may outlive the future: the reader until it gets input or an end of file, the writer until the
+/// client reads what is being written, or closes the pipe.
 pub async fn serve<R, W>(
     service: Arc<dyn Service>,
     limits: Limits,
@@ -75,7 +82,7 @@ where
     let output = Arc::new(Mutex::new(Output::new(output)));
     let connection = Arc::new(StdioConnection {
         in_flight: Arc::new(Semaphore::new(protocol.limits.in_flight)),
-        read: Arc::new(Semaphore::new(READ_AHEAD * protocol.limits.in_flight)),
+        accepted: Arc::new(Semaphore::new(READ_AHEAD * protocol.limits.in_flight)),
         listen_streams: Arc::new(Semaphore::new(MAX_LISTEN_STREAMS)),
         content_budget,
         protocol,
@@ -92,39 +99,39 @@ where
     let runtime = Handle::current();
     let reading = connection.clone();
     let reader = detached("stdio-reader", move || reading.run(&runtime, input))?;
-    let read = tokio::select! {
-        read = reader => read.map_err(io::Error::other)?,
+    let input_ended = tokio::select! {
+        outcome = reader => outcome.map_err(io::Error::other)?,
         () = stop.cancelled() => Ok(()),
     };
     connection.closing.cancel();
-    // Every request holds a permit of `read` until its response is queued.
+    // Every request holds a permit of `accepted` until its response is queued.
     let ended = async {
         let all = u32::try_from(READ_AHEAD * connection.protocol.limits.in_flight).unwrap_or(u32::MAX);
-        let _ = connection.read.acquire_many(all).await;
+        let _ = connection.accepted.acquire_many(all).await;
         let _ = connection.listen_streams.acquire_many(MAX_LISTEN_STREAMS as u32).await;
         drop(queue);
         writer.await.map_err(io::Error::other)?
     };
     let answered = tokio::select! {
         answered = ended => answered,
-        () = stopped(&stop) => Err(io::ErrorKind::TimedOut.into()),
+        () = grace_period_over(&stop) => Err(io::ErrorKind::TimedOut.into()),
         () = stalled(&written, connection.protocol.limits.time + SHUTDOWN_TIME_LIMIT) => {
             Err(io::ErrorKind::TimedOut.into())
         }
     };
-    let outcome = read.and(answered);
+    let outcome = input_ended.and(answered);
     // A client disconnects by closing both ends.
     outcome.or_else(|cause| if cause.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(cause) })
 }
 
-/// Waits until requests have had their time since the server was stopped.
-async fn stopped(stop: &CancellationToken) {
+/// Completes `SHUTDOWN_TIME_LIMIT` after `stop` is cancelled.
+async fn grace_period_over(stop: &CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(SHUTDOWN_TIME_LIMIT).await;
 }
 
-/// Waits until no message was written for `time`. A client that has closed its end of the input still gets the responses to
-/// all its requests, as long as it reads them.
+/// Completes when no queued message was written for `time`. A client that has closed its end of the input still gets
+/// the responses to all its requests, as long as it reads them.
 async fn stalled(written: &AtomicU64, time: Duration) {
     let mut before = None;
     while before != Some(written.load(Ordering::Relaxed)) {
@@ -169,7 +176,7 @@ impl<W> Drop for Ending<W> {
     fn drop(&mut self) {
         self.0.closing.cancel();
         // The reader treats this as the end of its input.
-        self.0.read.close();
+        self.0.accepted.close();
         lock(&self.0.running).drain().for_each(|(_, task)| task.abort());
     }
 }
@@ -179,8 +186,8 @@ struct StdioConnection<W> {
     view: Arc<dyn ServiceView>,
     output: Arc<Mutex<Output<W>>>,
     in_flight: Arc<Semaphore>,
-    /// Bounds the requests in flight and queued.
-    read: Arc<Semaphore>,
+    /// Bounds the requests in flight and queued. Closed when the connection ends.
+    accepted: Arc<Semaphore>,
     listen_streams: Arc<Semaphore>,
     /// Bounds the memory of contents, from before they are loaded until the response is written.
     content_budget: Arc<ContentBudget>,
@@ -195,11 +202,11 @@ struct StdioSession {
     revision: Revision,
     shows_apps: bool,
     listener: Arc<dyn Listener>,
-    /// Once notifications are being sent: stops that on drop.
-    told: Option<DropGuard>,
+    /// `Some` once the task that sends notifications was started; dropping it stops the task.
+    notifier: Option<DropGuard>,
 }
 
-/// Whether the client shows apps: it says so when it opens the session, or in each request.
+/// Whether the client shows apps, which it declares when it opens the session, or in each request.
 fn shows_apps(session: Option<&StdioSession>, method: &str, params: &Params<'_>) -> bool {
     session.is_some_and(|session| session.shows_apps) || params.shows_apps(method)
 }
@@ -213,10 +220,11 @@ impl<W: OutputStream> StdioConnection<W> {
             if !lines.ready() {
                 lock(&self.output).flush()?;
             }
-            match lines.next()?.filter(|_| !self.read.is_closed()) {
+            match lines.next()?.filter(|_| !self.accepted.is_closed()) {
                 None => break,
                 Some(Line::TooLong) => {
-                    let why = format!("a message may have {} bytes at most", self.protocol.limits.message);
+                    let limit = self.protocol.limits.message;
+                    let why = format!("the message is larger than the limit of {limit} bytes");
                     self.write(Framed::error(None, &ErrorObject::new(INVALID_REQUEST, why)))?;
                 }
                 Some(Line::Whole(line, _)) if line.iter().all(u8::is_ascii_whitespace) => {}
@@ -247,7 +255,9 @@ impl<W: OutputStream> StdioConnection<W> {
             Message::Notification { method, params } => {
                 match (&*method, session) {
                     ("notifications/cancelled", _) => self.cancel(&params),
-                    ("notifications/initialized", Some(session)) => self.tell(runtime, session),
+                    ("notifications/initialized", Some(session)) => {
+                        self.start_notifications(runtime, session);
+                    }
                     _ => {}
                 }
                 Ok(())
@@ -258,7 +268,7 @@ impl<W: OutputStream> StdioConnection<W> {
                 }
                 let agreed = session.as_ref().map(|session| session.revision);
                 let shows_apps = shows_apps(session.as_ref(), &method, &params);
-                let read =
+                let parsed =
                     protocol::read(&*self.view, &method, &params, agreed).and_then(|(revision, request)| {
                         let token = params.meta()?.progress_token();
                         let reporter = token.map(|token| {
@@ -271,7 +281,7 @@ impl<W: OutputStream> StdioConnection<W> {
                         let call = self.call(revision).showing_apps(shows_apps);
                         Ok((call.reporting(reporter), request))
                     });
-                match read {
+                match parsed {
                     Err(error) => self.write(Framed::error(Some(&id), &error)),
                     Ok((call, request)) => self.request(runtime, session, size, id, call, request),
                 }
@@ -279,7 +289,7 @@ impl<W: OutputStream> StdioConnection<W> {
         }
     }
 
-    /// The cached response to a request.
+    /// The cached response to a request. `None` also for an id that is in use, which is refused later.
     fn cached(
         &self,
         session: Option<&StdioSession>,
@@ -316,7 +326,7 @@ impl<W: OutputStream> StdioConnection<W> {
                         revision: Revision::negotiate(asked),
                         shows_apps: *shows_apps,
                         listener,
-                        told: None,
+                        notifier: None,
                     });
                 }
                 Err(failure) => {
@@ -325,7 +335,7 @@ impl<W: OutputStream> StdioConnection<W> {
             },
             McpRequest::Subscribe { .. } => {
                 if let Some(session) = session {
-                    self.tell(runtime, session);
+                    self.start_notifications(runtime, session);
                 }
             }
             _ => {}
@@ -333,8 +343,8 @@ impl<W: OutputStream> StdioConnection<W> {
         let call = call.of(session.as_ref().map(|session| session.listener.clone()));
         let connection = self.clone();
         let key = id.clone();
-        let turns = (!request.is_free()).then(|| self.in_flight.clone());
-        self.answer(runtime, Some(key), size, turns, async move {
+        let in_flight = (!request.is_free()).then(|| self.in_flight.clone());
+        self.answer(runtime, Some(key), size, in_flight, async move {
             let framed = connection.protocol.answer(&call, &id, &request).await;
             Some(connection.response(&call, Some(&id), framed).await)
         })
@@ -344,7 +354,7 @@ impl<W: OutputStream> StdioConnection<W> {
         Call::new(self.view.clone(), revision).by(Client::default(), &self.content_budget)
     }
 
-    /// A response with its memory reservation, part of which its call may have made already.
+    /// Attaches a memory reservation to a large response: the one that the call already made, resized, or a new one.
     async fn response(&self, call: &Call, id: Option<&Id>, framed: Framed) -> Outgoing {
         // Small responses need no reservation: there are no more of them than requests in flight.
         let Some(memory) = call.memory.as_ref().filter(|_| framed.size() > LARGE_MESSAGE) else {
@@ -359,15 +369,15 @@ impl<W: OutputStream> StdioConnection<W> {
         }
     }
 
-    /// Starts to send the notifications of a session.
-    fn tell(self: &Arc<Self>, runtime: &Handle, session: &mut StdioSession) {
-        if session.told.is_some() {
+    /// Starts the task that sends the notifications of a session, unless it is running.
+    fn start_notifications(self: &Arc<Self>, runtime: &Handle, session: &mut StdioSession) {
+        if session.notifier.is_some() {
             return;
         }
         let (connection, closing) = (self.clone(), self.closing.child_token());
-        session.told = Some(closing.clone().drop_guard());
+        session.notifier = Some(closing.clone().drop_guard());
         let listener = session.listener.clone();
-        let telling = async move {
+        let sending = async move {
             protocol::follow(&*listener).await;
             while connection.queue(protocol::notification(&listener.next().await, "").into()).await.is_some()
             {
@@ -375,7 +385,7 @@ impl<W: OutputStream> StdioConnection<W> {
         };
         runtime.spawn(async move {
             tokio::select! {
-                () = telling => {}
+                () = sending => {}
                 () = closing.cancelled() => {}
             }
         });
@@ -390,7 +400,9 @@ impl<W: OutputStream> StdioConnection<W> {
         filter: ListenFilter,
     ) -> io::Result<()> {
         let Ok(permit) = self.listen_streams.clone().try_acquire_owned() else {
-            let why = format!("there may be {MAX_LISTEN_STREAMS} streams at most; cancel one");
+            let why = format!(
+                "at most {MAX_LISTEN_STREAMS} `subscriptions/listen` streams may be open; cancel one"
+            );
             return self.write(Framed::error(Some(&id), &ErrorObject::new(INTERNAL_ERROR, why)));
         };
         let connection = self.clone();
@@ -432,8 +444,8 @@ impl<W: OutputStream> StdioConnection<W> {
             call.of(Some(session.listener.clone()))
         });
         let connection = self.clone();
-        let turns = Some(self.in_flight.clone());
-        self.answer(runtime, None, size, turns, async move {
+        let in_flight = Some(self.in_flight.clone());
+        self.answer(runtime, None, size, in_flight, async move {
             let framed = connection.protocol.batch(call.as_ref(), &items).await?;
             match &call {
                 Some(call) => Some(connection.response(call, None, framed).await),
@@ -443,22 +455,22 @@ impl<W: OutputStream> StdioConnection<W> {
     }
 
     /// Writes the response to a message of `size` bytes: at once if `answer` is ready when first polled, otherwise
-    /// from a task. With `turns`, it first waits for a permit of that semaphore.
+    /// from a task. If `in_flight` is given, `answer` is polled only after a permit of this semaphore is acquired.
     fn answer(
         self: &Arc<Self>,
         runtime: &Handle,
         id: Option<Id>,
         size: usize,
-        turns: Option<Arc<Semaphore>>,
+        in_flight: Option<Arc<Semaphore>>,
         answer: impl Future<Output = Option<Outgoing>> + Send + 'static,
     ) -> io::Result<()> {
         // A large message counts as several, or the queued ones would take too much memory.
         let count = (1 + size / LARGE_MESSAGE).min(READ_AHEAD * self.protocol.limits.in_flight) as u32;
-        let read = match self.read.clone().try_acquire_many_owned(count) {
-            Ok(read) => read,
+        let accepted_permit = match self.accepted.clone().try_acquire_many_owned(count) {
+            Ok(permit) => permit,
             Err(_) => {
                 lock(&self.output).flush()?;
-                runtime.block_on(self.read.clone().acquire_many_owned(count)).map_err(io::Error::other)?
+                runtime.block_on(self.accepted.clone().acquire_many_owned(count)).map_err(io::Error::other)?
             }
         };
         if let Some(id) = &id
@@ -467,11 +479,11 @@ impl<W: OutputStream> StdioConnection<W> {
             return self.write(Framed::error(Some(id), &in_use()));
         }
         let mut answer = Box::pin(async move {
-            let turn = match turns {
-                Some(turns) => turns.acquire_owned().await.ok(),
+            let in_flight_permit = match in_flight {
+                Some(in_flight) => in_flight.acquire_owned().await.ok(),
                 None => None,
             };
-            (answer.await, turn)
+            (answer.await, in_flight_permit)
         });
         if let Poll::Ready((framed, _)) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return framed.map_or(Ok(()), |response| self.write(response.framed));
@@ -481,14 +493,14 @@ impl<W: OutputStream> StdioConnection<W> {
         // Locked until the task is registered, so that the task cannot remove itself before.
         let mut running = lock(&self.running);
         let task = runtime.spawn(async move {
-            let (framed, turn) = answer.await;
+            let (framed, in_flight_permit) = answer.await;
             if let Some(key) = &key {
                 lock(&connection.running).remove(key);
             }
             if let Some(framed) = framed {
                 connection.queue(framed).await;
             }
-            drop((turn, read));
+            drop((in_flight_permit, accepted_permit));
         });
         if let Some(id) = id {
             running.insert(id, task.abort_handle());
@@ -514,7 +526,7 @@ impl<W: OutputStream> StdioConnection<W> {
     }
 }
 
-/// The error for an id that another request in flight has: a response or a cancellation would be ambiguous.
+/// The error for a request whose id another one in flight has: a response or a cancellation would be ambiguous.
 fn in_use() -> ErrorObject {
     ErrorObject::new(INVALID_REQUEST, "a request with this id is in progress")
 }

@@ -14,7 +14,8 @@ pub(crate) async fn within<F: Future>(time: Duration, work: F) -> Option<F::Outp
     }
 }
 
-/// Like [`within`], for work whose time limit starts at `start()`, which may move forward meanwhile.
+/// Like [`within`], but the limit counts from `start()`. It is called again when the timer fires; if it has advanced,
+/// the deadline is extended. The start of a request advances while the request waits for memory.
 pub(crate) async fn within_from<F: Future>(
     start: impl Fn() -> Instant,
     time: Duration,

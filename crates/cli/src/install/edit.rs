@@ -27,7 +27,7 @@ pub(super) struct EntryPath<'a> {
 }
 
 impl ConfigFormat {
-    /// The text with the entry set to `value`, or without it.
+    /// The text with the entry set to `value`, or removed if that is `None`.
     pub(super) fn edit(self, text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String> {
         let before = self.parse(text)?;
         let edited = match self {
@@ -147,7 +147,7 @@ fn toml(text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String
         Some(value) => {
             let servers = file.entry(path.key).or_insert_with(|| {
                 let mut servers = toml_edit::Table::new();
-                // Only `[mcp_servers.NAME]` has a line.
+                // The file gets a line `[mcp_servers.NAME]`, but none for `[mcp_servers]`.
                 servers.set_implicit(true);
                 toml_edit::Item::Table(servers)
             });
@@ -156,7 +156,7 @@ fn toml(text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String
             let value = toml_edit::ser::to_document(value)?.as_item().clone();
             let table = value.into_table().map_err(|_| anyhow!("the entry is not a table"))?;
             match servers.get_mut(path.name).and_then(toml_edit::Item::as_table_mut) {
-                // Its position and the comment above it stay.
+                // Replaced in place, so that its position and the comment above it stay.
                 Some(old) => {
                     old.clear();
                     old.extend(table.into_iter().map(|(key, value)| (key.to_string(), value)));

@@ -33,7 +33,7 @@ pub(super) enum Connection {
 }
 
 impl Host {
-    /// The name of the host for people.
+    /// The display name of the host.
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::ClaudeCode => "Claude Code",
@@ -75,7 +75,8 @@ impl Host {
         }
     }
 
-    /// Whether the host is installed, or was once: its configuration or the folder for it exists, or its program.
+    /// Whether the host is, or once was, installed: its configuration file, the folder of that file, or its program
+    /// exists.
     pub(super) fn is_found(self, machine: &Machine) -> bool {
         let file = self.file(machine);
         // The folder of this file is the home folder, which proves nothing.

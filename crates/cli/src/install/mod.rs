@@ -101,7 +101,7 @@ pub(crate) fn run(options: &InstallOptions) -> Result<()> {
 /// The change of the configuration of a host.
 fn change(host: Host, options: &InstallOptions, machine: &Machine) -> Result<ConfigChange> {
     let file = host.file(machine);
-    // A link, as managers of configuration files make them, stays a link.
+    // Resolves a symlink, as dotfile managers create them: its target is replaced, and the link stays.
     let file = std::fs::canonicalize(&file).unwrap_or(file);
     let before = match std::fs::read_to_string(&file) {
         Ok(text) => text,
@@ -157,7 +157,7 @@ impl InstallOptions {
                 "name the sources, such as ./docs, or a configuration file with --config",
             ));
         }
-        // Before a host fails to start it without a visible reason.
+        // Reports invalid sources now: a host would fail to start the server without a visible reason.
         self.sources.definitions()?;
         let program = std::env::current_exe().context("could not determine the path of this program")?;
         let mut command = vec![program.display().to_string(), "serve".to_owned()];
@@ -168,7 +168,7 @@ impl InstallOptions {
 }
 
 impl ConfigChange {
-    /// The change for programs.
+    /// The change as JSON, for `--json`.
     fn described(&self) -> Value {
         json!({
             "host": self.host.argument(),
@@ -217,7 +217,7 @@ fn confirmed() -> Result<bool> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Writes the change, and returns the copy of the file as it was.
+/// Writes the change, and returns the path of a backup of the old file, if there was one.
 fn write(change: &ConfigChange) -> Result<Option<PathBuf>> {
     let file = &change.file;
     let failed = || format!("could not write {}", file.display());
@@ -238,7 +238,7 @@ fn write(change: &ConfigChange) -> Result<Option<PathBuf>> {
     if exists {
         let permissions = std::fs::metadata(file).with_context(failed)?.permissions();
         new.as_file().set_permissions(permissions).with_context(failed)?;
-        // The host may have written it since it was read.
+        // The host may have changed the file since it was read.
         if std::fs::read_to_string(file).with_context(failed)? != change.before {
             return Err(advice(
                 format!("{} was changed by another program meanwhile", file.display()),

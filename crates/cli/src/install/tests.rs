@@ -62,7 +62,7 @@ fn lost<'a>(before: &'a str, after: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn an_entry_comes_changes_and_goes_and_everything_else_stays() {
+fn an_entry_is_added_changed_and_removed_and_everything_else_stays() {
     let cases = [
         (ConfigFormat::Json, "context_servers", JSON),
         (ConfigFormat::Toml, "mcp_servers", TOML),

@@ -1,14 +1,14 @@
 //! Edits an entry of a YAML file: block mappings, as programs write them.
 //!
-//! No editor of YAML keeps the layout without a large dependency, and one entry of a block mapping is a run of lines. The
-//! caller parses the result and refuses it if anything else has changed, as in a file in flow style.
+//! An editor that keeps the layout of YAML would be a large dependency, and one entry of a block mapping is just a run of
+//! lines. The caller parses the result and refuses it if anything else has changed, as in a file in flow style.
 
 use anyhow::{Result, anyhow};
 use serde_json::Value;
 
 use super::edit::EntryPath;
 
-/// The text with the entry set to `value`, or without it.
+/// The text with the entry set to `value`, or removed if that is `None`.
 pub(super) fn edit(text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String> {
     let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
     let is_key = |line: &String| key_of(line).is_some_and(|(indent, key)| indent == 0 && key == path.key);
@@ -55,8 +55,8 @@ fn key_of(line: &str) -> Option<(usize, &str)> {
     (!is_comment && !key.is_empty()).then_some((line.len() - rest.len(), key))
 }
 
-/// The line after the block of the key at `start`: the next one that is indented as much or less, without the comments
-/// and empty lines before it.
+/// The index of the line after the block of the key in line `start`, which is indented by `indent`. The block ends with
+/// its last line that is indented more; comments and empty lines after it do not belong to it.
 fn block_end(lines: &[String], start: usize, indent: usize) -> usize {
     let is_content = |line: &&String| {
         let rest = line.trim();

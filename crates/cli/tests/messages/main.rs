@@ -74,6 +74,8 @@ enum Channel {
     /// In the terminal or in a response.
     Error,
     Log,
+    /// In the terminal.
+    Warning,
 }
 
 impl Message {
@@ -191,10 +193,15 @@ fn messages(code: &str) -> BTreeSet<Message> {
             }
             continue;
         }
-        let is_log = tokens[at + 1] == Token::Mark('!') && (is_name(at, "warn") || is_name(at, "error"));
+        let is_macro = tokens[at + 1] == Token::Mark('!');
         let prefix = if is_name(at, "failed") { "could not " } else { "" };
         for text in arguments.iter().flat_map(|argument| texts(argument)) {
-            let channel = if is_log { Channel::Log } else { Channel::Error };
+            let channel = match (is_name(at, "warn"), is_macro) {
+                (true, false) => Channel::Warning,
+                (true, true) => Channel::Log,
+                (false, true) if is_name(at, "error") => Channel::Log,
+                (false, _) => Channel::Error,
+            };
             found.insert(Message::new(&format!("{prefix}{text}"), channel));
         }
     }
@@ -214,15 +221,20 @@ fn page() -> String {
     }
     let mut page = String::from(
         "# Messages\n\n\
-         Every message of the program: errors in the terminal and in responses, and warnings in the log. `{…}` stands \
-         for a\nvalue. Messages that consist of parts are shown part by part. If the column \"what to do\" is empty, the \
-         message\nitself says it, or its cause does: it follows in the terminal as `because: …`, and in the log.\n\n\
+         Every message of the program: errors and warnings in the terminal, errors in responses, and warnings in the \
+         log.\n`{…}` stands for a value. Messages that consist of parts are shown part by part. If the column \"what to \
+         do\" is\nempty, the message itself says it, or its cause does: it follows in the terminal as `because: …`, and \
+         in the log.\n\n\
          A test generates this page from the source code; see `crates/cli/tests/messages/main.rs`.\n",
     );
     for (heading, messages) in parts.values() {
         page.push_str(&format!("\n## {heading}\n\n| message | what to do | where |\n|---|---|---|\n"));
         for Message { text, hint, channel } in messages {
-            let channel = if *channel == Channel::Log { "log" } else { "error" };
+            let channel = match channel {
+                Channel::Error => "error",
+                Channel::Log => "log",
+                Channel::Warning => "warning",
+            };
             page.push_str(&format!("| {} | {} | {channel} |\n", cell(text), cell(hint)));
         }
     }
@@ -261,6 +273,7 @@ fn messages_are_found_in_calls() {
             let why = "it is a file; hint: name its folder";
             d.map_err(|cause| advice(why, "use a file"))?;
             tracing::warn!(uri = "one", r#"a "raw" text"#);
+            warn("the port was chosen");
             Err(Error::failed("open the file", cause))
         }
         #[cfg(test)]
@@ -273,6 +286,7 @@ fn messages_are_found_in_calls() {
         message("could not open the file", "", Channel::Error),
         message("it is a file", "name its folder", Channel::Error),
         message("the port is in use", "use another port", Channel::Error),
+        message("the port was chosen", "", Channel::Warning),
         message("…", "use a file", Channel::Error),
     ];
     assert_eq!(messages(code), expected.into());

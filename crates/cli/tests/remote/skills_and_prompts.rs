@@ -180,5 +180,6 @@ fn prompts_are_listed_and_printed() {
         on_server(folder.path(), &["prompts", "--get", "review", "--with", "path=a", "--with", "x=1"]);
     assert!(wrong.contains("error: the prompt has no argument `x`\n"), "{wrong}");
     let missing = on_server(folder.path(), &["prompts", "--get", "other"]);
-    assert!(missing.contains("error: there is no prompt `other`\nhint: there are review, use-"), "{missing}");
+    let expected = "error: the target has no prompt `other`\nhint: its prompts are review, use-";
+    assert!(missing.contains(expected), "{missing}");
 }

@@ -1,4 +1,4 @@
-//! Laws about subjects, `follow` and `unfollow`.
+//! Laws about `follow`, `unfollow` and subjects: the URIs under which changes are reported.
 
 use std::collections::BTreeSet;
 

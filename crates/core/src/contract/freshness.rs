@@ -91,6 +91,7 @@ pub async fn shared_responses_are_the_same_for_all(fixture: &dyn Fixture) {
         let mut reads = Vec::new();
         for (caller, context) in callers() {
             let read = law.source.read(&uri, &context).await;
+            // If the source did not use the identity, a difference is due to the time and not to the caller.
             let shared = law.source.is_shared(&uri) && context.identity_was_used();
             let reusable = shared || read.as_ref().is_ok_and(|read| is_reusable(&read.freshness, &context));
             reads.push(CallerResponse { caller, reusable, body: read.ok().map(|contents| contents.parts) });

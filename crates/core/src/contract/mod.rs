@@ -73,7 +73,7 @@ pub trait Fixture: Send + Sync {
         false
     }
 
-    /// Ends when a change should have been reported long ago.
+    /// Completes after the longest time in which the source must report a change.
     async fn deadline(&self);
 }
 

@@ -134,6 +134,7 @@ impl UriParser<'_> {
         Ok(out)
     }
 
+    /// Checks the scheme and returns the offset of the colon after it.
     fn scheme(&self) -> Result<usize, SyntaxError> {
         for (at, byte) in self.text.bytes().enumerate() {
             match byte {
@@ -147,6 +148,8 @@ impl UriParser<'_> {
         Err(SyntaxError::new("no scheme", self.text.len()))
     }
 
+    /// Checks the authority between two offsets and appends its normal form to `out`. `host` means that it is a host, which
+    /// becomes lower case.
     fn authority(&self, start: usize, end: usize, host: bool, out: &mut String) -> Result<(), SyntaxError> {
         let text = self.text;
         let mut at = start;
@@ -252,7 +255,7 @@ pub(crate) mod authority {
         matches!((scheme, port), ("http", "80" | "") | ("https", "443" | ""))
     }
 
-    /// The `IPvFuture` of the grammar.
+    /// Whether this is an `IPvFuture` of the grammar.
     pub(super) fn is_future(literal: &str) -> bool {
         let Some((version, address)) = literal.strip_prefix(['v', 'V']).and_then(|rest| rest.split_once('.'))
         else {

@@ -32,8 +32,8 @@ fn expand_expression(expression: &Expression, variables: &Variables, out: &mut S
     Ok(())
 }
 
-/// Whether a value is defined: an empty list or map is not. A prefix modifier does not apply to lists and maps (RFC
-/// 6570, section 2.4.1).
+/// Whether a value is defined: an empty list or map is not. Fails for a list or map whose variable has a prefix modifier,
+/// which applies to strings only (RFC 6570, section 2.4.1).
 fn is_expandable(value: &VariableValue, variable: &VariableSpec) -> Result<bool> {
     let (kind, is_empty) = match value {
         VariableValue::Text(_) => return Ok(true),
@@ -118,6 +118,7 @@ impl VariableExpansion<'_> {
         }
     }
 
+    /// Writes the name and `=`. `{;x}` omits the `=` if the value is empty.
     fn name(&self, name: &str, empty: bool, out: &mut String) {
         out.push_str(name);
         if !(empty && self.operator == Operator::Parameter) {

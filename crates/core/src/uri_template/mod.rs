@@ -83,8 +83,8 @@ impl UriTemplate {
         variables.any(|variable| variable.name == name && variable.modifier == Modifier::Explode)
     }
 
-    /// The variables with completed values. The value of a variable that [explodes](Self::explodes) is completed as a path,
-    /// whose segments are the list.
+    /// The variables for values from completions. For a variable that [explodes](Self::explodes), a completion is a path,
+    /// whose segments become the list.
     pub fn completed<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Variables {
         let value = |(name, text): (&'a str, &'a str)| match self.explodes(name) {
             true => (name, VariableValue::from(text.split('/').map(str::to_owned).collect::<Vec<_>>())),

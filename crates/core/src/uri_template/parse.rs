@@ -155,7 +155,7 @@ fn literal(rest: &str, character: char, out: &mut String) -> Result<usize, Strin
     Ok(character.len_utf8())
 }
 
-/// Parses the text between two braces. An error has its offset from the opening brace.
+/// Parses the text between two braces. An error has its offset in `text`.
 fn expression(text: &str) -> Result<Expression, (String, usize)> {
     let (operator, start) = match text.chars().next() {
         None => return Err(("an empty expression".into(), 0)),
@@ -180,6 +180,7 @@ fn expression(text: &str) -> Result<Expression, (String, usize)> {
     Ok(Expression { operator, variables })
 }
 
+/// Parses a variable with its modifier. An error has its offset in `text`.
 fn variable(text: &str) -> Result<VariableSpec, (String, usize)> {
     let (name, modifier) = match text.find([':', '*']) {
         None => (text, Modifier::None),

@@ -45,6 +45,8 @@ impl AllowedBytes {
 }
 
 impl Pattern {
+    /// Compiles a template. Its literals, joined with a placeholder for each expression (the skeleton), are normalised
+    /// together, because dot segments and the authority may span several literals.
     pub(super) fn new(parts: &[TemplatePart]) -> Self {
         let expressions: Vec<_> = parts
             .iter()
@@ -98,6 +100,7 @@ struct LaterParts {
     fragment: bool,
 }
 
+/// Compiles an expression. `queried` means that a query begins before it.
 fn slots(expression: &Expression, queried: bool, later: LaterParts) -> ExpressionSlots {
     let operator = expression.operator;
     let slots = expression
@@ -170,7 +173,7 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
         out.push('/');
     }
     // A dot segment after an expression may remove the value of the expression, so dot segments are resolved only before
-    // the first one. A later dot segment stays in the pattern and matches no URI, since URIs have none.
+    // the first expression. A later dot segment stays in the pattern and matches no URI, since URIs have none.
     let fixed = match segments.find(EXPRESSION_PLACEHOLDER) {
         Some(expression) => segments[..expression].rfind('/').map_or(0, |slash| slash + 1),
         // Without a query before it, the value of `{&var}` belongs to the last segment.

@@ -34,7 +34,8 @@ impl<T> TemplateSet<T> {
             .collect();
         entries.sort_by(|one, other| one.prefix.cmp(&other.prefix));
         for at in 1..entries.len() {
-            // A proper prefix of this entry is also a prefix of the preceding entry, or equal to it.
+            // In sorted order, a shorter prefix of this entry is also a prefix of the preceding entry, or equal to it. So
+            // the nearest such entry is the preceding one, or is reached from there by `shorter`.
             let mut before = Some(at - 1);
             while let Some(other) = before
                 && !entries[at].prefix.starts_with(&entries[other].prefix)

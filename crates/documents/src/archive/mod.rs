@@ -1,6 +1,6 @@
-//! Archives: their members, and the contents of one.
+//! Lists the members of archives, and extracts one of them.
 //!
-//! Members whose names could lead out of the archive do not exist, as if they were not in it.
+//! Members whose paths could lead out of the archive, such as `../a`, are ignored.
 
 #[cfg(feature = "archive")]
 mod tar;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::extract::{ExtractFailure, ExtractResult};
 use crate::{ArchiveFormat, ExtractionLimits};
 
-/// The most members of an archive that are listed.
+/// An archive with more members is refused.
 pub const MAX_MEMBERS: usize = 100_000;
 
 /// A file in an archive.
@@ -24,7 +24,7 @@ pub struct Member {
     pub size: u64,
 }
 
-/// The files in an archive, sorted by path. Of several with the same path, the last counts.
+/// The files in an archive, sorted by path. If several have the same path, the last one wins.
 pub fn members(data: &[u8], format: ArchiveFormat, limits: &ExtractionLimits) -> ExtractResult<Vec<Member>> {
     #[cfg(feature = "archive")]
     {
@@ -44,7 +44,7 @@ pub fn members(data: &[u8], format: ArchiveFormat, limits: &ExtractionLimits) ->
     }
 }
 
-/// The contents of a file in an archive, by the path that [`members`] gives.
+/// The contents of a file in an archive. `path` is one that [`members`] returned.
 pub fn member(
     data: &[u8],
     format: ArchiveFormat,
@@ -67,8 +67,8 @@ pub fn member(
     }
 }
 
-/// The path of a member in normal form; `None` if the name is absolute, leads out of the archive, or contains what is
-/// no name on some system.
+/// Normalises the path of a member. `None` if it is absolute or too long, has a `..` segment, a backslash, a NUL or a
+/// drive letter.
 #[cfg(feature = "archive")]
 fn safe_path(name: &str) -> Option<String> {
     let has_drive = name.as_bytes().get(1) == Some(&b':');

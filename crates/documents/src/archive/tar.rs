@@ -9,7 +9,7 @@ use super::{MAX_MEMBERS, Member, safe_path};
 use crate::ExtractionLimits;
 use crate::extract::{ExtractFailure, ExtractResult};
 
-/// The decompressed archive.
+/// Decompresses a gzipped archive.
 pub(super) fn decompressed(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<Vec<u8>> {
     let mut out = Vec::new();
     let mut input = MultiGzDecoder::new(data).take(limits.expanded + 1);
@@ -30,7 +30,8 @@ pub(super) fn members(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<V
         }
     })?;
     let _ = limits;
-    // The last of several with the same path counts: it replaced the others.
+    // The caller keeps the first of several members with the same path. In a tar archive, the last one replaces the
+    // others.
     members.reverse();
     Ok(members)
 }
@@ -51,6 +52,7 @@ pub(super) fn member(data: &[u8], wanted: &str, limits: &ExtractionLimits) -> Ex
     Ok(found)
 }
 
+/// Calls `visit` with the normalised path of each regular file.
 fn each_file(
     data: &[u8],
     mut visit: impl FnMut(String, &mut tar::Entry<'_, &[u8]>) -> ExtractResult<()>,

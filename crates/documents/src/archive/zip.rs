@@ -20,7 +20,7 @@ pub(super) fn member(data: &[u8], path: &str, limits: &ExtractionLimits) -> Extr
     index.map(|index| package.read_index(index)).transpose()
 }
 
-/// The files with their indexes, by path.
+/// The files by path, with their indexes in the archive.
 fn files(package: &mut ZipPackage<'_>) -> ExtractResult<HashMap<String, (usize, Member)>> {
     let archive = package.archive();
     if archive.len() > MAX_MEMBERS {
@@ -29,7 +29,7 @@ fn files(package: &mut ZipPackage<'_>) -> ExtractResult<HashMap<String, (usize, 
     let mut files = HashMap::with_capacity(archive.len());
     for index in 0..archive.len() {
         let file = archive.by_index_raw(index).map_err(failure)?;
-        // Symbolic links are not followed, and are no files.
+        // Symbolic links are not followed.
         if file.is_dir() || file.is_symlink() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The child process of extractions as a program of its own, for tests and for programs that embed the layer.
+//! The child process of an extraction as a separate program, for tests and for programs that embed the layer.
 
 use std::process::ExitCode;
 

@@ -24,14 +24,14 @@ pub(super) fn extract(data: &[u8], options: ExtractOptions) -> ExtractResult<Ext
     Ok(ExtractedText { format: options.format, title: None, sections: vec![section], left_out: Vec::new() })
 }
 
-/// The delimiter of the first line: spreadsheets in some languages write semicolons.
+/// Guesses the delimiter from the first line: in some locales, spreadsheets export semicolons.
 fn delimiter(text: &str) -> char {
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let occurrences = |wanted: char| first.chars().filter(|letter| *letter == wanted).count();
     [',', ';', '\t'].into_iter().rev().max_by_key(|letter| occurrences(*letter)).unwrap_or(',')
 }
 
-/// The records (RFC 4180). A quote that is not closed ends at the end of the file.
+/// Parses records (RFC 4180). A quote that is not closed extends to the end of the file.
 fn records(text: &str, delimiter: char) -> Vec<Vec<String>> {
     let (mut rows, mut row, mut field) = (Vec::new(), Vec::new(), String::new());
     let mut letters = text.chars().peekable();
@@ -58,7 +58,7 @@ fn records(text: &str, delimiter: char) -> Vec<Vec<String>> {
         row.push(field);
         rows.push(row);
     }
-    // Lines without any field.
+    // Removes empty lines.
     rows.retain(|row| row.len() > 1 || row.first().is_some_and(|field| !field.is_empty()));
     rows
 }

@@ -1,7 +1,7 @@
 //! Word documents.
 //!
-//! By hand: pandoc's and LibreOffice's text of a document is its paragraphs, lists, tables and notes in order, which is
-//! a walk over one XML tree.
+//! No library is used: like pandoc and LibreOffice, this emits paragraphs, lists, tables and notes in document order,
+//! which takes one walk over an XML tree.
 
 use std::collections::HashMap;
 
@@ -61,7 +61,7 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
     })
 }
 
-/// The name of the part with the text.
+/// The name of the part with the text, which is nearly always `word/document.xml`.
 fn main_part(package: &mut ZipPackage<'_>) -> ExtractResult<String> {
     let usual = "word/document.xml";
     if package.has(usual) {
@@ -82,7 +82,7 @@ struct DocxWalk {
     headings: HashMap<String, usize>,
     numbering: Numbering,
     links: HashMap<String, String>,
-    /// The notes that the text refers to: their kind and id.
+    /// The notes that the text refers to, in order: `footnote` or `endnote`, and the id.
     notes: Vec<(&'static str, String)>,
     images: usize,
     objects: usize,
@@ -141,7 +141,7 @@ impl DocxWalk {
                 "noBreakHyphen" => out.push('\u{2011}'),
                 "sym" => {
                     let code = element.attribute("char").and_then(|code| u32::from_str_radix(code, 16).ok());
-                    // Symbol fonts use the private use area.
+                    // Symbol fonts use the private use area, where a code has no meaning without the font.
                     out.extend(
                         code.and_then(char::from_u32)
                             .filter(|letter| !('\u{e000}'..='\u{f8ff}').contains(letter)),
@@ -167,6 +167,7 @@ impl DocxWalk {
         }
     }
 
+    /// Appends the reference to a note, which gets the next number.
     fn note(&mut self, kind: &'static str, reference: &Element, out: &mut String) {
         let Some(id) = reference.attribute("id") else { return };
         self.notes.push((kind, id.to_owned()));

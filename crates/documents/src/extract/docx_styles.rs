@@ -24,14 +24,14 @@ pub(super) fn heading_levels(package: &mut ZipPackage<'_>) -> ExtractResult<Hash
     Ok(styles.filter_map(|style| Some((style.attribute("styleId")?.to_owned(), level(style)?))).collect())
 }
 
-/// The lists of a document: whether each level is numbered.
+/// The list definitions of a document, and the counters of its numbered lists.
 #[derive(Default)]
 pub(super) struct Numbering {
-    /// Whether the levels of each abstract list are numbered.
+    /// For each abstract list (`abstractNum`): whether each of its levels is numbered.
     numbered: HashMap<String, Vec<bool>>,
-    /// The abstract list of each list.
+    /// The id of the abstract list for the id of each list (`num`).
     lists: HashMap<String, String>,
-    /// The last number of each list and level.
+    /// The last number used in each list and level.
     counters: HashMap<(String, usize), usize>,
 }
 
@@ -61,12 +61,13 @@ impl Numbering {
         Ok(numbering)
     }
 
-    /// The marker of the next item of a list; `None` if there is no such list.
+    /// The marker of the next item, `-` or a number; `None` if there is no such list.
     pub(super) fn marker(&mut self, list: &str, level: usize) -> Option<String> {
         let levels = self.numbered.get(self.lists.get(list)?)?;
         if !levels.get(level).copied().unwrap_or_default() {
             return Some("-".to_owned());
         }
+        // Deeper levels start again.
         self.counters.retain(|(other, deeper), _| other != list || *deeper <= level);
         let number = self.counters.entry((list.to_owned(), level)).or_insert(0);
         *number += 1;
@@ -74,7 +75,8 @@ impl Numbering {
     }
 }
 
-/// The targets of the relationships of a part, by id. Targets within the package are names of parts.
+/// The relationships of a part: the target by id. Targets in the package are resolved to part names; external ones are
+/// URLs.
 pub(super) fn relationships(
     package: &mut ZipPackage<'_>,
     part: &str,

@@ -1,4 +1,6 @@
-//! EPUB books, chapter by chapter. By hand: the spine of a book is a short list in one XML part.
+//! EPUB books, chapter by chapter.
+//!
+//! No EPUB library is used: the reading order (the spine) is a short list in the package document.
 
 use super::markdown::count;
 use super::package::{ZipPackage, folder, resolve};
@@ -9,7 +11,7 @@ use crate::{DocumentSection, ExtractedText, ExtractionLimits, Format};
 pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<ExtractedText> {
     let mut package = ZipPackage::open(data, limits.expanded)?;
     const CONTAINER: &str = "META-INF/container.xml";
-    // Some books are packed with the folder that contains their parts.
+    // Some EPUB files have everything inside an extra top-level folder; `root` is its path with a slash.
     let root = package
         .archive()
         .file_names()
@@ -18,10 +20,12 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
     let root = root.unwrap_or_default();
     let container = xml::parse(&package.require(&format!("{root}{CONTAINER}"))?)?;
     let main = container.descendants("rootfile").first().and_then(|file| file.attribute("full-path"));
-    let main = root + main.ok_or_else(|| ExtractFailure::damaged("it names no content"))?;
+    let main =
+        main.ok_or_else(|| ExtractFailure::damaged("`META-INF/container.xml` names no package document"))?;
+    let main = format!("{root}{main}");
     let content = xml::parse(&package.require(&main)?)?;
     let items = content.descendants("item");
-    let encrypted = encrypted_parts(&mut package)?;
+    let encrypted = encrypted_parts(&mut package, &root)?;
     let mut sections = Vec::new();
     let mut images = 0;
     for reference in content.descendants("itemref") {
@@ -37,7 +41,7 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
             return Err(ExtractFailure::Encrypted);
         }
         let Some(data) = package.read(&part)? else { continue };
-        let page = without_empty_tags(&text::decode(&data, None));
+        let page = expand_self_closing_tags(&text::decode(&data, None));
         images += page.matches("<img").count() + page.matches("<image").count();
         let markdown = html::markdown(&page);
         if markdown.trim().is_empty() {
@@ -62,12 +66,16 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
     })
 }
 
-/// The parts that are encrypted. Obfuscated fonts are encrypted too, and are no text.
-fn encrypted_parts(package: &mut ZipPackage<'_>) -> ExtractResult<Vec<String>> {
-    let Some(data) = package.read("META-INF/encryption.xml")? else { return Ok(Vec::new()) };
-    let root = xml::parse(&data)?;
-    let references = root.descendants("CipherReference");
-    Ok(references.into_iter().filter_map(|part| part.attribute("URI").map(percent_decoded)).collect())
+/// The paths in `encryption.xml`, below `root`. These may be only obfuscated fonts, so a book counts as encrypted only
+/// if a chapter is among them.
+fn encrypted_parts(package: &mut ZipPackage<'_>, root: &str) -> ExtractResult<Vec<String>> {
+    let Some(data) = package.read(&format!("{root}META-INF/encryption.xml"))? else {
+        return Ok(Vec::new());
+    };
+    let encryption = xml::parse(&data)?;
+    let references = encryption.descendants("CipherReference");
+    let paths = references.into_iter().filter_map(|part| part.attribute("URI"));
+    Ok(paths.map(|path| format!("{root}{}", percent_decoded(path))).collect())
 }
 
 fn percent_decoded(text: &str) -> String {
@@ -75,8 +83,9 @@ fn percent_decoded(text: &str) -> String {
     decoded.unwrap_or_else(|| text.to_owned())
 }
 
-/// Writes `<a/>` as `<a></a>`: in XHTML it is an empty element, in HTML it is open, and `<title/>` would hide the page.
-fn without_empty_tags(page: &str) -> String {
+/// Expands self-closing tags, such as `<a/>` to `<a></a>`, except void elements: an HTML parser ignores the slash, so
+/// `<title/>` would swallow the rest of the page.
+fn expand_self_closing_tags(page: &str) -> String {
     const VOID: [&str; 13] = [
         "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr",
     ];
@@ -108,12 +117,12 @@ fn without_empty_tags(page: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::without_empty_tags;
+    use super::expand_self_closing_tags;
 
     #[test]
-    fn empty_elements_are_closed() {
+    fn self_closing_tags_are_expanded_except_void_elements() {
         assert_eq!(
-            without_empty_tags("<title/><a id='x'/>a <br/> 1/>2 <img src=\"a\"/>"),
+            expand_self_closing_tags("<title/><a id='x'/>a <br/> 1/>2 <img src=\"a\"/>"),
             "<title></title><a id='x'></a>a <br/> 1/>2 <img src=\"a\"/>"
         );
     }

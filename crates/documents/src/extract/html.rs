@@ -6,7 +6,7 @@ use htmd::options::Options;
 use super::{ExtractOptions, ExtractResult, HtmlContent, main_content, text};
 use crate::{DocumentSection, ExtractedText, Format};
 
-/// Elements that are not text.
+/// Elements without text.
 const SKIPPED: [&str; 9] =
     ["script", "style", "noscript", "template", "head", "iframe", "svg", "object", "canvas"];
 
@@ -25,7 +25,7 @@ pub(super) fn extract(data: &[u8], options: ExtractOptions) -> ExtractResult<Ext
     Ok(ExtractedText { format: Format::Html, title, sections: vec![DocumentSection::new(text)], left_out })
 }
 
-/// A whole page or a part of one as Markdown.
+/// Converts a page or a fragment of HTML to Markdown.
 pub(super) fn markdown(html: &str) -> String {
     tidy(&converter().convert(html).unwrap_or_default())
 }
@@ -56,7 +56,7 @@ fn tidy(markdown: &str) -> String {
     out
 }
 
-/// The charset that the start of a page declares.
+/// The charset that the first 2 KiB of a page declare.
 fn charset(data: &[u8]) -> Option<String> {
     let head = String::from_utf8_lossy(&data[..data.len().min(2048)]).to_ascii_lowercase();
     let (_, after) = head.split_once("charset=").or_else(|| head.split_once("encoding="))?;

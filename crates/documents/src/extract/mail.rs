@@ -9,7 +9,7 @@ use super::markdown::{heading, push_block};
 use super::{ExtractFailure, ExtractResult};
 use crate::{DocumentSection, ExtractedText, Format};
 
-/// How many attachments of a document are named.
+/// The most attachments that are listed by name.
 const MAX_NAMED: usize = 20;
 
 pub(super) fn extract(data: &[u8], format: Format) -> ExtractResult<ExtractedText> {
@@ -62,6 +62,7 @@ fn section(data: &[u8], attachments: &mut Vec<String>) -> Option<DocumentSection
     Some(DocumentSection { name: Some(subject.to_owned()), text: out, table_head: None })
 }
 
+/// The names and addresses of a header, separated by commas.
 fn people(address: &Address<'_>) -> String {
     let people = address.iter().map(|person| match (person.name(), person.address()) {
         (Some(name), Some(address)) => format!("{name} <{address}>"),

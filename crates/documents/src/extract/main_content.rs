@@ -1,17 +1,17 @@
 //! The main content of an HTML page, without navigation, headers and footers.
 //!
-//! By hand: the readability crates of this field select elements with the `selectors` and `cssparser` crates, whose
-//! licence is MPL-2.0, which this workspace avoids.
+//! No readability crate is used: they depend on the crates `selectors` and `cssparser`, whose licence, MPL-2.0, this
+//! workspace avoids.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use markup5ever_rcdom::{Handle, Node, NodeData};
 
-/// The share of the page's text, in percent, that an element marked as the main content must have.
+/// The percentage of the page's text that an element marked as the main content must contain.
 const MARKED_SHARE: usize = 20;
 
-/// The share of the page's text, in percent, that any other element must have to be the main content.
+/// The percentage of the page's text that any other element must contain to be the main content.
 const LARGE_SHARE: usize = 75;
 
 /// The text of `<title>`.
@@ -33,7 +33,7 @@ pub(super) fn keep_main(tree: &Handle) -> bool {
     let kept = marked.or_else(|| largest(&body, all));
     let Some(main) = kept else { return all < before };
     let after = text_length(&main);
-    // The parts between the body and the main content.
+    // The elements from the main content up to the body, whose other children are removed.
     let mut path = vec![main.clone()];
     while let Some(parent) = parent(path.last().unwrap_or(&main)) {
         if Rc::ptr_eq(&parent, &body) {
@@ -74,13 +74,13 @@ fn is_marked(node: &Node) -> bool {
         || attribute(node, "role").as_deref() == Some("main")
 }
 
-/// Navigation, page headers and footers, and what is hidden.
+/// Whether an element is navigation, a page header or footer, a form control, or hidden.
 fn is_furniture(node: &Node) -> bool {
     let role = attribute(node, "role");
     let roles = ["navigation", "banner", "contentinfo", "complementary", "search", "menu"];
     match name(node) {
         Some("nav" | "aside" | "footer" | "form" | "button" | "dialog" | "menu") => true,
-        // A header with the title of an article belongs to it.
+        // A header that contains a title belongs to the content.
         Some("header") => find_below(node, &mut |below| matches!(name(below), Some("h1" | "h2"))).is_none(),
         Some(_) => {
             role.is_some_and(|role| roles.contains(&&*role))
@@ -91,7 +91,7 @@ fn is_furniture(node: &Node) -> bool {
     }
 }
 
-/// The deepest element that has most of the text outside links.
+/// The deepest container that has [`LARGE_SHARE`] of the text outside links.
 fn largest(body: &Handle, all: usize) -> Option<Handle> {
     let mut lengths = HashMap::new();
     measure(body, false, &mut lengths);
@@ -108,7 +108,7 @@ fn largest(body: &Handle, all: usize) -> Option<Handle> {
         if length * 100 < total * LARGE_SHARE || all == 0 {
             return found;
         }
-        // A paragraph or a table alone is too small a part.
+        // Does not descend into a single paragraph or table once a container is found.
         if !matches!(name(&most), Some("div" | "section" | "article" | "main" | "td")) && found.is_some() {
             return found;
         }
@@ -119,7 +119,7 @@ fn largest(body: &Handle, all: usize) -> Option<Handle> {
     }
 }
 
-/// The length of the text outside links in each element.
+/// Records the length of the text outside links for each node below `node`, and returns that of `node`.
 fn measure(node: &Handle, in_link: bool, lengths: &mut HashMap<*const Node, usize>) -> usize {
     let in_link = in_link || name(node) == Some("a");
     let own = match &node.data {
@@ -131,6 +131,7 @@ fn measure(node: &Handle, in_link: bool, lengths: &mut HashMap<*const Node, usiz
     own + below
 }
 
+/// The length of the visible text below a node, without white space around it.
 fn text_length(node: &Node) -> usize {
     let own = match &node.data {
         NodeData::Text { contents } => contents.borrow().trim().len(),

@@ -1,4 +1,4 @@
-//! Parts of Markdown: tables, headings and links.
+//! Writes Markdown: blocks, list items, tables, headings and links.
 
 /// Appends a paragraph or another block, separated by an empty line.
 pub(super) fn push_block(out: &mut String, block: &str) {
@@ -38,7 +38,7 @@ pub(super) fn push_item(out: &mut String, depth: usize, marker: &str, text: &str
     out.push('\n');
 }
 
-/// A heading of a level from 1.
+/// A heading. Levels count from 1; those above 6 become 6.
 pub(super) fn heading(level: usize, text: &str) -> String {
     format!("{} {}", "#".repeat(level.clamp(1, 6)), text.trim().replace('\n', " "))
 }
@@ -53,7 +53,7 @@ pub(super) fn link(text: &str, target: &str) -> String {
     }
 }
 
-/// The text of a cell in one line.
+/// The text of a table cell, in one line and with bars escaped.
 pub(super) fn cell(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split('\n').map(str::trim).filter(|line| !line.is_empty()) {
@@ -82,7 +82,7 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
     out
 }
 
-/// Appends a row with empty cells up to the width.
+/// Appends a row of a table, filled with empty cells up to `width`.
 pub(super) fn push_row(out: &mut String, cells: impl Iterator<Item = impl AsRef<str>>, width: usize) {
     let mut count = 0;
     for cell in cells {
@@ -97,7 +97,7 @@ pub(super) fn push_row(out: &mut String, cells: impl Iterator<Item = impl AsRef<
     out.push_str("|\n");
 }
 
-/// "1 image", "2 images".
+/// A number with its noun, such as "1 image" or "2 images"; `None` for 0.
 pub(super) fn count(number: usize, singular: &str) -> Option<String> {
     match number {
         0 => None,

@@ -1,7 +1,7 @@
-//! Extraction: the bytes of a document in, its text as Markdown out. One module per format.
+//! Extracts the text of a document from its bytes, as Markdown. Each format has a module.
 //!
-//! These functions trust nothing in a document, but they may panic, loop or use much memory on a hostile one, as the
-//! libraries behind them may. Run them in a [child process](crate::child).
+//! A hostile document can make these functions, or the libraries that they use, panic, loop or use much memory. So run
+//! them only in a [child process](crate::child) with limits.
 
 mod delimited;
 #[cfg(feature = "office")]
@@ -50,7 +50,8 @@ pub struct ExtractOptions {
     pub format: Format,
     /// Which part of an HTML page.
     pub content: HtmlContent,
-    /// Whether the document was decoded to UTF-8 already, so that a charset that it declares no longer applies.
+    /// Whether the source already decoded the document to UTF-8, so that the charset that an HTML page declares is
+    /// ignored.
     pub decoded: bool,
 }
 
@@ -89,7 +90,7 @@ pub enum ExtractFailure {
 
 impl ExtractFailure {
     pub(crate) fn damaged(what: impl std::fmt::Display) -> Self {
-        // A library may quote the document at length.
+        // The message of a library may quote much of the document.
         Self::Damaged(what.to_string().chars().take(200).collect())
     }
 }

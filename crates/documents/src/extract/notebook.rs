@@ -12,7 +12,7 @@ pub(super) fn extract(data: &[u8]) -> ExtractResult<ExtractedText> {
         .as_str()
         .or_else(|| notebook["metadata"]["language_info"]["name"].as_str())
         .unwrap_or("python");
-    // Before version 4, the cells are in worksheets.
+    // Before version 4 of the format, the cells are in worksheets.
     let cells = notebook["cells"].as_array().or_else(|| notebook["worksheets"][0]["cells"].as_array());
     let cells = cells.ok_or_else(|| ExtractFailure::damaged("it has no cells"))?;
     let mut images = 0;
@@ -29,7 +29,7 @@ fn cell_text(cell: &Value, language: &str, images: &mut usize) -> String {
         Some("code") => {
             let mut out = fenced(language, &source);
             for output in cell["outputs"].as_array().into_iter().flatten() {
-                // Before version 4, the data stands in the output itself.
+                // Before version 4 of the format, the data is in the output itself.
                 let data = if output["data"].is_object() { &output["data"] } else { output };
                 let has_image = data.as_object().is_some_and(|data| {
                     data.keys()
@@ -59,7 +59,7 @@ fn cell_text(cell: &Value, language: &str, images: &mut usize) -> String {
     }
 }
 
-/// A string, or the lines of one.
+/// The text of a JSON string, or of an array with its lines.
 fn lines(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

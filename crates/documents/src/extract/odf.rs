@@ -6,7 +6,8 @@ use super::xml::{self, Element, XmlNode};
 use super::{ExtractFailure, ExtractResult};
 use crate::{DocumentSection, ExtractedText, ExtractionLimits, Format};
 
-/// The most repetitions of a row or cell that are written out: programs fill the rest of a table with empty ones.
+/// The most repetitions of a row, cell or space that are written out. Programs fill the rest of a table by repeating an
+/// empty row or cell many times.
 const MAX_REPETITIONS: usize = 64;
 
 pub(super) fn extract(
@@ -57,7 +58,7 @@ struct OdfWalk {
 }
 
 impl OdfWalk {
-    /// A section with its notes at its end.
+    /// Makes a section of its text and the collected notes.
     fn finish(&mut self, mut out: String) -> DocumentSection {
         for (number, note) in std::mem::take(&mut self.notes).into_iter().enumerate() {
             push_block(&mut out, &format!("[^{}]: {}", number + 1, note.trim().replace("\n\n", " ")));
@@ -97,7 +98,7 @@ impl OdfWalk {
         }
     }
 
-    /// A slide: its title is the text of the frame of that class.
+    /// Appends a slide. Its title is the text of the frame with the class `title`.
     fn slide(&mut self, page: &Element, out: &mut String) {
         for element in page.elements() {
             match (&*element.name, element.attribute("class")) {
@@ -166,7 +167,7 @@ impl OdfWalk {
         for node in &parent.children {
             let element = match node {
                 XmlNode::Text(text) => {
-                    // White space in the XML counts as one space.
+                    // A run of white space in the XML counts as one space.
                     for word in text.split_inclusive(char::is_whitespace) {
                         let end = word.trim_end();
                         out.push_str(end);
@@ -227,6 +228,7 @@ impl OdfWalk {
     }
 }
 
+/// The value of an attribute that says how often an element is repeated, up to [`MAX_REPETITIONS`].
 fn repetitions(element: &Element, name: &str) -> usize {
     element.attribute(name).and_then(|count| count.parse().ok()).unwrap_or(1).min(MAX_REPETITIONS)
 }

@@ -1,4 +1,4 @@
-//! A zip archive as the package of a document, with a limit of decompressed bytes.
+//! Reads zip archives, such as the packages of office documents, with a limit on the decompressed bytes.
 
 use std::io::{Cursor, Read as _};
 
@@ -7,13 +7,13 @@ use zip::result::ZipError;
 
 use super::{ExtractFailure, ExtractResult};
 
-/// The most members of an archive.
+/// An archive with more members is refused.
 pub(crate) const MAX_MEMBERS: usize = 100_000;
 
-/// A zip archive whose members may have a limited size in total.
+/// A zip archive. What is read from it may have at most `limit` bytes in total, decompressed.
 pub(crate) struct ZipPackage<'a> {
     archive: ZipArchive<Cursor<&'a [u8]>>,
-    /// The bytes that may still be decompressed.
+    /// How many more bytes may be decompressed.
     left: u64,
     limit: u64,
 }
@@ -55,13 +55,13 @@ impl<'a> ZipPackage<'a> {
         Ok(data)
     }
 
-    /// The decompressed data of a member that every document of its format has.
+    /// Like [`read`](Self::read), but a missing member is an error: every document of the format has it.
     pub(crate) fn require(&mut self, name: &str) -> ExtractResult<Vec<u8>> {
         self.read(name)?.ok_or_else(|| ExtractFailure::damaged(format!("it has no part `{name}`")))
     }
 }
 
-/// The failure for an error of the archive.
+/// Converts an error of the zip library.
 pub(crate) fn failure(error: ZipError) -> ExtractFailure {
     match error {
         ZipError::UnsupportedArchive(ZipError::PASSWORD_REQUIRED) | ZipError::InvalidPassword => {
@@ -71,7 +71,7 @@ pub(crate) fn failure(error: ZipError) -> ExtractFailure {
     }
 }
 
-/// Resolves a relative reference of a part, such as `../media/image1.png`, against the folder of that part.
+/// Resolves a reference in a part of the package, such as `../media/image1.png`, against the folder of that part.
 #[cfg(any(feature = "html", feature = "office"))]
 pub(crate) fn resolve(folder: &str, target: &str) -> String {
     let mut path: Vec<&str> = match target.starts_with('/') {
@@ -88,7 +88,7 @@ pub(crate) fn resolve(folder: &str, target: &str) -> String {
     path.join("/")
 }
 
-/// The folder of a part.
+/// The path of a part without its name and the slash before it.
 #[cfg(any(feature = "html", feature = "office"))]
 pub(crate) fn folder(part: &str) -> &str {
     part.rsplit_once('/').map_or("", |(folder, _)| folder)

@@ -13,8 +13,8 @@ use crate::{DocumentSection, ExtractedText, Format};
 pub(super) fn extract(data: &[u8]) -> ExtractResult<ExtractedText> {
     let options = ParseOptions::new().with_error_mode(ErrorMode::Lenient).with_resources(false).sequential();
     let parser = PdfParser::from_bytes_with_options(data, options).map_err(failure)?;
-    // One thread: the server runs several child processes. Not `..PageStreamOptions::default()`, which starts a thread
-    // pool.
+    // Without threads: the server runs several child processes at once. All fields are listed because
+    // `PageStreamOptions::default()` would start a thread pool.
     let streaming = PageStreamOptions {
         error_mode: ErrorMode::Lenient,
         extract_text: true,
@@ -34,7 +34,7 @@ pub(super) fn extract(data: &[u8]) -> ExtractResult<ExtractedText> {
     let mut failed = 0;
     let mut unreadable_runs = 0;
     let push = |number: u32, text: String, sections: &mut Vec<DocumentSection>| {
-        // A page that is missing keeps its number.
+        // Empty sections stand for missing pages, so that the others keep their numbers.
         let at = usize::try_from(number).unwrap_or(1).max(1);
         sections.resize_with(at.max(sections.len()), DocumentSection::default);
         sections[at - 1].text = text;

@@ -19,7 +19,8 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
     let slides: Vec<_> = list
         .into_iter()
         .flat_map(Element::elements)
-        // Each slide has the attributes `id` and `r:id`; the relationship is the one that names a part.
+        // A slide has the attributes `id` and `r:id`, which are both `id` without namespaces. The one that names a
+        // relationship is the right one.
         .filter_map(|slide| slide.attributes_named("id").find_map(|id| targets.get(id)))
         .cloned()
         .collect();
@@ -89,7 +90,7 @@ impl SlideWalk<'_> {
                     push_block(out, &table(&rows));
                 }
                 "pic" => self.images += 1,
-                // Charts and diagrams keep their text in other parts.
+                // Repeats the content of its sibling `Choice` for older programs.
                 "Fallback" => {}
                 _ => self.shapes(element, out),
             }

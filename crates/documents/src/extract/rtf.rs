@@ -1,4 +1,7 @@
-//! Rich Text Format. By hand: its text is what remains when groups with other destinations are skipped.
+//! Rich Text Format.
+//!
+//! No RTF library is used: the text is what remains when groups with other destinations, such as font tables, are
+//! skipped.
 
 use encoding_rs::{Encoding, WINDOWS_1252};
 
@@ -9,7 +12,7 @@ use crate::{DocumentSection, ExtractedText, Format};
 /// The deepest nesting of groups.
 const MAX_DEPTH: usize = 4096;
 
-/// Groups that contain no text of the document.
+/// Destinations of groups that contain no text of the document.
 const SKIPPED: [&str; 24] = [
     "fonttbl",
     "colortbl",
@@ -53,9 +56,9 @@ pub(super) fn extract(data: &[u8]) -> ExtractResult<ExtractedText> {
 #[derive(Clone, Default)]
 struct GroupState {
     skipped: bool,
-    /// In the instruction of a field, which may be a link.
+    /// Whether this is the instruction of a field (`fldinst`), which may be a link.
     instruction: bool,
-    /// How many characters follow `\u` for programs without Unicode.
+    /// How many characters after each `\u` are a substitute for programs without Unicode (`\uc`).
     fallback: usize,
 }
 
@@ -63,20 +66,21 @@ struct GroupState {
 struct RtfWalk {
     out: String,
     paragraph: String,
-    /// Bytes in the code page of the document.
+    /// Collected bytes in the code page of the document, not yet decoded.
     encoded: Vec<u8>,
     encoding: Option<&'static Encoding>,
     groups: Vec<GroupState>,
     state: GroupState,
     instruction: String,
-    /// The start in `paragraph` of the text of the link, its depth and its target.
+    /// The open links: where the text begins in `paragraph`, the depth of groups, and the target.
     links: Vec<(usize, usize, String)>,
+    /// The outline level of the current paragraph, from 0, if it is a heading.
     outline: Option<usize>,
     row: Vec<String>,
     rows: Vec<Vec<String>>,
     in_table: bool,
     images: usize,
-    /// Characters to skip after `\u`.
+    /// How many of the following characters to skip, because they substitute a `\u`.
     skip: usize,
     high_surrogate: Option<u16>,
 }
@@ -130,7 +134,7 @@ impl RtfWalk {
         }
     }
 
-    /// A control word or symbol at `at`, behind the backslash; returns the position behind it.
+    /// Handles the control word or symbol at `at`, after the backslash. Returns the position after it.
     fn control(&mut self, data: &[u8], mut at: usize) -> usize {
         let Some(&first) = data.get(at) else { return at };
         if !first.is_ascii_alphabetic() {
@@ -166,7 +170,7 @@ impl RtfWalk {
             next += 1;
         }
         if name == "bin" {
-            // Raw bytes follow.
+            // Raw bytes follow, which are skipped.
             let length = number.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
             return next.saturating_add(length).min(data.len());
         }
@@ -175,6 +179,7 @@ impl RtfWalk {
         next
     }
 
+    /// Handles a control word with its numeric parameter.
     fn word(&mut self, name: &str, number: Option<i64>) {
         match name {
             "fldinst" => self.state.instruction = true,
@@ -194,7 +199,7 @@ impl RtfWalk {
                     number.and_then(|count| usize::try_from(count).ok()).unwrap_or(1).min(16)
             }
             "u" => {
-                // A signed 16-bit number.
+                // Code units above 32767 are written as negative numbers.
                 self.unit(number.unwrap_or(0).rem_euclid(1 << 16) as u16);
                 self.skip = self.state.fallback;
             }
@@ -225,7 +230,7 @@ impl RtfWalk {
         }
     }
 
-    /// A UTF-16 code unit.
+    /// Handles a UTF-16 code unit; a high surrogate waits for its low surrogate.
     fn unit(&mut self, unit: u16) {
         let units = match self.high_surrogate.take() {
             Some(high) => vec![high, unit],
@@ -240,6 +245,7 @@ impl RtfWalk {
         }
     }
 
+    /// Handles a byte of text in the code page of the document.
     fn byte(&mut self, byte: u8) {
         if self.skip > 0 {
             self.skip -= 1;
@@ -257,7 +263,7 @@ impl RtfWalk {
         }
     }
 
-    /// Decodes the bytes that were collected.
+    /// Decodes the collected bytes and appends them to the paragraph.
     fn flush(&mut self) {
         if self.encoded.is_empty() {
             return;

@@ -9,7 +9,8 @@ use super::package::ZipPackage;
 use super::{ExtractFailure, ExtractResult};
 use crate::{DocumentSection, ExtractedText, ExtractionLimits, Format};
 
-/// The most cells of a sheet, including empty ones between others: a cell at the end of a sheet would make billions.
+/// The most cells of a sheet, including empty ones before used ones: a single cell in the last row and column of a
+/// sheet would give billions.
 const MAX_CELLS: usize = 16 << 20;
 
 pub(super) fn extract(
@@ -45,7 +46,7 @@ pub(super) fn extract(
     Ok(ExtractedText { format, title: None, sections, left_out })
 }
 
-/// Decompresses all parts once, since the library has no limit of its own.
+/// Decompresses the XML and binary parts once to check their total size, since `calamine` has no limit of its own.
 fn check_size(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<()> {
     let mut package = ZipPackage::open(data, limits.expanded)?;
     let xml = |name: &str| name.ends_with(".xml") || name.ends_with(".bin") || name.ends_with(".rels");
@@ -63,7 +64,8 @@ fn failure(cause: &dyn std::error::Error) -> ExtractFailure {
     if text.contains("password") { ExtractFailure::Encrypted } else { ExtractFailure::damaged(text) }
 }
 
-/// A sheet as a table from its first column and row on, so that rows and columns keep their places.
+/// Converts a sheet to a table. It begins at row 1 and column A even if these are empty, so that rows and columns keep
+/// their numbers.
 fn rows(range: &Range<Data>) -> ExtractResult<DocumentSection> {
     let (Some((top, left)), Some((bottom, right))) = (range.start(), range.end()) else {
         return Ok(DocumentSection { table_head: Some(2), ..DocumentSection::default() });

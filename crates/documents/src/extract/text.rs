@@ -2,7 +2,8 @@
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
-/// The text of a file: by its byte order mark, as UTF-8, or in the declared encoding, which is Windows-1252 if unknown.
+/// Decodes a file: by its byte order mark, otherwise with the declared encoding. If none is declared, or UTF-8, the
+/// file is decoded as UTF-8 if it is valid, otherwise as Windows-1252.
 pub(super) fn decode(data: &[u8], declared: Option<&str>) -> String {
     if let Some((encoding, _)) = Encoding::for_bom(data) {
         return encoding.decode(data).0.into_owned();

@@ -1,11 +1,12 @@
-//! A small XML tree. Entities that a document defines are not expanded, so that there are no entity bombs.
+//! A lenient parser that builds a small XML tree. Entities that a document defines are ignored, which rules out entity
+//! bombs.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
 use super::{ExtractFailure, ExtractResult};
 
-/// The deepest nesting of elements, so that recursion over a tree is bounded.
+/// The deepest nesting of elements. It bounds the recursion of functions that walk the tree.
 const MAX_DEPTH: usize = 256;
 
 /// An element, without namespaces: names are local names.
@@ -85,7 +86,7 @@ pub(super) fn parse(data: &[u8]) -> ExtractResult<Element> {
     config.check_end_names = false;
     config.allow_dangling_amp = true;
     config.allow_unmatched_ends = true;
-    // The first element is a container for the root.
+    // The elements that are not closed yet. The first one is an artificial parent of the root.
     let mut open = vec![Element::default()];
     loop {
         match reader.read_event().map_err(ExtractFailure::damaged)? {
@@ -116,7 +117,7 @@ pub(super) fn parse(data: &[u8]) -> ExtractResult<Element> {
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
         }
     }
-    // A truncated document ends within elements.
+    // Closes the elements that a truncated document leaves open.
     while open.len() > 1
         && let Some(ended) = open.pop()
     {
@@ -130,6 +131,7 @@ pub(super) fn parse(data: &[u8]) -> ExtractResult<Element> {
     root.ok_or_else(|| ExtractFailure::damaged("a part of it is not XML"))
 }
 
+/// The predefined entities of XML, and `&nbsp;`, which occurs in XHTML.
 fn predefined(entity: &str) -> Option<&'static str> {
     Some(match entity {
         "amp" => "&",

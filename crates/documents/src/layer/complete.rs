@@ -1,4 +1,4 @@
-//! The templates of texts, and the completion of their variables.
+//! The templates of extracted texts (`…{?as,pages,…}`), and the completion of their variables.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,11 @@ use crate::{ArchiveFormat, ExtractedText, Format, SectionUnit};
 
 use libris_core::Source as _;
 
-/// How many values of the source are filtered for one completion.
+/// How many values to request from the source for one completion, before those that are no documents are removed.
 const MAX_FILTERED: usize = 1_000;
 
-/// The text of the template with the parameters of documents; `None` if the resources of the template are no files.
-///
-/// A source of files has the variable `bytes`, or says that the template gives documents.
+/// The template of the texts for a template of the source; `None` unless its resources may be documents: its media type
+/// is that of a document format, or it has the variable `bytes`, as templates of files have.
 pub(super) fn text_template(template: &Template) -> Option<Template> {
     let gives_documents = template.mime.as_deref().is_some_and(|mime| Format::by_mime(mime).is_some());
     let has_bytes = template.uri.variables().any(|variable| variable == "bytes");
@@ -38,9 +37,10 @@ pub(super) fn text_template(template: &Template) -> Option<Template> {
     Some(text)
 }
 
+/// The template with its `{?…}` expression replaced by the parameters of documents; `None` if it has other parameters.
 fn text_of(template: &UriTemplate) -> Option<String> {
     let text = template.as_str();
-    // Only at the end: a template with other parameters keeps them.
+    // Only an expression at the end can be replaced.
     let base = match text.rfind("{?") {
         Some(start) if text.ends_with('}') && !text[start..text.len() - 1].contains('}') => &text[..start],
         Some(_) => return None,
@@ -51,7 +51,7 @@ fn text_of(template: &UriTemplate) -> Option<String> {
 }
 
 impl Documents {
-    /// The template of the source behind a template of texts; `None` for other templates.
+    /// The source's template from which a template of texts was derived; `None` for other templates.
     pub(super) async fn inner_template(
         &self,
         partial: &CompletionRequest<'_>,
@@ -114,7 +114,7 @@ impl Documents {
         document: &Uri,
         context: &Context,
     ) -> Result<Option<std::sync::Arc<ExtractedText>>> {
-        // A hidden document has no pages either.
+        // Completing the pages of a hidden document would reveal that it exists.
         if !context.sees(document) {
             return Ok(None);
         }
@@ -128,18 +128,18 @@ impl Documents {
     }
 }
 
-/// Whether a value of the source's variable is worth a text: a document, an archive or a folder.
+/// Whether a value can lead to a text: it names a document, an archive or a folder.
 fn is_document(value: &str) -> bool {
     value.ends_with('/') || Format::by_name(value).is_some() || ArchiveFormat::by_name(value).is_some()
 }
 
-/// The document that the known values name.
+/// The URI of the document that the known values give.
 fn document(template: &UriTemplate, known: &BTreeMap<String, String>) -> Option<Uri> {
     let variables: Variables = known.iter().filter(|(name, _)| !KEYS.contains(&name.as_str())).collect();
     Uri::parse(&template.expand(&variables).ok()?).ok()
 }
 
-/// The values of a variable that selects a part of a text.
+/// The values of a variable that selects sections or rows of a text.
 fn values(text: &ExtractedText, variable: &str, known: &BTreeMap<String, String>) -> Vec<String> {
     let unit = SectionUnit::of(text.format);
     let numbers = || (1..=text.sections.len()).map(|number| number.to_string()).collect();

@@ -1,4 +1,4 @@
-//! The metadata of documents and archives in lists.
+//! Adds metadata to listed documents and archives.
 
 use libris_core::{DIRECTORY, Meta, Page, Resource};
 use serde_json::json;
@@ -7,13 +7,13 @@ use super::query::with_form;
 use super::{Documents, PlainRead};
 use crate::{ArchiveFormat, Format, SectionUnit};
 
-/// The URI of the text of a document.
+/// The `_meta` key for the URI of a document's text.
 const TEXT: &str = "dev.libris/text";
 
-/// The URI of the bytes of a document whose plain URI gives the text.
+/// The `_meta` key for the URI of a document's bytes, if its plain URI gives the text.
 const ORIGINAL: &str = "dev.libris/original";
 
-/// The URI of an archive as a folder.
+/// The `_meta` key for the URI of an archive as a folder.
 const MEMBERS: &str = "dev.libris/members";
 
 impl Documents {
@@ -40,7 +40,7 @@ impl Documents {
         let unit = SectionUnit::of(format);
         let meta = resource.meta.get_or_insert_with(Meta::new);
         meta.insert(key.to_owned(), json!(other));
-        // Only if it is known: opening every document of a list would take long.
+        // The number of sections, only if it is cached: opening every listed document would take too long.
         let known = self.known.get(&resource.uri).filter(|known| known.proof.holds());
         let text = known.and_then(|known| self.reader.cached_text(known.digest, known.options));
         if let Some(text) = text.filter(|_| unit != SectionUnit::Whole) {
@@ -53,10 +53,10 @@ impl Documents {
     }
 }
 
-/// The format of a listed document, without its content.
+/// The format of a listed document, by its media type or extension, without reading it.
 fn format_of(resource: &Resource) -> Option<Format> {
     if let Some(mime) = &resource.mime {
-        // Most resources are plain text or Markdown.
+        // A shortcut for the most frequent types.
         if matches!(&**mime, "text/plain" | "text/markdown" | DIRECTORY) {
             return None;
         }
@@ -67,6 +67,7 @@ fn format_of(resource: &Resource) -> Option<Format> {
     Format::by_name(resource.uri.path())
 }
 
+/// Whether a listed resource is an archive. The check of the last letter avoids most comparisons of extensions.
 fn is_archive(resource: &Resource) -> bool {
     let path = resource.uri.as_str();
     matches!(path.as_bytes().last(), Some(b'p' | b'P' | b'r' | b'R' | b'z' | b'Z'))

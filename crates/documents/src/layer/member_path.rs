@@ -1,4 +1,4 @@
-//! URIs of archive members: the URI of the archive, and the path below it.
+//! The URI of an archive member: the URI of the archive, a slash, and the path in the archive.
 
 use libris_core::Uri;
 use memchr::memchr_iter;
@@ -8,37 +8,38 @@ use crate::ArchiveFormat;
 /// How deep archives may be nested: `a.zip/b.tar/c.zip/d.txt` is allowed, one more is not.
 pub(super) const MAX_DEPTH: usize = 3;
 
-/// A URI below an archive.
+/// A URI below an archive, split into the archive and the path in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MemberPath {
     /// The URI of the archive.
     pub(super) archive: Uri,
     pub(super) format: ArchiveFormat,
-    /// The path below the archive without escapes. Empty for the archive itself as a folder, with a slash at its end
-    /// for a folder in it.
+    /// The percent-decoded path below the archive. Empty for the archive itself as a folder; ends with a slash for a
+    /// folder in it.
     pub(super) path: String,
 }
 
 impl MemberPath {
-    /// Splits a URI without parameters at its first archive; `None` if no segment but the last is one.
+    /// Splits a URI at the first segment with the name of an archive; `None` if no slash follows such a segment.
     pub(super) fn of(uri: &Uri) -> Option<Self> {
         let (archive, rest, format) = split(uri.as_str())?;
         let path = Uri::decode_segment(rest).and_then(|bytes| String::from_utf8(bytes).ok())?;
         Some(Self { archive: Uri::parse(archive).ok()?, format, path })
     }
 
-    /// Splits the path at the next archive in it: the path of that archive, its format, and the path below it.
+    /// Splits a path at the first archive in it. Returns the path of that archive, its format, and the path below it.
     pub(super) fn nested(path: &str) -> Option<(&str, ArchiveFormat, &str)> {
         let (archive, rest, format) = split(path)?;
         Some((archive, format, rest))
     }
 
-    /// Whether the path is that of a folder.
+    /// Whether the path names a folder, by its form.
     pub(super) fn is_folder(&self) -> bool {
         self.path.is_empty() || self.path.ends_with('/')
     }
 
-    /// The same path as that of a folder; `None` if it is that of an archive, which is a folder only with the slash.
+    /// The path with a slash at the end; `None` if it names an archive, which is a folder only if the URI has the
+    /// slash.
     pub(super) fn as_folder(&self) -> Option<Self> {
         let Self { archive, format, path } = self;
         let path = match self.is_folder() {
@@ -50,22 +51,24 @@ impl MemberPath {
     }
 }
 
-/// Whether a URI may be one of this layer: it has a query, or a folder whose name ends like that of an archive. Every read
-/// asks this several times, so it is one loop without branches, which the compiler vectorises.
+/// A quick check that rules out most URIs that do not concern this layer. True if the URI has a query, or a segment
+/// before a slash ends with the last letter of an archive extension. Every read calls this several times, so it is one
+/// loop without branches, which the compiler vectorises.
 pub(super) fn may_be_own(uri: &Uri) -> bool {
-    // The last letters of all extensions.
+    // The last letters of all archive extensions, in either case.
     let ends_archive = |byte: u8| matches!(byte | 0x20, b'p' | b'r' | b'z');
     let bytes = uri.as_str().as_bytes();
     let pairs = bytes.iter().zip(bytes.iter().skip(1));
     pairs.fold(false, |own, (&before, &byte)| own | (byte == b'?') | (byte == b'/') & ends_archive(before))
 }
 
-/// Whether a URI is below an archive, by the names in it.
+/// Whether a URI is below a segment with the name of an archive. The archive need not exist.
 pub(super) fn is_member(uri: &Uri) -> bool {
     split(uri.as_str()).is_some()
 }
 
-/// Splits at the first segment that has the name of an archive and is followed by a slash.
+/// Splits at the first segment that has the name of an archive and is followed by a slash. Returns the text up to the
+/// archive, the text after the slash without query and fragment, and the format.
 fn split(text: &str) -> Option<(&str, &str, ArchiveFormat)> {
     let path = &text[..text.find(['?', '#']).unwrap_or(text.len())];
     let mut start = 0;

@@ -1,4 +1,4 @@
-//! Members of archives: their contents, and the folders that their paths form.
+//! Members of archives as resources: their contents, and folders derived from their paths.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::read::{DocumentBytes, FoundContents, extraction_error, found_contents
 use crate::archive::Member;
 use crate::{ArchiveFormat, ExtractionError};
 
-/// The innermost archive of a member, with the path of the member in it.
+/// The innermost archive that contains a member, and the path of the member within this archive.
 struct OpenArchive {
     data: Bytes,
     format: ArchiveFormat,
@@ -44,7 +44,7 @@ impl Documents {
         }
     }
 
-    /// The list of an archive's members as the text of the archive.
+    /// The text of an archive (`as=text`): the list of its members.
     pub(super) async fn list_archive(
         &self,
         uri: &Uri,
@@ -60,7 +60,7 @@ impl Documents {
         }
     }
 
-    /// The contents of a member, or the list of a folder.
+    /// The contents of a member, or the list of a folder in the archive.
     pub(super) async fn find_member(
         &self,
         document: &Uri,
@@ -101,7 +101,7 @@ impl Documents {
         };
         let page = self.folder_children(&slashed, &folder, after, limit, context).await;
         page.map_err(|error| match error {
-            // It may be a file.
+            // There may be a file of this name, which is no folder.
             Error::NotFound(_) if !member.is_folder() => Error::NotDirectory(uri.clone()),
             error => error,
         })
@@ -126,18 +126,18 @@ impl Documents {
         Ok(page)
     }
 
-    /// Opens the innermost archive of a member.
+    /// Opens the archives on the path of a member, and returns the innermost one.
     async fn open_archive(
         &self,
         document: &Uri,
         member: &MemberPath,
         context: &Context,
     ) -> Result<OpenArchive> {
-        // The caller may see the member only if it may see the archive.
+        // Members of a hidden archive are hidden too.
         if !context.sees(&member.archive) {
             return Err(Error::NotFound(document.clone()));
         }
-        // Not `find`: the archive itself is no member.
+        // Read from the source, not with `find`: the outermost archive is not itself a member.
         let read = match self.source.read(&member.archive, context).await {
             Err(error) if error.is_not_found() => return Err(Error::NotFound(document.clone())),
             read => read?,
@@ -163,7 +163,7 @@ impl Documents {
             let nested = self.reader.member(&archive.data, archive.format, path, context.client()).await;
             archive = match nested {
                 Ok(data) => OpenArchive { data, format, path: rest.to_owned(), freshness: archive.freshness },
-                // A folder with the name of an archive.
+                // It is a folder whose name looks like that of an archive.
                 Err(ExtractionError::NoMember) => break,
                 Err(error) => return Err(member_error(document, error)),
             };
@@ -188,7 +188,7 @@ impl Documents {
         for (name, size) in children {
             let segment = Uri::encode_segment(name.trim_end_matches('/').as_bytes());
             let slash = if name.ends_with('/') { "/" } else { "" };
-            // Too long a name has no URI.
+            // Skips a name for which the URI would be too long.
             let Ok(uri) = Uri::parse(&format!("{folder}{segment}{slash}")) else { continue };
             let mut resource = Resource::new(uri, name.trim_end_matches('/'));
             resource.mime = match size {
@@ -203,7 +203,7 @@ impl Documents {
     }
 }
 
-/// The names directly in a folder with their sizes; folders end with a slash and have no size.
+/// The names directly in a folder, with their sizes. Names of folders end with a slash and have no size.
 fn children(members: &[Member], folder: &str) -> BTreeMap<String, Option<u64>> {
     let below = members.iter().filter_map(|member| Some((member.path.strip_prefix(folder)?, member.size)));
     below
@@ -224,7 +224,7 @@ fn folder_contents(uri: &Uri, resources: &[Resource], freshness: Freshness) -> C
     Contents::from(Content::text(uri.clone(), "text/markdown", text)).with_freshness(freshness)
 }
 
-/// The media type of a member, and whether it is text.
+/// The media type of a member, and whether to serve it as text (`true`) or as bytes.
 fn media_type(path: &str, data: &[u8]) -> (Option<String>, bool) {
     let named = mime_guess::from_path(path).first_raw();
     let is_text = !data.contains(&0) && std::str::from_utf8(data).is_ok();
@@ -237,7 +237,7 @@ fn media_type(path: &str, data: &[u8]) -> (Option<String>, bool) {
     (Some(mime.to_owned()), is_text)
 }
 
-/// The error of a failed extraction for a member.
+/// The error for a client whose member could not be extracted.
 fn member_error(document: &Uri, error: ExtractionError) -> Error {
     match error {
         ExtractionError::Refused(why) => {

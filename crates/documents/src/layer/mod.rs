@@ -29,31 +29,30 @@ use crate::{DocumentReader, Format};
 use member_path::{MemberPath, is_member, may_be_own};
 use query::{document_uri, has_form};
 
-/// The most documents whose digest is known while their proof holds.
+/// The most documents whose digest is remembered.
 const MAX_KNOWN: usize = 4_096;
 
 /// What reading the plain URI of a document gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlainRead {
-    /// The bytes; `?as=text` gives the text.
+    /// The bytes. The text is at `?as=text`.
     #[default]
     Original,
-    /// The text; `?as=original` gives the bytes.
+    /// The text. The bytes are at `?as=original`.
     Text,
 }
 
-/// A source with the text of its documents at `?as=text`, and the members of its archives below them.
-///
-/// Everything else is that of the source: reads and lists of other resources pass through.
+/// Wraps a source. Adds the text of each document at `?as=text`, and the members of each archive below its URI; all
+/// other requests are passed to the source.
 pub struct Documents {
     source: Arc<dyn Source>,
     reader: Arc<DocumentReader>,
     plain: PlainRead,
-    /// Documents that were read, by URI.
+    /// Documents that were read as text, by URI.
     known: Cache<Uri, KnownDocument>,
 }
 
-/// A document that was read, with a proof that it is still the same.
+/// The digest of a document that was read, valid while the proof holds.
 #[derive(Clone)]
 struct KnownDocument {
     digest: Digest,
@@ -63,18 +62,18 @@ struct KnownDocument {
 }
 
 impl Documents {
-    /// The documents of a source. Sources share a reader, which limits their extractions together.
+    /// Wraps a source. Several sources should share one reader, whose limits then apply to all of them together.
     pub fn new(source: Arc<dyn Source>, reader: Arc<DocumentReader>, plain: PlainRead) -> Self {
         Self { source, reader, plain, known: Cache::new(MAX_KNOWN) }
     }
 
-    /// Whether a read of this URI is not that of the source.
+    /// Whether this layer, not the source, answers a read of this URI.
     fn is_own(&self, uri: &Uri) -> bool {
         may_be_own(uri) && (has_form(uri) || is_member(uri))
             || self.plain == PlainRead::Text && Format::by_name(uri.path()).is_some()
     }
 
-    /// The URI of the source that a URI of this layer depends on: the document, or the archive that contains it.
+    /// The URI in the source on which `uri` depends: its document, or the outermost archive that contains the document.
     fn inner_uri<'a>(&self, uri: &'a Uri) -> Cow<'a, Uri> {
         if !may_be_own(uri) {
             return Cow::Borrowed(uri);
@@ -89,8 +88,8 @@ impl Documents {
 }
 
 impl Documents {
-    /// Removes the digests from a skill with documents, if reading them gives their text and not the bytes that the
-    /// digests cover.
+    /// Removes the digests of a skill's files if one of them is a document whose plain URI gives its text: the digests
+    /// are those of the bytes.
     fn describe_skill(&self, skill: &mut Skill) {
         let is_document = |file: &SkillFile| Format::by_name(file.uri.path()).is_some();
         if self.plain == PlainRead::Text
@@ -102,7 +101,7 @@ impl Documents {
     }
 }
 
-/// The future of a method of [`Source`].
+/// What an `async` method of [`Source`] returns.
 type SourceFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 #[async_trait]
@@ -141,7 +140,7 @@ impl Source for Documents {
     }
 
     fn span(&self) -> Option<UriSpan> {
-        // Members of archives are listed below their archive.
+        // `list` returns only resources of the source; members are listed by `children`.
         self.source.span()
     }
 
@@ -157,7 +156,7 @@ impl Source for Documents {
         self.source.package()
     }
 
-    // Without `async`, so that a read of anything but a document costs nothing: it is the future of the source.
+    // Not `async`: for anything but a document, this returns the source's own future, without another allocation.
     fn read<'a, 'b, 'c, 'd>(&'a self, uri: &'b Uri, context: &'c Context) -> SourceFuture<'d, Contents>
     where
         'a: 'd,
@@ -256,7 +255,7 @@ impl Source for Documents {
     fn aliases(&self, uri: &Uri) -> Vec<Uri> {
         let inner = self.inner_uri(uri);
         let mut aliases = self.source.aliases(&inner);
-        // Text and members show what is in the document or archive.
+        // A caller who may not see the document or archive must not see its text or members either.
         if *inner != *uri {
             aliases.push(inner.into_owned());
         }

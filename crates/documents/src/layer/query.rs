@@ -7,17 +7,17 @@ use libris_core::{Error, Result, Uri, suggest};
 
 use crate::extract::HtmlContent;
 
-/// The parameters, in the order in which templates offer them.
+/// The parameters of this layer, in the order in which templates list them.
 pub(super) const KEYS: [&str; 8] = ["as", "pages", "sheet", "rows", "chapter", "cells", "mails", "content"];
 
-/// In which form a document is read.
+/// The value of `as`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadForm {
     Text,
     Original,
 }
 
-/// The parameters of a URI.
+/// The parsed parameters of a document's URI; empty values count as missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DocumentQuery {
     pub(super) form: Option<ReadForm>,
@@ -30,13 +30,13 @@ pub(super) struct DocumentQuery {
     pub(super) content: Option<HtmlContent>,
 }
 
-/// Whether a URI has the parameter `as`.
+/// Whether a URI has the parameter `as` with a value.
 pub(super) fn has_form(uri: &Uri) -> bool {
     let sets_form = |pair: &str| pair.starts_with("as=") && pair.len() > 3;
     uri.query().is_some_and(|query| query.split('&').any(sets_form))
 }
 
-/// The URI of the document: this URI without the parameters of this module.
+/// The URI without the parameters in [`KEYS`], which is that of the document.
 pub(super) fn document_uri(uri: &Uri) -> Cow<'_, Uri> {
     let Some(query) = uri.query() else { return Cow::Borrowed(uri) };
     let others: Vec<&str> = query.split('&').filter(|pair| !KEYS.contains(&key(pair))).collect();
@@ -61,7 +61,7 @@ fn key(pair: &str) -> &str {
 }
 
 impl DocumentQuery {
-    /// The parameters of a URI; [`Error::Invalid`] names the one that is wrong.
+    /// Parses the parameters of a URI and ignores unknown ones; [`Error::Invalid`] names the one that is wrong.
     pub(super) fn parse(uri: &Uri) -> Result<Self> {
         let mut parsed = Self::default();
         let pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
@@ -94,7 +94,7 @@ impl DocumentQuery {
         Ok(parsed)
     }
 
-    /// The parameters that select a part, with a value.
+    /// The names of the given parameters, other than `as`.
     pub(super) fn selections(&self) -> impl Iterator<Item = &'static str> {
         let given = [
             ("pages", self.pages.is_some()),
@@ -122,7 +122,7 @@ fn form(value: &str) -> Result<ReadForm> {
     }
 }
 
-/// Ranges of numbers from 1, such as `2-5`, `7-` or `1,3-4`.
+/// Ranges of numbers counted from 1, such as `2-5`, `7-` or `1,3-4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NumberRanges {
     ranges: Vec<RangeInclusive<usize>>,
@@ -149,12 +149,12 @@ impl NumberRanges {
         Ok(Self { ranges })
     }
 
-    /// Whether a number, which counts from 1, is selected.
+    /// Whether a number is in one of the ranges.
     pub(super) fn contains(&self, number: usize) -> bool {
         self.ranges.iter().any(|range| range.contains(&number))
     }
 
-    /// The smallest number.
+    /// The smallest number in the ranges.
     pub(super) fn first(&self) -> usize {
         self.ranges.iter().map(|range| *range.start()).min().unwrap_or(1)
     }

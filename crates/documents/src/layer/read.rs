@@ -15,14 +15,14 @@ use crate::{ArchiveFormat, ExtractedText, ExtractionError, Format};
 /// The media type of extracted text.
 const MARKDOWN: &str = "text/markdown";
 
-/// The largest text of one response, in bytes. A range of pages or rows is smaller.
+/// The largest text in one response, in bytes. Clients read a larger text in ranges of pages or rows.
 const MAX_TEXT: u64 = 8 << 20;
 
 /// The bytes of a document.
 pub(super) struct DocumentBytes {
     pub(super) data: Bytes,
     pub(super) mime: Option<String>,
-    /// Whether the source decoded them to UTF-8.
+    /// Whether the source decoded the bytes to UTF-8.
     pub(super) decoded: bool,
     pub(super) meta: Option<Meta>,
     pub(super) freshness: Freshness,
@@ -31,12 +31,12 @@ pub(super) struct DocumentBytes {
 /// What a source has at a URI.
 pub(super) enum FoundContents {
     Document(DocumentBytes),
-    /// Several parts, as of a directory.
+    /// Contents with several parts or none, such as those of a directory.
     Other(Contents),
 }
 
 impl Documents {
-    /// Reads a document as text, a member of an archive, or anything else if plain reads give text.
+    /// Reads a document as text or a member of an archive, and any other resource if plain reads give text.
     pub(super) async fn read_own(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let query = DocumentQuery::parse(uri)?;
         let form = match (query.form, self.plain) {
@@ -44,7 +44,7 @@ impl Documents {
             (None, PlainRead::Text) => ReadForm::Text,
             (None, PlainRead::Original) => ReadForm::Original,
         };
-        // Without `as`, the parameters are those of the source.
+        // Otherwise a parameter such as `pages` belongs to the source, and stays in the URI.
         let is_ours =
             query.form.is_some() || self.plain == PlainRead::Text && Format::by_name(uri.path()).is_some();
         let document = if is_ours { document_uri(uri).into_owned() } else { uri.clone() };
@@ -97,7 +97,7 @@ impl Documents {
         text_contents(uri, &text, query, found.freshness, context)
     }
 
-    /// The text of a document that was read before and is still the same.
+    /// The cached text of a document that was read before, if its proof still holds.
     fn known_text(&self, document: &Uri, query: &DocumentQuery) -> Option<(Arc<ExtractedText>, Freshness)> {
         let known = self.known.get(document)?;
         if !known.proof.holds() {
@@ -108,7 +108,7 @@ impl Documents {
         Some((self.reader.cached_text(known.digest, options)?, known.freshness))
     }
 
-    /// Remembers the digest of a document while its proof holds, unless it depends on the caller.
+    /// Remembers the digest of a document with its proof, unless the contents depend on who the caller is.
     async fn remember(
         &self,
         document: &Uri,
@@ -124,7 +124,8 @@ impl Documents {
         self.known.insert(document.clone(), known);
     }
 
-    /// The contents of a resource that is no document: its text, or an error if it has none.
+    /// The contents of a resource that is no document: its text. Binary contents are an error if text was requested
+    /// with `as=text`.
     fn already_text(
         &self,
         uri: &Uri,
@@ -135,7 +136,7 @@ impl Documents {
         let text = found.decoded.then(|| String::from_utf8(found.data.to_vec()).ok()).flatten();
         let body = match text {
             Some(text) => ContentBody::Text(text),
-            // Not asked for text: the plain URI of an image is the image.
+            // Plain reads give text here, but `as=text` was not given: an image stays an image.
             None if query.form.is_none() => ContentBody::Bytes(found.data),
             None => {
                 let kind = found.mime.as_deref().unwrap_or("of an unknown type");
@@ -148,7 +149,8 @@ impl Documents {
         Ok(Contents::from(content).with_freshness(found.freshness))
     }
 
-    /// What the source has at a URI, or the member of an archive that it names.
+    /// Reads the contents at a URI from the source. If the source has none, opens the archive member that the URI
+    /// names.
     pub(super) async fn find(&self, document: &Uri, context: &Context) -> Result<FoundContents> {
         match (self.source.read(document, context).await, MemberPath::of(document)) {
             (Ok(contents), _) => Ok(found_contents(contents)),
@@ -163,8 +165,8 @@ impl Documents {
         }
     }
 
-    /// Reads a document that is larger than one read of the source, range by range; `None` if the source has no ranges
-    /// of bytes or the document is too large for an extraction too.
+    /// Reads a document in byte ranges, because it is larger than the source's limit for one read. `None` if the source
+    /// does not support ranges, or if the document is also too large for an extraction.
     async fn find_in_ranges(
         &self,
         document: &Uri,
@@ -176,8 +178,8 @@ impl Documents {
             return Ok(None);
         }
         let Some(found) = self.ranges(document, size, limit, context).await? else { return Ok(None) };
-        // All ranges must be of the same document. Without a proof that holds, as for a file that was just written, a
-        // second read must give the same.
+        // All ranges must come from the same version of the document. Without a proof that holds, as for a file that
+        // was just written, the document is read twice and compared.
         let is_proven = found.freshness.proof.as_ref().is_some_and(Proof::holds);
         if !is_proven {
             let again = self.ranges(document, size, limit, context).await?;
@@ -188,6 +190,7 @@ impl Documents {
         Ok(Some(FoundContents::Document(found)))
     }
 
+    /// Reads a document of `size` bytes in ranges of at most `limit` bytes; `None` if a range could not be read.
     async fn ranges(
         &self,
         document: &Uri,
@@ -218,7 +221,7 @@ impl Documents {
     }
 }
 
-/// The document in contents of one part.
+/// Unpacks contents with exactly one part.
 pub(super) fn found_contents(mut contents: Contents) -> FoundContents {
     if contents.parts.len() != 1 {
         return FoundContents::Other(contents);
@@ -232,7 +235,7 @@ pub(super) fn found_contents(mut contents: Contents) -> FoundContents {
     FoundContents::Document(DocumentBytes { data, mime: part.mime, decoded, meta: part.meta, freshness })
 }
 
-/// Contents whose part for the document has the URI that was read.
+/// Gives the parts with the URI of the document the URI that the client requested.
 pub(super) fn renamed(mut contents: Contents, document: &Uri, uri: &Uri) -> Contents {
     for part in contents.parts.iter_mut().filter(|part| part.uri == *document) {
         part.uri = uri.clone();
@@ -240,6 +243,7 @@ pub(super) fn renamed(mut contents: Contents, document: &Uri, uri: &Uri) -> Cont
     contents
 }
 
+/// The selected part of a text as contents, within [`MAX_TEXT`] and the memory budget of the request.
 fn text_contents(
     uri: &Uri,
     text: &ExtractedText,
@@ -268,7 +272,7 @@ fn text_contents(
     Ok(Contents::from(content).with_freshness(freshness))
 }
 
-/// The error of a failed extraction for the document at a URI.
+/// The error for a client whose document could not be extracted.
 pub(super) fn extraction_error(document: &Uri, error: ExtractionError) -> Error {
     match error {
         ExtractionError::Refused(why) => {

@@ -1,4 +1,4 @@
-//! The selected part of an extracted text.
+//! Selects the sections and rows of an extracted text that a URI requests.
 
 use libris_core::{Error, Meta, Result, Uri};
 use serde_json::json;
@@ -12,7 +12,7 @@ pub(super) struct SelectedText {
     pub(super) meta: Meta,
 }
 
-/// The part of a text that a URI selects.
+/// Selects what `query` requests. `uri` is for error messages.
 pub(super) fn select(uri: &Uri, extracted: &ExtractedText, query: &DocumentQuery) -> Result<SelectedText> {
     let unit = SectionUnit::of(extracted.format);
     check_parameters(uri, extracted, query, unit)?;
@@ -56,7 +56,7 @@ fn meta(extracted: &ExtractedText, unit: SectionUnit, numbers: &[usize]) -> Meta
     meta
 }
 
-/// Refuses a parameter that the format does not have: the caller expects an effect.
+/// Refuses a parameter that has no effect on this format, such as `sheet` of a PDF, instead of ignoring it.
 fn check_parameters(
     uri: &Uri,
     extracted: &ExtractedText,
@@ -86,7 +86,7 @@ fn check_parameters(
     )))
 }
 
-/// The numbers of the selected sections, from 1.
+/// The numbers of the selected sections, counted from 1.
 fn selected_numbers(
     uri: &Uri,
     extracted: &ExtractedText,
@@ -134,7 +134,7 @@ fn selected_numbers(
     }
 }
 
-/// Appends a line that says which section follows.
+/// Appends the line that marks the beginning of a section.
 fn push_mark(text: &mut String, unit: SectionUnit, number: usize, section: &DocumentSection) {
     if !text.is_empty() {
         text.push('\n');
@@ -154,7 +154,7 @@ fn push_mark(text: &mut String, unit: SectionUnit, number: usize, section: &Docu
     text.push_str(&format!("<!-- {name} {number} -->\n\n"));
 }
 
-/// Appends the selected rows of a table, below its head. Rows count from 1, below the head.
+/// Appends the head of a table and its selected rows. Rows are counted from 1, without the head.
 fn push_rows(text: &mut String, uri: &Uri, section: &DocumentSection, rows: &NumberRanges) -> Result<()> {
     let head = section.table_head.unwrap_or(0);
     let mut count = 0;

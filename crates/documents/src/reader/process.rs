@@ -16,7 +16,7 @@ use crate::child::ChildRequest;
 /// The most bytes of standard error that are examined.
 const MAX_STDERR: u64 = 4 * 1024;
 
-/// How a child process ended.
+/// How a child process ended: with a response, by a limit or a crash, or by the time-out of the parent.
 pub(super) enum ChildEnd {
     Output(Bytes),
     Exceeded(ExceededLimit),
@@ -41,7 +41,7 @@ impl ChildProcess {
         let mut command = Command::new(&config.program);
         command
             .args(&config.arguments)
-            // Nothing of the server's environment, which may contain secrets.
+            // The environment of the server may contain secrets.
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -69,7 +69,7 @@ impl ChildProcess {
         let work = async {
             let (_, output, errors) =
                 tokio::join!(send(input, request, document), receive(output, limits.output), first(errors));
-            // A process that writes too much does not end by itself.
+            // A process that exceeds the limit need not end by itself.
             if output.as_ref().is_ok_and(Option::is_none) {
                 self.child.start_kill()?;
             }
@@ -95,12 +95,12 @@ impl ChildProcess {
     }
 }
 
-/// Sends the request and the document. A process that ended early does not read all of it.
+/// Sends the request and the document. Write errors are ignored: a process that ended early does not read everything.
 async fn send(mut input: ChildStdin, request: Vec<u8>, document: Bytes) {
     if input.write_all(&request).await.is_ok() {
         let _ = input.write_all(&document).await;
     }
-    // The end of the document.
+    // The end of the input marks the end of the document.
     let _ = input.shutdown().await;
 }
 
@@ -111,7 +111,7 @@ async fn receive(output: ChildStdout, limit: u64) -> io::Result<Option<Bytes>> {
     Ok((data.len() as u64 <= limit).then(|| data.into()))
 }
 
-/// The beginning of standard error, which is read to its end.
+/// The beginning of standard error. The rest is read and discarded, so that the process does not block on a full pipe.
 async fn first(errors: ChildStderr) -> String {
     let mut data = Vec::new();
     let mut errors = errors.take(MAX_STDERR);
@@ -120,15 +120,16 @@ async fn first(errors: ChildStderr) -> String {
     String::from_utf8_lossy(&data).into_owned()
 }
 
-/// Why a process failed.
+/// Why a process failed, from its exit status and its standard error.
 fn exceeded(status: ExitStatus, errors: &str) -> ExceededLimit {
-    // The message of the standard library before it aborts.
+    // What the standard library prints before it aborts.
     if errors.contains("memory allocation of") {
         return ExceededLimit::Memory;
     }
     #[cfg(unix)]
     {
         use std::os::unix::process::ExitStatusExt as _;
+        // The kernel kills at the hard limit of processor time, which equals the soft one.
         let cpu =
             [rustix::process::Signal::XCPU, rustix::process::Signal::KILL].map(|signal| signal.as_raw());
         if status.signal().is_some_and(|signal| cpu.contains(&signal)) {

@@ -13,7 +13,7 @@ const MAX_QUERY: usize = 200;
 /// The format of a bundle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BundleFormat {
-    /// Passages between marks that the texts cannot forge.
+    /// Passages between delimiters that the texts cannot forge.
     #[default]
     Markdown,
     /// A `document` element for each passage.

@@ -1,7 +1,7 @@
-//! Bundles: the passages that answer a question best, within a number of tokens.
+//! Bundles: the passages that answer a question best, within a token budget.
 //!
-//! A search finds resources; the passages of the best ones compete with each other. So a bundle has the relevant lines of
-//! many resources in the space that a few whole ones would take.
+//! A search finds resources, and the passages of the best ones are ranked together. So a bundle has the relevant lines of
+//! many resources in the space that a few whole resources would take.
 
 mod format;
 mod passages;
@@ -28,7 +28,7 @@ const MAX_READ: usize = 16;
 /// The largest resource that is read, in bytes.
 const MAX_RESOURCE: usize = 2 << 20;
 
-/// What a passage costs besides its text, in tokens: the lines that say where it begins and comes from.
+/// The tokens of a passage besides its text: its delimiters and its origin.
 const PASSAGE_TOKENS: usize = 60;
 
 /// How similar two passages may be, as the share of common word sequences.
@@ -65,7 +65,7 @@ pub struct Bundle {
     pub query: String,
     /// The passages, those of the best resource first.
     pub passages: Vec<BundlePassage>,
-    /// The number of tokens of all passages, with what marks their beginnings and ends.
+    /// The number of tokens of all passages, with their delimiters.
     pub tokens: usize,
     /// How many resources were found.
     pub found: usize,
@@ -138,7 +138,7 @@ impl ViewSnapshot<'_> {
         })
     }
 
-    /// The text of a hit; `None` if it has none, is too large, or is gone.
+    /// The text of a hit; `None` if the resource has no text, is too large, or no longer exists.
     async fn read_hit(&self, hit: SearchHit, context: &Context) -> Result<Option<ReadHit>> {
         let Ok(uri) = Uri::parse(&hit.uri) else { return Ok(None) };
         let context = context.clone().with_memory(Arc::new(ResourceLimit(AtomicUsize::new(0))));
@@ -217,8 +217,8 @@ fn join(read: &[ReadHit], mut chosen: Vec<BundleCandidate>) -> Vec<BundlePassage
             order.push(candidate.rank);
         }
     }
-    let place = |rank: usize| order.iter().position(|other| *other == rank);
-    chosen.sort_by_key(|candidate| (place(candidate.rank), candidate.first_line));
+    let position = |rank: usize| order.iter().position(|other| *other == rank);
+    chosen.sort_by_key(|candidate| (position(candidate.rank), candidate.first_line));
     let mut passages: Vec<(usize, BundlePassage)> = Vec::new();
     for candidate in chosen {
         if let Some((rank, last)) = passages.last_mut()

@@ -1,11 +1,12 @@
-//! The chunks of a text that compete for a place in a bundle.
+//! Divides texts into chunks, and scores the chunks for a bundle.
 
 use libris_core::HitSection;
 
 use super::terms::{QueryTerms, TermWeights};
 use super::tokens::count_tokens;
 
-/// A chunk ends at a heading or an empty line once it has this many bytes, and at any line once it has twice as many.
+/// A chunk ends before a heading, before an empty line once it has this many bytes, and before any line once it has twice as
+/// many.
 const CHUNK_BYTES: usize = 700;
 
 /// How much more a chunk of the section that the search found best is worth.
@@ -93,13 +94,14 @@ impl BundleCandidate {
         let (heading, _) = terms.score(&self.heading, weights);
         let rank = 1.0 / (1.0 + self.rank as f64 * 0.15);
         let section = if self.is_best_section { SECTION_FACTOR } else { 1.0 };
-        // Without a word of its own, a chunk of the best section still continues what the search found.
+        // A chunk of the best section without words of the query still gets a score, because it continues the passage that
+        // the search found.
         let floor = if self.is_best_section { weights.least() * 0.5 } else { 0.0 };
         self.score = (text + heading * HEADING_FACTOR).max(floor) * rank * section;
         self.matched = matched;
     }
 
-    /// Whether the lines of another chunk of the resource follow or precede directly.
+    /// Whether the other chunk is of the same resource, and its lines directly follow or precede those of this one.
     pub(super) fn adjoins(&self, other: &Self) -> bool {
         self.rank == other.rank
             && (self.first_line == other.last_line + 1 || other.first_line == self.last_line + 1)

@@ -6,8 +6,9 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 /// How many words make a shingle.
 const SHINGLE: usize = 4;
 
-/// The words of a query, without their endings.
+/// The words of a query.
 pub(super) struct QueryTerms {
+    /// The stem of each word, and the word itself.
     words: Vec<(String, String)>,
 }
 
@@ -15,7 +16,7 @@ pub(super) struct QueryTerms {
 pub(super) struct TermWeights(Vec<f64>);
 
 impl TermWeights {
-    /// The weight of the most frequent word that occurs.
+    /// The lowest weight of a word that occurs, but at most 1.
     pub(super) fn least(&self) -> f64 {
         self.0.iter().copied().filter(|weight| *weight > 0.0).fold(f64::INFINITY, f64::min).min(1.0)
     }
@@ -24,7 +25,7 @@ impl TermWeights {
 impl QueryTerms {
     pub(super) fn new(query: &str) -> Self {
         let mut terms: Vec<(String, String)> = Vec::new();
-        // Words after a minus are excluded by the search.
+        // The search excludes resources with a word that is preceded by a minus.
         let wanted = query.split_whitespace().filter(|word| !word.starts_with('-'));
         for word in wanted.flat_map(words) {
             let stem = stem(&word);

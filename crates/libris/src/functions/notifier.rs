@@ -78,13 +78,13 @@ impl Notifier {
         if !matches!(change, Change::Updated(_)) {
             self.0.list_generation.fetch_add(1, Ordering::Release);
         }
-        // It fails only if there are no watchers.
+        // `send` fails only if there are no watchers.
         let _ = self.0.changes.send(change);
     }
 
     /// A stream of the changes from now on, for [`Source::watch`](crate::Source::watch).
     pub fn watch(&self) -> BoxStream<'static, Change> {
-        // The stream must not own a sender, which would keep it open for ever.
+        // The stream must not own a sender: then it would never end, even after the notifier is dropped.
         let changes = self.0.changes.subscribe();
         stream::unfold(changes, async |mut changes| {
             let change = match changes.recv().await {

@@ -96,11 +96,11 @@ impl<T: FromStr<Err: Display>> FromVariable for T {
 
 /// The first `length` characters, with control and bidirectional formatting characters escaped.
 fn plain(text: &str, length: usize) -> String {
-    let acts = |letter: char| {
+    let is_escaped = |letter: char| {
         letter.is_control()
             || matches!(letter, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    let write = |letter: char| match acts(letter) {
+    let write = |letter: char| match is_escaped(letter) {
         true => letter.escape_unicode().to_string(),
         false => letter.to_string(),
     };

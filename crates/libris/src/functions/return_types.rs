@@ -177,8 +177,8 @@ impl<T: Serialize> IntoContents for Json<T> {
     note = "return `Vec<String>`, `Vec<&str>`, `libris::Completion`, or a `Result` of one of these"
 )]
 pub trait IntoCompletion {
-    /// Converts to a completion. Of a `Vec`, it keeps the first `limit` of the values that begin with `typed`, ignoring
-    /// case, or of all values if `typed` is `None`. A [`Completion`] is returned unchanged.
+    /// Converts to a completion. From a `Vec`, it takes the values that begin with `typed`, ignoring case, or all values if
+    /// `typed` is `None`, and of these the first `limit`. A [`Completion`] is returned unchanged.
     fn into_completion(self, typed: Option<&str>, limit: usize) -> Result<Completion>;
 }
 
@@ -284,8 +284,8 @@ impl Instance {
         Uri::parse(&text).map_err(|error| error.to_string())
     }
 
-    /// The resource of the instance. What the instance does not set comes from `like`, except title, size and
-    /// modification time, which then stay unset, and the name, which is the value of the last variable if it has one.
+    /// The resource of the instance. Metadata that the instance does not set comes from `like`. Exceptions: title, size
+    /// and modification time stay unset, and the name is the value of the last variable, if it has one.
     pub(super) fn resource(
         self,
         uri: Uri,

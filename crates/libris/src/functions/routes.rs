@@ -216,6 +216,7 @@ impl<T: Clone> Routes<T> {
         there
     }
 
+    /// The route for a URI, and the variables of its template; a fixed URI takes precedence over templates.
     fn find(&self, uri: &Uri) -> Option<(&FunctionRoute<T>, Variables)> {
         if let Some(route) = self.direct.get(uri) {
             return Some((route, Variables::new()));

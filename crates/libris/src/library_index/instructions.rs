@@ -1,4 +1,4 @@
-//! The instructions for models: what is here, when to search, and what matters most.
+//! The instructions for models: which resources the server has, when to search, and which resources are most important.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::tools::untrusted::one_line;
 /// The longest instructions, in bytes. Hosts truncate them at about 2 KB.
 const MAX_BYTES: usize = 1_800;
 
-/// From this importance on, a resource is named.
+/// The lowest priority of a resource that is named as important.
 const IMPORTANT: f64 = 0.7;
 
 /// How many important resources are named.
@@ -90,7 +90,7 @@ pub(crate) fn instructions(
     text
 }
 
-/// A text that grows by whole lines until it is full.
+/// The text of the instructions, to which whole lines are added as long as they fit.
 struct InstructionLines {
     text: String,
     left: usize,

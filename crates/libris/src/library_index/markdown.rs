@@ -1,4 +1,4 @@
-//! The index as Markdown within a size, shortened where it does not fit.
+//! The index as Markdown of a limited size, shortened where it does not fit.
 
 use std::fmt::Write as _;
 
@@ -22,10 +22,10 @@ const MAX_NOTE_BYTES: usize = 1_200;
 const MAX_TITLE: usize = 80;
 const MAX_DESCRIPTION: usize = 120;
 
-/// How many titles a folder that is not shown whole names.
+/// How many titles are named of a folder whose resources are not listed one by one.
 const MAX_TITLES: usize = 4;
 
-/// Kept free for the lines that say what was left out.
+/// The bytes reserved for the lines that say what was left out.
 const RESERVE: usize = 160;
 
 /// What an index shows.
@@ -36,7 +36,7 @@ pub(super) struct IndexPage<'a> {
     pub(super) notes: &'a [PathNote],
 }
 
-/// The lines of a group: all its resources, or its folders.
+/// The lines of a group, in two forms: one line for each resource, or one for each folder if that is too long.
 struct GroupLines {
     head: String,
     all: Vec<String>,
@@ -73,7 +73,7 @@ impl IndexPage<'_> {
         }
     }
 
-    /// The groups, the small ones whole, the others by folder, each within its share of the budget.
+    /// The groups: small ones with all resources, the others by folder, each within its share of the budget.
     fn groups(&self, budget: usize) -> String {
         let groups: Vec<_> = self.outline.groups.iter().map(|group| self.group_lines(group)).collect();
         let heads: usize = groups.iter().map(|group| group.head.len()).sum();
@@ -123,7 +123,7 @@ impl IndexPage<'_> {
         let mut all: Vec<_> = sorted.iter().map(|resource| entry(resource)).collect();
         let folders = self.folder_lines(group);
         if group.is_partial {
-            // Not all resources are known, so that all folders are better than some resources.
+            // Only the first resources are known: an incomplete list of them is less useful than the folders.
             all.clone_from(&folders);
         }
         GroupLines { head, all, folders }
@@ -217,6 +217,7 @@ fn section(heading: &str, lines: &[String], budget: usize) -> String {
 fn bounded(lines: &[String], budget: usize) -> String {
     let mut text = String::new();
     for (at, line) in lines.iter().enumerate() {
+        // 24 bytes are reserved for the line that says how many more there are.
         if text.len() + line.len() + 24 > budget && at + 1 < lines.len() || text.len() + line.len() > budget {
             _ = writeln!(text, "- and {} more", lines.len() - at);
             break;

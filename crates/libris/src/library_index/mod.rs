@@ -1,4 +1,4 @@
-//! `libris://index`: what a library has, short enough to be always in the context of a model.
+//! `libris://index`: an overview of the resources, short enough to stay in the context of a model.
 
 mod instructions;
 mod markdown;
@@ -54,7 +54,7 @@ impl LibraryIndex {
         Self { catalog, notes, uri: uri(), template }
     }
 
-    /// The folder that a URI asks for; `None` for everything.
+    /// The folder in the parameter `below` of a URI; `None` for the index of everything.
     fn below(&self, uri: &Uri) -> Result<Option<String>> {
         let variables = self.template.matches(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
         match variables.text("below").filter(|below| !below.is_empty()) {
@@ -142,7 +142,7 @@ impl Source for LibraryIndex {
     }
 }
 
-/// The list of a catalog without what a context may not see.
+/// The list of a catalog without Libris' own resources and those that the caller may not see.
 struct VisibleListing<'a> {
     catalog: &'a Arc<Catalog>,
     context: &'a Context,

@@ -16,7 +16,7 @@ const NAME: &str = "use-resources";
 /// The argument with what the user wants to do.
 const TOPIC: &str = "topic";
 
-/// The resource with what the server has, if there is one.
+/// The overview of the resources, which is embedded if there is one that the caller may read.
 const INDEX: &str = "libris://index";
 
 /// How many resources and how many templates the message names.
@@ -50,7 +50,7 @@ pub(super) fn is(named: &Prompt) -> bool {
     *named == prompt()
 }
 
-/// The messages: what the caller may read here, and with a topic, the resources that a search for it finds.
+/// The messages: an overview of what the caller may read, and if a topic is given, the resources that a search for it finds.
 pub(super) async fn messages(
     view: &ViewSnapshot<'_>,
     arguments: &BTreeMap<String, String>,

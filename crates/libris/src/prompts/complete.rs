@@ -10,11 +10,11 @@ use libris_core::{
 
 use crate::view::ViewSnapshot;
 
-/// Stands for the argument in a URI, so that it can be found again in the variables of another template. In lower case,
-/// because hosts are.
+/// The placeholder for the argument to complete. A template of the prompt, expanded with it, is matched against the
+/// templates of the sources, to find the variable that contains the argument. In lower case, because hosts are.
 const COMPLETED: &str = "librisxcompletedxargument";
 
-/// Stands for an argument without a value.
+/// The placeholder for another argument that has no value yet.
 const UNKNOWN: &str = "librisxunknownxargument";
 
 /// How many resources are compared with the beginning of a URI.
@@ -30,7 +30,8 @@ struct MappedVariable {
     known: BTreeMap<String, String>,
 }
 
-/// The values of the first resource of a prompt that has some for the argument.
+/// Completes an argument of a prompt with the values that sources offer for a resource of the prompt: for the first
+/// resource for which they offer any.
 pub(super) async fn by_resources(
     view: &ViewSnapshot<'_>,
     prompt: &Prompt,
@@ -40,16 +41,16 @@ pub(super) async fn by_resources(
     let using = prompt
         .resources
         .iter()
-        .filter(|place| place.variables().any(|variable| variable == partial.argument));
+        .filter(|resource| resource.variables().any(|variable| variable == partial.argument));
     let mut templates: Option<Vec<Template>> = None;
-    for place in using {
-        if is_whole_uri(place) {
+    for resource in using {
+        if is_whole_uri(resource) {
             return uris(view, partial, context).await;
         }
         if templates.is_none() {
             templates = Some(view.templates(context).await?.templates);
         }
-        for mapped in map(place, partial, templates.as_deref().unwrap_or_default()) {
+        for mapped in map(resource, partial, templates.as_deref().unwrap_or_default()) {
             let completion = mapped.complete(view, partial, context).await?;
             if !completion.values.is_empty() {
                 return Ok(completion);
@@ -59,12 +60,12 @@ pub(super) async fn by_resources(
     Ok(Completion::default())
 }
 
-/// Whether a place is nothing but a variable, whose value is a URI.
-fn is_whole_uri(place: &UriTemplate) -> bool {
-    place.as_str().starts_with("{+") && place.as_str().find('}') == Some(place.as_str().len() - 1)
+/// Whether a resource of a prompt is nothing but one variable, whose value is a URI.
+fn is_whole_uri(resource: &UriTemplate) -> bool {
+    resource.as_str().starts_with("{+") && resource.as_str().find('}') == Some(resource.as_str().len() - 1)
 }
 
-/// The URIs of resources that begin with the typed text, or else those that a search for it finds.
+/// The URIs that begin with the typed text; if there are none, the URIs of resources that a search for it finds.
 async fn uris(
     view: &ViewSnapshot<'_>,
     partial: PromptCompletion<'_>,
@@ -82,18 +83,18 @@ async fn uris(
 }
 
 /// The variables of the sources' templates that the argument is part of, the most specific template first.
-fn map(place: &UriTemplate, partial: PromptCompletion<'_>, templates: &[Template]) -> Vec<MappedVariable> {
+fn map(resource: &UriTemplate, partial: PromptCompletion<'_>, templates: &[Template]) -> Vec<MappedVariable> {
     let mut variables = Variables::new();
-    for name in place.variables() {
+    for name in resource.variables() {
         let known = partial.known.get(name).filter(|value| !value.is_empty());
         match (name == partial.argument, known) {
             (true, _) => variables.insert(name, COMPLETED),
             (false, Some(value)) => variables.insert(name, value.as_str()),
-            (false, None) if place.is_optional(name) => None,
+            (false, None) if resource.is_optional(name) => None,
             (false, None) => variables.insert(name, UNKNOWN),
         };
     }
-    let Ok(uri) = place.expand(&variables).and_then(|uri| Uri::parse(&uri)) else { return Vec::new() };
+    let Ok(uri) = resource.expand(&variables).and_then(|uri| Uri::parse(&uri)) else { return Vec::new() };
     let mut matching: Vec<_> = templates
         .iter()
         .filter_map(|template| Some((template.uri.specificity(), mapped(&template.uri, &uri)?)))
@@ -153,14 +154,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// The template, the variable, the text around the argument and the other values, of each template that matches.
-    fn mapped(place: &str, known: &[(&str, &str)], templates: &[&str]) -> Vec<String> {
-        let place = UriTemplate::parse(place).unwrap();
+    fn mapped(resource: &str, known: &[(&str, &str)], templates: &[&str]) -> Vec<String> {
+        let resource = UriTemplate::parse(resource).unwrap();
         let known: BTreeMap<_, _> =
             known.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let partial = PromptCompletion { prompt: "p", argument: "x", typed: "", known: &known, limit: 9 };
         let templates: Vec<_> =
             templates.iter().map(|text| Template::new(UriTemplate::parse(text).unwrap(), "t")).collect();
-        map(&place, partial, &templates)
+        map(&resource, partial, &templates)
             .iter()
             .map(|mapped| {
                 let around = format!("{}…{}", mapped.before, mapped.after);
@@ -185,13 +186,13 @@ mod tests {
             ["weather://{country}/{city} city … {\"country\": \"no\"}",]
         );
         assert_eq!(mapped("weather://{c}/{x}", &[], &[forecast]), ["weather://{country}/{city} city … {}"]);
-        // What stands before the argument is not known.
+        // The value before the argument is not known.
         assert!(mapped("file:///docs/{c}/{x}", &[], &["file:///docs/{+path}"]).is_empty());
         assert!(mapped("file:///docs/{x}", &[], &["db://{id}"]).is_empty());
     }
 
     #[test]
-    fn a_place_can_be_a_whole_uri() {
+    fn a_resource_can_be_a_whole_uri() {
         let is_whole = |text: &str| is_whole_uri(&UriTemplate::parse(text).unwrap());
         assert!(is_whole("{+uri}"));
         assert!(!is_whole("{+uri}/x") && !is_whole("a:{+uri}") && !is_whole("{+a}{+b}"));

@@ -21,7 +21,7 @@ const MAX_SUGGESTED: usize = 64 << 10;
 pub(super) enum Unembeddable {
     /// The request fails, because the prompt says that the resource is in it.
     Refuse,
-    /// It is left out, because the server has chosen it.
+    /// It is left out, because the server has chosen it, and not the prompt.
     Skip,
 }
 
@@ -83,7 +83,7 @@ impl CallerView {
         Ok(read)
     }
 
-    /// Reads a resource in a message, and adds its bytes to the size of all.
+    /// Reads a resource in a message, and adds its size to `size`, that of all embedded resources.
     async fn embedded_parts(
         &self,
         call: &Call,
@@ -177,7 +177,7 @@ fn link(json: &mut Vec<u8>, facts: &Facts, resource: &Resource) {
 fn media_type(facts: &Facts, mime: &str) -> Option<&'static str> {
     match mime.split('/').next() {
         Some("image") => Some("image"),
-        // Audio came with the `completions` capability.
+        // The protocol revision that added the `completions` capability also added audio.
         Some("audio") if facts.completions => Some("audio"),
         _ => None,
     }

@@ -74,7 +74,7 @@ impl CallerView {
         if self.has_built_in_prompt() {
             let built_in = built_in::prompt();
             let at = prompts.prompts.partition_point(|prompt| prompt.name < built_in.name);
-            // A prompt of the same name replaces it.
+            // A source's prompt of the same name replaces the built-in one.
             if prompts.prompts.get(at).is_none_or(|prompt| prompt.name != built_in.name) {
                 prompts.prompts.insert(at, built_in);
             }
@@ -141,7 +141,7 @@ impl CallerView {
     }
 }
 
-/// Checks that all required arguments have a value, and that there are no others than those of the prompt.
+/// Checks that all required arguments have a value, and that the prompt has all given arguments.
 fn check_arguments(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<(), Failure> {
     let mut required = prompt.arguments.iter().filter(|argument| argument.required);
     if let Some(missing) = required.find(|argument| !given.contains_key(&argument.name)) {

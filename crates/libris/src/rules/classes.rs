@@ -106,7 +106,7 @@ impl ClassRules {
     pub(super) fn first_match(&self, operation: Operation, uri: &Uri) -> RuleDecision {
         let normal = normal_form(uri.as_str());
         let first = self.explicit(operation, &normal);
-        // A source may take an encoded slash for a slash, so that a rule about that URI denies this one too.
+        // A source may decode `%2F` to a slash, so a rule that denies the URI with the slash denies this one too.
         let stricter = with_slashes(&normal)
             .and_then(|slashes| self.explicit(operation, &slashes))
             .filter(|rule| rule.decision != Decision::Allow);
@@ -140,6 +140,7 @@ impl ClassRules {
         }
     }
 
+    /// The first rule that matches a URI in normal form.
     fn explicit(&self, operation: Operation, normal: &[u8]) -> Option<&ClassRule> {
         self.rules.iter().find(|rule| {
             rule.operations.contains(operation) && rule.uris.iter().any(|uri| uri.matches_normal(normal))
@@ -180,7 +181,8 @@ impl Rules for ClassRules {
         let rules = || self.rules.iter().filter(|rule| rule.operations.contains(Operation::Read));
         rules().enumerate().filter(|(_, rule)| is_visible(rule)).any(|(at, rule)| {
             let denied = || rules().take(at).filter(|rule| !is_visible(rule)).flat_map(|rule| &rule.uris);
-            // If it is unknown, the template is listed: it reveals less than a hidden one withholds.
+            // If the search gives up, the template is listed: that reveals little, while hiding it might withhold resources
+            // that the caller may read.
             rule.uris.iter().any(|uri| language::has_match(&prefix, uri, denied()).unwrap_or(true))
         })
     }

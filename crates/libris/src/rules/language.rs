@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use super::pattern::{PatternToken, UriPattern};
 
-/// How many sets of states a search examines. Beyond, the answer is unknown.
+/// How many sets of states a search examines. If it would need more, the answer is unknown.
 const MAX_EXAMINED: usize = 2_000;
 
-/// The states of a pattern's automaton after some input: two for each token, and the accepting one behind the last.
+/// The states of a pattern's automaton after some input: two for each token, and the accepting one after the last.
 ///
-/// The first state of a token is before it. The second is within the segments of [`PatternToken::Segments`], and behind the slash
-/// of [`PatternToken::Below`].
+/// The first state of a token is before it. The second is within the segments of [`PatternToken::Segments`], and after the
+/// slash of [`PatternToken::Below`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct States(Vec<u32>);
 
@@ -164,7 +164,8 @@ pub(super) fn has_match<'p>(
         if node.others.iter().any(Run::accepts_all) {
             continue;
         }
-        // A token after which nothing else can match can always be completed.
+        // If no other pattern can match any more, any completion of this pattern is a match; and there is one, because its
+        // run is not dead.
         if node.others.is_empty() || node.is_match() {
             return Some(true);
         }
@@ -193,8 +194,8 @@ impl SearchNode<'_> {
         self.last != Some(b'/') && self.run.accepts() && !self.others.iter().any(Run::accepts)
     }
 
-    /// The bytes to continue with: each that a pattern expects, and one that none does. The latter is last, so that the
-    /// search tries it first: it is the shortest way out of the other patterns.
+    /// The bytes to continue with: each that a pattern expects, and one that no pattern expects. The latter is last, so that
+    /// the search tries it first: it usually ends the matches of the other patterns.
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = HashSet::from([b'/']);
         self.run.bytes(&mut bytes);

@@ -68,13 +68,14 @@ impl Who {
             || self.scopes.iter().any(|scope| identity.scopes().contains(scope))
     }
 
-    /// Whether every caller that `other` includes is included, as far as the lists tell.
+    /// Whether every caller that `other` includes is included. It compares only the lists, so it may be `false` although all
+    /// members of a group are named as users.
     fn covers(&self, other: &Self) -> bool {
         let all = |mine: &[Box<str>], theirs: &[Box<str>]| theirs.iter().all(|one| mine.contains(one));
         if self.is_anyone() {
             return true;
         }
-        // Groups and scopes are those of authenticated callers.
+        // Only authenticated callers have groups and scopes, so `*` includes all of them.
         !other.is_anyone()
             && (self.users.iter().any(|user| **user == *"*")
                 || all(&self.users, &other.users)
@@ -134,7 +135,7 @@ impl RuleSet {
     /// The maximum number of rules: each decision compares a URI with all of them at worst.
     pub const LIMIT: usize = 1_000;
 
-    /// These rules, the first of which takes precedence.
+    /// A set of these rules. The first that matches decides.
     pub fn new(rules: Vec<Rule>) -> Self {
         Self { rules: rules.into() }
     }

@@ -8,7 +8,7 @@ use libris_core::{Error, Result, Uri};
 /// A pattern of URIs, such as `file:///handbook/**` or `git://*/tree/*/secrets/*.key`.
 ///
 /// `*` stands for any characters within a path segment, or within the authority. A segment `**` stands for any number of
-/// segments: a pattern that ends in `/**` matches what is before it and everything below. `**` alone matches every URI.
+/// segments: a pattern that ends in `/**` matches the URI before it and everything below. `**` alone matches every URI.
 /// Other characters stand for themselves; percent-encoded and literal characters are equal, and so are URIs with and
 /// without a slash at the end.
 #[derive(Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) enum PatternToken {
     Byte(u8),
     /// `*`: any bytes but slashes.
     Star,
-    /// `**/`: any number of segments, each with the slash behind it.
+    /// `**/`: any number of segments, each with the slash after it.
     Segments,
     /// `/**` at the end: nothing, or a slash and anything.
     Below,
@@ -142,7 +142,7 @@ fn tokens(text: &str) -> Option<Vec<PatternToken>> {
             tokens.push(PatternToken::Below);
             continue;
         }
-        // `Segments` includes the slash behind the segments.
+        // `Segments` includes the slash after the segments.
         if at > 0 && tokens.last() != Some(&PatternToken::Segments) {
             tokens.push(PatternToken::Byte(b'/'));
         }
@@ -182,7 +182,7 @@ fn without_slash(text: &str) -> &str {
     &text[..start + end]
 }
 
-/// Decodes percent-escapes, except those of `/`, which does not end a segment then, and of `%`, so that different URIs
+/// Decodes percent-escapes except `%2F`, because an encoded slash does not end a segment, and `%25`, so that different URIs
 /// stay different.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'%') {

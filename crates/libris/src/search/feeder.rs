@@ -1,4 +1,4 @@
-//! The feeder: keeps the index equal to the catalog, by list, read and the change stream.
+//! The feeder: keeps the index equal to the catalog. It lists and reads resources, and follows the change stream.
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
@@ -26,25 +26,26 @@ const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
 /// How long changes are gathered before they are indexed together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// The most changed resources that are gathered. If there are more, the feeder compares all.
+/// The maximum number of changed resources in one debounce window. If there are more, the feeder compares the whole list.
 const MAX_CHANGED: usize = 1000;
 
 /// The time between attempts to update an index that another process updates.
 const LOCK_RETRY: Duration = Duration::from_secs(2);
 
-/// The pause before an index is built anew after an error. It doubles up to [`LONGEST_PAUSE`].
+/// The pause before an index is rebuilt after an error. It doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// How often a damaged index is built anew in its folder before it is built in memory.
+/// How often a damaged index is rebuilt in its folder before it is built in memory.
 const MAX_REBUILT: u32 = 2;
 
-/// The stamp of a version that may be in the index: that of no resource.
+/// Stands for the stamp of a resource that may be in the index in any version. It equals no other stamp, so that the
+/// resource is indexed again.
 const UNKNOWN_STAMP: u64 = 0;
 
 /// Why the feeder stopped working on an index.
 enum FeedEnd {
-    /// The catalog is gone, or the server stops.
+    /// The catalog was dropped, or the server stops.
     Stopped,
     /// The index cannot be used any more.
     Failed(IndexError),
@@ -68,8 +69,8 @@ impl Feeder {
         Self { catalog, shared, stop }
     }
 
-    /// Feeds the index until the catalog is dropped. An index that fails is built anew: in the folder if it was
-    /// damaged, in memory if the folder cannot be written.
+    /// Feeds the index until the catalog is dropped. An index that fails is rebuilt: in the folder if it was damaged, in
+    /// memory if the folder cannot be written.
     pub(super) async fn run(self) {
         let mut in_memory = false;
         let mut rebuilt = 0;
@@ -128,6 +129,7 @@ impl Feeder {
         self.shared.upgrade().ok_or(FeedEnd::Stopped)
     }
 
+    /// Opens the index in a folder or in memory and keeps it up to date, until it fails or the catalog is dropped.
     async fn feed(&self, folder: Option<&Path>) -> Result<(), FeedEnd> {
         let index = Arc::new(match folder {
             Some(folder) => SearchIndex::open(folder)?,
@@ -178,7 +180,7 @@ impl Feeder {
         }
     }
 
-    /// Whether the index is still the one that is searched: a search that found damage has dropped it.
+    /// Fails if the index is no longer the one that is searched: a search that finds damage drops it.
     fn check_current(&self, index: &Arc<SearchIndex>) -> Result<(), FeedEnd> {
         match self.shared()?.current() {
             Some(current) if Arc::ptr_eq(&current, index) => Ok(()),
@@ -277,8 +279,8 @@ impl Feeder {
         index: &SearchIndex,
         updater: &mut IndexUpdater<'_>,
     ) -> Result<(), FeedEnd> {
-        // The resources in a directory are found by its name too: it is part of their paths. The resources of Libris itself
-        // are about the others.
+        // Directories are not indexed, because their names are part of the paths of their resources; nor are the resources
+        // of Libris itself, which only describe the others.
         if resource.mime.as_deref() == Some(DIRECTORY) || resource.uri.scheme() == "libris" {
             return Ok(());
         }
@@ -289,7 +291,7 @@ impl Feeder {
         if old == Some(metadata) && stamp::is_dated(resource) {
             return Ok(());
         }
-        // A new version of a resource may exceed the memory by a quarter, so that changes are seen when it is full.
+        // New versions of resources may exceed the memory by a quarter, so that changes are indexed even if it is full.
         let most = shared.config.memory;
         let most = if old.is_some() { most / 4 * 5 } else { most };
         if index.memory().is_some_and(|bytes| bytes > most) {
@@ -347,8 +349,8 @@ impl Feeder {
     }
 }
 
-/// The metadata of a resource, if it is listed. There is no request for the metadata of one resource, so this lists a
-/// few after the greatest URI in front of it.
+/// The metadata of a resource, if it is listed. A catalog cannot be asked for the metadata of one resource, so this lists
+/// a few resources from a URI shortly before it on.
 async fn listed(catalog: &Catalog, uri: &Uri) -> Option<Resource> {
     const NEIGHBOURS: usize = 64;
     let after = predecessor(uri);
@@ -356,13 +358,13 @@ async fn listed(catalog: &Catalog, uri: &Uri) -> Option<Resource> {
     page.resources.into_iter().find(|resource| resource.uri == *uri)
 }
 
-/// A URI in front of another with hardly any in between: the last character is replaced by one before it and by many
-/// of the greatest, or left out.
+/// A URI shortly before another in URI order: its last character is replaced by a smaller one, followed by several `~`,
+/// the greatest character. If that is impossible, characters are removed from its end.
 fn predecessor(uri: &Uri) -> Option<Uri> {
     let text = uri.as_str();
     let last = text.chars().next_back()?;
     let start = &text[..text.len() - last.len_utf8()];
-    // The digits of a percent-encoded byte mean another character.
+    // Another digit in a percent escape would be another character, which normalisation may decode.
     let is_encoded = text.as_bytes().iter().rev().take(3).any(|byte| *byte == b'%');
     let before = ('-'..last).rev().find(|letter| letter.is_ascii_alphanumeric() || "-.".contains(*letter));
     let close = before.filter(|_| !is_encoded).map(|before| format!("{start}{before}~~~~"));

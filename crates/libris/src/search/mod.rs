@@ -23,7 +23,7 @@ use feeder::Feeder;
 /// How many searches run at the same time; others wait.
 const CONCURRENT_SEARCHES: usize = 2;
 
-/// How long after the start of the index a search waits for it. Small libraries are indexed by then.
+/// For how long after the start of indexing searches wait for the index. Small libraries are indexed by then.
 const SETTLING_TIME: Duration = Duration::from_secs(5);
 
 /// The default of [`SearchConfig::memory`].
@@ -37,10 +37,11 @@ pub struct SearchConfig {
     /// Notes on resources by the beginning of their URIs or paths. They are searched like descriptions and returned
     /// with hits.
     pub notes: Vec<PathNote>,
-    /// The largest index in memory, in bytes; twice as much may be used for moments, while parts are merged. Resources
-    /// that do not fit are found by name only, and the status says how many. The default is 256 MiB.
+    /// The largest index in memory, in bytes; for a short time, while parts of it are merged, it may use twice as much.
+    /// Resources that do not fit are found by name only, and the status says how many. The default is 256 MiB.
     pub memory: usize,
-    /// Whether somebody waits for the index, so that it is built with the usual priority. The default is the lowest.
+    /// Whether a search waits for the index. If so, the index is built at normal thread priority, otherwise at the lowest.
+    /// Default: no.
     pub is_awaited: bool,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct CatalogIndex {
     permits: Arc<Semaphore>,
     /// When indexing began.
     started: Instant,
-    /// Distinguishes visibility checks without a class.
+    /// The next cache key for a visibility check without a class.
     unclassified: AtomicU64,
 }
 
@@ -68,10 +69,10 @@ pub(crate) struct FeederProgress {
     health: Arc<Health>,
     listed: AtomicUsize,
     indexed: AtomicUsize,
-    /// Whether the index has all resources of the last full listing; watched by those who wait for it.
+    /// Whether the index has all resources of the last full listing. Searches that wait for the index watch this.
     completeness: watch::Sender<bool>,
-    /// Whether the index on disk had all resources when it was opened. Then it is searched alone while it is compared
-    /// with the sources.
+    /// Whether the index on disk had all resources when it was opened. If so, searches need not compare names while the
+    /// index is compared with the sources.
     is_warm: AtomicBool,
     /// Why the index is not on disk, or not updated by this process.
     remark: Mutex<Option<String>>,
@@ -212,7 +213,7 @@ impl CatalogIndex {
         _ = self.progress.completeness.subscribe().wait_for(|is_complete| *is_complete).await;
     }
 
-    /// Waits until the index has all resources, or the time for that is over.
+    /// Waits until the index has all resources, but not after the first [`SETTLING_TIME`] of indexing.
     pub(crate) async fn settled(&self) {
         let end = self.started + SETTLING_TIME;
         if Instant::now() < end && self.indexing().is_some() {
@@ -220,8 +221,8 @@ impl CatalogIndex {
         }
     }
 
-    /// Searches the index for what the context may see; `None` if there is no index yet. `generation` is that of the
-    /// sources, which the rights depend on.
+    /// Searches the index for resources that the caller may see; `None` if there is no index. `generation` is that of the
+    /// catalog's sources.
     pub(crate) async fn search(
         &self,
         query: &SearchQuery,
@@ -230,6 +231,7 @@ impl CatalogIndex {
     ) -> Result<Option<SearchAnswer>> {
         let Some(index) = self.current() else { return Ok(None) };
         let visibility = context.visibility().cloned();
+        // The index caches by this key what a rights class sees, which also depends on the aliases that sources report.
         let class = match visibility.as_ref().map(|visibility| visibility.class()) {
             Some(Some(class)) => class.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ generation,
             _ => self.unclassified.fetch_add(1, Ordering::Relaxed),
@@ -260,7 +262,7 @@ impl CatalogIndex {
         }
     }
 
-    /// Makes the feeder build the index anew after a search has found damage.
+    /// Makes the feeder rebuild the index after a search has found damage.
     fn report(&self, error: &IndexError) {
         let cause = std::error::Error::source(error).map(ToString::to_string);
         tracing::warn!(%error, cause, "a search failed; rebuilding the index");
@@ -274,7 +276,7 @@ impl Drop for CatalogIndex {
     }
 }
 
-/// Gives this thread the lowest priority; those that it starts inherit it.
+/// Gives this thread the lowest priority, which threads that it starts inherit.
 fn lower_priority() {
     #[cfg(target_os = "linux")]
     if let Err(cause) = rustix::process::setpriority_process(None, 19) {

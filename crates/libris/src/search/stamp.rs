@@ -22,7 +22,7 @@ pub(super) fn of_text(metadata: u64, text: Option<&str>) -> u64 {
     hasher.finish()
 }
 
-/// Whether the metadata alone shows whether the contents changed.
+/// Whether the resource has a modification time, so that its metadata alone shows whether its contents changed.
 pub(super) fn is_dated(resource: &Resource) -> bool {
     resource.annotations.last_modified.is_some()
 }

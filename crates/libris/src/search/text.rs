@@ -12,8 +12,7 @@ use crate::document_text::text_uri;
 /// The largest resource that is read, in bytes. Larger ones are found by their metadata.
 const MAX_READ: usize = 2 * MAX_TEXT;
 
-/// The text of a resource; `None` if it has none, or too much. This is the only place that decides what text stands
-/// for a resource in the index.
+/// The text by which a resource is indexed; `None` if it has no text, or too much.
 pub(super) async fn text(catalog: &Catalog, resource: &Resource) -> Result<Option<String>> {
     if is_binary(resource) || resource.size.is_some_and(|size| size > MAX_READ as u64) {
         return Ok(None);

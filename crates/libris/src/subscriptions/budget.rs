@@ -62,14 +62,14 @@ pub(super) struct SubscriptionBudget {
     clients: HashMap<BudgetOwner, SubscriptionAccount>,
     address_limit: SubscriptionLimit,
     identity_limit: SubscriptionLimit,
-    /// The bytes reserved for subscriptions that are about to be charged. They count for further reservations, and not
-    /// for charges, so that a reservation never makes the subscription fail that it was made for.
+    /// The bytes reserved for subscriptions that are about to be charged. They limit further reservations, but not charges:
+    /// otherwise a subscription could fail because of its own reservation.
     reserved: HashMap<BudgetOwner, usize>,
     reserved_in_total: usize,
 }
 
-/// What subscriptions cost in the account of their client, and in the total. The total is less if other clients hold the
-/// same texts.
+/// The bytes that subscriptions cost in the account of their client, and in the total. The latter are fewer if other
+/// clients hold the same texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SubscriptionCost {
     client: usize,
@@ -116,11 +116,13 @@ impl SubscriptionAccount {
         SUBSCRIPTION_OVERHEAD + cost(name) + if name == subject { 0 } else { cost(subject) }
     }
 
+    /// Whether a subscription fits within a limit in bytes.
     fn has_room(&self, name: &str, subject: &str, limit: usize) -> bool {
         self.cost(name, subject) <= limit.saturating_sub(self.bytes)
     }
 
-    fn has_place(&self, limit: SubscriptionLimit) -> bool {
+    /// Whether one more subscription is within the limit of their number.
+    fn is_below_count(&self, limit: SubscriptionLimit) -> bool {
         limit.count.is_none_or(|count| self.subscriptions < count)
     }
 
@@ -166,12 +168,12 @@ impl SubscriptionBudget {
         }
     }
 
-    /// What one client may use.
+    /// The limit of one client.
     fn limit_of(&self, client: BudgetOwner) -> SubscriptionLimit {
         if client.has_identity() { self.identity_limit } else { self.address_limit }
     }
 
-    /// Adds the least that a subscription to this URI costs: its subject is not known yet.
+    /// Adds the minimum cost of a subscription to this URI. Its subject, which may cost more, is not known yet.
     pub(super) fn add_least_cost(&self, client: BudgetOwner, name: &str, cost: &mut SubscriptionCost) {
         cost.client += match self.clients.get(&client) {
             Some(account) => account.cost(name, name),
@@ -180,7 +182,7 @@ impl SubscriptionBudget {
         cost.total += self.total.cost(name, name);
     }
 
-    /// Fails if this cost exceeds what is neither charged nor reserved.
+    /// Fails if this cost exceeds the bytes that are neither charged nor reserved.
     pub(super) fn check(&self, client: BudgetOwner, cost: SubscriptionCost) -> Result<(), OverBudget> {
         let used = self.bytes_of(client) + self.reserved.get(&client).copied().unwrap_or_default();
         let limit = self.limit_of(client).bytes;
@@ -240,13 +242,13 @@ impl SubscriptionBudget {
         let limit = self.limit_of(client);
         let none = SubscriptionAccount::default();
         let account = self.clients.get(&client).unwrap_or(&none);
-        if !account.has_place(limit) {
+        if !account.is_below_count(limit) {
             return Err(OverBudget::ClientCount(limit.count.unwrap_or_default()));
         }
         if !account.has_room(name, subject, limit.bytes) {
             return Err(OverBudget::Client(limit.bytes));
         }
-        if !self.total.has_place(self.total_limit) {
+        if !self.total.is_below_count(self.total_limit) {
             return Err(OverBudget::TotalCount(self.total_limit.count.unwrap_or_default()));
         }
         if !self.total.has_room(name, subject, self.total_limit.bytes) {

@@ -146,8 +146,8 @@ impl SubscriptionHub {
         }
     }
 
-    /// Adds a listener that is notified of what `view` shows. Listeners of one client share a subscription budget; a
-    /// listener of an unknown client has its own.
+    /// Adds a listener that is notified of changes that `view` shows. Listeners of one client share a subscription budget;
+    /// a listener of an unknown client has its own.
     pub(crate) fn listener_for(&self, view: Arc<View>, client: Client) -> Result<Arc<dyn Listener>, Failure> {
         // Hold both locks, so that the watch does not stop before the listener is registered.
         let watch = lock(&self.shared.watch);
@@ -159,6 +159,7 @@ impl SubscriptionHub {
         }
         let (number, notifications) = registry.join(view.clone(), client);
         if !watch.is_running() {
+            // Until the watch runs, nobody notices changes of the list.
             registry.mark_list_missed(number);
         }
         let shared = self.shared.clone();
@@ -201,8 +202,8 @@ impl SubscriptionHubState {
         let mut hasher = DefaultHasher::new();
         subject.hash(&mut hasher);
         let number = hasher.finish() % FOLLOW_LOCKS as u64;
-        // Of two concurrent calls for one subject, the second sees the latest state of the registry.
-        let _turn = lock(&self.follow[number as usize]);
+        // Serialises the calls for one subject, so that the last one sees the latest state of the registry.
+        let _guard = lock(&self.follow[number as usize]);
         let client_following = lock(&self.registry).client_following(subject);
         match client_following {
             Some(client) => self.source.follow(subject, client),
@@ -233,7 +234,7 @@ impl Listener for Subscriber {
     async fn follow_list(&self) -> Result<(), Failure> {
         self.shared.watched().await.map_err(to_failure)?;
         let missed = lock(&self.shared.registry).follow_list(self.number);
-        // The client may have listed at another replica.
+        // The client may have listed at another replica before these changes, so `listed` does not matter for them.
         let view = self.view();
         let missed_elsewhere = self
             .shared
@@ -258,7 +259,7 @@ impl Listener for Subscriber {
 
     async fn reserve(&self, names: &[&str]) -> Result<(), Failure> {
         let mut cost = SubscriptionCost::default();
-        // In batches, because comparing a thousand texts of 4 KiB with those of the budget takes milliseconds.
+        // In batches, because looking up a thousand texts of 4 KiB takes milliseconds, during which the lock is held.
         for batch in names.chunks(REGISTRY_BATCH) {
             let added = lock(&self.shared.registry).add_least_cost(self.number, batch, &mut cost);
             if let Err(refusal) = added {
@@ -362,12 +363,14 @@ async fn refused_later(refusal: SubscriptionRefusal) -> Failure {
 fn refused(refusal: SubscriptionRefusal) -> Failure {
     let (message, limit) = match refusal {
         SubscriptionRefusal::Subscriptions(most) => (
-            format!("one client may subscribe to {most} resources at most; unsubscribe from one first"),
+            format!(
+                "one session or stream may have {most} subscriptions at most; unsubscribe from one first"
+            ),
             most,
         ),
         SubscriptionRefusal::Budget(OverBudget::ClientCount(most)) => (
             format!(
-                "all subscriptions of one client may be {most} at most; unsubscribe from some resources first"
+                "one client may have {most} subscriptions at most; unsubscribe from some resources first"
             ),
             most,
         ),

@@ -10,10 +10,11 @@ use tokio::time::Instant;
 use super::budget::BudgetOwner;
 use crate::lock::lock;
 
-/// How many requests to subscribe a client may send at once. A client that reconnects subscribes to everything again.
+/// How many requests to subscribe a client may send at once. So many are allowed because a client that reconnects
+/// subscribes to everything again.
 const BURST: u32 = 2_000;
 
-/// The interval of further requests.
+/// The shortest average interval between further requests.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// The longest delay of a request. A request that would be delayed longer is refused, after this delay.
@@ -22,7 +23,7 @@ const MAX_DELAY: Duration = Duration::from_secs(5);
 /// The maximum number of clients whose requests are counted. Those that may send a burst again are forgotten.
 const MAX_CLIENTS: usize = 32_768;
 
-/// The rate of requests to subscribe, of each client: a token bucket, whose state is the time when it is full again.
+/// The rate limit for requests to subscribe: for each client a token bucket, whose state is the time when it is full again.
 #[derive(Default)]
 pub(super) struct SubscribePace {
     full: Mutex<HashMap<BudgetOwner, Instant>>,
@@ -54,7 +55,7 @@ impl SubscribePace {
         if full.len() >= MAX_CLIENTS && !full.contains_key(&client) {
             full.retain(|_, full| *full > now);
             if full.len() >= MAX_CLIENTS {
-                // So many clients at once are a flood. Its first clients have sent the most requests.
+                // So many clients at once are a flood. Forgetting them gives each a new burst, but bounds the memory.
                 full.clear();
             }
         }

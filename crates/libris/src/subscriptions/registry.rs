@@ -1,4 +1,5 @@
-//! The registry of listeners and subscriptions. Its lock is never held during a call to a source.
+//! The registry of listeners and subscriptions. While its lock is held, no method of a source is called except
+//! [`Source::aliases`](libris_core::Source::aliases), to check rights.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -16,6 +17,7 @@ use crate::view::View;
 
 /// All listeners and their subscriptions.
 pub(super) struct Registry {
+    /// The number of the last listener.
     last: u64,
     members: HashMap<u64, RegisteredListener>,
     subjects: HashMap<Uri, HashSet<Subscription>>,
@@ -55,7 +57,7 @@ struct RegisteredListener {
     /// The subscriptions to hidden resources. They are accepted like subscriptions to missing resources, and no source
     /// follows them.
     hidden: HashSet<Arc<str>>,
-    /// What is reserved for subscriptions that follow.
+    /// The cost that is reserved for subscriptions that the listener is about to add.
     reserved: SubscriptionCost,
 }
 
@@ -221,7 +223,7 @@ impl Registry {
         }
     }
 
-    /// Adds the least that subscriptions of a listener to these URIs cost. Fails if that exceeds its budget.
+    /// Adds the minimum cost of subscriptions of a listener to these URIs to `cost`. Fails if the sum exceeds its budget.
     pub(super) fn add_least_cost(
         &self,
         listener: u64,
@@ -233,7 +235,7 @@ impl Registry {
         self.budget.check(member.client, *cost).map_err(SubscriptionRefusal::Budget)
     }
 
-    /// Reserves memory for subscriptions of a listener that follow, instead of what is reserved for it.
+    /// Reserves memory for subscriptions that a listener is about to add. Replaces its earlier reservation.
     pub(super) fn reserve(
         &mut self,
         listener: u64,
@@ -272,7 +274,7 @@ impl Registry {
         let cost =
             self.budget.charge(member.client, &name, &subject_text).map_err(SubscriptionRefusal::Budget)?;
         self.budget.release(member.client, member.reserved.take(cost));
-        // Under the lock, so that `notify_changed_rights` reevaluates it when the rights change.
+        // Checked under the lock, so that `notify_changed_rights` checks again when the rights change.
         if !member.may_subscribe(&name) {
             member.hidden.insert(name.clone());
         }
@@ -374,8 +376,8 @@ impl Registry {
                 member.notify_list(self.list_followers.contains(listener));
             }
         }
-        // The index lists what the list contains. Only those whose list has changed are notified, so that nobody learns
-        // of changes of hidden resources.
+        // `libris://index` changes with the list. Only listeners whose list has changed are notified, so that nobody
+        // learns of changes of hidden resources.
         let index = library_index::uri();
         for Subscription { listener, name } in self.subjects.get(&index).into_iter().flatten() {
             if let Some(member) = self.members.get(listener)

@@ -142,7 +142,7 @@ impl SubscriptionHubState {
         self.source.prompts(&Context::default()).await.ok().map(|prompts| prompts.prompts)
     }
 
-    /// Records the rights classes that list this resource. Returns whether there are any.
+    /// Records the rights classes whose list contains this resource. Returns whether there are any.
     fn is_listed(&self, pending: &mut DebounceWindows, uri: &Uri) -> bool {
         let Some(recorded) = &mut pending.classes else { return true };
         let mut is_listed = false;
@@ -207,7 +207,7 @@ async fn run(mut task: WatchTask, outcome: oneshot::Sender<Result<(), Arc<Error>
         Ok(None) => (None, Ok(())),
         Err(error) => (None, Err(Arc::new(error))),
     };
-    // Before the first listener can ask for the prompts, so that no change of them is missed.
+    // Listed before the first listener can list the prompts, so that no change of them is missed.
     let prompts = if changes.is_some() { shared.prompts().await } else { None };
     task.set(if changes.is_some() { WatchState::Running } else { WatchState::Stopped });
     // All waiting requests may have been cancelled.
@@ -301,7 +301,9 @@ impl DebounceWindows {
 
 /// Rate limiting of `list_changed` with a growing interval.
 struct ListChangedPacing {
+    /// The current interval.
     pause: Duration,
+    /// When `list_changed` was sent last.
     last: Option<Instant>,
 }
 
@@ -313,6 +315,7 @@ impl ListChangedPacing {
         due.max(last + shortest).max((last + self.pause).min(rested))
     }
 
+    /// Records that `list_changed` is sent, and doubles the interval if the list keeps changing.
     fn tick(&mut self, now: Instant, window: Duration) {
         let busy = self.last.is_some_and(|last| now < last + (self.pause + SETTLE_TIME) * 2);
         self.pause = if busy { (self.pause * 2).min(LONGEST_PAUSE) } else { window };

@@ -11,12 +11,12 @@ use super::{ToolCall, definition};
 /// The URI of the page.
 pub(crate) const PICKER_URI: &str = "ui://libris/picker";
 
-/// A tool of the picker. Hosts that do not know apps are not told of it.
+/// A tool of the picker. It is listed only to hosts that show apps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AppTool {
-    /// Models open the picker.
+    /// Opens the picker. Models call it.
     Open,
-    /// The page asks what hosts do not pass on.
+    /// Answers requests of the page that hosts do not forward. The page calls it.
     Request,
 }
 
@@ -91,7 +91,7 @@ impl ToolCall<'_> {
     }
 }
 
-/// The result of opening the picker. The host shows the page; the model is told what it may expect.
+/// The result of opening the picker. The host shows the page; the text tells the model what to expect.
 fn opened(arguments: &str) -> Result<ToolOutput, ToolError> {
     let arguments = ToolArguments::parse(arguments, &["query", "uri"])?;
     let mut shown = json!({});
@@ -107,7 +107,8 @@ fn opened(arguments: &str) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput { text, structured: Some(shown), ..ToolOutput::default() })
 }
 
-/// The page can show most errors; the host must act on missing scopes and on a server that is busy.
+/// Turns a failure into an error that the page can show, except for missing scopes and a busy server, on which the host
+/// must act.
 fn told(failure: Failure) -> ToolError {
     match failure {
         Failure::NotFound { hint, .. } => ToolError::Told(match hint {

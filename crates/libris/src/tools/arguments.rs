@@ -8,7 +8,7 @@ use super::output::ToolError;
 /// The longest text of an argument, in bytes.
 const MAX_TEXT: usize = 8 * 1024;
 
-/// The arguments of a tool call, whose names are known.
+/// The arguments of a tool call, all of which the tool has.
 pub(crate) struct ToolArguments(Map<String, Value>);
 
 impl ToolArguments {
@@ -32,7 +32,7 @@ impl ToolArguments {
         Ok(Self(arguments))
     }
 
-    /// The first of these arguments that is a text, of arguments that need not be valid.
+    /// The first of these arguments that is a text. The arguments are not validated otherwise.
     pub(crate) fn first_text(json: &str, names: &[&str]) -> Option<String> {
         let arguments: Map<String, Value> = serde_json::from_str(json).ok()?;
         names.iter().find_map(|name| arguments.get(*name)?.as_str().map(str::to_owned))
@@ -64,7 +64,7 @@ impl ToolArguments {
         }
     }
 
-    /// A number within bounds; also as text, because some models write numbers so.
+    /// A number within bounds. A string is accepted too, because some models write numbers as strings.
     pub(crate) fn number(
         &self,
         name: &str,
@@ -101,9 +101,9 @@ impl ToolArguments {
 /// Lines counted from 1, as in `10-20`, `10-`, `20` and `-20`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineRange {
-    /// From the first to the last, if there is one.
+    /// The first and the last line; `None` for all lines after the first.
     From(usize, Option<usize>),
-    /// This many at the end.
+    /// This many lines at the end.
     Last(usize),
 }
 
@@ -127,7 +127,7 @@ impl LineRange {
         }
     }
 
-    /// The range as it stands in a URI.
+    /// The range as the value of a query parameter.
     pub(crate) fn query(self) -> String {
         match self {
             Self::From(first, Some(last)) => format!("{first}-{last}"),

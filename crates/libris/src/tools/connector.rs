@@ -54,7 +54,7 @@ impl ToolCall<'_> {
         Ok(in_one_block(json!({ "id": id, "title": title, "text": text, "url": url, "metadata": metadata })))
     }
 
-    /// The link to a resource for people.
+    /// The link by which ChatGPT cites a resource.
     fn citation(&self, uri: &str) -> String {
         let Some(base) = &self.inner.config.tools.citation_base else { return uri.to_owned() };
         let path = uri.strip_prefix(root(uri)).unwrap_or(uri);
@@ -65,7 +65,7 @@ impl ToolCall<'_> {
     }
 }
 
-/// A URI as a value in the query of another.
+/// A URI, encoded as the value of a query parameter.
 fn encoded(uri: &str) -> String {
     let encoded = Uri::encode_segment(uri.as_bytes());
     encoded.replace('&', "%26").replace('+', "%2B").replace('=', "%3D")

@@ -20,7 +20,7 @@ const PAGE: usize = 50;
 /// How many resources of a folder are counted.
 const MAX_COUNTED: usize = 100;
 
-/// How long the folders of a page may be counted. Those left have no count.
+/// How long it may take to count the entries of the folders on a page. Folders that are not counted by then have no count.
 const COUNTING_TIME: Duration = Duration::from_secs(3);
 
 /// How many templates a page names.
@@ -44,7 +44,7 @@ struct FolderEntry {
     mime: Option<String>,
     size: Option<u64>,
     is_folder: bool,
-    /// How many resources a folder has, and whether there may be more.
+    /// The number of entries of a folder, or of resources below a prefix, and whether there may be more.
     count: Option<(usize, bool)>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A tool is a client of the view: it sees what the caller may see, and everything that it reads counts against the same
 //! limits as `resources/read`. Which tools there are depends on the configuration and on the rights of the caller, not on
-//! the client; only those of the picker are listed to hosts that show apps alone.
+//! the client. The tools of the picker are an exception: they are listed only to hosts that show apps.
 
 pub(crate) mod app;
 mod arguments;
@@ -95,7 +95,7 @@ impl Tool {
         }
     }
 
-    /// Whether a tool may have this name, depending on the configuration.
+    /// Whether a built-in tool has this name in any configuration. No tool for a template gets such a name.
     fn is_reserved(name: &str) -> bool {
         let all = ToolsConfig { bundle: true, connector: true, ..ToolsConfig::default() };
         Self::named(name, &all).is_some() || AppTool::named(name).is_some()
@@ -158,7 +158,7 @@ impl ToolCall<'_> {
     pub(crate) async fn contents(&self, uri: &Uri) -> Result<Contents, Error> {
         loop {
             match self.view.read(uri, self.context).await {
-                // Memory was short and is free again: read again. The source holds nothing meanwhile.
+                // Memory was short: wait until it is free and read again. Meanwhile no permit of the source is held.
                 Err(Error::Busy(_)) if self.call.memory_is_free().await => {}
                 read => return read,
             }
@@ -176,7 +176,7 @@ pub(crate) fn title(resource: &Resource) -> &str {
     resource.title.as_deref().unwrap_or(&resource.name)
 }
 
-/// The error for a tool that does not exist, or that the caller may not use. `usable` are those that it may.
+/// The error for a tool that does not exist, or that the caller may not use. `usable` are the tools that the caller may use.
 pub(crate) fn unknown(name: &str, usable: &[Tool]) -> Failure {
     let shown: String = name.chars().take(100).collect();
     let known = usable.iter().map(|tool| tool.name());

@@ -60,7 +60,7 @@ impl ToolCall<'_> {
             return Ok(Some(hint));
         }
         let words = last_segment(path).replace(|letter: char| !letter.is_alphanumeric(), " ");
-        // Without starting an index for it.
+        // This search does not start an index.
         let query = SearchQuery::new(words, 3);
         let mut hits = self.view.search(&query, self.context).await?.hits;
         if hits.is_empty() {

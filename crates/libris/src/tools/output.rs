@@ -12,7 +12,7 @@ use crate::server::to_failure;
 pub(crate) struct ToolOutput {
     /// The text, which is all that some hosts show to the model.
     pub(crate) text: String,
-    /// A picture behind the text.
+    /// A picture after the text.
     pub(crate) picture: Option<Picture>,
     /// Links to the resources that the result is about.
     pub(crate) links: Vec<ResourceLink>,
@@ -39,9 +39,9 @@ pub(crate) struct ResourceLink {
 /// Why a tool call has no result.
 #[derive(Debug)]
 pub(crate) enum ToolError {
-    /// What is wrong and what to do instead, for the model.
+    /// A message for the model: what is wrong, and what to do instead.
     Told(String),
-    /// That there is no such resource, and what is similar, for the model.
+    /// A message for the model: there is no such resource, with similar URIs.
     Missing(String),
     /// An error of the protocol, for the host.
     Failed(Failure),

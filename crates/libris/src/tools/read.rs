@@ -18,7 +18,7 @@ pub(super) const MIN_BYTES: usize = 256;
 pub(super) const MAX_BYTES: usize = 1 << 20;
 pub(super) const DEFAULT_BYTES: usize = 32 << 10;
 
-/// The lines that are read of a resource that is too large to be read whole.
+/// How many lines are read of a resource that is too large to be read whole.
 const FIRST_LINES: usize = 500;
 
 /// The largest picture in a result, in bytes.
@@ -31,7 +31,7 @@ const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp
 const TOTAL_LINES: &str = "dev.libris/totalLines";
 const TOTAL_BYTES: &str = "dev.libris/totalBytes";
 
-/// What is asked for.
+/// The arguments of the tool.
 struct ReadRequest<'a> {
     uri: &'a str,
     lines: Option<LineRange>,
@@ -73,6 +73,7 @@ enum RestOfText {
 }
 
 impl ToolCall<'_> {
+    /// The result of the tool, and how it may be cached.
     pub(super) async fn read(&self, arguments: &str) -> Result<(ToolOutput, Freshness), ToolError> {
         let arguments = ToolArguments::parse(arguments, &["uri", "lines", "pages", "max_bytes"])?;
         let asked = ReadRequest {
@@ -96,7 +97,7 @@ impl ToolCall<'_> {
         Ok((output(&asked, &uri, &parts, numbering)?, freshness))
     }
 
-    /// Reads the text of a resource: of a document its text, of a part what the source has for it.
+    /// Reads a resource: the extracted text of a document, or only the requested lines if the source serves ranges of lines.
     async fn load(&self, uri: &Uri, asked: &ReadRequest<'_>) -> Result<Loaded, Error> {
         let whole = |contents| Loaded { contents, numbering: LineNumbering::Whole };
         if let Some(pages) = &asked.pages {
@@ -117,7 +118,7 @@ impl ToolCall<'_> {
             && let Some(part) = self.part(uri, lines)
         {
             match self.contents(&part).await {
-                // The URI may belong to a source that has no lines.
+                // The source may not serve ranges of lines.
                 Err(Error::NotFound(_) | Error::Missing { .. }) => {}
                 read => return read.map(|contents| numbered(contents, lines)),
             }
@@ -152,6 +153,7 @@ impl ToolCall<'_> {
     }
 }
 
+/// Contents that a source returned for a range of lines.
 fn numbered(contents: Contents, lines: LineRange) -> Loaded {
     let total = contents.parts.first().and_then(|part| total(part, TOTAL_LINES));
     let first = match lines {
@@ -285,7 +287,8 @@ fn shown<'t>(
     let count = part.lines().count();
     let lines = first.map(|first| (first, (first + count).saturating_sub(1).max(first)));
     let is_open = |lines: (usize, usize)| total.is_some_and(|total| lines.1 < total);
-    // Lines that were not asked for are no rest, except those that a large resource has after the first ones.
+    // The source returned a range. If the resource has more lines after it, they are the rest. `next` does not offer lines
+    // after the end of the requested range.
     let was_bounded = matches!(numbering, LineNumbering::From(_)) && rest == RestOfText::None;
     let rest = match was_bounded && lines.is_some_and(is_open) {
         true => RestOfText::Lines,
@@ -315,7 +318,7 @@ fn cut(text: &str, limit: usize) -> (&str, RestOfText) {
 }
 
 impl ShownText<'_> {
-    /// The lines for people: `lines 1-40 of 212`.
+    /// The lines as text: `lines 1-40 of 212`.
     fn described(&self) -> Option<String> {
         let (first, last) = self.lines?;
         let total = self.total.map(|total| format!(" of {total}")).unwrap_or_default();
@@ -337,7 +340,7 @@ impl ShownText<'_> {
                 };
                 next["lines"] = format!("{}-{end}", last + 1).into();
             }
-            // A line that is longer than the limit: read it again with a larger one.
+            // The line is longer than the limit: read the line again with a larger limit.
             RestOfText::OfLine if limit < MAX_BYTES => {
                 next["lines"] = format!("{first}-").into();
                 next["max_bytes"] = (limit * 8).min(MAX_BYTES).into();

@@ -17,7 +17,7 @@ use crate::status;
 pub(super) const MAX_HITS: usize = 50;
 pub(super) const DEFAULT_HITS: usize = 8;
 
-/// From this size of the text on, no results are added.
+/// Once the text has this many bytes, no further results are added.
 const MAX_TEXT: usize = 32 << 10;
 
 /// The longest line of a snippet, in characters.
@@ -32,7 +32,7 @@ const MAX_NAMES: usize = 5_000;
 /// How many resources are listed at a time to compare names.
 const NAMES_PAGE: usize = 500;
 
-/// How many words of a query similar words are looked for.
+/// For how many words of a query similar words are suggested.
 const MAX_WORDS: usize = 8;
 
 impl ToolCall<'_> {

@@ -1,19 +1,19 @@
-//! Text from sources in tool results: without invisible and control characters, within boundaries that it cannot forge.
+//! Text from sources in tool results: without invisible and control characters, between delimiters that it cannot forge.
 //!
-//! A model reads tool results as text. What a resource contains, its title too, may be written by anybody, so a result
-//! marks where such text begins and ends. The marks contain a hash of the text under a key of this process: a text
-//! cannot contain the mark of itself.
+//! A model reads tool results as text. Anybody may have written the contents and the title of a resource, so a result
+//! shows where such text begins and ends. The delimiters contain a keyed hash of the text (its mark), with a random key per
+//! process, so an author cannot predict them.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::LazyLock;
 
-/// The key of the marks.
+/// The random key of the marks.
 static MARK_KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// Whether a character is removed: Unicode tags and variation selectors beyond the basic plane, which show nothing and can
-/// hide instructions, and marks that change the direction of the text around them.
+/// Whether a character is removed: Unicode tags and variation selectors outside the BMP, which are invisible and can hide
+/// instructions, and bidirectional embedding, override and isolate controls.
 fn is_hidden(letter: char) -> bool {
     matches!(letter, '\u{e0000}'..='\u{e01ef}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -52,7 +52,7 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
 
 /// The text on one line of at most `limit` characters.
 pub(crate) fn one_line(text: &str, limit: usize) -> String {
-    // Cleaning a huge title would cost time for what is cut off.
+    // Only the beginning is cleaned: the rest of a huge title is cut off anyway.
     let beginning: String = text.chars().take(limit.saturating_mul(4)).collect();
     let cleaned = clean(&beginning);
     let words: Vec<_> = cleaned.split_whitespace().collect();
@@ -65,7 +65,7 @@ pub(crate) fn one_line(text: &str, limit: usize) -> String {
     short
 }
 
-/// The text between two marks; `origin` says where it comes from. The text must be clean.
+/// The text between two delimiters; `origin` says where it comes from. The text must be [clean](clean()).
 pub(crate) fn enclose(origin: &str, text: &str) -> String {
     let mark = mark(text);
     let mut enclosed = String::with_capacity(text.len() + origin.len() + 96);
@@ -77,7 +77,7 @@ pub(crate) fn enclose(origin: &str, text: &str) -> String {
     enclosed
 }
 
-/// A mark that the text does not contain.
+/// The mark of a text: a keyed hash that the text does not contain.
 fn mark(text: &str) -> String {
     let mut mark = format!("{:016x}", MARK_KEY.hash_one(text));
     while text.contains(&mark) {

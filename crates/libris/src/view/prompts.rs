@@ -40,7 +40,7 @@ impl ViewSnapshot<'_> {
         messages.map_err(|error| self.redacted(error))?.ok_or_else(gone)
     }
 
-    /// Completes an argument of a prompt with the values of its source, without those that lead to hidden resources;
+    /// Completes an argument of a prompt with the values of its source, without values that lead to hidden resources;
     /// `None` if the source has no values for it.
     pub async fn complete_prompt(
         &self,
@@ -64,7 +64,7 @@ impl ViewSnapshot<'_> {
         Ok(Some(Completion { values, total, more, proof: None }))
     }
 
-    /// Whether no resource of the prompt is hidden with this value.
+    /// Whether the caller may see every resource that the prompt embeds if the argument has this value.
     fn leads_to_visible(&self, prompt: &Prompt, partial: PromptCompletion<'_>, value: &str) -> bool {
         let mut using = prompt
             .resources

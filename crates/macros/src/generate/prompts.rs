@@ -8,7 +8,7 @@ use crate::attribute::PromptAttribute;
 use crate::block::Block;
 use crate::function::{Function, FunctionArgument, Multiplicity};
 
-/// The methods that list prompts and make their messages; nothing if there are no prompts.
+/// The methods that list prompts and create their messages; `None` if there are no prompts.
 pub(super) fn methods(block: &Block) -> Option<TokenStream> {
     if block.prompts.is_empty() {
         return None;
@@ -55,6 +55,7 @@ pub(super) fn methods(block: &Block) -> Option<TokenStream> {
     })
 }
 
+/// The expression that creates the `Prompt` of a function; `description` is its doc comment.
 fn listed(prompt: &PromptAttribute, description: Option<&str>, function: &Function) -> TokenStream {
     let name = function.prompt_name(prompt);
     let mut fields = Vec::new();

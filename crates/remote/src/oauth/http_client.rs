@@ -1,4 +1,6 @@
-//! The HTTP client of the OAuth flow. A server names the addresses that it connects to, so they are checked.
+//! The HTTP client of the OAuth flow. The MCP server chooses the URLs that this client requests, such as that of the
+//! authorization server. To prevent SSRF, the client refuses addresses in networks that are more private than that of
+//! the MCP server.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -32,16 +34,17 @@ const MAX_BODY: usize = 1 << 20;
 /// The most redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
 
-/// How long a response may take.
+/// The default timeout of a request, with its redirects and the body.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The state machine of the OAuth flow for a server.
+/// The OAuth state machine for the MCP server at `url`.
 pub(super) async fn manager(url: &str) -> Result<AuthorizationManager, AuthError> {
     let client = OauthHttp::new(url).await.map_err(|cause| AuthError::InternalError(cause.to_string()))?;
     AuthorizationManager::new_with_oauth_http_client(url, Arc::new(client)).await
 }
 
-/// How far requests may go: no nearer to this machine than the server itself is.
+/// The most private network that requests may reach: that of the MCP server. A server on the internet may name only
+/// public addresses, one in a private network also private ones, and one on this machine also loopback addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AddressReach {
     Public,
@@ -50,17 +53,17 @@ enum AddressReach {
 }
 
 impl AddressReach {
-    /// Where the server is.
+    /// The network of the server, from its resolved addresses; the most private one if they differ.
     async fn of(url: &Url) -> io::Result<Self> {
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         let port = url.port_or_known_default().unwrap_or(443);
         let addresses = tokio::net::lookup_host((host, port)).await?;
-        let nearest = addresses.map(|address| match without_embedding(address.ip()) {
+        let networks = addresses.map(|address| match without_embedding(address.ip()) {
             address if address.is_loopback() => Self::ThisMachine,
             address if is_private(address) => Self::PrivateNetwork,
             _ => Self::Public,
         });
-        Ok(nearest.max_by_key(|reach| *reach as u8).unwrap_or(Self::Public))
+        Ok(networks.max_by_key(|reach| *reach as u8).unwrap_or(Self::Public))
     }
 
     fn allows(self, address: IpAddr) -> bool {
@@ -71,7 +74,8 @@ impl AddressReach {
     }
 }
 
-/// Whether an address belongs to a private network. Those of this machine and of cloud metadata services do not.
+/// Whether an address belongs to a private network (RFC 1918, or an IPv6 unique local address). Loopback and link-local
+/// addresses, such as those of cloud metadata services, do not.
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_private(),
@@ -83,7 +87,7 @@ fn forbidden() -> io::Error {
     io::Error::other("the server names an authorization server at an address that is not public")
 }
 
-/// The DNS resolver of the client.
+/// The DNS resolver of the client, which drops the addresses that are not allowed.
 impl Service<Name> for AddressReach {
     type Response = std::vec::IntoIter<SocketAddr>;
     type Error = io::Error;
@@ -116,6 +120,7 @@ impl OauthHttp {
         Ok(Self { client, reach })
     }
 
+    /// Sends a request. Redirects are followed only for GET, and only if rmcp asks for it; each target is checked.
     async fn fetch(&self, request: OAuthHttpRequest) -> Result<Response<Vec<u8>>, OAuthHttpClientError> {
         let is_followed = request.redirect_policy == OAuthHttpRedirectPolicy::Follow
             && request.request.method() == Method::GET;
@@ -139,7 +144,7 @@ impl OauthHttp {
         Err(io::Error::other("it redirects too often").into())
     }
 
-    /// Checks an address that is written as a number, for which the client asks no resolver.
+    /// Refuses a forbidden IP literal, for which the client calls no resolver.
     fn check(&self, uri: &Uri) -> io::Result<()> {
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
         match host.parse::<IpAddr>() {

@@ -1,4 +1,4 @@
-//! The login of a person in a browser, whose outcome the authorization server sends to a port of this machine.
+//! The login of a user in a browser. The authorization server then redirects the browser to a port on this machine.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ use super::http_client::manager;
 use super::token_store::{TokenStore, canonical};
 use crate::fault::quoted;
 
-/// The path to which the browser is sent back.
+/// The path of the redirect URL.
 const CALLBACK: &str = "/callback";
 
 /// The most connections at once. A browser needs one or two.
@@ -31,28 +31,28 @@ const MAX_CONNECTIONS: usize = 8;
 /// How long a connection may take to send its request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a [`Login`] identifies itself and what it asks for.
+/// The options of a [`Login`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoginOptions {
-    /// The scopes to ask for. Empty: those that the server names.
+    /// The scopes to request; if empty, those that the server names.
     pub scopes: Vec<String>,
-    /// The id of a client that was registered with the authorization server. `None`: registers one.
+    /// The id of a client that is registered with the authorization server; if `None`, a new client is registered.
     pub client_id: Option<String>,
-    /// The port of this machine to which the browser is sent back; 0 for a free one.
+    /// The port on 127.0.0.1 that receives the redirect; 0 for a free one.
     pub port: u16,
 }
 
-/// A login that waits for a person.
+/// A login that waits for the user to complete it in the browser.
 pub struct Login {
     session: AuthorizationSession,
     listener: TcpListener,
     address: SocketAddr,
-    /// What the authorization server sends back, so that no other page can end the login.
+    /// The OAuth parameter `state`, which the redirect must repeat, so that no other page can end the login (CSRF).
     state: String,
 }
 
 impl Login {
-    /// Asks the server where to log in.
+    /// Finds the authorization server, registers a client if needed, and opens the port for the redirect.
     pub async fn begin(url: &str, options: &LoginOptions, store: &TokenStore) -> Result<Self> {
         let url = canonical(url)?;
         let failed = |error: AuthError| refused(&url, &error);
@@ -74,7 +74,7 @@ impl Login {
         }
         match AuthorizationSession::new(manager, request).await {
             Ok(session) => {
-                // It is given to the browser, which would start other programs for other schemes.
+                // The server chooses this URL, and with another scheme the browser could start another program.
                 let page =
                     Url::parse(session.get_authorization_url()).map_err(|error| failed(error.into()))?;
                 if !matches!(page.scheme(), "https" | "http") {
@@ -97,12 +97,12 @@ impl Login {
         }
     }
 
-    /// The page on which the person logs in.
+    /// The URL of the login page, to be opened in a browser.
     pub fn url(&self) -> &str {
         self.session.get_authorization_url()
     }
 
-    /// Waits until the person has agreed, and stores the token.
+    /// Waits until the user has completed the login, and stores the token.
     pub async fn finish(self) -> Result<()> {
         let redirected = self.redirected().await?;
         let url = format!("http://{}{redirected}", self.address);
@@ -115,7 +115,7 @@ impl Login {
         })
     }
 
-    /// The path and query to which the browser was sent back.
+    /// Waits for the redirect, and returns its path and query.
     async fn redirected(&self) -> Result<String> {
         let (sender, mut outcome) = oneshot::channel();
         let expected =
@@ -136,21 +136,21 @@ impl Login {
                 let answer = service_fn(|request| std::future::ready(answer(&request, &expected)));
                 let mut server = http1::Builder::new();
                 server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).keep_alive(false);
-                // The browser may go away.
+                // Fails if the browser closes the connection.
                 let _ = server.serve_connection(TokioIo::new(stream), answer).await;
             });
         }
     }
 }
 
-/// The request that ends a login.
+/// The redirect that ends a login.
 struct ExpectedCallback {
     state: String,
-    /// Until the request has come.
+    /// `None` after the redirect was received.
     sender: Mutex<Option<oneshot::Sender<String>>>,
 }
 
-/// The page that the browser shows at the end.
+/// Answers a request of the browser. The expected redirect is sent to the waiting login; others get a 404.
 fn answer(
     request: &Request<Incoming>,
     expected: &ExpectedCallback,
@@ -169,7 +169,7 @@ fn answer(
     if !is_expected {
         *response.status_mut() = StatusCode::NOT_FOUND;
     } else if let Some(sender) = expected.sender.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        // Fails if the login was given up.
+        // Fails if the login was cancelled.
         let _ = sender.send(target.to_owned());
     }
     Ok(response)
@@ -180,7 +180,7 @@ fn query_value(url: &str, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-/// The reason that the authorization server gives for a refusal.
+/// The reason if the redirect reports an error instead of a code.
 fn refusal(url: &str) -> Option<String> {
     let value = |name: &str| query_value(url, name).map(|value| quoted(&value));
     let error = value("error")?;
@@ -199,7 +199,7 @@ mod tests {
     use super::refusal;
 
     #[test]
-    fn a_refusal_is_told_from_a_code() {
+    fn a_refusal_is_distinguished_from_a_code() {
         assert_eq!(refusal("http://127.0.0.1:1/callback?code=1&state=2"), None);
         let denied = "http://127.0.0.1:1/callback?error=access_denied&error_description=Ada%20said%20no%1b";
         assert_eq!(refusal(denied).as_deref(), Some("Ada said no\\u{1b} (access_denied)"));

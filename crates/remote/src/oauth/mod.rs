@@ -1,6 +1,7 @@
-//! OAuth: access tokens that a person obtained by a login, stored for each server and renewed when they expire.
+//! OAuth: access tokens that a user obtained with `libris login`, stored per server and refreshed when they expire.
 //!
-//! The state machine is that of rmcp. Here are the files with the tokens, the HTTP client, and the login in a browser.
+//! The state machine of the protocol is in rmcp. These modules add the token files, the HTTP client, and the login in a
+//! browser.
 
 mod http_client;
 mod login;
@@ -15,7 +16,7 @@ use crate::fault::{RemoteFault, quoted};
 use crate::http::UpstreamHttp;
 use http_client::manager;
 
-/// A client that sends the stored token of a server, and renews it.
+/// Wraps a client so that it sends the stored token for `url`, and refreshes the token.
 pub(crate) async fn with_stored_token(
     client: UpstreamHttp,
     url: &str,
@@ -25,7 +26,7 @@ pub(crate) async fn with_stored_token(
     let unusable = |error: AuthError| RemoteFault::Token(quoted(&error.to_string()));
     let mut manager = manager(url).await.map_err(unusable)?;
     manager.set_credential_store(file);
-    // An authorization server that is down must not matter while the token is valid.
+    // This may contact the authorization server. If that is down, the stored token still works until it expires.
     if let Err(error) = manager.initialize_from_store().await {
         tracing::debug!(%error, "the stored access token cannot be renewed");
     }

@@ -1,8 +1,8 @@
-//! The files with the tokens: one per server, which only the user can read.
+//! Token files: one per server, readable only by the user.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -31,12 +31,12 @@ struct TokenEntry {
 }
 
 impl TokenStore {
-    /// The tokens in this folder, which is created when one is stored.
+    /// A store in this folder, which is created when the first token is stored.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
 
-    /// The tokens of the user who runs this process: `libris/tokens` in `$XDG_DATA_HOME` or `~/.local/share`. `None` if
+    /// The store of the user who runs this process: `libris/tokens` in `$XDG_DATA_HOME` or `~/.local/share`. `None` if
     /// neither `XDG_DATA_HOME` nor `HOME` is set.
     pub fn of_user() -> Option<Self> {
         let variable =
@@ -56,7 +56,7 @@ impl TokenStore {
         for entry in entries {
             let path = entry.map_err(failed)?.path();
             if path.extension().is_some_and(|extension| extension == "json") {
-                // Another process may have removed it.
+                // `None` if another process has removed the file.
                 urls.extend(read(&path).map_err(failed)?.map(|entry| entry.url));
             }
         }
@@ -64,14 +64,24 @@ impl TokenStore {
         Ok(urls)
     }
 
-    /// Removes the token for a server. Returns whether there was one.
+    /// Removes the token for a server. Returns whether there was one. Waits while another process refreshes the token,
+    /// which would otherwise store it again.
     pub fn remove(&self, url: &str) -> Result<bool> {
+        let failed = |cause: io::Error| Error::failed("remove the stored access token", cause);
         let file = self.file(url)?;
-        match std::fs::remove_file(&file.path) {
-            Ok(()) => Ok(true),
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(cause) => Err(Error::failed("remove the stored access token", cause)),
-        }
+        let _lock = match file.lock() {
+            // There is no folder, and so no token.
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(false),
+            lock => lock.map_err(failed)?,
+        };
+        let was_stored = match std::fs::remove_file(&file.path) {
+            Ok(()) => true,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => false,
+            Err(cause) => return Err(failed(cause)),
+        };
+        // The lock file may be removed while it is locked: `lock` notices that.
+        let _ = std::fs::remove_file(file.lock_path());
+        Ok(was_stored)
     }
 
     /// Whether there is a token for a server.
@@ -79,7 +89,7 @@ impl TokenStore {
         self.file(url).is_ok_and(|file| file.path.exists())
     }
 
-    /// The file of a server.
+    /// The token file for a server. The file name is a hash of its URL.
     pub(super) fn file(&self, url: &str) -> Result<TokenFile> {
         let url = canonical(url)?;
         let digest = Sha256::digest(url.as_str());
@@ -88,7 +98,8 @@ impl TokenStore {
     }
 }
 
-/// The URL of a server in one of the ways in which it can be written.
+/// Normalises the URL of a server, so that all spellings share one token. Fails unless it is `https`, or `http` on this
+/// machine.
 pub(super) fn canonical(url: &str) -> Result<Url> {
     let wrong = || Error::invalid("the URL of the server must begin with `https://` or `http://`");
     let mut url = Url::parse(url).map_err(|_| wrong())?;
@@ -110,7 +121,7 @@ impl TokenFile {
     fn write(&self, credentials: StoredCredentials) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        // Replaced as a whole, and readable only by the user from the beginning.
+        // A temporary file has mode 0600 when it is created, and replaces the old one atomically.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         let entry = TokenEntry { url: self.url.clone(), credentials };
         file.write_all(&serde_json::to_vec(&entry)?)?;
@@ -119,15 +130,29 @@ impl TokenFile {
         Ok(())
     }
 
-    /// Waits until no other process renews the token.
+    fn lock_path(&self) -> PathBuf {
+        self.path.with_extension("lock")
+    }
+
+    /// Takes a file lock; waits while another process refreshes or removes the token.
     fn lock(&self) -> io::Result<File> {
-        let path = self.path.with_extension("lock");
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        file.lock()?;
-        Ok(file)
+        let path = self.lock_path();
+        loop {
+            let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            file.lock()?;
+            // The process that held the lock may have removed the file. Then the lock is worthless, because other
+            // processes create and lock a new file, so it is taken again.
+            let held = file.metadata()?;
+            match std::fs::metadata(&path) {
+                Ok(current) if (current.dev(), current.ino()) == (held.dev(), held.ino()) => return Ok(file),
+                Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
+                _ => {}
+            }
+        }
     }
 }
 
+/// Reads a token file; `None` if it does not exist.
 fn read(path: &Path) -> io::Result<Option<TokenEntry>> {
     let file = match File::open(path) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -140,7 +165,7 @@ fn failed(cause: impl std::fmt::Display) -> AuthError {
     AuthError::CredentialStoreError(cause.to_string())
 }
 
-/// These functions block for the time of one small file, which is less than handing it to another thread would take.
+/// `load`, `save` and `clear` block: accessing one small file takes less time than passing the work to another thread.
 #[async_trait]
 impl CredentialStore for TokenFile {
     async fn load(&self) -> std::result::Result<Option<StoredCredentials>, AuthError> {
@@ -168,7 +193,7 @@ impl CredentialStore for TokenFile {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
     use rmcp::transport::auth::{CredentialStore as _, StoredCredentials};
 
@@ -200,9 +225,27 @@ mod tests {
         drop(file.acquire_refresh_guard().await.unwrap());
         assert!(store.remove("https://one.example/mcp").unwrap());
         assert!(!store.remove("https://one.example/mcp").unwrap());
+        assert_eq!(std::fs::read_dir(&store.folder).unwrap().count(), 0, "no lock file remains");
         for wrong in ["ftp://one.example/", "http://one.example/mcp", "one.example"] {
             assert!(store.file(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_lock_is_that_of_the_current_file_although_it_was_removed_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = TokenStore::new(folder.path());
+        let url = "https://one.example/mcp";
+        let held = store.file(url).unwrap().lock().unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| store.file(url).unwrap().lock().unwrap());
+            // As `remove` does while it holds the lock, whether the other thread has opened the file before or not.
+            std::fs::remove_file(store.file(url).unwrap().lock_path()).unwrap();
+            drop(held);
+            let taken = waiting.join().unwrap().metadata().unwrap();
+            let current = std::fs::metadata(store.file(url).unwrap().lock_path()).unwrap();
+            assert_eq!(taken.ino(), current.ino());
+        });
     }
 
     #[tokio::test]

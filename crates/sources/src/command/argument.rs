@@ -94,7 +94,7 @@ impl ValueRule {
     /// The rule of a pattern, which is anchored at both ends.
     pub(super) fn of(pattern: &str) -> Result<Self, String> {
         let wrong = |cause| format!("the pattern `{pattern}` cannot be read: {cause}");
-        // Alone first, because `a)|(b` is valid only inside the parentheses.
+        // Compiled alone first: `a)|(b` would be valid inside the parentheses, but not anchored.
         Regex::new(pattern).map_err(wrong)?;
         Regex::new(&format!(r"\A(?:{pattern})\z")).map(Self::Pattern).map_err(wrong)
     }
@@ -149,7 +149,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn places_are_found() {
+    fn variables_are_found() {
         let text = |text: &str| ArgumentPiece::Text(text.into());
         let variable = |name: &str| ArgumentPiece::Variable(name.into());
         assert_eq!(ArgumentTemplate::parse("--unit={{ unit }}").0, [text("--unit="), variable("unit")]);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_cannot_be_made() {
+    fn a_value_cannot_become_an_option() {
         let values = BTreeMap::from([("a", "-rf"), ("empty", "")]);
         assert!(ArgumentTemplate::parse("{{a}}").fill(&values).is_err());
         assert!(ArgumentTemplate::parse("{{empty}}{{a}}").fill(&values).is_err());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_about_the_whole_value() {
+    fn patterns_match_the_whole_value() {
         let year = ValueRule::of("[0-9]{4}|now").unwrap();
         assert!(year.allows("2024") && year.allows("now"));
         for value in ["2024 ", "x2024", "2024\n", "20244", "", "nowhere"] {

@@ -10,8 +10,8 @@ use tokio::time::timeout;
 /// The most concurrent processes of all commands.
 pub(super) const MAX_PROCESSES: usize = 256;
 
-/// The most runs that wait for a permit, and the time-out of the wait. The time-out of the program starts with the
-/// process.
+/// The most runs that wait for a permit, and the time-out of the wait. The configured time-out of the program counts
+/// from the start of the process.
 const MAX_QUEUED_RUNS: usize = 1024;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -20,8 +20,11 @@ const COMPLETION_MEMORY_BYTES: usize = 16 << 20;
 
 /// The budgets that all commands of a configuration share; each client has a share of them.
 pub(super) struct CommandBudgets {
+    /// Concurrent processes.
     pub(super) processes: Arc<Budget>,
+    /// The memory for the output of completion programs.
     pub(super) values: Arc<Budget>,
+    /// Runs that wait for a permit.
     pub(super) queue: Arc<Budget>,
 }
 
@@ -35,7 +38,8 @@ impl Default for CommandBudgets {
     }
 }
 
-/// The permits of a run, held until all its processes have ended: one of the command, and one of all commands.
+/// The permits of a run, held until all its processes have ended: one from the budget of the command, and one from the
+/// budget that all commands share.
 pub(super) type RunPermits = [Lease; 2];
 
 pub(super) fn busy() -> Error {
@@ -47,8 +51,8 @@ pub(super) async fn within_queue<T>(waiting: impl Future<Output = Option<T>>) ->
     timeout(QUEUE_TIMEOUT, waiting).await.ok().flatten().ok_or_else(busy)
 }
 
-/// The expected size of an output, from previous runs. A run reserves that much memory before it starts; one that
-/// needs more fails if none is available.
+/// The expected size of an output, from previous runs. A run reserves that much memory before it starts. A run that
+/// needs more fails if no more is available.
 #[derive(Default)]
 pub(super) struct ExpectedSize(AtomicU64);
 
@@ -60,7 +64,7 @@ impl ExpectedSize {
         self.0.load(Ordering::Relaxed).max(Self::MIN_RESERVATION_BYTES).min(limit)
     }
 
-    /// Records the size of an output. It grows immediately and decays slowly.
+    /// Records the size of an output. The expectation grows immediately and decays slowly.
     pub(super) fn update(&self, needed: u64) {
         let before = self.0.load(Ordering::Relaxed);
         self.0.store(needed.max(before - before / 8), Ordering::Relaxed);

@@ -13,9 +13,11 @@ impl RunnableCommand {
     /// Checks that the configured defaults and completions are allowed values.
     pub(super) fn check_values(&self, template: Option<&UriTemplate>) -> Result<(), String> {
         for (name, rule) in &self.rules {
-            if self.is_part(name) {
+            if self.is_range_variable(name) {
                 if self.config.pattern.contains_key(name) {
-                    return Err(format!("its `{name}` asks for a part of the output and has no pattern"));
+                    return Err(format!(
+                        "its `{name}` selects a range of the output and cannot have a pattern"
+                    ));
                 }
                 continue;
             }
@@ -31,9 +33,9 @@ impl RunnableCommand {
                 return Err(format!("`{value}` may not be the value of its variable `{name}`"));
             }
         }
-        let parts = RANGE_VARIABLES.iter().filter(|name| self.config.default.contains_key(**name));
-        if parts.clone().any(|name| self.is_part(name)) {
-            self.part(&Variables::new()).map_err(|error| format!("its `default`: {error}"))?;
+        let mut defaults = RANGE_VARIABLES.iter().filter(|name| self.config.default.contains_key(**name));
+        if defaults.any(|name| self.is_range_variable(name)) {
+            self.requested_range(&Variables::new()).map_err(|error| format!("its `default`: {error}"))?;
         }
         Ok(())
     }
@@ -63,7 +65,8 @@ pub(super) fn check_environment(config: &Config) -> Result<(), String> {
     }
 }
 
-/// Checks the names of variables: a misspelt one would otherwise fail only at run time.
+/// Checks that the configuration uses only the variables of the URI, and all of them: a misspelt name would otherwise
+/// fail only at run time.
 pub(super) fn check_names(config: &Config, line: &Invocation, names: &[&str]) -> Result<(), String> {
     let used = config.pattern.keys().chain(config.default.keys()).chain(config.complete.keys());
     let used = used.map(String::as_str).chain(line.variables());
@@ -81,7 +84,7 @@ pub(super) fn check_names(config: &Config, line: &Invocation, names: &[&str]) ->
     }
 }
 
-/// Whether a variable of the template can have several values.
+/// Whether a variable of the template can have several values, as in `{name*}`.
 pub(super) fn takes_lists(template: &UriTemplate) -> bool {
     let expressions = template.as_str().split('{').skip(1);
     expressions.filter_map(|rest| rest.split_once('}')).any(|(inside, _)| inside.contains('*'))

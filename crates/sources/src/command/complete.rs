@@ -12,7 +12,7 @@ use super::line::Invocation;
 /// How long printed values are cached.
 const VALUES_TTL: Duration = Duration::from_secs(5);
 
-/// The most printed values: as separate strings, short lines need far more memory than their text.
+/// The most printed values. Each is a separate string, which for a short line needs far more memory than its text.
 const MAX_VALUES: usize = 10_000;
 
 /// The completions of a variable.
@@ -39,7 +39,7 @@ impl VariableCompletions {
         Ok(Self::Printed(Arc::new(printed)))
     }
 
-    /// The allowed values.
+    /// The completions of the variable `name`. Runs the program unless its values are cached.
     pub(super) async fn values(&self, entry: &Arc<RunnableCommand>, name: &str) -> Result<Arc<[String]>> {
         let printed = match self {
             Self::Fixed(values) => return Ok(values.as_slice().into()),
@@ -60,6 +60,7 @@ impl PrintedCompletions {
         last.as_ref().filter(|(when, _)| when.elapsed() < VALUES_TTL).map(|(_, values)| values.clone())
     }
 
+    /// Runs the program, and caches the values that the variable accepts.
     async fn print(&self, entry: &RunnableCommand, name: &str) -> Result<Arc<[String]>> {
         let printed = entry.print(&self.line).await?;
         let printed = String::from_utf8_lossy(&printed);

@@ -47,7 +47,7 @@ pub(super) struct RunnableCommand {
     expected: ExpectedSize,
     /// Generation counter: bumped when a poll detects a changed output.
     pub(super) changes: AtomicU64,
-    /// The digests of the outputs that callers last read, while there are subscriptions.
+    /// For commands that are polled: the digests of the outputs that callers last read.
     last_digests: Mutex<HashMap<Uri, u64>>,
     pub(super) followed: Arc<Followed<()>>,
 }
@@ -65,9 +65,9 @@ pub(super) struct CommandOutput {
 }
 
 impl RunnableCommand {
-    /// Validates a command; `home` is the absolute path of the folder of the configuration file.
-    pub(super) fn new(config: Config, home: &Path, budgets: Arc<CommandBudgets>) -> Result<Self, String> {
-        let line = Invocation::new(&config.run, home)?;
+    /// Validates a command; `base` is the absolute path of the folder of the configuration file.
+    pub(super) fn new(config: Config, base: &Path, budgets: Arc<CommandBudgets>) -> Result<Self, String> {
+        let line = Invocation::new(&config.run, base)?;
         let template = match &config.uri {
             CommandUri::Template(template) => Some(template.clone()),
             CommandUri::Resource(_) => None,
@@ -92,12 +92,12 @@ impl RunnableCommand {
                 match values {
                     CompletionValues::Fixed(values) => VariableCompletions::Fixed(values.clone()),
                     CompletionValues::Printed(printer) => {
-                        VariableCompletions::printed(Invocation::new(&printer.run, home)?)?
+                        VariableCompletions::printed(Invocation::new(&printer.run, base)?)?
                     }
                 },
             );
         }
-        let folder = home.join(&config.folder);
+        let folder = base.join(&config.folder);
         if !folder.is_dir() {
             return Err(format!("its folder `{}` does not exist", config.folder.display()));
         }
@@ -119,14 +119,15 @@ impl RunnableCommand {
         Ok(entry)
     }
 
-    /// Whether a variable selects a range of the output.
-    pub(super) fn is_part(&self, name: &str) -> bool {
+    /// Whether a variable selects a range of the output. If an argument uses `lines` or `bytes`, that one is an ordinary
+    /// variable.
+    pub(super) fn is_range_variable(&self, name: &str) -> bool {
         RANGE_VARIABLES.contains(&name)
             && self.rules.contains_key(name)
             && !self.line.variables().any(|used| used == name)
     }
 
-    /// The URI without values of variables, if that is a resource.
+    /// The URI without any values of variables; `None` if the template has a required variable.
     pub(super) fn uri_without_variables(&self) -> Option<Uri> {
         match &self.config.uri {
             CommandUri::Resource(uri) => Some(uri.clone()),
@@ -142,7 +143,7 @@ impl RunnableCommand {
     /// The URI of the whole output, if these variables select a range.
     pub(super) fn whole_output_uri(&self, variables: &Variables) -> Option<Uri> {
         let CommandUri::Template(template) = &self.config.uri else { return None };
-        let rest = variables.iter().filter(|(name, _)| !self.is_part(name));
+        let rest = variables.iter().filter(|(name, _)| !self.is_range_variable(name));
         let rest: Variables = rest.map(|(name, value)| (name, value.clone())).collect();
         if rest.len() == variables.len() {
             return None;
@@ -150,7 +151,7 @@ impl RunnableCommand {
         Uri::parse(&template.expand(&rest).ok()?).ok()
     }
 
-    /// The URI of another range of the same output.
+    /// The URI of another range of the same output; `None` for a range that counts from the end.
     pub(super) fn range_uri(&self, variables: &Variables, range: Range) -> Option<Uri> {
         let CommandUri::Template(template) = &self.config.uri else { return None };
         let (name, span) = match range {
@@ -163,10 +164,10 @@ impl RunnableCommand {
         Uri::parse(&template.expand(&variables).ok()?).ok()
     }
 
-    /// The requested range of the output, or the default range.
-    pub(super) fn part(&self, variables: &Variables) -> Result<Option<Range>> {
+    /// The requested range of the output, or else the default range; `None` for the whole output.
+    pub(super) fn requested_range(&self, variables: &Variables) -> Result<Option<Range>> {
         let query = |value: &dyn Fn(&str) -> Option<String>| {
-            let asked = RANGE_VARIABLES.iter().filter(|name| self.is_part(name));
+            let asked = RANGE_VARIABLES.iter().filter(|name| self.is_range_variable(name));
             let pairs = asked.filter_map(|name| Some(format!("{name}={}", value(name)?)));
             Range::parse(&pairs.collect::<Vec<_>>().join("&"))
         };
@@ -181,15 +182,15 @@ impl RunnableCommand {
         &self,
         uri: &Uri,
         variables: &Variables,
-        part: Option<Range>,
+        range: Option<Range>,
         context: &Context,
     ) -> Result<CommandOutput> {
         let arguments = self.arguments(variables)?;
         let permits = self.permits(context.client()).await?;
-        // Before the start: a run must not be repeated for lack of memory.
+        // Reserved before the start, so that a caller who is refused for lack of memory has not run the program in vain.
         let reserved = self.expected.bytes(self.config.max_size);
         context.reserve(reserved)?;
-        let extractor = RangeExtractor::new(part, self.config.max_size).within(context.clone(), reserved);
+        let extractor = RangeExtractor::new(range, self.config.max_size).within(context.clone(), reserved);
         let ran = self.run(&self.line, arguments, extractor, permits).await?;
         self.expected.update(ran.reserved);
         self.interpret_exit(uri, ran)
@@ -201,8 +202,8 @@ impl RunnableCommand {
             CommandUri::Template(template) => template.matches(uri).unwrap_or_default(),
             CommandUri::Resource(_) => Variables::new(),
         };
-        // A change anywhere may concern some range. Without ranges, an output over the limit is an error.
-        let extractor = match RANGE_VARIABLES.iter().any(|name| self.is_part(name)) {
+        // If clients can read ranges, a change beyond the limit matters too. Otherwise such an output is an error.
+        let extractor = match RANGE_VARIABLES.iter().any(|name| self.is_range_variable(name)) {
             true => RangeExtractor::nothing(u64::MAX),
             false => RangeExtractor::nothing(self.config.max_size),
         };
@@ -212,9 +213,10 @@ impl RunnableCommand {
         self.interpret_exit(uri, ran).map(|output| output.digest)
     }
 
+    /// Validates the values of the variables, and expands the arguments with them and with the defaults.
     fn arguments(&self, variables: &Variables) -> Result<Vec<String>> {
         let mut values = BTreeMap::new();
-        for (name, rule) in self.rules.iter().filter(|(name, _)| !self.is_part(name)) {
+        for (name, rule) in self.rules.iter().filter(|(name, _)| !self.is_range_variable(name)) {
             let value = rule
                 .value(name, variables)
                 .map_err(|error| self.with_known_values(error, name, variables))?;
@@ -293,6 +295,7 @@ impl RunnableCommand {
         self.rules.get(name).is_some_and(|rule| rule.allows(value))
     }
 
+    /// The output of a run, or the error that its exit code means.
     fn interpret_exit(&self, uri: &Uri, ran: ProcessOutput) -> Result<CommandOutput> {
         let ProcessOutput { head, extracted, extent, digest, ending, stderr, .. } = ran;
         let stderr = stderr.trim_end();
@@ -314,7 +317,7 @@ impl RunnableCommand {
                 if !stderr.is_empty() {
                     tracing::debug!(%uri, ?stderr, "a command wrote to standard error");
                 }
-                Ok(CommandOutput { data: self.part_of(uri, extracted?)?, head, digest, extent })
+                Ok(CommandOutput { data: self.range_bytes(uri, extracted?)?, head, digest, extent })
             }
             Some(meaning) => {
                 tracing::debug!(%uri, ?code, ?stderr, "a command reported an error by its exit code");
@@ -343,7 +346,7 @@ impl RunnableCommand {
         }
     }
 
-    /// Standard error as the end of a message, if the configuration allows to send it and it is text.
+    /// Standard error as a suffix of an error message; empty unless it is text and the configuration allows to send it.
     fn sent_stderr(&self, stderr: &str) -> String {
         let is_text = !stderr.contains(['\0', char::REPLACEMENT_CHARACTER]);
         let stderr = stderr.trim();
@@ -361,7 +364,7 @@ impl RunnableCommand {
         format!(": {sent}")
     }
 
-    /// The error for a rejected value, with the similar ones of the fixed completions.
+    /// Adds similar fixed completions to the error for a rejected value.
     fn with_known_values(&self, error: Error, name: &str, variables: &Variables) -> Error {
         match (error, self.completions.get(name), variables.text(name)) {
             (Error::Invalid(why), Some(VariableCompletions::Fixed(values)), Some(value)) => {
@@ -371,14 +374,15 @@ impl RunnableCommand {
         }
     }
 
-    fn part_of(&self, uri: &Uri, extracted: ExtractedRange) -> Result<Vec<u8>> {
+    /// The bytes of a range, or the error if it is too large or begins past the end.
+    fn range_bytes(&self, uri: &Uri, extracted: ExtractedRange) -> Result<Vec<u8>> {
         match extracted {
             ExtractedRange::Part(part) => Ok(part),
             ExtractedRange::Past { count, unit } => Err(Error::invalid(format!(
                 "`{uri}` begins past the end: the output has only {count} {unit}"
             ))),
             ExtractedRange::Over(size) => {
-                let hint = match (self.is_part("lines"), self.is_part("bytes")) {
+                let hint = match (self.is_range_variable("lines"), self.is_range_variable("bytes")) {
                     (true, true) => Some(HINT.to_owned()),
                     (false, true) => Some(HINT_BYTES.to_owned()),
                     _ => None,

@@ -14,7 +14,8 @@ pub(super) struct Invocation {
 }
 
 impl Invocation {
-    pub(super) fn new(run: &[String], home: &Path) -> Result<Self, String> {
+    /// Validates the key `run`; `base` is the folder of the configuration file.
+    pub(super) fn new(run: &[String], base: &Path) -> Result<Self, String> {
         let (program, arguments) = run.split_first().ok_or("its `run` names no program")?;
         if run.iter().any(|argument| argument.contains('\0')) {
             return Err("its `run` contains a zero byte".into());
@@ -22,7 +23,7 @@ impl Invocation {
         if ArgumentTemplate::parse(program).variables().next().is_some() {
             return Err("its program cannot be a variable: only arguments can".into());
         }
-        let program = find(program, home).ok_or_else(|| {
+        let program = find(program, base).ok_or_else(|| {
             format!("there is no program `{program}`; hint: install it, or write its whole path in `run`")
         })?;
         Ok(Self { program, arguments: arguments.iter().map(|text| ArgumentTemplate::parse(text)).collect() })
@@ -33,14 +34,14 @@ impl Invocation {
     }
 }
 
-/// The executable of a program: relative to `home` if its name contains a slash, otherwise from `PATH`.
-fn find(program: &str, home: &Path) -> Option<PathBuf> {
+/// The executable of a program: relative to `base` if its name contains a slash, otherwise from `PATH`.
+fn find(program: &str, base: &Path) -> Option<PathBuf> {
     let runs = |file: &PathBuf| {
         std::fs::metadata(file)
             .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     };
     if program.contains('/') {
-        return Some(home.join(program)).filter(runs);
+        return Some(base.join(program)).filter(runs);
     }
     let path = std::env::var_os("PATH")?;
     // A relative folder in `PATH` would depend on the working directory of the server.

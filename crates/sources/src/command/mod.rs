@@ -1,6 +1,6 @@
 //! The output of programs as resources. On Unix only.
 //!
-//! A program gets its arguments as a list, with each value within one argument. There is no shell.
+//! The value of a URI variable is substituted inside one argument and never split; no shell is involved.
 
 mod argument;
 mod budgets;
@@ -43,17 +43,18 @@ use entry::{CommandOutput, RunnableCommand};
 
 /// Commands as a source.
 pub struct Commands {
-    /// The commands with a URI that needs no variables.
+    /// Commands that can be read without variables: a fixed URI, or a template whose variables are all optional. These
+    /// are listed.
     resources: BTreeMap<Uri, Arc<RunnableCommand>>,
     templates: TemplateSet<Arc<RunnableCommand>>,
 }
 
 impl Commands {
-    /// Validates the configuration; relative paths start from `folder`.
+    /// Validates the configuration; relative paths in it are relative to `folder`.
     pub fn new(commands: Vec<Config>, folder: &Path) -> Result<Self> {
-        // An empty path is the current directory.
-        let home = std::env::current_dir().map(|here| here.join(folder));
-        let home = home.map_err(|cause| Error::failed("determine the current directory", cause))?;
+        // A relative or empty `folder` is relative to the current directory.
+        let base = std::env::current_dir().map(|here| here.join(folder));
+        let base = base.map_err(|cause| Error::failed("determine the current directory", cause))?;
         let mut resources = BTreeMap::new();
         let mut templates = Vec::new();
         let mut uris = HashSet::new();
@@ -64,7 +65,7 @@ impl Commands {
             if !uris.insert(declared.as_str().to_owned()) {
                 return Err(wrong("it is declared twice".into()));
             }
-            let entry = Arc::new(RunnableCommand::new(config, &home, budgets.clone()).map_err(wrong)?);
+            let entry = Arc::new(RunnableCommand::new(config, &base, budgets.clone()).map_err(wrong)?);
             if let Some(uri) = entry.uri_without_variables()
                 && resources.insert(uri, entry.clone()).is_some()
             {
@@ -118,11 +119,11 @@ impl Source for Commands {
         let (entry, variables) = self.find(uri).ok_or_else(|| {
             wrong_uri::error(uri, self.resources.keys(), self.templates.iter().map(|(uri, _)| uri))
         })?;
-        let part = entry.part(&variables)?;
-        let by_lines = matches!(part, Some(Range::Lines(_)));
+        let range = entry.requested_range(&variables)?;
+        let by_lines = matches!(range, Some(Range::Lines(_)));
         let seen = entry.changes.load(Ordering::Acquire);
         let CommandOutput { data, head, digest, extent } =
-            entry.output(uri, &variables, part, context).await?;
+            entry.output(uri, &variables, range, context).await?;
         if entry.config.poll.is_some()
             && let Some(digest) = digest
         {
@@ -135,11 +136,11 @@ impl Source for Commands {
         if by_lines && media::content_class(&mime) == ContentClass::Binary {
             return Err(Error::invalid(format!("`{uri}` is not text: it has no lines")));
         }
-        let body = match part {
+        let body = match range {
             Some(Range::Bytes(_)) => media::exact(data, &mime),
             Some(Range::Lines(_)) | None => media::body(data, &mime),
         };
-        let meta = part.map(|range| {
+        let meta = range.map(|range| {
             let total_key = match range {
                 Range::Lines(_) => meta::TOTAL_LINES,
                 Range::Bytes(_) => meta::TOTAL_BYTES,
@@ -200,13 +201,14 @@ impl Source for Commands {
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         let templates = self.templates.iter().map(|(_, entry)| entry);
+        // Templates without required variables are already in `resources`.
         let unlisted = templates.filter(|entry| entry.uri_without_variables().is_none());
         Ok(watch::changes(self.resources.values().chain(unlisted)))
     }
 }
 
 impl RunnableCommand {
-    /// A proof that holds for a time, unless a poll detects a changed output.
+    /// A proof that holds for `time`, unless a poll has detected a changed output since the generation `seen`.
     fn proof(self: &Arc<Self>, seen: u64, time: Duration) -> Proof {
         let (entry, until) = (Arc::downgrade(self), Instant::now() + time);
         Proof::new(move || {

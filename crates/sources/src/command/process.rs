@@ -21,8 +21,8 @@ use super::range_extractor::{ExtractedRange, RangeExtent, RangeExtractor};
 /// The time between SIGTERM and SIGKILL, and how long the output may stay open after the program ended.
 const KILL_GRACE: Duration = Duration::from_secs(1);
 
-/// How long to wait after a complete range for more output or the end of the program, which tells whether the range is the
-/// last one.
+/// How long to wait, once the range is complete, for more output or the end of the program, which shows whether the
+/// range is the last one.
 const LOOKAHEAD: Duration = Duration::from_millis(250);
 
 /// The size of a read, in bytes.
@@ -69,18 +69,20 @@ pub(super) enum ProcessEnd {
     TimedOut,
 }
 
-/// Runs a program. Dropping the future stops it.
+/// Runs a program. Dropping the future stops the program.
 pub(super) async fn run(spec: ProcessSpec, extractor: RangeExtractor) -> io::Result<ProcessOutput> {
-    let (tell, told) = oneshot::channel();
-    // In a task of its own, which continues until all processes have ended, even if the caller is gone.
-    tokio::spawn(run_to_end(spec, extractor, tell));
-    told.await.unwrap_or_else(|_| Err(io::Error::other("the runtime is shutting down")))
+    let (sender, receiver) = oneshot::channel();
+    // A separate task, which continues until all processes have ended, even if the caller is gone.
+    tokio::spawn(run_to_end(spec, extractor, sender));
+    receiver.await.unwrap_or_else(|_| Err(io::Error::other("the runtime is shutting down")))
 }
 
+/// Runs a program, sends its output and then waits until all its processes have ended. Stops the program if the receiver
+/// is dropped.
 async fn run_to_end(
     spec: ProcessSpec,
     mut extractor: RangeExtractor,
-    mut tell: oneshot::Sender<io::Result<ProcessOutput>>,
+    mut sender: oneshot::Sender<io::Result<ProcessOutput>>,
 ) {
     process_group::prepare();
     let spawned = Command::new(spec.program)
@@ -95,7 +97,7 @@ async fn run_to_end(
         .spawn();
     let mut child = match spawned {
         Ok(child) => child,
-        Err(cause) => return drop(tell.send(Err(cause))),
+        Err(cause) => return drop(sender.send(Err(cause))),
     };
     let mut group = ProcessGroup::of(child.id());
     let mut pipes = Pipes::of(&mut child);
@@ -103,11 +105,11 @@ async fn run_to_end(
         ending = follow(&mut child, &mut pipes, &mut extractor) => ending,
         () = sleep(spec.timeout) => Ok(ProcessEnd::TimedOut),
         // The caller is gone.
-        () = tell.closed() => Ok(ProcessEnd::Enough),
+        () = sender.closed() => Ok(ProcessEnd::Enough),
     };
     let mut is_complete = false;
     if let Ok(ProcessEnd::Exited(_)) = ending {
-        // Background processes would hold the pipes open.
+        // Background processes of the group would hold the pipes open.
         group.kill();
         let drained = timeout(KILL_GRACE, pipes.drain(&mut extractor)).await;
         is_complete = matches!(drained, Ok(Ok(ControlFlow::Continue(()))));
@@ -118,7 +120,7 @@ async fn run_to_end(
     let digest = is_complete.then(|| extractor.digest());
     let extent = extractor.extent(is_complete);
     let reserved = extractor.reserved();
-    let _ = tell.send(ending.map(|ending| ProcessOutput {
+    let _ = sender.send(ending.map(|ending| ProcessOutput {
         head,
         extracted: extractor.finish(),
         extent,
@@ -153,7 +155,9 @@ async fn follow(
 struct Pipes {
     out: Option<ChildStdout>,
     errors: Option<ChildStderr>,
+    /// The read buffer of `out`.
     block: Vec<u8>,
+    /// The read buffer of `errors`.
     spare: Vec<u8>,
     stderr: Vec<u8>,
 }

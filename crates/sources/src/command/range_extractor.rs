@@ -122,13 +122,15 @@ impl RangeExtractor {
         self.stopped = true;
     }
 
-    /// Processes a chunk of output; breaks as soon as the outcome is certain, and more output than the range is seen.
+    /// Processes a chunk of output. Breaks if there is output after the end of the range, if the range exceeds the
+    /// limit, or if a memory reservation was refused.
     pub(super) fn push(&mut self, data: &[u8]) -> ControlFlow<()> {
         let flow = self.take(data);
         self.stopped |= flow.is_break();
         flow
     }
 
+    /// Counts a chunk, and adds the part of it that is in the range to the buffer.
     fn take(&mut self, data: &[u8]) -> ControlFlow<()> {
         let before = self.bytes;
         self.bytes += data.len() as u64;
@@ -141,8 +143,8 @@ impl RangeExtractor {
         }
         match self.wanted {
             RequestedRange::Bytes { first, end } => {
-                let place = |at: u64| at.saturating_sub(before).min(data.len() as u64) as usize;
-                let (from, to) = (place(first), end.map_or(data.len(), place));
+                let offset = |at: u64| at.saturating_sub(before).min(data.len() as u64) as usize;
+                let (from, to) = (offset(first), end.map_or(data.len(), offset));
                 self.buffer.extend_from_slice(&data[from.min(to)..to]);
                 self.break_if(end.is_some_and(|end| self.bytes > end))
             }
@@ -240,6 +242,7 @@ impl RangeExtractor {
         }
     }
 
+    /// The outcome, if all memory reservations succeeded.
     fn taken(mut self) -> ExtractedRange {
         let start = match self.wanted {
             RequestedRange::Bytes { first, .. } if first > 0 && first >= self.bytes => {
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_those_of_a_file() {
+    fn ranges_are_those_of_a_file() {
         let cases: &[(&str, &[u8], Result<&str, u64>)] = &[
             ("", b"a\nb\n", Ok("a\nb\n")),
             ("", b"", Ok("")),
@@ -361,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_of_everything() {
+    fn a_digest_covers_the_whole_output() {
         let digest = |printed: &[u8], size| {
             let mut extractor = RangeExtractor::nothing(u64::MAX);
             assert!(printed.chunks(size).all(|piece| extractor.push(piece).is_continue()));
@@ -376,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_read_than_is_wanted() {
+    fn reading_stops_after_the_range() {
         let endless = b"line\n".repeat(1000);
         for query in ["lines=2-3", "bytes=0-9"] {
             assert!(take(query, 100, &endless, 64).1, "{query}");
@@ -388,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_much_is_found_with_little_memory() {
+    fn the_end_of_a_long_output_needs_little_memory() {
         let much = b"0123456789abcde\n".repeat(100_000);
         let last = |query| take(query, 64, &much, 1000).0;
         assert_eq!(last("lines=-4"), ExtractedRange::Part(b"0123456789abcde\n".repeat(4)));

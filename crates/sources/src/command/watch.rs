@@ -1,7 +1,7 @@
 //! Detects changes of outputs by polling while there are subscriptions.
 //!
-//! The listed URIs and the subscribed ones are polled, one run of a command at a time, so with many URIs a round
-//! takes longer.
+//! The listed URIs and the subscribed ones are polled. Each command runs for one URI at a time, so a round takes longer
+//! the more URIs it has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -51,10 +51,11 @@ impl PolledCommand {
         Some(Self { entry, listed, watching, ticks, due: BTreeSet::new(), seen: BTreeMap::new() })
     }
 
+    /// Waits for the next change of an output.
     async fn next(&mut self) -> Change {
         loop {
             while let Some(uri) = self.due.pop_first() {
-                if self.is_another(&uri).await {
+                if self.has_changed(&uri).await {
                     self.entry.changed();
                     return Change::Updated(uri);
                 }
@@ -75,16 +76,18 @@ impl PolledCommand {
         }
     }
 
+    /// The subscribed URIs and the listed one.
     fn wanted(&self) -> BTreeSet<Uri> {
         let mut uris: BTreeSet<Uri> = self.entry.followed.collect(|(uri, ())| Some(uri.clone()));
         uris.extend(self.listed.clone());
         uris
     }
 
-    async fn is_another(&mut self, uri: &Uri) -> bool {
+    /// Runs the command and compares its output with that of the last poll.
+    async fn has_changed(&mut self, uri: &Uri) -> bool {
         let now = self.entry.digest_output(uri).await.ok().flatten();
-        // The output may have changed between the last read and the first poll. A subscription does not wait for that
-        // poll, so that a slow program cannot delay it.
+        // The first poll compares with what a caller last read. The output may have changed since: a subscription does
+        // not wait for the first poll, so that a slow program cannot delay it.
         let before =
             self.seen.insert(uri.clone(), now).or_else(|| self.entry.last_read_digest(uri).map(Some));
         before.is_some_and(|before| before != now)

@@ -13,7 +13,7 @@ pub(super) enum CompletedKinds {
     Folders,
 }
 
-/// The first `limit` paths that complete the typed text of a variable whose segments the template escapes.
+/// Like [`paths`], for a variable whose segments the template escapes (`{/path*}`), so that its values are unescaped.
 pub(super) fn segments_of_paths(inner: &FilesInner, typed: &str, limit: usize) -> Result<Completion> {
     let escaped: Vec<_> = typed.split('/').map(|name| Uri::encode_segment(name.as_bytes())).collect();
     let completion = paths(inner, &escaped.join("/"), limit, CompletedKinds::All)?;
@@ -60,7 +60,7 @@ pub(super) fn paths(
     let mut completion = Completion::default();
     let mut search = SubtreeSearch::new(&inner.tree);
     let mut skipped = 0;
-    // Whether all names after the last one that is examined count, as far as is known.
+    // Whether the matching names after the limit are counted without being examined.
     let counts_all = kinds == CompletedKinds::All && inner.config.include.is_empty();
     for &position in matching {
         let key = key(position);

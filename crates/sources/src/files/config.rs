@@ -39,7 +39,7 @@ pub struct Config {
     pub title: Option<String>,
     /// A description of the folder.
     pub description: Option<String>,
-    /// Patterns of which a file must match one. Empty: all files.
+    /// Only files that match one of these patterns are visible. Default: all files.
     pub include: Vec<String>,
     /// Patterns of files and folders that are not visible.
     pub exclude: Vec<String>,
@@ -54,12 +54,12 @@ pub struct Config {
     pub symlinks: bool,
     /// Whether lists contain the folders. With `include`, they contain only the folders of listed files.
     pub folders: bool,
-    /// How deep lists go: 1 lists only what is directly in the folder. Deeper files and folders can be read all the
-    /// same. Default: no limit.
+    /// How deep lists go: 1 lists only what is directly in the folder. Deeper files and folders can still be read.
+    /// Default: no limit.
     #[serde(deserialize_with = "crate::settings::optional_depth")]
     pub depth: Option<usize>,
-    /// The most files and folders that are listed, in the order of their URIs. Others can be read all the same. Default:
-    /// no limit.
+    /// The most files and folders that are listed, in the order of their URIs. Others can still be read. Default: no
+    /// limit.
     #[serde(deserialize_with = "crate::settings::optional_listed")]
     pub max_listed: Option<usize>,
     /// The largest file that is read as a whole, in bytes. Larger files are read by ranges. At most 1 GiB.

@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(prefix("/no/such/docs", Some("handbook"), Some("file")), "file:///handbook");
         assert_eq!(prefix(".", None, None), "file:");
         assert_eq!(prefix("/no/such/docs", None, Some("docs")), "docs:");
-        // It is that of the URIs of the open folder.
+        // The URIs of the open folder begin with it.
         let folder = tempfile::tempdir().unwrap();
         let config = Config { mount: Some("a b".into()), ..Config::new(folder.path()) };
         let root = config.open().unwrap().root.unwrap().uri;

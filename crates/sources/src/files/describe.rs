@@ -17,10 +17,10 @@ use crate::patterns::{ConfiguredPatterns, with_slashes};
 use crate::tree::walk::{self, FileEntry};
 use crate::tree::{DirectoryHandle, LruCache, OpenFolder, StatStamp, Tree};
 
-/// The size of the caches of [`ContentMetadata`] of all folders, in bytes. Each has an equal share.
+/// The total size of the caches of [`ContentMetadata`], in bytes. Each folder source has an equal share.
 const MAX_CACHED_BYTES: usize = 32 * 1024 * 1024;
 
-/// The number of folders.
+/// The number of open folder sources in this process.
 static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 
 /// The memory of a cached file besides its key and its texts, in bytes.
@@ -49,7 +49,7 @@ struct CachedMetadata {
 pub(super) struct ContentMetadata {
     pub(super) mime: &'static str,
     pub(super) head: Option<Arc<HeadMetadata>>,
-    /// Whether the file was readable, if it had to be read.
+    /// `false` if the file had to be read and could not be.
     pub(super) complete: bool,
 }
 
@@ -144,6 +144,7 @@ impl ResourceDescriber {
         matching.next().and_then(|(_, rule)| rule.priority)
     }
 
+    /// Applies all matching rules in order, so that the last one that sets a key wins.
     fn apply_rules(&self, resource: &mut Resource, path: &Path, directory: bool) {
         let path = with_slashes(path);
         for (pattern, rule) in &self.rules {
@@ -162,7 +163,7 @@ impl ResourceDescriber {
     }
 }
 
-/// The path below the mount, as the title of a file or directory without another; `None` if it is the name.
+/// The path below the mount, which is the title if there is no other; `None` if it equals the name.
 fn path_title(above: &Path, name: &str) -> Option<String> {
     let above = above.to_string_lossy();
     let above = if cfg!(windows) { above.replace('\\', "/").into() } else { above };
@@ -203,6 +204,7 @@ fn is_disk_error(_cause: &io::Error) -> bool {
     false
 }
 
+/// Validates a rule and compiles its pattern.
 fn check(rule: &MetadataRule) -> Result<ConfiguredPatterns> {
     if rule.glob.is_empty() {
         return Err(Error::invalid("a `rule` has no `glob`; hint: set `glob` to a pattern such as `*.md`"));

@@ -11,7 +11,7 @@ use super::{FilesInner, query, read_error};
 use crate::tree::walk::{self, Blocking, FileEntry, TreeWalk, WalkItem};
 use crate::tree::{NameList, OpenFolder, ProofBuilder, ResolvedPath, SubtreeSearch, Tree};
 
-/// The longest duration of one prefetch. A client that requests page after page causes prefetches.
+/// The time after which a prefetch stops at the next item.
 const PREFETCH_TIME: Duration = Duration::from_secs(1);
 
 /// A file or directory of a list.
@@ -21,17 +21,18 @@ enum ListedItem {
     File(Arc<OpenFolder>, Box<FileEntry>),
 }
 
-/// A walk over what is listed: by the options `folders`, `include` and `depth`, not all that is visible.
+/// A walk over the listed items: those visible ones that the options `folders`, `include` and `depth` do not leave out.
 struct ListedItems<'a> {
     inner: &'a FilesInner,
     walk: TreeWalk<'a>,
-    /// With `include`: the visited directories in which no listed file was found yet, each in the one before.
+    /// With `include`: the visited directories in which no listed file was found yet, each inside the previous one.
     empty: Vec<(Resource, String)>,
     /// Items that the walk has visited and that are not returned yet, the next one last.
     ready: Vec<ListedItem>,
 }
 
 impl ListedItems<'_> {
+    /// The next listed item.
     fn next(&mut self) -> io::Result<Option<ListedItem>> {
         loop {
             if let Some(item) = self.ready.pop() {
@@ -56,7 +57,7 @@ impl ListedItems<'_> {
             if self.empty.is_empty() {
                 return Ok(Some(file));
             }
-            // A directory is listed once a file in it is.
+            // A directory is listed only if a file in it is, and then before that file.
             let above = std::mem::take(&mut self.empty).into_iter().rev();
             let above: Vec<_> = above.filter(|(_, above)| file.key().starts_with(&**above)).collect();
             self.ready.push(file);
@@ -83,13 +84,14 @@ impl FilesInner {
         page.map_err(|cause| Error::failed("list the folder", cause))
     }
 
-    /// A page, if all that it contains is cached.
+    /// A page, if everything that it needs is cached.
     pub(super) fn list_cached(&self, after: Option<&Uri>, limit: usize) -> Option<Page> {
         let root = self.tree.cached_folder("")?;
         let names = Tree::cached_names(&root)?;
         self.page(root, names, after, limit, Blocking::Refused).ok()
     }
 
+    /// A page of the listed items after a URI. If blocking is refused, fails unless everything is cached.
     fn page(
         &self,
         root: Arc<OpenFolder>,
@@ -142,7 +144,7 @@ impl FilesInner {
         Ok(page)
     }
 
-    /// The key of the last of the first `count` listed items, and on what this depends; `None` if there are fewer.
+    /// The key of the listed item number `count` (`None` if there are fewer), and the evidence for this result.
     fn last_listed(
         &self,
         root: &Arc<OpenFolder>,
@@ -207,6 +209,7 @@ impl FilesInner {
         }
     }
 
+    /// A page of the children of a directory. `depth` and `max_listed` do not apply.
     pub(super) fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
         let path = self.path(uri).filter(|_| query::check_keys(uri).is_ok() && query::is_whole(uri));
         let path = path.ok_or_else(|| Error::NotFound(uri.clone()))?;
@@ -254,6 +257,7 @@ impl FilesInner {
         Ok(page)
     }
 
+    /// The resource of a file. For a single file, the title and description of the configuration apply.
     fn describe_file(
         &self,
         folder: &OpenFolder,
@@ -268,7 +272,7 @@ impl FilesInner {
         Some(resource)
     }
 
-    /// The resource of a directory. It says so if what is in it is not listed.
+    /// The resource of a directory. Its description says so if its entries are not listed.
     fn describe_folder(&self, folder: &OpenFolder) -> Option<Resource> {
         let uri = self.uri(&folder.logical.key)?;
         let Some(name) = folder.logical.path.file_name() else {

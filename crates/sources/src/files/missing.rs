@@ -1,4 +1,4 @@
-//! The error for a path at which nothing is: names the part of the path that is wrong, and similar names.
+//! The error for a path that does not exist: it names the wrong segment of the path, and similar names.
 
 use libris_core::{Context, Error, Proof, Uri};
 
@@ -18,7 +18,7 @@ const MAX_NAMES: usize = 2_000;
 
 /// The error for the URI of a file or directory that does not exist.
 pub(super) fn error(inner: &FilesInner, uri: &Uri, context: &Context) -> Error {
-    // A hint would name files that the caller may not see.
+    // A hint could name files that a caller with restricted rights may not see.
     let mut proof = None;
     let hint = context.sees_everything().then(|| hint(inner, inner.path(uri)?, &mut proof)).flatten();
     match hint {
@@ -27,7 +27,7 @@ pub(super) fn error(inner: &FilesInner, uri: &Uri, context: &Context) -> Error {
     }
 }
 
-/// What is wrong with a path, and a proof that it still is.
+/// A hint about the first wrong segment of a path. Sets `proof` to the proof that nothing has that name, if there is one.
 fn hint(inner: &FilesInner, path: &str, proof: &mut Option<Proof>) -> Option<String> {
     let whole = path.strip_suffix('/').unwrap_or(path);
     let ends = whole.match_indices('/').map(|(at, _)| at).chain([whole.len()]);
@@ -44,8 +44,9 @@ fn hint(inner: &FilesInner, path: &str, proof: &mut Option<Proof>) -> Option<Str
                 let segment = &whole[begin..end];
                 let mut builder = ProofBuilder::new(&inner.tree.prover);
                 builder.add_directory(&folder);
-                // After the directory is observed, so that an entry that appeared before is found. An entry that cannot
-                // be read proves nothing: a symbolic link can get a target elsewhere.
+                // Checked after the directory is observed, so that an entry that appeared before is found. If there is
+                // an entry that cannot be resolved, there is no proof: the target of a symbolic link can appear without
+                // an event in this directory.
                 *proof = builder.build().filter(|_| Tree::has_no_entry(&folder, segment));
                 return no_such_name(inner, &folder, segment);
             }
@@ -55,15 +56,15 @@ fn hint(inner: &FilesInner, path: &str, proof: &mut Option<Proof>) -> Option<Str
     None
 }
 
-/// Says that a folder has no child with this name.
+/// The hint that a folder has no child with this name; `None` if the name is too long to repeat.
 fn no_such_name(inner: &FilesInner, folder: &OpenFolder, segment: &str) -> Option<String> {
     if segment.is_empty() || segment.len() > MAX_SEGMENT_LENGTH {
         return None;
     }
     let own = inner.uri(&folder.logical.key)?;
     let names = inner.tree.names(folder).ok()?;
-    let place = names.partition_point(|name| name < segment);
-    let first = place.saturating_sub(MAX_NAMES / 2).min(names.len().saturating_sub(MAX_NAMES));
+    let position = names.partition_point(|name| name < segment);
+    let first = position.saturating_sub(MAX_NAMES / 2).min(names.len().saturating_sub(MAX_NAMES));
     let near = names.iter_from(first).take(MAX_NAMES);
     let names: Vec<String> = near.map(|key| value(key.trim_end_matches('/'))).collect();
     let wrong = value(segment);

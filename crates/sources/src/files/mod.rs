@@ -94,7 +94,7 @@ struct FilesInner {
     prefetching: AtomicBool,
     /// Limits the threads that work on requests.
     threads: Arc<Semaphore>,
-    /// Limits the long line searches among them. Waiting clients are served in turn.
+    /// Limits how many of these threads run a long line search. Waiting clients are served in turn.
     long_searches: Arc<Budget>,
 }
 
@@ -138,14 +138,14 @@ impl Files {
         })?;
         let segment = (single.is_none() || config.mount.is_some()).then_some(&*segment);
         let root_uri = root_uri(config.scheme.as_deref(), segment)?;
-        // In normal form.
+        // The text of the parsed URI is in normal form, like the URIs that it is compared with.
         let prefix = root_uri.as_str().to_owned();
         let only = single.map(|file| file.segment);
         let template = match &only {
             Some(file) => format!("{prefix}{file}{{?lines,bytes}}"),
             None => format!("{prefix}{{+path}}{{?lines,bytes}}"),
         };
-        // VS Code goes down folder by folder only in a variable of this form.
+        // VS Code completes folder by folder only in a variable of this form.
         let segments_template = format!("{}{{/path*}}", prefix.trim_end_matches('/'));
         let folder_template = format!("{prefix}{{+folder}}{{?{}}}", folder_listing::KEYS.join(","));
         let inner = FilesInner {
@@ -222,7 +222,7 @@ struct SingleFile {
 }
 
 impl SingleFile {
-    /// A symbolic link stands for the file that it points to now.
+    /// Opens the file. A symbolic link is resolved once, now.
     fn open(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         // An unreadable file is an error now and not at the first request.
@@ -243,11 +243,11 @@ impl SingleFile {
 
 /// The error for a folder that cannot be opened, with a hint for common mistakes.
 fn cannot_open(path: &Path, cause: io::Error) -> Error {
-    // Any component: relative paths of the configuration file were joined with its directory.
-    let home = path.iter().any(|name| name.as_encoded_bytes().starts_with(b"~"));
+    // `~` may begin any component, because relative paths of the configuration file were joined with its folder.
+    let has_tilde = path.iter().any(|name| name.as_encoded_bytes().starts_with(b"~"));
     let shown = path.display();
     Error::Unavailable(match cause.kind() {
-        io::ErrorKind::NotFound if home => format!(
+        io::ErrorKind::NotFound if has_tilde => format!(
             "there is no folder `{shown}`; hint: `~` is expanded by the shell and not here, so write the whole path"
         ),
         io::ErrorKind::NotFound => format!("there is no folder `{shown}`; hint: check the path"),
@@ -336,6 +336,7 @@ impl Source for Files {
         if !guard.search.became_long.load(Ordering::Relaxed) {
             return read;
         }
+        // A line search became long and stopped. It starts again on a thread of low priority, under a permit.
         let busy = Error::Busy("too many long searches are in progress");
         let turn = self.inner.long_searches.take(context.client(), 1).await.ok_or(busy)?;
         *guard.search.turn() = Some(turn);
@@ -450,7 +451,7 @@ impl Source for Files {
     }
 }
 
-/// Tells a running read, when dropped, that its caller was cancelled.
+/// When dropped, marks a running read as abandoned: its caller was cancelled.
 #[derive(Default)]
 struct AbandonOnDrop {
     search: Arc<SearchControl>,

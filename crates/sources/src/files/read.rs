@@ -17,7 +17,7 @@ use crate::tree::{DirectoryHandle, Metadata, OpenFolder, ProofBuilder, ResolvedP
 /// The interval, in bytes, at which a search for lines reports progress.
 const PROGRESS_INTERVAL: u64 = 1024 * 1024;
 
-/// The largest file that is read on the async thread, which blocks other requests meanwhile.
+/// The largest file that is read on the async thread. Other requests on this thread wait meanwhile.
 const MAX_INLINE_READ: u64 = 2 * 1024 * 1024;
 
 /// The size of the byte range that an error suggests for a line that is too long.
@@ -65,11 +65,11 @@ impl SearchControl {
         Ok(())
     }
 
-    /// Lets another long search continue if one waits, and waits until it is the turn of this one again.
+    /// If another long search waits, passes the permit to it, and waits for a new one.
     fn give_way(&self, searches: &Arc<Budget>, client: Client) {
         let mut turn = self.turn();
         if turn.as_ref().is_some_and(Lease::is_needed) {
-            // Given back first: one search must not wait for itself.
+            // The permit is returned first, so that this search does not wait for itself.
             *turn = None;
             *turn = searches.take_blocking(client, 1);
         }
@@ -183,6 +183,7 @@ impl FileReader<'_> {
         Ok((file.into_std(), metadata))
     }
 
+    /// Reads a range of lines or bytes.
     fn read_range(&self, mut file: File, metadata: &Metadata, name: &OsStr, range: Range) -> Result<Content> {
         let read_error = |cause| self.read_error(cause);
         let mut head = Vec::new();
@@ -224,8 +225,8 @@ impl FileReader<'_> {
                 self.search.give_way(&self.inner.long_searches, self.context.client());
             }
             if done > LONG_SEARCH_THRESHOLD {
-                // Since Linux 6.6, a thread that wakes up waits for the end of the time slice of this one, about 3 ms,
-                // however low its priority is.
+                // Since Linux 6.6, a thread that wakes up waits for the end of this thread's time slice, about 3 ms, even
+                // though this thread has a low priority.
                 std::thread::yield_now();
             }
             self.search.check_continue(done)?;
@@ -319,8 +320,8 @@ fn read_spare_capacity(_file: &File, _data: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a file is in the page cache, so that reading it does not wait for a disk. Only a few bytes are probed: the
-/// kernel most likely read those between them ahead.
+/// Whether a file is in the page cache, so that reading it does not wait for a disk. Only a few bytes are probed: most
+/// likely, the kernel has read ahead the bytes between them.
 #[cfg(target_os = "linux")]
 fn is_in_page_cache(file: &File, size: u64) -> bool {
     use rustix::io::{ReadWriteFlags, preadv2};

@@ -1,15 +1,17 @@
 //! Reading a folder: a listing, followed by small text files.
 //!
 //! Two kinds of callers read folders. Models need to find a file: they get one Markdown table, with a link to each
-//! child, and the text of a few small files. VS Code shows a folder as a directory of its file system, whose entries
-//! are the URIs of the further contents: one that is one segment below the folder is a file (a directory if it has no
-//! data), and one with more segments, such as `c/` below the folder, is a directory. It removes the slash at the end
-//! of the URI before it reads, skips contents with exactly the URI that it read, and shows those if the folder is
-//! opened as a document.
+//! child, and the text of a few small files. VS Code shows a folder as a directory of its virtual file system, and takes
+//! the directory entries from the URIs of the parts of the response:
 //!
-//! So the listing has the URI that was read, and a read without the slash returns a further part for every child of
-//! the page: its text, or if it has none that is small, a summary such as `image/png, 275,000 bytes`. A read with the
-//! slash, as in lists and links, returns only parts with the text of a file. No part is empty.
+//! - VS Code removes the slash at the end of the folder's URI before it reads.
+//! - A part whose URI equals the one that was read is not an entry. It is shown if the folder is opened as a document.
+//! - A part whose URI is one segment below the folder is a file, or a directory if the part is empty.
+//! - A part with more segments, such as `c/` below the folder, is a directory.
+//!
+//! So the listing has the URI that was read, and a read without the slash also returns a part for every child of the
+//! page: its text if that is small, otherwise a summary such as `image/png, 275,000 bytes`. A read with the slash, as in
+//! lists and links, returns only the listing and the parts with text. No part is empty.
 
 use std::io;
 
@@ -71,6 +73,7 @@ impl FileReader<'_> {
             FollowingContents::Text => inner.config.directory_bytes.saturating_sub(listing.body.len() as u64),
             FollowingContents::Nothing => 0,
         };
+        // VS Code reads directories in this form.
         let as_directory = self.uri.query().is_none() && !self.uri.path().ends_with('/');
         let mut parts = vec![listing];
         for (child, entry) in page.children.iter().zip(page.entries) {
@@ -89,6 +92,7 @@ impl FileReader<'_> {
         Ok(parts)
     }
 
+    /// The page of the listing that the query selects. `own` is the URI of the folder.
     fn folder_page(
         &self,
         folder: &OpenFolder,
@@ -110,7 +114,7 @@ impl FileReader<'_> {
             if !self.sees(folder, key) {
                 continue;
             }
-            // Also for the first child of the next page, which would be empty without it.
+            // Determined even if the page is full: there is a next page only if another child is listed.
             let Some((child, entry)) = self.list_child(folder, key, &mut search, proof)? else { continue };
             if listed.len() == limit || bytes > MAX_LISTING_BYTES {
                 page.next = decoded(last).and_then(|last| query.next(own, &last));
@@ -125,7 +129,8 @@ impl FileReader<'_> {
             let priority = self.inner.describe.priority(&path, entry.is_none()).unwrap_or(DEFAULT_PRIORITY);
             listed.push((priority, child, entry));
         }
-        // Only within the page: pages follow each other by name, so that none is lost when files change.
+        // Sorted by priority only within the page: pages are in the order of names, so that no child is skipped when
+        // files change.
         listed.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
         for (_, child, entry) in listed {
             page.children.push(child);
@@ -151,7 +156,8 @@ impl FileReader<'_> {
             }
             let Some(uri) = self.inner.uri(&child.logical.key) else { return Ok(None) };
             let name = child.logical.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            // Without the modification time, of which the events of the folder itself say nothing.
+            // Without the modification time: it changes without an event in the folder itself, so the proof would not
+            // cover it.
             let (size, modified, title) = (None, None, None);
             let child = ListedChild { name, uri, kind: DIRECTORY.into(), size, modified, title };
             return Ok(Some((child, None)));
@@ -173,7 +179,7 @@ impl FileReader<'_> {
         Ok(Some((child, Some(entry))))
     }
 
-    /// The text of a file, if it has some, is small and fits; reduces `left` by it.
+    /// The text of a small text file, if it fits into `left` bytes. Subtracts its length from `left`.
     fn small_text(
         &self,
         folder: &OpenFolder,
@@ -223,7 +229,7 @@ fn summary(child: &ListedChild) -> Content {
     Content { meta, ..Content::text(child.uri.clone(), "text/plain", summary) }
 }
 
-/// The index of the first name after the child with this decoded name, whether or not it exists.
+/// The index of the first name after a child with this decoded name, whether or not there is such a child.
 fn first_after(names: &NameList, name: &[u8]) -> usize {
     let file = Uri::encode_segment(name.strip_suffix(b"/").unwrap_or(name));
     let folder = format!("{file}/");

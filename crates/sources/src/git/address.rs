@@ -51,16 +51,16 @@ pub(super) enum GitTarget<'a> {
     Unstaged,
 }
 
-/// The mistake in a URI that is not one of the repository.
+/// Why a URI does not name a resource of this repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UriMistake<'a> {
     /// The URI is not below the root.
     Foreign,
-    /// No URI begins with this word.
+    /// The first segment is none of [`WORDS`].
     Word(&'a str),
-    /// The segments after the word are too many or too few.
+    /// After the word, a segment is missing or invalid, or there are too many.
     Form { word: &'a str, rest: &'a str },
-    /// The query has a key that these URIs do not have.
+    /// The query has an unknown key; `keys` are the allowed ones.
     Key { word: &'a str, key: &'a str, keys: &'static [&'static str] },
 }
 
@@ -76,7 +76,7 @@ pub(super) const WORDS: [(&str, &[&str]); 8] = [
     ("tree", &["lines", "bytes", "after", "format", "contents"]),
 ];
 
-/// The format of refs, logs and commits.
+/// The format of refs, logs, commits, blame and status. Blame is plain text instead of Markdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageFormat {
     Markdown,
@@ -188,7 +188,7 @@ impl UriSpace {
             }
             ("log", rev) if is_rev(rev) => GitTarget::Log { rev },
             ("commit", rev) if is_rev(rev) => GitTarget::Commit { rev },
-            // One segment, so that branches may have these names.
+            // Other diffs have two segments, so branches may be called `staged` and `worktree`.
             ("diff", "staged") => GitTarget::Staged,
             ("diff", "worktree") => GitTarget::Unstaged,
             ("diff", rest) => {
@@ -238,8 +238,9 @@ impl UriSpace {
         self.root.below(&format!("diff/{base}/{head}")).ok()
     }
 
-    /// The URI whose changes are reported for `uri`. A file or directory at a branch has its own. A response that
-    /// depends on several paths, such as a log, changes with its branch; a diff of two branches with any ref.
+    /// The URI under which changes of `uri` are reported. Changes of a file or directory at a branch are reported under
+    /// its `tree` URI. A response that depends on more than one path of one commit, such as a log or a relative
+    /// revision, changes with the log of its branch; a diff of two branches changes with `refs`.
     pub(super) fn subject(&self, uri: &Uri) -> Uri {
         let asked = self.parse(uri);
         let subject = asked.and_then(|asked| match asked.what {
@@ -272,8 +273,8 @@ impl UriSpace {
 }
 
 impl UriSpace {
-    /// Other URIs of the same file or folder: under `tree`, and at `HEAD`. A commit has many names, so a rule about a path at
-    /// `HEAD` applies to it at every revision.
+    /// The other URIs to which access rules are applied: the same path under `tree`, and at `HEAD`. A commit has many
+    /// names, so a rule for a path at `HEAD` must apply to the path at every revision.
     pub(super) fn aliases(&self, uri: &Uri) -> Vec<Uri> {
         let Some(asked) = self.parse(uri) else { return Vec::new() };
         let names = match asked.what {
@@ -316,7 +317,7 @@ impl GitUri<'_> {
         }
     }
 
-    /// The indexes of the lines in `lines=`, of a file with this many lines; all lines without it.
+    /// The line indexes that `lines=` selects in a file of `count` lines; all lines if it is not given.
     pub(super) fn lines(&self, count: usize) -> Result<std::ops::Range<usize>> {
         let Some(value) = self.parameter("lines")? else { return Ok(0..count) };
         match Range::parse(&format!("lines={value}"))? {
@@ -364,8 +365,8 @@ fn is_rev(text: &str) -> bool {
     !base(text).0.is_empty() && !text.contains('/')
 }
 
-/// The base of a revision, which is a branch, tag or id, and whether steps to an ancestor follow. Both are
-/// percent-encoded: `^` is escaped and `~` is not.
+/// The base of a percent-encoded revision, without `refs/`: a branch, tag or id. The second value is whether steps to
+/// an ancestor follow: `~`, or `^`, which is encoded as `%5E`.
 fn base(rev: &str) -> (&str, bool) {
     let end = rev.find('~').into_iter().chain(rev.find("%5E")).min();
     let base = end.map_or(rev, |end| &rev[..end]);
@@ -393,10 +394,10 @@ mod tests {
             let uri = uri(&format!("git://repo/{text}"));
             space.parse(&uri).map(|asked| format!("{:?}", asked.what))
         };
-        let place = |rev, path| Some(format!("{:?}", GitTarget::Path { rev, path }));
-        assert_eq!(what("blob/main/a/b.md?lines=1"), place("main", "a/b.md"));
-        assert_eq!(what("tree/feature%2Fx"), place("feature%2Fx", ""));
-        assert_eq!(what("tree/HEAD/src/"), place("HEAD", "src/"));
+        let path = |rev, path| Some(format!("{:?}", GitTarget::Path { rev, path }));
+        assert_eq!(what("blob/main/a/b.md?lines=1"), path("main", "a/b.md"));
+        assert_eq!(what("tree/feature%2Fx"), path("feature%2Fx", ""));
+        assert_eq!(what("tree/HEAD/src/"), path("HEAD", "src/"));
         assert_eq!(what("refs?format=json"), Some("Refs".into()));
         assert_eq!(what("diff/staged"), Some("Staged".into()));
         let staged = GitTarget::Diff { base: "staged", head: "worktree" };
@@ -458,12 +459,12 @@ mod tests {
     }
 
     #[test]
-    fn subjects_are_what_is_told() {
+    fn changes_are_reported_under_the_subject() {
         let space = UriSpace::new("repo").unwrap();
         let subject =
             |text: &str| space.subject(&uri(&format!("git://repo/{text}"))).as_str()[11..].to_owned();
         let id = "a".repeat(40);
-        for (asked, told) in [
+        for (asked, expected) in [
             ("blob/main/a/b.md?lines=1-2", "tree/main/a/b.md"),
             ("tree/refs%2Fheads%2Fmain/a/", "tree/heads%2Fmain/a"),
             ("tree/refs%2Frefs%2Fmain", "tree/main"),
@@ -479,7 +480,7 @@ mod tests {
             ("diff/main~3/main", "log/main"),
             ("refs?format=json", "refs"),
         ] {
-            assert_eq!(subject(asked), told, "{asked}");
+            assert_eq!(subject(asked), expected, "{asked}");
         }
         assert_eq!(subject(&format!("diff/{id}/main")), "log/main");
     }

@@ -38,14 +38,14 @@ pub(super) struct BlamedLines {
     pub(super) original: u32,
 }
 
-/// Whether blame follows renames.
+/// Whether blame follows renames. It ignores them for callers with restricted rights, who may not see the old path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Renames {
     Follow,
     Ignore,
 }
 
-/// An attribution of lines.
+/// Attributes lines to commits.
 pub(super) struct Blame<'a> {
     pub(super) repository: &'a TaskRepository<'a>,
     pub(super) filter: &'a VisibilityFilter,
@@ -59,10 +59,12 @@ struct Suspect {
     ranges: Vec<SuspectRange>,
 }
 
-/// A range of lines: where it begins in the final version and in the suspect.
+/// A range of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SuspectRange {
+    /// The first line in the final version.
     line: u32,
+    /// The first line in the suspect.
     at: u32,
     count: u32,
 }
@@ -114,6 +116,7 @@ impl Blame<'_> {
         found: &mut Vec<BlamedLines>,
     ) -> Result<()> {
         let Suspect { path, blob, mut ranges } = suspect;
+        // Parents with another version of the file, each with the path and the blob of that version.
         let mut origins: Vec<(ObjectId, CommitNode, Vec<u8>, ObjectId)> = Vec::new();
         let mut without = Vec::new();
         for parent in &node.parents {
@@ -137,7 +140,7 @@ impl Blame<'_> {
             }
             origins.push((parent, parent_node, from, other));
         }
-        // As in git: in the order of the parents.
+        // Git asks the parents in their order.
         origins.sort_by_key(|(parent, ..)| node.parents.iter().position(|other| other == parent));
         for (parent, parent_node, from, other) in origins {
             if ranges.is_empty() {
@@ -166,7 +169,7 @@ impl Blame<'_> {
         Ok(entry.filter(|entry| is_file(entry.kind)).map(|entry| entry.id))
     }
 
-    /// The path and the object that a file had in the tree of a parent under another name.
+    /// The path and the blob of a file in the tree `old` of a parent, if it was renamed to `path` in the tree `new`.
     fn renamed_from(&self, old: ObjectId, new: ObjectId, path: &[u8]) -> Result<Option<(Vec<u8>, ObjectId)>> {
         if self.renames == Renames::Ignore {
             return Ok(None);
@@ -245,7 +248,7 @@ fn split(
                 Some((_, after)) if after.start <= at => next += 1,
                 hunk => {
                     let to = hunk.map_or(end, |(_, after)| after.start.min(end));
-                    // The lines before this one moved by the difference of the last hunk's ends.
+                    // Unchanged lines are offset by the difference between the ends of the previous hunk.
                     let (before, after) =
                         next.checked_sub(1).map_or((0, 0), |last| (hunks[last].0.end, hunks[last].1.end));
                     passed.push(SuspectRange { at: at - after + before, ..part(to) });
@@ -283,8 +286,8 @@ impl<'a> BlamePage<'a> {
         Ok(Self { blamed: &[], commits: commits.collect::<Result<_>>()? })
     }
 
-    /// The lines in the format of `git blame`, and the subjects of the commits. `lines` are those of the file from the
-    /// first blamed one on; `path` is the current path of the file.
+    /// The lines in the format of `git blame`, and the subjects of the commits. `lines` are the texts of the blamed
+    /// lines; `path` is the current path of the file.
     pub(super) fn text(&self, space: &UriSpace, path: &'a [u8], lines: &[&[u8]]) -> String {
         let author = |one: &BlamedLines| self.commits[&one.commit].author().to_owned();
         let width = self.blamed.iter().map(|one| author(one).chars().count()).max().unwrap_or_default();

@@ -64,6 +64,7 @@ impl TreeComparison<'_> {
         Ok(Some(found))
     }
 
+    /// Adds the differences below a directory; false if there are more than `limit`.
     fn below(
         &self,
         differences: &mut TreeDifferences<'_>,
@@ -94,6 +95,7 @@ impl TreeComparison<'_> {
         }
     }
 
+    /// Adds an entry that differs, and what differs below it; false if there are more than `limit` differences.
     fn entry(
         &self,
         differences: &mut TreeDifferences<'_>,

@@ -50,7 +50,9 @@ enum CompletedEntries {
 /// The position of a value in the URI, which determines how it is escaped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ValuePosition {
+    /// In `{+path}`, which keeps `/` and percent-encoded characters.
     Path,
+    /// In a query parameter or `{/path*}`, whose expansion encodes the value.
     Parameter,
 }
 
@@ -83,7 +85,7 @@ impl GitCompletion {
     pub(super) fn values(&self, inner: &GitInner, repository: &TaskRepository<'_>) -> Result<Completion> {
         match &self.variable {
             CompletedVariable::Rev | CompletedVariable::Commit => {
-                // Before the refs are read.
+                // Recorded before the refs are read, so that a change in between invalidates the proof.
                 let head = RefEvidence::of(repository, LISTED_REV);
                 let names = RefNamesEvidence::of(repository);
                 let (revs, commits) = (revs(repository)?, self.commits(repository)?);
@@ -93,8 +95,8 @@ impl GitCompletion {
                 };
                 let proof = head.prove().zip(names.prove()).map(|(head, names)| head.and(names));
                 // An object with the typed prefix may be added at any time, and a shallow clone may be deepened.
-                let is_open = self.is_id() || repository.is_shallow()?;
-                Ok(completion.with_proof(proof.filter(|_| !is_open)))
+                let unprovable = self.is_id() || repository.is_shallow()?;
+                Ok(completion.with_proof(proof.filter(|_| !unprovable)))
             }
             CompletedVariable::Path { rev, position, entries } => {
                 self.paths(inner, repository, rev, *position, *entries)
@@ -114,7 +116,7 @@ impl GitCompletion {
         !self.typed.is_empty() && self.typed.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
-    /// Abbreviated commit ids: those of recent commits, and all with the typed prefix.
+    /// The abbreviated ids of recent commits, and of all commits whose ids have the typed prefix.
     fn commits(&self, repository: &TaskRepository<'_>) -> Result<Vec<String>> {
         let short = |id: gix::ObjectId| {
             let hex = id.to_string();
@@ -143,7 +145,7 @@ impl GitCompletion {
         Ok(commits)
     }
 
-    /// The entries of the directory that was typed whose names have the typed prefix.
+    /// Completes the last name of the typed path with the entries of its directory, ignoring case.
     fn paths(
         &self,
         inner: &GitInner,

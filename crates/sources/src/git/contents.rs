@@ -70,9 +70,11 @@ struct UriReader<'a> {
     asked: GitUri<'a>,
 }
 
-/// The grounds of a response's freshness.
+/// What determines how long a response may be cached.
 struct FreshnessBasis {
+    /// Whether the response never changes, because its URI names full commit ids.
     fixed: bool,
+    /// The proof that it is unchanged; `None` if Libris must not cache it.
     proof: Option<Proof>,
 }
 
@@ -94,7 +96,7 @@ impl UriReader<'_> {
                 let reader =
                     PathReader { inner: self.inner, repository: self.repository, uri: self.uri, rev, path };
                 let parts = reader.read(resolved.commit, &self.asked, self.context);
-                // The tree of a commit never changes.
+                // A commit's tree never changes, so an error such as "not found" may be cached while the proof holds.
                 (parts.map_err(|error| error.with_proof(resolved.proof.clone()))?, basis(resolved))
             }
             GitTarget::Log { rev } => {
@@ -126,7 +128,8 @@ impl UriReader<'_> {
         Ok(Contents { parts, freshness })
     }
 
-    /// The freshness of a response about history: a shallow clone may be deepened.
+    /// The freshness of a response that depends on history. In a shallow clone it is not cached, because `git fetch`
+    /// may add older commits.
     fn history(&self, resolved: ResolvedRev) -> Result<FreshnessBasis> {
         match self.repository.is_shallow()? {
             true => Ok(FreshnessBasis { fixed: false, proof: None }),
@@ -151,7 +154,8 @@ impl UriReader<'_> {
         Content::text(self.uri.clone(), JSON, format!("{page:#}\n"))
     }
 
-    /// The decoded `path` parameter. It names a directory if it does in one of these trees.
+    /// The decoded `path` parameter; not found if the filter or the caller's rights hide it. It counts as a directory
+    /// if it ends with `/`, or is a directory in one of these trees.
     fn path(&self, trees: &[ObjectId]) -> Result<Option<String>> {
         let Some(path) = self.asked.parameter("path")? else { return Ok(None) };
         let names: Vec<&[u8]> = names(&path);
@@ -353,6 +357,7 @@ impl UriReader<'_> {
             .asked
             .range()?
             .map(|asked| part_meta(self.uri, asked, end as u64, data.len() as u64, Some(total)));
+        // The earlier name of a file may be hidden from a caller with restricted rights.
         let renames = if self.context.sees_everything() { Renames::Follow } else { Renames::Ignore };
         let blame = Blame { repository: self.repository, filter: &self.inner.filter, renames };
         let blamed =
@@ -403,7 +408,7 @@ impl UriReader<'_> {
         renames::detect(self.repository, differences).map(Some)
     }
 
-    /// Whether the caller may read a decoded path at all revisions in the URI.
+    /// Whether the caller may read a decoded path at every revision that the URI names.
     fn is_visible(&self, path: &[u8], directory: bool) -> bool {
         if self.context.sees_everything() {
             return true;

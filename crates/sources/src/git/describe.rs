@@ -13,7 +13,7 @@ use crate::{media, meta};
 /// The media type of symbolic links. Their content is the target path.
 pub(super) const SYMLINK_MIME: &str = "inode/symlink";
 
-/// The media type of submodules. Their content is the commit line of `git diff`.
+/// The media type of submodules. Their content is `Subproject commit <id>`, as in `git diff`.
 pub(super) const SUBMODULE: &str = "text/plain";
 
 /// The largest file that a listing reads for front matter, a media type or a Git LFS pointer, in bytes.
@@ -28,6 +28,7 @@ const LFS_POINTER_SIZES: std::ops::Range<u64> = 100..1024;
 /// Describes the entries of one page.
 pub(super) struct EntryDescriber<'a> {
     repository: &'a TaskRepository<'a>,
+    /// How many more bytes of files may be read.
     left: u64,
 }
 
@@ -58,7 +59,7 @@ impl<'a> EntryDescriber<'a> {
             EntryKind::Link => {
                 resource.mime = Some(SYMLINK_MIME.into());
                 resource.size = self.repository.size(entry.id)?;
-                resource.description = Some("A symbolic link; its content is where it leads".into());
+                resource.description = Some("A symbolic link; its content is the target path".into());
             }
             EntryKind::Blob | EntryKind::BlobExecutable => self.file(&mut resource, &label, entry.id)?,
         }
@@ -93,7 +94,7 @@ impl<'a> EntryDescriber<'a> {
     }
 }
 
-/// The media type by the name of a file, or else by its content. Listings and reads use this, so that they agree.
+/// The media type by the name of a file, or else by its content. Listings and reads both call this, so that they agree.
 pub(super) fn mime(label: &str, data: &[u8]) -> &'static str {
     media::by_name(label).unwrap_or_else(|| media::by_content(label, data))
 }
@@ -137,7 +138,7 @@ mod tests {
     use super::LfsPointer;
 
     #[test]
-    fn pointers_are_told_from_files() {
+    fn pointers_are_distinguished_from_files() {
         let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
         let found = LfsPointer::parse(pointer).unwrap();
         assert_eq!(found.size, 12345);

@@ -3,11 +3,12 @@
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
-/// The root of the working tree that a path is in; `None` if the path itself is a repository, or if it is in none.
+/// The root of the working tree that contains a path; `None` if the path itself is a repository, or is in no working
+/// tree.
 ///
-/// A `.git` above a folder may have been put there by somebody else, as in `/tmp`. So it must be a directory or a file,
-/// not a symbolic link, must belong to the user of this process, as the folder with it, and must be on the same file
-/// system as the path.
+/// Another user may have created a `.git` in a parent folder, for example in `/tmp`. So `.git` must not be a symbolic
+/// link, `.git` and its folder must belong to the user of this process, and both must be on the same file system as the
+/// path.
 pub(super) fn working_tree_of(path: &Path) -> Option<PathBuf> {
     let path = path.canonicalize().ok()?;
     if is_repository(&path) {

@@ -30,7 +30,8 @@ impl VisibilityFilter {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
-    /// Whether a path is visible, if its parent is.
+    /// Whether a path is visible, provided that its parent is. `include` does not apply to directories, because a
+    /// directory that it does not match may contain files that it matches.
     pub(super) fn shows(&self, path: &[u8], directory: bool) -> bool {
         if self.is_open() || path.is_empty() {
             return true;

@@ -17,7 +17,7 @@ use crate::folder_listing::{FolderListing, FolderQuery, FollowingContents, Liste
 use crate::media::{self, ContentClass};
 use crate::meta;
 
-/// The most bytes of the rows of one page of a listing.
+/// A page of a listing ends with the row that exceeds this many bytes.
 const MAX_LISTING_BYTES: usize = 32 * 1024;
 
 /// The largest file whose text follows a listing, in bytes.
@@ -129,7 +129,7 @@ impl PathReader<'_> {
         Ok(GitFolderPage { items, children, more })
     }
 
-    /// The text of a file, if it has some, is small and fits; reduces `left` by it.
+    /// The text of a child if it is a small text file, not empty, and fits into `left` bytes, which it reduces.
     fn small_text(&self, child: &ListedChild, item: &TreeItem, left: &mut u64) -> Result<Option<Content>> {
         let is_file = matches!(item.entry.kind, EntryKind::Blob | EntryKind::BlobExecutable);
         let limit = MAX_SMALL_FILE.min(self.inner.config.max_size).min(*left);
@@ -166,7 +166,7 @@ fn listed(resource: Resource, item: &TreeItem) -> ListedChild {
     }
 }
 
-/// A part in place of a child whose text is not included.
+/// The part for a child whose text is not included.
 fn summary(child: &ListedChild) -> Content {
     let mime = if child.kind == DIRECTORY { DIRECTORY } else { "text/plain" };
     let summary = child.summary();
@@ -178,6 +178,7 @@ fn summary(child: &ListedChild) -> Content {
 fn first_after(directory: &TreeListing, after: &[u8]) -> usize {
     let after = after.strip_suffix(b"/").unwrap_or(after);
     let file = Uri::encode_segment(after);
+    // The key of a folder ends with `/`, so that the folder `a` sorts after the file `a.txt`.
     let last = directory.after(&format!("{file}/"));
     let is_folder = last.checked_sub(1).is_some_and(|last| {
         let key = &directory.entries()[last].0;

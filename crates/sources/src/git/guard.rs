@@ -2,7 +2,7 @@
 //! it to an unrelated repository.
 //!
 //! The check is by path, shortly before the library opens the file. A process that replaces the file in between can
-//! still block one thread; [`blocking`](super::GitInner::blocking) bounds the damage.
+//! still make one thread block; [`blocking`](super::GitInner::blocking) limits the number of such threads.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::regular::{self, RefFileStamp, UnreadableFile, is_absent};
 /// The largest configuration file, in bytes.
 const MAX_CONFIG_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The largest file of paths, such as `.git`, `commondir` or `alternates`, in bytes.
+/// The largest file that contains paths, such as `.git`, `commondir` or `alternates`, in bytes.
 const MAX_PATH_FILE_BYTES: u64 = 64 * 1024;
 
 /// The most alternate object directories of a repository.
@@ -61,7 +61,7 @@ fn explain(cause: UnreadableFile, name: &str) -> String {
     }
 }
 
-/// The git directory that a `.git` file names; `None` if `.git` is not a file.
+/// The git directory that the `.git` file at `root` names; `None` if `root` is not a file.
 fn named_folder(root: &Path) -> Result<Option<PathBuf>, String> {
     let Some(file) = regular::read(root, MAX_PATH_FILE_BYTES).map_err(|cause| explain(cause, ".git"))? else {
         return Ok(None);
@@ -72,8 +72,9 @@ fn named_folder(root: &Path) -> Result<Option<PathBuf>, String> {
     Ok(Some(root.parent().unwrap_or(Path::new("")).join(named)))
 }
 
-/// Checks that the repository that a `.git` file names belongs to it: it is inside the same directory or refers back
-/// to it. Otherwise such a file in an untrusted directory could select any repository of this machine.
+/// Checks that the git directory `named` in the `.git` file at `root` belongs to the folder of that file: it is inside
+/// that folder, or refers back to it. Otherwise a `.git` file in an untrusted folder could select any repository on
+/// this machine.
 fn check_git_file(root: &Path, named: &Path) -> Result<(), String> {
     let folder = root.parent().unwrap_or(Path::new(""));
     let same = |one: &Path, other: &Path| {
@@ -104,14 +105,15 @@ fn check_git_file(root: &Path, named: &Path) -> Result<(), String> {
         }
     }
     Err(format!(
-        "its `.git` is a file that names `{0}`, a repository that does not name it in turn; hint: if that one is \
-         meant, set `path` to `{0}`",
+        "its `.git` is a file that names `{0}`, which does not refer back to it; hint: to serve that repository, set \
+         `path` to `{0}`",
         named.display()
     ))
 }
 
-/// The common directory of a repository, with its refs and objects. A linked working tree has a git directory of its
-/// own.
+/// The directory with the refs and objects of a repository: `own`, or for a linked working tree the one in `commondir`.
+/// Fails unless that repository has `own` among its linked working trees, so that `commondir` in an untrusted folder
+/// cannot select any repository on this machine.
 fn common_folder(own: &Path) -> Result<PathBuf, String> {
     let file = regular::read(&own.join("commondir"), MAX_PATH_FILE_BYTES)
         .map_err(|cause| explain(cause, "commondir"))?;

@@ -12,7 +12,7 @@ use super::repo::{TaskRepository, names};
 use super::{GitInner, LISTED_REV, rev};
 use crate::suggest::did_you_mean;
 
-/// The most slashes in the name of a branch that a hint finds. Each is a lookup of files, and a URI may have thousands.
+/// The most slashes in a branch name that a hint tries: each takes a lookup of ref files, and a URI may have thousands.
 const MAX_SLASHES: usize = 16;
 
 /// The hints about the URI of a task.
@@ -51,7 +51,7 @@ impl<'a> Hint<'a> {
         })
     }
 
-    /// The hint for a URI whose segments are too many or too few.
+    /// The hint for a URI with missing, invalid or too many segments.
     fn form(&self, word: &str, rest: &str) -> Result<String> {
         let root = &self.inner.space.root;
         let rest = rest.trim_matches('/');
@@ -79,7 +79,8 @@ impl<'a> Hint<'a> {
         })
     }
 
-    /// The URI of a diff of two revisions whose slashes are not escaped, if there are two such revisions.
+    /// The intended URI of a diff if the slashes in the names of its revisions are not escaped; `None` if `rest` cannot
+    /// be split into two revisions that exist.
     fn diff(&self, rest: &str) -> Result<Option<Uri>> {
         let segments: Vec<_> = rest.split('/').collect();
         if segments.len() > 2 * MAX_SLASHES {
@@ -111,7 +112,8 @@ impl<'a> Hint<'a> {
         })
     }
 
-    /// The URI that is meant by a revision and a path, if both together begin with the name of a branch or tag.
+    /// The intended URI if the slashes in the name of its branch are not escaped; `None` unless `rev/path` begins with
+    /// the name of a branch or tag.
     fn with_slash(&self, word: &str, rev: &str, path: &str) -> Result<Option<Uri>> {
         let whole = format!("{rev}/{path}");
         let slashes = whole.match_indices('/').map(|(at, _)| at).chain([whole.len()]);
@@ -149,7 +151,7 @@ impl<'a> Hint<'a> {
         Ok(format!("there is no branch, tag or commit `{base}`{similar}"))
     }
 
-    /// The error for a path that is not in a tree. A hidden path gets the same one as a missing path.
+    /// The error for a path that is not in a tree. It is the same for a hidden path and for a missing one.
     pub(super) fn no_path(&self, rev: &str, path: &str, tree: ObjectId) -> Error {
         self.error(|| self.path(rev, path, tree))
     }
@@ -181,7 +183,8 @@ impl<'a> Hint<'a> {
         Ok(None)
     }
 
-    /// Says that a folder has no entry of a name, and which entries are similar.
+    /// Says that a folder has no entry of this name, and which entries are similar. `folder` is the percent-encoded
+    /// path of the folder, `above` its decoded segments.
     fn missing_name(
         &self,
         rev: &str,
@@ -210,7 +213,7 @@ impl<'a> Hint<'a> {
         }
     }
 
-    /// The error with a hint. If the hint fails, or the caller may not see everything, there is none.
+    /// The "not found" error. It has a hint only if `hint` succeeds and the caller may see everything.
     fn error(&self, hint: impl FnOnce() -> Result<Option<String>>) -> Error {
         let uri = &self.repository.task.uri;
         if !self.repository.task.context.sees_everything() {

@@ -75,7 +75,7 @@ impl<'a> CommitLog<'a> {
         Ok(())
     }
 
-    /// The next commit.
+    /// The next commit; `None` at the end of the history.
     pub(super) fn step(&mut self) -> Result<Option<ObjectId>> {
         while let Some((id, node)) = self.queue.pop() {
             let Some(path) = self.path else {
@@ -88,8 +88,8 @@ impl<'a> CommitLog<'a> {
             if node.parents.is_empty() && here.is_some() {
                 return Ok(Some(id));
             }
-            // A parent with the same entry explains the path: the commit is omitted and the other parents are pruned,
-            // as in git's history simplification.
+            // If a parent has the same entry, this commit did not change the path: it is omitted, and the other parents
+            // are not followed, as in git's history simplification.
             let mut same = None;
             for parent in &node.parents {
                 let tree = self.repository.node(*parent)?.tree;
@@ -127,20 +127,21 @@ pub(super) struct ModificationTimes {
 /// The paths whose last change is searched from one commit on.
 #[derive(Default)]
 struct TrackedPaths {
-    /// Whether all paths are tracked that are neither dated nor tracked elsewhere.
+    /// Whether the *rest* is tracked here: all paths that have no time yet and are not tracked by name.
     rest: bool,
+    /// The paths that are tracked by name.
     paths: HashSet<Vec<u8>>,
 }
 
 /// A search for the last change of every path: git's history simplification, for all paths at once.
 ///
-/// A path is always tracked at one commit, which has the same entry as the first one. It moves to the first parent with
-/// this entry. If there is none, this commit is the last one that changed it. Most paths move along the first parents,
-/// so only the others are tracked by name.
+/// Each path is tracked at one commit, whose entry for the path is the same as in the commit where the search began. It
+/// moves on to the first parent that has this entry too. If no parent has, the tracked commit is the last one that
+/// changed the path. Most paths move along the first parents; only the others are tracked by name.
 struct ModificationSearch<'a> {
     repository: &'a TaskRepository<'a>,
     queue: CommitQueue<(CommitNode, TrackedPaths)>,
-    /// The paths that are tracked by name.
+    /// All paths that are tracked by name, at any commit.
     named: HashSet<Vec<u8>>,
     found: ModificationTimes,
 }
@@ -178,12 +179,13 @@ impl ModificationTimes {
 }
 
 impl ModificationSearch<'_> {
+    /// The number of paths in memory.
     fn paths(&self) -> usize {
         self.found.times.len() + self.named.len()
     }
 
-    /// Dates the tracked paths that changed in a commit and moves the others to its parents. False if too many differ;
-    /// then all are dated by this commit, since they have not changed after it.
+    /// Gives the tracked paths that changed in a commit its time, and moves the others on to its parents. Returns false
+    /// to end the search if the commit changed too many paths; then all get its time, since none has changed after it.
     fn step(&mut self, node: &CommitNode, mut tracked: TrackedPaths) -> Result<bool> {
         let Some((first, others)) = node.parents.split_first() else {
             self.date(node, tracked);
@@ -253,7 +255,7 @@ impl ModificationSearch<'_> {
             self.named.extend(more.paths.iter().cloned());
         }
         tracked.paths.extend(more.paths);
-        // Paths that join the others again need no names.
+        // At the commit where the rest is tracked, paths belong to the rest and need no names.
         if tracked.rest {
             for path in std::mem::take(&mut tracked.paths) {
                 self.named.remove(&path);
@@ -261,7 +263,7 @@ impl ModificationSearch<'_> {
         }
     }
 
-    /// Dates the tracked paths by a commit.
+    /// Gives all tracked paths the time of a commit.
     fn date(&mut self, node: &CommitNode, tracked: TrackedPaths) {
         if tracked.rest {
             self.found.oldest = node.time;

@@ -14,15 +14,15 @@ use super::walk::MAX_DEPTH;
 /// The largest index, in bytes: more than 500,000 files.
 const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The most memory of a parsed index, as a multiple of its size. In version 4, an entry has only the end of its path: a
-/// crafted one of 70 bytes may have a path of 4 KiB.
+/// The most memory of a parsed index, as a multiple of its size. In version 4, an entry stores only the end of its path
+/// that differs from the previous path, so that a crafted entry of 70 bytes may have a path of 4 KiB.
 const PARSED_FACTOR: u64 = 4;
 const PARSED_FACTOR_4: u64 = 8;
 
 /// The longest path, in bytes. No operating system opens longer ones.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// The flags of an entry.
+/// The bits of an entry's flags, and of its extended flags (`SKIP_WORKTREE` and `INTENT_TO_ADD`).
 const ASSUME_VALID: u16 = 0x8000;
 const EXTENDED: u16 = 0x4000;
 const SKIP_WORKTREE: u16 = 0x4000;
@@ -34,7 +34,8 @@ const NAME_LENGTH: u16 = 0x0fff;
 pub(super) struct GitIndex {
     /// Sorted by path and stage.
     pub(super) entries: Vec<IndexEntry>,
-    /// The modification time of the index file. A file that was modified later may have stale `stat` data.
+    /// The modification time of the index file. The recorded `stat` data of a file proves that it is unchanged only if
+    /// the file was modified before this time ("racy git").
     pub(super) modified: Option<SystemTime>,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct IndexEntry {
     pub(super) stat: IndexStat,
     /// 0, or 1 to 3 for the versions of a file with a conflict.
     pub(super) stage: u8,
-    /// Whether git never examines the file in the working tree.
+    /// Whether git never examines the file in the working tree (`--assume-unchanged` or `--skip-worktree`).
     pub(super) assume_unchanged: bool,
     /// Whether the file is only intended to be added (`git add --intent-to-add`).
     pub(super) intent_to_add: bool,
@@ -59,12 +60,12 @@ pub(super) struct IndexStat {
     pub(super) changed: (u32, u32),
     pub(super) modified: (u32, u32),
     pub(super) inode: u32,
-    /// 0 if git could not trust the other data.
+    /// Git writes 0 if the other data does not prove that the file is unchanged.
     pub(super) size: u32,
 }
 
 impl GitIndex {
-    /// The index of the working tree; empty if there is none yet.
+    /// The index of the working tree, with its memory reservation; empty if there is none yet.
     pub(super) fn read<'o>(repository: &'o TaskRepository<'_>) -> Result<(Self, HeldMemory<'o>)> {
         const NAME: &str = "index";
         let path = repository.git_dir().join(NAME);
@@ -100,7 +101,7 @@ impl GitIndex {
 
 const DAMAGED: &str = "it is damaged; hint: delete the file `index` in the git directory and run `git reset`";
 
-/// A split index replaces entries of a shared one by entries without a path.
+/// A split index contains only the differences from a shared index. Entries that replace a shared one have no path.
 const SPLIT: &str = "it is a split index; hint: run `git update-index --no-split-index`";
 
 /// Reads the fields of an index in order.
@@ -131,7 +132,7 @@ impl<'d> IndexReader<'d> {
         Ok(text)
     }
 
-    /// A number of variable length.
+    /// A number in git's variable-length encoding, with 7 bits per byte and the most significant ones first.
     fn varint(&mut self) -> Result<usize, &'static str> {
         let mut byte = self.take(1)?[0];
         let mut value = usize::from(byte & 0x7f);
@@ -145,8 +146,8 @@ impl<'d> IndexReader<'d> {
 }
 
 fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Vec<IndexEntry>, &'static str> {
-    let digits = hash.len_in_bytes();
-    let (body, checksum) = data.split_at_checked(data.len().saturating_sub(digits)).ok_or(DAMAGED)?;
+    let hash_bytes = hash.len_in_bytes();
+    let (body, checksum) = data.split_at_checked(data.len().saturating_sub(hash_bytes)).ok_or(DAMAGED)?;
     // Git writes zeros if `index.skipHash` is set.
     if checksum.iter().any(|byte| *byte != 0) {
         let mut hasher = gix::hash::hasher(hash);
@@ -171,7 +172,7 @@ fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Vec<IndexEntry>, &'static
     let mut entries: Vec<IndexEntry> = Vec::with_capacity(count.min(body.len() / 40));
     for _ in 0..count {
         let last = entries.last().map(|entry| &*entry.path).unwrap_or_default();
-        let entry = entry(&mut reader, version, digits, last)?;
+        let entry = entry(&mut reader, version, hash_bytes, last)?;
         let is_sorted =
             entries.last().is_none_or(|last| (&last.path, last.stage) < (&entry.path, entry.stage));
         if !is_sorted {
@@ -189,9 +190,9 @@ fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Vec<IndexEntry>, &'static
         reader.take(size)?;
         match name {
             b"link" => return Err(SPLIT),
-            // A sparse index without directories is like any other one.
+            // Marks a sparse index. Its directory entries were refused above; without any, it is like other indexes.
             b"sdir" => {}
-            // An extension whose name begins with a lower-case letter must be understood.
+            // A reader that does not understand an extension with a lower-case name must refuse the index.
             name if !name[0].is_ascii_uppercase() => {
                 return Err("it has an unknown extension; hint: turn off the feature of git that wrote it");
             }
@@ -201,10 +202,11 @@ fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Vec<IndexEntry>, &'static
     Ok(entries)
 }
 
+/// Parses an entry; `last` is the path of the previous one.
 fn entry(
     reader: &mut IndexReader<'_>,
     version: u32,
-    digits: usize,
+    hash_bytes: usize,
     last: &[u8],
 ) -> Result<IndexEntry, &'static str> {
     let before = reader.rest.len();
@@ -215,7 +217,7 @@ fn entry(
     let mode = reader.u32()?;
     let _owner = (reader.u32()?, reader.u32()?);
     let size = reader.u32()?;
-    let id = ObjectId::try_from(reader.take(digits)?).map_err(|_| DAMAGED)?;
+    let id = ObjectId::try_from(reader.take(hash_bytes)?).map_err(|_| DAMAGED)?;
     let flags = reader.u16()?;
     let extended = match version >= 3 && flags & EXTENDED != 0 {
         true => reader.u16()?,

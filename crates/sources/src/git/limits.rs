@@ -1,4 +1,4 @@
-//! Size limits of decoded objects, and their memory reservation. The size is known before an object is loaded.
+//! Limits the size of git objects before they are loaded, and reserves memory for the data that a task holds.
 
 use std::cell::Cell;
 
@@ -21,7 +21,7 @@ const MAX_PARENTS: usize = 1_000;
 /// How many bytes a task may use without reserving memory.
 const UNRESERVED_BYTES: u64 = 1024 * 1024;
 
-/// The memory that a task holds for loaded data.
+/// Bytes that count as used by a task until this is dropped.
 pub(super) struct HeldMemory<'o> {
     repository: &'o TaskRepository<'o>,
     bytes: u64,
@@ -43,15 +43,18 @@ impl Drop for HeldMemory<'_> {
     }
 }
 
-/// The memory that a task uses, and that is reserved for it.
+/// The memory accounting of a task.
 #[derive(Default)]
 pub(super) struct TaskMemory {
+    /// The sum of all [`HeldMemory`] now.
     used: Cell<u64>,
+    /// What was reserved for the request: the maximum of `used` so far, less [`UNRESERVED_BYTES`]. It never shrinks,
+    /// because a reservation lasts as long as the request.
     reserved: Cell<u64>,
 }
 
 impl TaskRepository<'_> {
-    /// Reserves memory, until the returned value is dropped.
+    /// Accounts for bytes until the returned value is dropped, and reserves memory for them if necessary.
     pub(super) fn hold(&self, bytes: u64) -> Result<HeldMemory<'_>> {
         self.count(bytes)?;
         Ok(HeldMemory { repository: self, bytes })
@@ -69,7 +72,7 @@ impl TaskRepository<'_> {
         Ok(())
     }
 
-    /// The parents of a commit.
+    /// Collects the parents of the commit `id`; fails if there are more than [`MAX_PARENTS`].
     pub(super) fn parents(
         &self,
         id: ObjectId,
@@ -90,9 +93,9 @@ impl TaskRepository<'_> {
         let header = self.find_header(id).map_err(|cause| self.fault(cause))?;
         if header.kind() != kind {
             return Err(damaged(match kind {
-                Kind::Commit => "a commit is something else",
-                Kind::Tag => "a tag is something else",
-                Kind::Tree | Kind::Blob => "a tree is something else",
+                Kind::Commit => "an object that should be a commit has another type",
+                Kind::Tag => "an object that should be a tag has another type",
+                Kind::Tree | Kind::Blob => "an object that should be a tree has another type",
             }));
         }
         let limit = if kind == Kind::Tree { MAX_TREE_BYTES } else { MAX_COMMIT_BYTES };

@@ -1,7 +1,8 @@
 //! Line diffs in bounded time.
 //!
-//! The diff library cannot be interrupted and takes quadratic time for some inputs. It therefore gets at most some
-//! thousand lines at a time: larger inputs are first split at lines that are unique in both files.
+//! The diff library cannot be interrupted and takes quadratic time for some inputs. So each call gets at most about
+//! [`MAX_DIFF_LINES`] lines: larger inputs are first split at anchors, which are lines that occur exactly once in each
+//! file.
 
 use std::ops::Range;
 
@@ -23,8 +24,8 @@ const DEADLINE_CHECK_LINES: usize = 65_536;
 /// The width of a tab when indentations are compared, as in git.
 const TAB_WIDTH: u8 = 8;
 
-/// The hunks between two files, in order. If a part without anchors is too large, all its lines form one hunk,
-/// including lines that both files contain.
+/// The hunks between two files, in order. A section that is too large and has no anchors becomes one hunk, even if it
+/// contains lines that are in both files.
 pub(super) fn hunks(input: &InternedInput<&[u8]>, deadline: &Deadline) -> Result<Vec<Hunk>> {
     let mut compare = LineComparison { input, deadline, hunks: Vec::new() };
     for part in parts(&input.before, &input.after, deadline)? {
@@ -45,7 +46,7 @@ impl LinePair {
         self.before.len() <= MAX_DIFF_LINES && self.after.len() <= MAX_DIFF_LINES
     }
 
-    /// Whether it is small apart from its margins.
+    /// Whether it is small, allowing for a margin of common lines on both sides.
     fn is_small_without_margins(&self) -> bool {
         self.before.len().max(self.after.len()) <= MAX_DIFF_LINES + 2 * COMMON_MARGIN_LINES
     }
@@ -158,6 +159,7 @@ fn anchors(
     Ok(found)
 }
 
+/// Collects the hunks of all sections.
 struct LineComparison<'a, 'd> {
     input: &'a InternedInput<&'d [u8]>,
     deadline: &'a Deadline,
@@ -165,6 +167,7 @@ struct LineComparison<'a, 'd> {
 }
 
 impl LineComparison<'_, '_> {
+    /// Adds the hunks of one section.
     fn part(&mut self, part: LinePair) -> Result<()> {
         self.deadline.check()?;
         let part = match part.is_small_without_margins() {
@@ -190,7 +193,7 @@ impl LineComparison<'_, '_> {
         Ok(())
     }
 
-    /// Adds a hunk, offset by the start of its part. A hunk adjacent to the last one is merged into it.
+    /// Adds a hunk, offset by the start of its section. A hunk adjacent to the last one is merged into it.
     fn push(&mut self, (before, after): (u32, u32), hunk: Hunk) {
         let hunk = Hunk {
             before: hunk.before.start + before..hunk.before.end + before,
@@ -297,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_nobody_waits() {
+    fn it_ends_when_the_caller_is_gone() {
         let gone = Arc::new(true.into());
         let deadline = Deadline::new(Instant::now(), Duration::from_secs(600), gone);
         let input = InternedInput::new(byte_lines(&b"a\n"[..]), byte_lines(&b"b\n"[..]));

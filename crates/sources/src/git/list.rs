@@ -12,7 +12,8 @@ use super::walk::{GitTreeWalk, TreeItem, join};
 use super::{GitInner, LISTED_REV, contents, ref_evidence, rev};
 
 impl GitInner {
-    /// One page of the resources: the files at [`LISTED_REV`], the log and the refs.
+    /// One page of the resources: the refs, the log, the status and diffs of the working tree, and the files and
+    /// directories at [`LISTED_REV`].
     pub(super) fn list(
         &self,
         repository: &TaskRepository<'_>,
@@ -27,6 +28,7 @@ impl GitInner {
         let time = node.as_ref().and_then(|node| Timestamp::from_second(node.time).ok());
         let is_after = |uri: &Uri| after.is_none_or(|after| uri > after);
         let work = |uri: Option<Uri>| uri.filter(|_| self.has_work_tree);
+        // In URI order, and before all files, whose URIs begin with `tree/`.
         let pages = [
             (work(self.space.staged()), "diff-staged", "Staged changes", contents::DIFF),
             (work(self.space.unstaged()), "diff-worktree", "Unstaged changes", contents::DIFF),

@@ -78,8 +78,11 @@ struct GitInner {
     filter: VisibilityFilter,
     repo: SharedRepository,
     has_work_tree: bool,
+    /// The subscribed pages that depend on the files of the working tree, which are watched only for these.
     followed: Arc<FollowedPages>,
+    /// One permit per running task.
     at_once: Arc<Semaphore>,
+    /// One permit per task that waits for a permit of `at_once`.
     queue: Semaphore,
 }
 
@@ -129,7 +132,8 @@ impl Git {
     }
 }
 
-/// Checks a configuration that was not deserialized.
+/// Checks the time-out: with zero, every request would fail, and deserialization, which checks the maximum, is
+/// bypassed if a program builds the configuration.
 fn check_bounds(config: &Config) -> Result<()> {
     if config.timeout.is_zero() || config.timeout > crate::settings::MAX_DURATION {
         return Err(Error::invalid("the `timeout` of a repository must be from 1 ms to 100 years"));
@@ -167,7 +171,7 @@ impl Source for Git {
         match self.inner.space.try_parse(uri) {
             Err(UriMistake::Foreign) => None,
             Ok(_) if uri.query().is_none() => Some(Specificity::EXACT),
-            // A URI with a mistake is covered, so that a read of it can explain the mistake.
+            // Invalid URIs below the root are covered too, so that a read can explain the mistake.
             _ => self.inner.templates.iter().map(|(template, _)| template.specificity()).min(),
         }
     }
@@ -240,7 +244,8 @@ impl Source for Git {
     }
 
     fn follow(&self, subject: &Uri, _client: Client) {
-        // The other pages change with the refs and with the index, which every watch polls.
+        // Only the status and the unstaged diff depend on the files of the working tree, which are watched while one of
+        // them is followed. All other resources change with the refs and the index, which every watch polls.
         let space = &self.inner.space;
         let of_work_tree = [space.status(), space.unstaged()];
         if self.inner.has_work_tree && of_work_tree.into_iter().flatten().any(|page| page == *subject) {

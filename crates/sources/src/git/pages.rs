@@ -159,12 +159,13 @@ fn link(text: &str, uri: Option<libris_core::Uri>) -> String {
     }
 }
 
-/// The heading and the end of a log.
+/// What a log says besides its commits.
 pub(super) struct LogHeader<'a> {
     pub(super) rev: &'a str,
     pub(super) path: Option<&'a str>,
-    /// Whether the log is truncated, and the maximum `limit`.
+    /// Whether the log is truncated.
     pub(super) more: bool,
+    /// The maximum of the parameter `limit`.
     pub(super) most: usize,
     /// Whether the log ends at the boundary of a shallow clone.
     pub(super) shallow: bool,
@@ -192,7 +193,7 @@ pub(super) fn log_markdown(space: &UriSpace, title: &LogHeader<'_>, commits: &[C
         );
     }
     if title.shallow {
-        out.push_str("\nThis is a shallow clone: what came before is not in it.\n");
+        out.push_str("\nThis is a shallow clone: it does not contain earlier commits.\n");
     }
     out
 }
@@ -261,7 +262,7 @@ pub(super) fn commit_markdown(space: &UriSpace, commit: &Commit, changes: Option
         out.push_str("- signed: yes, and the signature was not checked\n");
     }
     let _ = writeln!(out, "- files: {}", link("tree", space.path_uri(&id, "")));
-    // The title contains everything up to the first empty line.
+    // The heading of the page is the subject: everything up to the first empty line.
     let body = commit.message.trim_start_matches('\n').split_once("\n\n").map_or("", |(_, body)| body.trim());
     if !body.is_empty() {
         let _ = writeln!(out, "\n{body}");

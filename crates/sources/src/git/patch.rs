@@ -49,9 +49,9 @@ pub(super) struct LineCounts {
 
 /// The content of the new version of a file.
 pub(super) enum NewContent {
-    /// That of the object.
+    /// The content of the object in `FileDifference::new`.
     Object,
-    /// That of a file of the working tree.
+    /// The content of a file of the working tree.
     File(Vec<u8>),
     /// A file of the working tree that is too large to compare.
     TooLarge,
@@ -171,6 +171,7 @@ impl<'a> Patch<'a> {
         }
     }
 
+    /// The content of an entry; empty without one, because a missing file compares like an empty one.
     fn content(&self, entry: Option<TreeEntry>) -> Result<Compared<'a>> {
         let Some(entry) = entry else { return Ok(Some((Vec::new(), None))) };
         if entry.kind == EntryKind::Commit {

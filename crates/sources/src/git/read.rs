@@ -38,10 +38,10 @@ pub(super) struct FoundEntry {
     pub(super) entry: TreeEntry,
 }
 
-/// What blame is asked for.
+/// The content of a path whose blame is requested.
 pub(super) enum BlamedContent<'r> {
     Text(Vec<u8>, HeldMemory<'r>),
-    /// Not text; says what it is.
+    /// There are no lines to attribute; says what it is instead, such as "a folder".
     NoLines(&'static str),
 }
 
@@ -77,7 +77,7 @@ impl PathReader<'_> {
         }
     }
 
-    /// The entry at the path; `None` if it does not exist or is not visible.
+    /// The entry at the path; `None` if it does not exist, is not visible, or is a file and the path ends with `/`.
     pub(super) fn find(&self, tree: ObjectId) -> Result<Option<FoundEntry>> {
         let Some(names) = names(self.path).filter(|names| names.len() <= MAX_DEPTH) else { return Ok(None) };
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
@@ -115,7 +115,7 @@ impl PathReader<'_> {
         }
     }
 
-    /// The data of a text file, for its blame.
+    /// The data of a text file, for its blame, or why it has no lines.
     pub(super) fn blamed(&self, found: &FoundEntry) -> Result<BlamedContent<'_>> {
         match found.entry.kind {
             EntryKind::Tree => return Ok(BlamedContent::NoLines("a folder")),
@@ -136,7 +136,7 @@ impl PathReader<'_> {
         })
     }
 
-    /// A part of a file, and its `_meta`.
+    /// A range of the data of a file, and its `_meta`.
     fn part(&self, data: Vec<u8>, mime: &str, range: Range) -> Result<(ContentBody, Meta)> {
         let size = data.len() as u64;
         let limit = self.inner.config.max_size;
@@ -236,11 +236,13 @@ pub(super) fn base(path: &str) -> String {
     }
 }
 
+/// The file name in a path, decoded lossily. It determines the media type.
 fn label(path: &[u8]) -> String {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     String::from_utf8_lossy(name).into_owned()
 }
 
+/// The content of a whole file or symbolic link; `label` is the file name.
 pub(super) fn content(uri: Uri, label: &str, kind: EntryKind, data: Vec<u8>) -> Content {
     if kind == EntryKind::Link {
         return Content::text(uri, SYMLINK_MIME, String::from_utf8_lossy(&data));

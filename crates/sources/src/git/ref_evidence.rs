@@ -1,5 +1,5 @@
-//! Evidence that a name still resolves to the same commit, or that the refs still have the same names: their files are
-//! unchanged.
+//! Proves that a revision still resolves to the same commit, or that no ref was added or removed, by checking that the
+//! files and directories of the refs are unchanged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,28 +12,31 @@ use super::regular::{self, RefFileStamp, RegularFile, UnreadableFile};
 use super::repo::TaskRepository;
 use super::rev::{VISIBLE_NAMESPACES, candidates};
 
-/// The most directories of refs whose stamps are compared, and the most below each other.
+/// The most directories of refs whose stamps are compared, and their deepest nesting. Beyond, nothing is proven.
 const MAX_REF_DIRECTORIES: usize = 32;
 const MAX_REF_DEPTH: usize = 8;
 
 /// The most symbolic refs in a chain.
 const MAX_SYMBOLIC_REFS: usize = 5;
 
-/// The files that a name resolves through, as they were before it was resolved.
+/// The files that determine what a name resolves to. It must be recorded before the name is resolved, so that the proof
+/// fails after a change in between.
 pub(super) struct RefEvidence {
     refs: Vec<RefFile>,
+    /// The path of `packed-refs`, and its stamp; `None` if it did not exist.
     packed: PathBuf,
     stamp: Option<RefFileStamp>,
     /// Whether nothing can be proven: a file is unreadable, or the file system is remote.
     unprovable: bool,
 }
 
-/// A file of a ref as it was.
+/// The recorded state of the file of a loose ref.
 struct RefFile {
     path: PathBuf,
     /// `None` if it did not exist.
     content: Option<Vec<u8>>,
-    /// The stamp with which the file still has this content; `None` if the file was too young to tell.
+    /// While the file has this stamp, it has this content. `None` if the file was modified so recently that another
+    /// write might leave the stamp unchanged.
     settled: Option<RefFileStamp>,
 }
 
@@ -47,7 +50,7 @@ impl RefFile {
         Ok(Self { path, content, settled: stamp.filter(|stamp| stamp.is_settled(now)) })
     }
 
-    /// Whether the file has the same content. An unreadable file proves nothing, even if none existed before.
+    /// Whether the file has the same content. False if it is unreadable now, even if it did not exist before.
     fn is_unchanged(&self) -> bool {
         // A stamp costs one system call, and the content several.
         if let Some(settled) = &self.settled
@@ -102,10 +105,11 @@ impl RefEvidence {
     }
 }
 
-/// The directories of the visible refs, as they were before the names of the refs were read.
+/// The directories that contain the visible refs. It must be recorded before the names of the refs are read.
 pub(super) struct RefNamesEvidence {
     /// Each with its stamp; `None` if it did not exist.
     directories: Vec<(PathBuf, Option<RefFileStamp>)>,
+    /// The path of `packed-refs`, and its stamp; `None` if it did not exist.
     packed: PathBuf,
     stamp: Option<RefFileStamp>,
     unprovable: bool,
@@ -121,7 +125,7 @@ impl RefNamesEvidence {
             |stamp: &Option<RefFileStamp>| stamp.as_ref().is_none_or(|stamp| stamp.is_settled(now));
         let unprovable = repository.is_remote() || !stamp.as_ref().is_ok_and(is_settled);
         let mut seen = Self { directories: Vec::new(), stamp: stamp.ok().flatten(), packed, unprovable };
-        // `packed-refs` is replaced, and so are loose refs, which changes the stamps of their directories.
+        // Git adds and removes loose refs by rename and unlink, which changes the stamps of their directories.
         for namespace in VISIBLE_NAMESPACES {
             seen.record_directory(common.join(namespace), MAX_REF_DEPTH, now);
         }
@@ -144,7 +148,7 @@ impl RefNamesEvidence {
             self.unprovable = true;
             return;
         }
-        // A missing directory has no entries.
+        // A missing directory has no entries; one that exists but cannot be listed proves nothing.
         let Ok(entries) = std::fs::read_dir(&path) else {
             self.unprovable |= path.exists();
             return;

@@ -94,6 +94,7 @@ impl RefStore {
         Err(UnreadableFile::Broken("it leads through too many other refs"))
     }
 
+    /// Looks a ref up by its full name. A loose ref takes precedence over a packed one.
     fn find(&self, name: &str) -> Result<Option<RefTarget>, UnreadableFile> {
         match self.loose(name)? {
             None => Ok(self.packed()?.find(name).map(RefTarget::Object)),
@@ -121,7 +122,7 @@ impl RefStore {
         {
             return Ok(packed.clone());
         }
-        // So that the old and the new version are never in memory together.
+        // Free the old version first, so that the cache never holds two versions in memory.
         *cached = None;
         let Some(file) = regular::read(&path, MAX_PACKED_REFS_BYTES)? else { return Ok(Arc::default()) };
         let packed = Arc::new(PackedRefs::parse(file.data, self.hash)?);
@@ -129,8 +130,8 @@ impl RefStore {
         Ok(packed)
     }
 
-    /// All refs in these namespaces. Memory is reserved before they are copied. A broken ref is counted and does not
-    /// hide others.
+    /// All refs in the namespaces `kinds`. Grows `held` before it copies them. Broken loose refs are only counted, so
+    /// that they do not make the others unavailable.
     pub(super) fn all(
         &self,
         kinds: &[&str],

@@ -35,13 +35,13 @@ pub(super) struct GitRef {
     pub(super) time: String,
     pub(super) subject: String,
     /// Whether another ref with the same short name takes precedence.
-    hidden: bool,
+    shadowed: bool,
 }
 
 impl GitRef {
     /// The shortest name that resolves to this ref.
     pub(super) fn short(&self) -> &str {
-        if self.hidden { self.name.trim_start_matches("refs/") } else { shortest(&self.name) }
+        if self.shadowed { self.name.trim_start_matches("refs/") } else { shortest(&self.name) }
     }
 }
 
@@ -84,7 +84,7 @@ impl Refs {
                 tag: (*id != commit).then_some(*id),
                 time: read.time().to_owned(),
                 subject: read.short_subject(),
-                hidden: first.as_ref() != Some(name),
+                shadowed: first.as_ref() != Some(name),
                 name: name.clone(),
             });
         }

@@ -1,7 +1,7 @@
-//! Reads small files of a repository, such as refs, which may be of any type.
+//! Reads small files of a repository, such as refs, safely: in a crafted repository, they may be of any type and size.
 //!
-//! A file is opened with `O_NONBLOCK`, and its type and size are those of the open descriptor, so that it cannot be
-//! replaced in between: a named pipe does not block, and a huge file is rejected before it is read.
+//! A file is opened with `O_NONBLOCK`, so that a named pipe does not block. Its type and size are taken from the open
+//! descriptor, so that the file cannot be replaced between the check and the read.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _};
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use libris_core::Error;
 
-/// The contents of a regular file, and its stamp while it was open.
+/// The contents of a regular file, and its stamp when it was opened.
 pub(super) struct RegularFile {
     pub(super) data: Vec<u8>,
     pub(super) stamp: RefFileStamp,
@@ -35,7 +35,7 @@ impl UnreadableFile {
     }
 }
 
-/// An open regular file. Its size is that of the descriptor, so reading takes no more memory.
+/// An open regular file. `read` reads exactly the size at the time it was opened, even if the file has grown.
 pub(super) struct OpenFile {
     file: File,
     metadata: Metadata,
@@ -89,7 +89,7 @@ fn open_any(path: &Path) -> Result<Option<(File, Metadata)>, UnreadableFile> {
     };
     match file {
         Ok(file) => Ok(regular(file.metadata())?.map(|metadata| (file, metadata))),
-        // The same classification as for `stat`.
+        // A failed `open` is classified like a failed `stat`.
         Err(cause) => regular(Err(cause)).map(|_| None),
     }
 }
@@ -122,7 +122,7 @@ fn regular(metadata: io::Result<Metadata>) -> Result<Option<Metadata>, Unreadabl
         Ok(_) => Err(UnreadableFile::Broken("it is not a regular file")),
         Err(cause) if is_absent(&cause) => Ok(None),
         Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
-            Err(UnreadableFile::Broken("it may not be read"))
+            Err(UnreadableFile::Broken("permission is denied"))
         }
         Err(cause) if is_loop(&cause) => Err(UnreadableFile::Broken("it is a symbolic link to itself")),
         Err(cause) => Err(UnreadableFile::System(cause)),
@@ -170,7 +170,8 @@ impl RefFileStamp {
         }
     }
 
-    /// Whether content that is read after `now` is that of every file with this stamp: any later change has another one.
+    /// Whether every change after `now` results in another stamp, so that an unchanged stamp proves that content read
+    /// after `now` is unchanged. False within [`TICK`] of the last change, and on systems without a ctime.
     pub(super) fn is_settled(&self, now: SystemTime) -> bool {
         let (seconds, nanoseconds) = self.changed;
         let changed = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());

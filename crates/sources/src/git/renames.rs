@@ -29,7 +29,7 @@ const MAX_BYTES: u64 = 32 * 1024 * 1024;
 /// The most candidates for one added file, as in git.
 const MAX_CANDIDATES: usize = 4;
 
-/// The most bytes in a fragment of a file. Fragments are lines, unless these are longer.
+/// The most bytes in a fragment of a file. A fragment is a line, or a piece of a line that is longer than this.
 const MAX_FRAGMENT: u32 = 64;
 
 /// A file that differs between two versions.
@@ -68,7 +68,8 @@ impl FileDifference {
     }
 }
 
-/// Joins each deleted and added file that are one renamed file. The result is sorted by path.
+/// Replaces each deleted and added file that are a rename by one difference. The result has no directories and is
+/// sorted by path.
 pub(super) fn detect(
     repository: &TaskRepository<'_>,
     differences: Vec<TreeDifference>,
@@ -107,13 +108,14 @@ pub(super) fn detect(
 
 type PathEntry = (Vec<u8>, TreeEntry);
 
+/// Matches added files to the deleted files that they were renamed from.
 struct RenameSearch<'a> {
     repository: &'a TaskRepository<'a>,
     deleted: &'a [PathEntry],
     added: &'a [PathEntry],
-    /// Whether a deleted file is the origin of an added one.
+    /// For each deleted file, whether it is the origin of an added one.
     used: Vec<bool>,
-    /// For each added file, its origin and the similarity.
+    /// For each added file, the index of the deleted file that is its origin, and their similarity.
     origins: Vec<Option<(usize, u64)>>,
     /// The fragments of the files that were read.
     fragments: HashMap<ObjectId, Fragments>,
@@ -154,6 +156,7 @@ impl<'a> RenameSearch<'a> {
         self.origins[added] = Some((deleted, score));
     }
 
+    /// Matches identical files, preferably those of the same name.
     fn identical(&mut self) {
         let mut by_id: HashMap<ObjectId, Vec<usize>> = HashMap::new();
         for (at, (_, entry)) in self.deleted.iter().enumerate() {
@@ -172,6 +175,7 @@ impl<'a> RenameSearch<'a> {
         }
     }
 
+    /// The indexes of the deleted and of the added regular files that are not matched yet.
     fn rest(&self) -> (Vec<usize>, Vec<usize>) {
         let is_blob = |entry: &TreeEntry| matches!(entry.kind, EntryKind::Blob | EntryKind::BlobExecutable);
         let deleted = (0..self.deleted.len()).filter(|at| !self.used[*at] && is_blob(&self.deleted[*at].1));
@@ -180,7 +184,7 @@ impl<'a> RenameSearch<'a> {
         (deleted.collect(), added.collect())
     }
 
-    /// Whether the files without an origin are few and small enough to compare.
+    /// Whether the files that are not matched yet are few and small enough to compare.
     fn rest_is_small(&self) -> Result<bool> {
         let (deleted, added) = self.rest();
         if deleted.len().saturating_mul(added.len()) > MAX_PAIRS {
@@ -201,7 +205,7 @@ impl<'a> RenameSearch<'a> {
         Ok(true)
     }
 
-    /// Files that only moved to another folder, if their name is unique among the deleted and among the added files.
+    /// Matches similar files of the same name, if the name is unique among the deleted and among the added files.
     fn same_name(&mut self) -> Result<()> {
         let (deleted, added) = self.rest();
         let unique = |files: &[PathEntry], rest: &[usize]| {
@@ -223,6 +227,7 @@ impl<'a> RenameSearch<'a> {
         Ok(())
     }
 
+    /// Matches the other files, the most similar pairs first.
     fn most_similar(&mut self) -> Result<()> {
         let (deleted, added) = self.rest();
         let mut pairs = Vec::new();
@@ -248,7 +253,7 @@ impl<'a> RenameSearch<'a> {
         Ok(())
     }
 
-    /// The similarity of a deleted and an added file; 0 if their sizes differ too much for `least`.
+    /// The similarity of a deleted and an added file; 0 if their sizes differ so much that it is less than `least`.
     fn score(&mut self, deleted: usize, added: usize, least: u64) -> Result<u64> {
         self.repository.deadline().check()?;
         let (old, new) = (self.deleted[deleted].1.id, self.added[added].1.id);

@@ -49,8 +49,8 @@ const MAX_SHALLOW_BYTES: u64 = 16 * 1024 * 1024;
 /// A repository for concurrent use.
 pub(super) struct SharedRepository {
     path: PathBuf,
-    /// The path of the working tree, if it was there when the repository was opened. Whoever can write to its parent
-    /// directory cannot replace it with a symbolic link.
+    /// The path of the working tree, if it existed when the repository was opened. If it is replaced with a symbolic
+    /// link later, [`RootPath::reopen`] fails.
     work_root: Option<RootPath>,
     /// The git directory, with `HEAD`.
     own: PathBuf,
@@ -70,7 +70,8 @@ pub(super) struct SharedRepository {
     ancestors: quick_cache::sync::Cache<(ObjectId, u32), ObjectId>,
 }
 
-/// The folder of the working tree, if the repository at this path has one there.
+/// The only folder that may be the working tree of the repository at this path: the path itself, or the parent of
+/// `.git`. It need not be one.
 fn named_work_tree(path: &Path) -> &Path {
     path.parent().filter(|_| path.ends_with(".git")).unwrap_or(path)
 }
@@ -131,8 +132,8 @@ impl SharedRepository {
         &self.common
     }
 
-    /// Opens the working tree: the folder that `path` names, or the one around the `.git` folder that it names. The
-    /// error says why there is none.
+    /// Opens the working tree: the folder in `path`, or the parent of the `.git` folder in `path`. The outer error is a
+    /// failed system call; the inner one says why the repository has no usable working tree.
     ///
     /// A working tree elsewhere (`core.worktree`) is not used: whoever can write to `.git` could choose any folder.
     pub(super) fn work_tree(&self, repository: &gix::Repository) -> Result<Result<Dir, &'static str>> {
@@ -250,7 +251,8 @@ impl Deadline {
         self.until
     }
 
-    /// Fails after the deadline or when the caller is gone. A blocking task must check this itself.
+    /// Fails after the deadline or when the caller is gone. Nothing else stops a blocking task, so it calls this
+    /// regularly.
     pub(super) fn check(&self) -> Result<()> {
         if self.gone.load(Ordering::Relaxed) {
             return Err(Error::Unavailable("the caller is gone".into()));
@@ -269,7 +271,7 @@ impl Deadline {
 pub(super) struct Task {
     /// The requested URI.
     pub(super) uri: Uri,
-    /// Holds the permit of the catalog until the task ends.
+    /// The context of the request. It also keeps the permit of the catalog until the task ends.
     pub(super) context: Context,
     pub(super) deadline: Deadline,
 }
@@ -283,7 +285,7 @@ pub(super) struct TaskRepository<'r> {
     /// Generation of the repository that the handle belongs to.
     generation: u64,
     decoded: Cell<u64>,
-    /// The boundary commits, so that one task sees one version of them.
+    /// The boundary commits of a shallow clone. Read once, so that the whole task sees the same ones.
     shallow: OnceCell<Arc<[ObjectId]>>,
 }
 
@@ -330,7 +332,7 @@ impl TaskRepository<'_> {
         &self.task.deadline
     }
 
-    /// The error for an object that must exist.
+    /// The error for an object that must exist but could not be loaded. A missing one marks the repository as suspect.
     pub(super) fn fault(&self, cause: gix::Error) -> Error {
         if cause.is_not_found() {
             self.mark_suspect();
@@ -392,7 +394,8 @@ impl TaskRepository<'_> {
         &self.repo.refs
     }
 
-    /// The entries of a tree in git's order, without those whose names are unsafe as path segments.
+    /// The entries of a tree in git's order, without those with invalid names (see [`is_name`]), and the memory
+    /// reservation to keep as long as the entries.
     pub(super) fn tree(&self, id: ObjectId) -> Result<(Vec<NamedEntry>, HeldMemory<'_>)> {
         let object = self.tree_object(id)?;
         let held = self.hold(object.data.len() as u64 * DECODED_TREE_FACTOR)?;
@@ -484,12 +487,13 @@ impl TaskRepository<'_> {
 }
 
 /// The longest name of a tree entry, in bytes. No file system has longer ones.
-const NAME: usize = 4096;
+const MAX_NAME_BYTES: usize = 4096;
 
-/// Whether a name of a tree entry is valid in git. A crafted tree can contain any names.
+/// Whether git allows this name of a tree entry. A crafted tree can contain any name; entries with invalid ones, such
+/// as `..`, are treated as missing.
 pub(super) fn is_name(name: &[u8]) -> bool {
     let reserved = name.is_empty()
-        || name.len() > NAME
+        || name.len() > MAX_NAME_BYTES
         || matches!(name, b"." | b"..")
         || name.eq_ignore_ascii_case(b".git");
     !reserved && !name.contains(&b'/') && !name.contains(&0)
@@ -504,7 +508,7 @@ pub(super) fn names(path: &str) -> Option<Vec<Vec<u8>>> {
     path.split('/').map(|segment| Uri::decode_segment(segment).filter(|name| is_name(name))).collect()
 }
 
-/// The error for a failed load of an object.
+/// The error for an object that could not be loaded or decoded.
 pub(super) fn fault(cause: gix::Error) -> Error {
     if cause.is_not_found() {
         tracing::warn!(%cause, "an object is missing");
@@ -515,6 +519,7 @@ pub(super) fn fault(cause: gix::Error) -> Error {
     Error::failed("read the repository", cause)
 }
 
+/// The error for an object with unexpected contents.
 pub(super) fn damaged(what: &'static str) -> Error {
     Error::failed("read the repository", what)
 }

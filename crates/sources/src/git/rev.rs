@@ -1,7 +1,7 @@
 //! Resolves revisions in URIs to commits.
 //!
-//! A revision has a small grammar of its own and is never passed to a parser with a larger
-//! one: a name, `HEAD`, or a possibly abbreviated id, followed by any number of `~`, `~3`, `^` or `^2`.
+//! A revision is a name, `HEAD`, or a possibly abbreviated id, followed by up to [`MAX_STEPS`] of `~`, `~3`, `^` or
+//! `^2`. It is never passed to git's own revision parser, which accepts much more.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ const MAX_REV_LENGTH: usize = 1024;
 /// The greatest distance of an ancestor.
 const MAX_ANCESTOR_DISTANCE: u32 = 100_000;
 
-/// The most steps to an ancestor, and the most tags in a chain.
+/// The most `~` and `^` in a revision, and the most tags in a chain of tags that point to each other.
 const MAX_STEPS: usize = 16;
 
 /// The shortest id prefix.
@@ -77,6 +77,7 @@ pub(super) fn resolve(repository: &TaskRepository<'_>, rev: &str) -> Result<Opti
     Ok(Some(resolved))
 }
 
+/// Resolves a revision without steps: a full id, else the name of a ref, else an abbreviated id.
 fn find(repository: &TaskRepository<'_>, base: &str) -> Result<Option<ResolvedRev>> {
     if is_full_id(base) {
         let id = ObjectId::from_hex(base.as_bytes()).map_err(fault)?;
@@ -90,7 +91,7 @@ fn find(repository: &TaskRepository<'_>, base: &str) -> Result<Option<ResolvedRe
         }
     }
     let commit = match base.len() >= MIN_ID_PREFIX && base.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        true => by_part(repository, base)?,
+        true => by_abbreviation(repository, base)?,
         false => None,
     };
     // An object with the same prefix may be added at any time.
@@ -128,8 +129,8 @@ pub(super) fn by_name(repository: &TaskRepository<'_>, name: &str) -> Result<Opt
     }
 }
 
-/// The commit with an id prefix.
-fn by_part(repository: &TaskRepository<'_>, part: &str) -> Result<Option<ObjectId>> {
+/// The commit of an abbreviated commit or tag id. Fails if the prefix is ambiguous.
+fn by_abbreviation(repository: &TaskRepository<'_>, part: &str) -> Result<Option<ObjectId>> {
     let mut commits = HashSet::new();
     for id in by_id_prefix(repository, part)? {
         commits.extend(peel(repository, id)?);
@@ -195,7 +196,7 @@ impl<'a> Rev<'a> {
         let end = text.find(['~', '^']).unwrap_or(text.len());
         let (base, mut rest) = text.split_at(end);
         if base.contains("..") || base.contains("@{") || base.contains(['\\', ':', '*', '?', '[']) {
-            return Err(wrong("one branch, tag or commit is meant, with at most `~2` or `^` after it"));
+            return Err(wrong("it must be one name or id, with at most steps such as `~2` or `^` after it"));
         }
         if gix::validate::reference::name_partial(base.into()).is_err() {
             return Err(wrong("git allows no such name"));
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn other_syntax_is_refused() {
         for text in [
             "",
             "-x",
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_shown_is_looked_for() {
+    fn only_visible_refs_are_candidates() {
         assert_eq!(candidates("refs/stash").len(), 4);
         assert!(candidates("refs/stash").iter().all(|name| name != "refs/stash"));
         assert_eq!(candidates("FETCH_HEAD").first().unwrap(), "refs/tags/FETCH_HEAD");

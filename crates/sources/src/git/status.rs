@@ -31,7 +31,7 @@ const MAX_FILES: usize = 1_000_000;
 /// The most entries of a status page.
 const MAX_ENTRIES: usize = 1000;
 
-/// The most ignore patterns from the root to a directory, as in folders.
+/// The most ignore patterns that apply to a directory, as in the files source.
 const MAX_PATTERNS_ON_PATH: usize = 16_384;
 
 /// The largest `info/exclude` file, in bytes.
@@ -116,7 +116,7 @@ impl<'a> WorkState<'a> {
             };
             let old = committed.next_if(|one| one.path == path).and_then(|one| one.new);
             let new = staged.next_if(|entry| entry.path == path);
-            // The further versions of a file with a conflict.
+            // Skip the other versions of a file with a conflict.
             while staged.next_if(|entry| entry.path == path).is_some() {}
             if new.is_some_and(|new| new.stage > 0) {
                 continue;
@@ -129,7 +129,7 @@ impl<'a> WorkState<'a> {
         renames::detect(self.repository, differences)
     }
 
-    /// The differences between the index and the working tree, with their memory.
+    /// The differences between the index and the working tree, with their memory reservation.
     fn unstaged(&mut self, within: &[&[u8]]) -> Result<(Vec<(IndexEntry, WorkChange)>, HeldMemory<'a>)> {
         let (mut changes, mut held) = (Vec::new(), self.repository.hold(0)?);
         for at in 0..self.index.entries.len() {
@@ -138,7 +138,7 @@ impl<'a> WorkState<'a> {
                 continue;
             }
             if let Some(change) = self.tree.change(&self.index, entry)? {
-                // A status holds the path twice more.
+                // A status page will hold two more copies of the path.
                 held.grow((size_of::<(IndexEntry, StatusEntry)>() + 3 * entry.path.len()) as u64)?;
                 changes.push((entry.clone(), change));
             }
@@ -146,7 +146,7 @@ impl<'a> WorkState<'a> {
         Ok((changes, held))
     }
 
-    /// The files with conflicts, each with the set of its stages as bits.
+    /// The files with conflicts, each with the set of its stages: bit 0 for the base, 1 for "ours", 2 for "theirs".
     fn conflicts(&self, within: &[&[u8]]) -> Vec<(Vec<u8>, u8)> {
         let mut conflicts: Vec<(Vec<u8>, u8)> = Vec::new();
         for entry in self.index.entries.iter().filter(|entry| entry.stage > 0) {
@@ -298,7 +298,8 @@ type WorkTreeEntry = (Vec<u8>, EntryKind);
 /// A walk over the files that are neither tracked nor ignored.
 struct UntrackedWalk<'w> {
     state: &'w WorkState<'w>,
-    /// The ignore rules from `info/exclude` to the current directory, each with the length of its directory's path.
+    /// The ignore rules of `info/exclude` and of the directories from the root to the current one. Each is preceded by
+    /// the length of the path prefix to remove before its patterns are matched.
     rules: Vec<(usize, IgnorePatterns)>,
     found: Vec<Vec<u8>>,
     limit: usize,
@@ -373,8 +374,8 @@ impl<'w> UntrackedWalk<'w> {
         Ok(found)
     }
 
-    /// Adds the ignore rules of a directory; false if they may not be read or are too many, so that its files are not
-    /// shown.
+    /// Adds the ignore rules of a directory; false if they may not be read or are too many. Then the directory must not
+    /// be walked, because its ignored files would be shown.
     fn enter(&mut self, dir: &Dir, path: &[u8]) -> Result<bool> {
         let base = if path.is_empty() { 0 } else { path.len() + 1 };
         let patterns = match worktree::ignore_file(dir, ".gitignore") {
@@ -396,7 +397,7 @@ impl<'w> UntrackedWalk<'w> {
         Ok(true)
     }
 
-    /// The files, symbolic links and directories in a directory, sorted by name, with their memory.
+    /// The files, symbolic links and directories in a directory, sorted by name, with their memory reservation.
     fn entries(&self, dir: &Dir) -> Result<(Vec<WorkTreeEntry>, HeldMemory<'w>)> {
         self.state.repository.deadline().check()?;
         let (mut entries, mut held) = (Vec::new(), self.state.repository.hold(0)?);

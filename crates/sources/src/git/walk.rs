@@ -32,8 +32,10 @@ pub(super) struct GitTreeWalk<'a> {
     stack: Vec<WalkFrame>,
 }
 
+/// A directory that the walk is in, with its key and path.
 struct WalkFrame {
     directory: Arc<TreeListing>,
+    /// The index of the next entry to return.
     next: usize,
     key: String,
     path: Vec<u8>,
@@ -53,7 +55,7 @@ impl<'a> GitTreeWalk<'a> {
         walk.enter(tree, String::new(), Vec::new())?;
         while let Some(frame) = walk.stack.last_mut() {
             frame.next = frame.directory.after(rest);
-            // Only the last key that is not greater can be that of a parent directory.
+            // Only the last entry whose key is not greater than `rest` can be a directory that contains it.
             let Some((key, entry)) = frame.next.checked_sub(1).map(|at| &frame.directory.entries()[at])
             else {
                 break;
@@ -76,6 +78,7 @@ impl<'a> GitTreeWalk<'a> {
         Ok(())
     }
 
+    /// The next visible entry, a directory before its contents; `None` at the end.
     pub(super) fn step(&mut self) -> Result<Option<TreeItem>> {
         if let Some(tree) = self.root.take() {
             self.enter(tree, String::new(), Vec::new())?;

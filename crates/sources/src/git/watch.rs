@@ -33,7 +33,7 @@ const CHANNEL_CAPACITY: usize = 1000;
 /// The shortest polling interval.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The time-out of the first poll. After it, changes are reported as lost once the refs are read.
+/// The time-out of the first poll. If it is exceeded, the next successful poll reports all changes as lost.
 const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most folders of refs whose stamps are compared; beyond, every poll reads the refs.
@@ -60,16 +60,16 @@ impl Stream for RepositoryWatch {
 pub(super) async fn start(inner: Arc<GitInner>) -> Result<RepositoryWatch> {
     let (send, receive) = mpsc::channel(CHANNEL_CAPACITY);
     let following = inner.followed.watch();
-    let mut pulse = RefStamps::default();
+    let mut stamps = RefStamps::default();
     let first = inner.blocking(inner.own_task(), |inner, repository| {
-        let mut pulse = RefStamps::default();
-        pulse.may_have_changed(inner);
-        Ok((pulse, RefsState::read(repository)?))
+        let mut stamps = RefStamps::default();
+        stamps.may_have_changed(inner);
+        Ok((stamps, RefsState::read(repository)?))
     });
     // An unreadable repository must not delay the watches of other sources.
     let mut state = match tokio::time::timeout(FIRST_POLL_TIMEOUT, first).await {
-        Ok(Ok((beating, state))) => {
-            pulse = beating;
+        Ok(Ok((new_stamps, state))) => {
+            stamps = new_stamps;
             Some(Arc::new(state))
         }
         failed => {
@@ -89,22 +89,22 @@ pub(super) async fn start(inner: Arc<GitInner>) -> Result<RepositoryWatch> {
                 () = send.closed() => return,
                 () = tokio::time::sleep(inner.config.poll.max(MIN_POLL_INTERVAL)) => {}
             }
-            let (was, mut beating) = (state.clone(), std::mem::take(&mut pulse));
-            let looked = inner.blocking(inner.own_task(), move |inner, repository| {
-                if !beating.may_have_changed(inner) {
-                    return Ok((beating, None));
+            let (was, mut new_stamps) = (state.clone(), std::mem::take(&mut stamps));
+            let polled = inner.blocking(inner.own_task(), move |inner, repository| {
+                if !new_stamps.may_have_changed(inner) {
+                    return Ok((new_stamps, None));
                 }
                 let now = RefsState::read(repository)?;
                 // A comparison that takes too long is reported as lost, not repeated.
                 let changes =
                     was.map_or_else(|| Ok(vec![Change::Lost]), |was| was.changes_to(&now, inner, repository));
                 let changes = changes.unwrap_or_else(|_| vec![Change::Lost]);
-                Ok((beating, Some((changes, now))))
+                Ok((new_stamps, Some((changes, now))))
             });
-            match looked.await {
-                Ok((beating, None)) => pulse = beating,
-                Ok((beating, Some((changes, now)))) => {
-                    pulse = beating;
+            match polled.await {
+                Ok((new_stamps, None)) => stamps = new_stamps,
+                Ok((new_stamps, Some((changes, now)))) => {
+                    stamps = new_stamps;
                     state = Some(Arc::new(now));
                     for change in changes {
                         if send.send(change).await.is_err() {
@@ -112,10 +112,10 @@ pub(super) async fn start(inner: Arc<GitInner>) -> Result<RepositoryWatch> {
                         }
                     }
                 }
-                // After recovery, the next poll reports what changed meanwhile.
+                // `state` is kept, so that after recovery a poll reports what changed meanwhile.
                 Err(cause) => {
                     tracing::debug!(name = inner.name, ?cause, "the refs cannot be read now");
-                    pulse = RefStamps::default();
+                    stamps = RefStamps::default();
                 }
             }
         }
@@ -123,15 +123,18 @@ pub(super) async fn start(inner: Arc<GitInner>) -> Result<RepositoryWatch> {
     Ok(RepositoryWatch(receive))
 }
 
-/// The stamps of the files and folders of the refs.
+/// The stamps of `HEAD`, the index, `packed-refs` and the folders of loose refs. Git replaces the file of a loose ref
+/// by rename, which also changes the stamp of its folder.
 #[derive(Default)]
 struct RefStamps {
     stamps: Vec<(PathBuf, Option<RefFileStamp>)>,
+    /// Whether every later change alters a stamp: all stamps could be read and are old enough, and no folder was left
+    /// out. Otherwise the next poll reads the refs.
     settled: bool,
 }
 
 impl RefStamps {
-    /// Whether the refs may have changed since the last poll.
+    /// Whether the refs or the index may have changed since the last poll. Then records the new stamps.
     fn may_have_changed(&mut self, inner: &GitInner) -> bool {
         let is_same = |(path, stamp): &(PathBuf, Option<RefFileStamp>)| {
             RefFileStamp::of(path).is_ok_and(|now| now == *stamp)
@@ -191,7 +194,9 @@ struct RefsState {
 
 #[derive(Clone, PartialEq, Eq)]
 enum HeadState {
+    /// The full name of a visible branch.
     Branch(String),
+    /// The commit of a detached `HEAD`, or of one that points to a ref that is not visible.
     Detached(Option<ObjectId>),
 }
 
@@ -228,6 +233,7 @@ impl RefsState {
         if self == later {
             return Ok(Vec::new());
         }
+        // All names in URIs that a changed ref may be addressed by.
         let mut names = BTreeSet::from([LISTED_REV.to_owned()]);
         let all: BTreeSet<_> = self.refs.keys().chain(later.refs.keys()).collect();
         for name in all.into_iter().filter(|name| self.refs.get(*name) != later.refs.get(*name)) {
@@ -236,22 +242,22 @@ impl RefsState {
             names.insert(short.to_owned());
             names.extend(short.strip_suffix("/HEAD").map(ToOwned::to_owned));
         }
-        let mut told = ChangeList { inner, changes: Vec::new() };
+        let mut list = ChangeList { inner, changes: Vec::new() };
         if self.head != later.head || self.refs != later.refs {
-            told.changes.extend(inner.space.refs().map(Change::Updated));
+            list.changes.extend(inner.space.refs().map(Change::Updated));
         }
         if inner.has_work_tree {
             let pages = [inner.space.status(), inner.space.staged(), inner.space.unstaged()];
-            told.changes.extend(pages.into_iter().flatten().map(Change::Updated));
+            list.changes.extend(pages.into_iter().flatten().map(Change::Updated));
         }
         for name in names {
             let commit = |id: Option<ObjectId>| id.map_or(Ok(None), |id| peel(repository, id));
             let (old, new) = (commit(self.find(&name))?, commit(later.find(&name))?);
-            if old != new && !told.moved(repository, &name, old, new)? {
+            if old != new && !list.moved(repository, &name, old, new)? {
                 return Ok(vec![Change::Lost]);
             }
         }
-        Ok(told.changes)
+        Ok(list.changes)
     }
 }
 
@@ -282,7 +288,7 @@ impl ChangeList<'_> {
             (Some(log), true, _, None) => self.changes.push(Change::Removed(log)),
             (log, ..) => self.changes.extend(log.map(Change::Updated)),
         }
-        // A folder changes when something directly in it does.
+        // A folder changes when an entry directly in it does, unless that entry is a folder before and after.
         let touched: HashSet<&[u8]> = differences
             .iter()
             .filter(|difference| !is_directory_in_both(difference))
@@ -324,8 +330,8 @@ fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(b"", |slash| &path[..slash])
 }
 
-/// The change of a resource that existed before or not, and exists now or not. Only listed resources are reported as
-/// added or removed.
+/// The change to report for a resource; `old` and `new` are whether it existed before and exists now. Only listed
+/// resources are reported as added or removed.
 fn presence(listed: bool, old: bool, new: bool, uri: Uri) -> Change {
     match (listed, old, new) {
         (true, false, true) => Change::Added(uri),

@@ -16,8 +16,8 @@ pub(super) const MAX_CONCURRENT_TASKS: usize = 4;
 /// The most tasks that wait for a permit.
 pub(super) const MAX_QUEUED_TASKS: usize = 256;
 
-/// How long after the deadline a caller waits for the task to end. A task that does not end is
-/// blocked in a system call.
+/// How long after the deadline a caller waits for the task to end. A task that takes longer is blocked in a system
+/// call, because it checks the deadline itself.
 const DEADLINE_GRACE: Duration = Duration::from_secs(1);
 
 impl Git {
@@ -58,9 +58,9 @@ impl GitInner {
         Task { uri: self.space.root.clone(), context: Context::default(), deadline }
     }
 
-    /// Runs work on a blocking thread with one of [`MAX_CONCURRENT_TASKS`] permits, within the deadline of the task, which
-    /// includes the wait for the permit. Work that is blocked in a system call holds its permit until it ends, so
-    /// that there are never more threads than permits; its caller stops waiting after the deadline.
+    /// Runs work on a blocking thread with one of [`MAX_CONCURRENT_TASKS`] permits. The deadline of the task includes
+    /// the wait for the permit. Work that is blocked in a system call holds its permit until it ends, so that there
+    /// are never more threads than permits; its caller stops waiting after the deadline.
     pub(super) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         task: Task,
@@ -90,7 +90,7 @@ impl GitInner {
             Ok(Ok(result)) => result,
             Ok(Err(cause)) => Err(Error::failed("finish reading the repository", cause)),
             Err(_) => {
-                tracing::warn!(name = self.name, "a read of the repository is blocked by the system");
+                tracing::warn!(name = self.name, "a read of the repository is blocked in a system call");
                 Err(Error::Unavailable(format!(
                     "the repository `{}` does not answer; hint: check the disk that it is on",
                     self.name
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_is_blocked_keeps_its_place_and_holds_up_nobody() {
+    async fn blocked_work_keeps_its_permit_and_its_caller_times_out() {
         let (_folder, git) = repository(Duration::from_millis(200));
         let git = Arc::new(git);
         let mut release = Vec::new();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_wait_than_there_is_room_for() {
+    async fn the_queue_is_bounded() {
         let (_folder, git) = repository(Duration::from_secs(60));
         let git = Arc::new(git);
         let all =

@@ -1,8 +1,8 @@
-//! Watches the working tree while clients subscribe to its status or to its differences.
+//! Watches the working tree while clients are subscribed to its status or its unstaged diff.
 //!
-//! The watch observes what the files source would show of the folder: tracked and untracked files that no ignore file
-//! matches. An edit of a tracked file that is ignored, or of a symbolic link, is noticed with the next change of the
-//! index.
+//! The watch observes the files that the files source would serve: tracked and untracked files that no ignore file
+//! matches. If a tracked file is ignored or is a symbolic link, an edit of it is reported only with the next change of
+//! the index.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,7 +20,7 @@ use crate::followed::{Followed, FollowedWatch};
 use crate::tree::watch::{self, ChangeStream};
 use crate::tree::{Root, Tree, TreeOptions};
 
-/// The subjects of the working tree that clients subscribe to.
+/// The pages about the working tree that clients are subscribed to.
 pub(super) type FollowedPages = Followed<()>;
 
 /// How often to check whether subscriptions have ended, and to retry what failed.
@@ -62,7 +62,7 @@ async fn next_edit(edits: &mut Option<ChangeStream>) -> bool {
     poll_fn(|context| {
         loop {
             match Pin::new(&mut *edits).poll_next(context) {
-                // The modification time of a directory, which also a change of an ignored file alters.
+                // Only the modification time of a directory changed, which a change of an ignored file causes too.
                 Poll::Ready(Some(Change::Described(_))) => {}
                 Poll::Ready(Some(_)) => changed = true,
                 Poll::Ready(None) => return Poll::Ready(true),

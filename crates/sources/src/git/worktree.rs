@@ -1,7 +1,7 @@
 //! Reads the files of a working tree.
 //!
 //! Nothing outside of it is opened: each name is resolved relative to an open directory, without following symbolic
-//! links. No program of the repository's configuration is run, such as filters and hooks.
+//! links. Programs that the repository configures, such as filters and hooks, are not run.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
@@ -33,7 +33,7 @@ const HASH_CHUNK: usize = 64 * 1024;
 pub(super) struct WorkTree<'a> {
     repository: &'a TaskRepository<'a>,
     root: Arc<Dir>,
-    /// The open directories on the path of the last file.
+    /// The open directories from the root to the last file, each with its name. The next file reuses them.
     open: Vec<(Vec<u8>, Arc<Dir>)>,
     /// Whether the executable bits of files count (`core.fileMode`).
     executable_bits: bool,
@@ -41,16 +41,17 @@ pub(super) struct WorkTree<'a> {
     converts_lines: bool,
 }
 
-/// The difference of a file from its version in the index.
+/// How a file differs from its version in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkChange {
     Deleted,
-    /// The file has this type now, and possibly other content.
+    /// The type or the content changed; this is the new type.
     Modified(EntryKind),
 }
 
-/// A file of the working tree.
+/// What is at a path in the working tree.
 enum WorkFile {
+    /// Nothing, or something that git does not track, such as a named pipe.
     Missing,
     Directory,
     /// A symbolic link or a regular file.
@@ -76,7 +77,7 @@ impl<'a> WorkTree<'a> {
         Arc::clone(&self.root)
     }
 
-    /// The difference of a file from its version in the index; `None` if there is none.
+    /// How a file differs from its version in the index; `None` if it does not.
     pub(super) fn change(&mut self, index: &GitIndex, entry: &IndexEntry) -> Result<Option<WorkChange>> {
         if entry.assume_unchanged {
             return Ok(None);
@@ -97,7 +98,8 @@ impl<'a> WorkTree<'a> {
         if is_settled(index, &recorded) && recorded == stat(&metadata) {
             return Ok(None);
         }
-        // As in git, another size is another content. The recorded size is that of the file, not of the object.
+        // As in git, a different size means different content. The index records the size of the file, not of the
+        // object, whose line endings may be converted.
         if recorded.size != 0 && recorded.size != metadata.len() as u32 {
             return Ok(modified);
         }
@@ -127,8 +129,8 @@ impl<'a> WorkTree<'a> {
         if hasher.try_finalize().map_err(super::repo::fault)? == id {
             return Ok(true);
         }
-        // The index has the size of the file that was staged. If the object is smaller by the carriage returns, they
-        // were removed when it was staged, whatever attribute asked for that.
+        // Git may have removed the carriage returns when it staged the file, because of `core.autocrlf` or an
+        // attribute. Attributes are not read here; instead, the file is compared again without carriage returns.
         if !returns || metadata.len() > MAX_COMPARED_BYTES {
             return Ok(false);
         }
@@ -137,7 +139,8 @@ impl<'a> WorkTree<'a> {
         Ok(self.hash(&without_carriage_returns(&data))? == id)
     }
 
-    /// The current content of a file that differs from its version in the index, as git would store it.
+    /// The current entry and content of a file that differs from its version in the index, as git would store them;
+    /// `None` if its directory no longer exists.
     pub(super) fn content(
         &mut self,
         entry: &IndexEntry,
@@ -183,7 +186,7 @@ impl<'a> WorkTree<'a> {
         self.repository.deadline().check()?;
         let _held = self.repository.hold(metadata.len())?;
         let mut data = Vec::with_capacity(metadata.len() as usize);
-        // It may grow meanwhile.
+        // The file may grow while it is read.
         file.take(metadata.len()).read_to_end(&mut data).map_err(failed)?;
         Ok(Some(data))
     }
@@ -208,7 +211,7 @@ impl<'a> WorkTree<'a> {
         })
     }
 
-    /// The type of a file, with the executable bit of the index if that of the file does not count.
+    /// The type of a file. If `core.fileMode` is off, its executable bit is that of the index.
     fn shown_kind(&self, kind: EntryKind, staged: EntryKind) -> EntryKind {
         let is_file = |kind| matches!(kind, EntryKind::Blob | EntryKind::BlobExecutable);
         if !self.executable_bits && is_file(kind) && is_file(staged) { staged } else { kind }
@@ -233,7 +236,7 @@ impl<'a> WorkTree<'a> {
     }
 }
 
-/// Opens a subdirectory; `None` if there is none, or a symbolic link instead.
+/// Opens a subdirectory; `None` if it does not exist, or is not a directory.
 pub(super) fn open_directory(dir: &Dir, name: &Path) -> io::Result<Option<Dir>> {
     match dir.open_dir_nofollow(name) {
         Ok(dir) => Ok(Some(dir)),
@@ -246,7 +249,7 @@ fn is_link(dir: &Dir, name: &Path) -> bool {
     dir.symlink_metadata(name).is_ok_and(|metadata| metadata.is_symlink())
 }
 
-/// Opens a regular file; `None` if there is none.
+/// Opens a regular file; `None` if it does not exist, or is not a regular file.
 fn regular(dir: &Dir, name: &Path) -> io::Result<Option<(File, Metadata)>> {
     // Checked first, because opening a device can have side effects.
     match dir.symlink_metadata(name) {
@@ -267,7 +270,8 @@ fn regular(dir: &Dir, name: &Path) -> io::Result<Option<(File, Metadata)>> {
     Ok(metadata.is_file().then_some((file, metadata)))
 }
 
-/// The patterns of an ignore file; `None` if there is none. An ignore file that cannot be read is an error.
+/// The patterns of an ignore file; `None` if it does not exist. An ignore file that is unreadable or too large is an
+/// error.
 pub(super) fn ignore_file(dir: &Dir, name: &str) -> io::Result<Option<IgnorePatterns>> {
     let name = Path::new(name);
     let Some((file, metadata)) = regular(dir, name)? else { return Ok(None) };
@@ -304,8 +308,8 @@ fn without_carriage_returns(data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether the file was modified before the index was written. Otherwise it may have been modified in the same moment
-/// that its data was recorded.
+/// Whether unchanged `stat` data proves that the file is unchanged: it was modified before the index was written.
+/// Otherwise it may have been modified again, with the same timestamp, after its data was recorded ("racy git").
 fn is_settled(index: &GitIndex, recorded: &IndexStat) -> bool {
     let (seconds, nanoseconds) = recorded.modified;
     let recorded = SystemTime::UNIX_EPOCH + Duration::new(u64::from(seconds), nanoseconds.min(999_999_999));
@@ -328,7 +332,7 @@ fn stat(metadata: &Metadata) -> IndexStat {
     }
 }
 
-/// Data that equals no recorded one, so that files are always compared.
+/// Differs from all recorded data, so that the contents are always compared.
 #[cfg(not(unix))]
 fn stat(metadata: &Metadata) -> IndexStat {
     IndexStat { inode: u32::MAX, size: metadata.len() as u32, ..IndexStat::default() }
@@ -355,7 +359,7 @@ pub(super) fn os_path(name: &[u8]) -> Option<PathBuf> {
     str::from_utf8(name).ok().map(PathBuf::from)
 }
 
-/// The bytes of a name; `None` if it has none, as names that are not Unicode on Windows.
+/// The bytes of a file name as git stores them; `None` on Windows if the name is not Unicode.
 #[cfg(unix)]
 pub(super) fn os_bytes(name: &OsStr) -> Option<Vec<u8>> {
     Some(std::os::unix::ffi::OsStrExt::as_bytes(name).to_vec())

@@ -39,7 +39,7 @@ type StoredResponses = Cache<StoredResponseKey, Arc<StoredResponse>, StoredRespo
 /// The caches of all sources in the process, with their configured sizes.
 static CACHES: Mutex<Vec<(u64, Weak<StoredResponses>)>> = Mutex::new(Vec::new());
 
-/// Divides the total size among the existing caches.
+/// Registers a cache, and divides the total size among all existing ones.
 fn share(new: &Arc<StoredResponses>, bytes: u64) {
     let mut caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
     caches.retain(|(_, cache)| cache.strong_count() > 0);
@@ -72,8 +72,8 @@ pub(super) struct HttpCache {
     config: Caching,
     stored: Arc<StoredResponses>,
     in_flight: Flights<RequestKey, Result<Arc<StoredResponse>, HttpFault>>,
-    /// Generation counter: bumped when responses are dropped. A request that began before is neither stored nor joined.
-    /// Locked while a response is stored.
+    /// Generation counter: bumped when responses are invalidated. A response to a request from an earlier generation is
+    /// not stored, and callers do not join such a request. Locked while a response is stored.
     generation: Mutex<u64>,
 }
 
@@ -85,7 +85,7 @@ struct StoredResponse {
     /// The time of the last validation.
     at: SystemTime,
     /// Whether its headers specify a lifetime.
-    says: bool,
+    has_lifetime: bool,
     scope: CacheScope,
     /// Whether it must not be served stale.
     strict: bool,
@@ -141,7 +141,8 @@ impl HttpCache {
         Self { client, config, stored, in_flight: Flights::default(), generation: Mutex::new(0) }
     }
 
-    /// The response of an endpoint at a URL. A request counts for this client.
+    /// The response of an endpoint at a URL, from the cache if it is fresh enough. A request counts against the share of
+    /// `asker`. During an outage, a stale response may be returned.
     pub(super) async fn get(
         self: &Arc<Self>,
         endpoint: &Arc<ApiEndpoint>,
@@ -167,7 +168,7 @@ impl HttpCache {
         let mut outcome = asked.await;
         let is_current = *self.generation() == generation;
         if !is_current {
-            // Another replica reported a change during the request, perhaps before this caller joined it.
+            // Responses were invalidated during the request, perhaps before this caller joined it.
             outcome = ask().1.await;
         }
         let fault = match outcome {
@@ -207,6 +208,7 @@ impl HttpCache {
         self.stored.clear();
     }
 
+    /// Sends the request, as a conditional one if a response is stored, and stores the response.
     async fn ask(
         self: Arc<Self>,
         endpoint: Arc<ApiEndpoint>,
@@ -243,12 +245,12 @@ impl HttpCache {
         };
         let options = CacheOptions { shared: false, cache_heuristic: 0.0, ..CacheOptions::default() };
         let policy = CachePolicy::new_options(&request, &response, at, options);
-        let says = says_how_long(response.headers());
+        let has_lifetime = specifies_lifetime(response.headers());
         let has_directive = |directive| has_directive(response.headers(), directive);
         let private = if has_directive("private") { CacheScope::Private } else { CacheScope::Public };
         let scope = private.max(self.config.scope);
         let strict = has_directive("must-revalidate") || has_directive("no-cache");
-        let stored = StoredResponse { answer, response, policy, at, says, scope, strict };
+        let stored = StoredResponse { answer, response, policy, at, has_lifetime, scope, strict };
         let stored = Arc::new(stored);
         let current = self.generation();
         if *current != generation {
@@ -269,11 +271,11 @@ impl HttpCache {
     /// The remaining lifetime.
     fn remaining_ttl(&self, stored: &StoredResponse, now: SystemTime) -> Duration {
         let age = now.duration_since(stored.at).unwrap_or_default();
-        let said = match stored.says {
+        let ttl = match stored.has_lifetime {
             true => stored.policy.time_to_live(now),
             false => self.config.ttl.saturating_sub(age),
         };
-        said.min(self.config.max_age.saturating_sub(age))
+        ttl.min(self.config.max_age.saturating_sub(age))
     }
 
     fn may_be_stale(&self, stored: &StoredResponse) -> bool {
@@ -282,6 +284,7 @@ impl HttpCache {
             && age < self.remaining_ttl(stored, stored.at).saturating_add(self.config.stale_if_error)
     }
 
+    /// A stored response with its freshness; `stale` is the age of a stale one, which has no proof.
     fn fetched(
         &self,
         key: &StoredResponseKey,
@@ -297,7 +300,7 @@ impl HttpCache {
         FetchedResponse { answer: stored.answer.clone(), freshness, stale }
     }
 
-    /// A proof that holds while a response is fresh, and no newer one is stored: a watch requests one before it expires.
+    /// A proof that holds while a response is fresh and still in the cache: polling may replace it before it expires.
     fn proof(&self, key: &StoredResponseKey, stored: &StoredResponse, expires: Instant) -> Proof {
         let (store, key, answer) =
             (Arc::downgrade(&self.stored), key.clone(), Arc::downgrade(&stored.answer));
@@ -331,7 +334,7 @@ fn renewed(stored: &http::Response<()>, said: &HeaderMap) -> http::Response<()> 
     // These describe the earlier message.
     headers.remove(AGE);
     headers.remove(DATE);
-    // The validators of the request are those of the unchanged response.
+    // The stored validators are kept: the service has just confirmed them.
     for name in said.keys().filter(|name| ![ETAG, LAST_MODIFIED].contains(name)) {
         headers.remove(name);
         for value in said.get_all(name) {
@@ -344,7 +347,7 @@ fn renewed(stored: &http::Response<()>, said: &HeaderMap) -> http::Response<()> 
 /// The headers of a conditional request.
 fn conditions(policy: &CachePolicy, request: &http::Request<()>, now: SystemTime) -> HeaderMap {
     use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
-    // As of a much later time, because a fresh response would need no request.
+    // The policy returns conditions only for a stale response, so it is evaluated for a time when this one is stale.
     let later = now + Duration::from_secs(10 * 365 * 24 * 3600);
     let mut conditions = HeaderMap::new();
     if let BeforeRequest::Stale { request, .. } = policy.before_request(request, later) {
@@ -358,7 +361,7 @@ fn conditions(policy: &CachePolicy, request: &http::Request<()>, now: SystemTime
 }
 
 /// Whether the headers specify a lifetime.
-fn says_how_long(headers: &HeaderMap) -> bool {
+fn specifies_lifetime(headers: &HeaderMap) -> bool {
     let directives = ["max-age", "s-maxage", "no-cache", "no-store"];
     headers.contains_key(EXPIRES)
         || directives.iter().any(|directive| has_directive(headers, directive))

@@ -43,7 +43,7 @@ const MAX_INTERIM_RESPONSES: usize = 16;
 pub(super) struct ApiClient {
     client: HttpClient<AddressGuard, Empty<Bytes>>,
     limits: RequestLimits,
-    turns: Arc<Budget>,
+    permits: Arc<Budget>,
     /// The end of the `Retry-After` period of each origin, with the status that began it.
     quiet: Mutex<HashMap<String, (Instant, StatusCode)>>,
 }
@@ -58,7 +58,7 @@ pub(super) struct RawResponse {
 }
 
 impl ApiClient {
-    /// Creates a client. A `secure` one verifies certificates with those of the system.
+    /// Creates a client. If `secure`, it supports TLS and loads the root certificates of the system.
     pub(super) fn new(limits: &RequestLimits, guard: AddressGuard, secure: bool) -> Result<Self> {
         let tcp = HttpConnector::new_with_resolver(guard);
         let connector = http_client::connector(tcp, limits.connect, secure)
@@ -68,11 +68,12 @@ impl ApiClient {
             .http1_max_headers(MAX_HEADERS)
             .http1_read_buf_exact_size(READ_BUFFER_BYTES)
             .build(connector);
-        let turns = Budget::new(limits.concurrency.max(1));
-        Ok(Self { client, limits: limits.clone(), turns, quiet: Mutex::default() })
+        let permits = Budget::new(limits.concurrency.max(1));
+        Ok(Self { client, limits: limits.clone(), permits, quiet: Mutex::default() })
     }
 
-    /// Sends a request with additional headers, with a permit from the share of this client.
+    /// Sends a request with the headers of the endpoint and those in `beside`, under a permit from the share of `asker`.
+    /// Fails at once during a `Retry-After` period.
     pub(super) async fn ask(
         &self,
         endpoint: &ApiEndpoint,
@@ -92,6 +93,7 @@ impl ApiClient {
         reply
     }
 
+    /// Sends a request and follows redirects within the origin of the endpoint.
     async fn follow(
         &self,
         endpoint: &ApiEndpoint,
@@ -99,7 +101,7 @@ impl ApiClient {
         beside: &HeaderMap,
         asker: libris_core::Client,
     ) -> Result<RawResponse, HttpFault> {
-        let _turn = self.turns.take(asker, 1).await.ok_or(HttpFault::Unreachable)?;
+        let _permit = self.permits.take(asker, 1).await.ok_or(HttpFault::Unreachable)?;
         for _ in 0..=self.limits.redirects {
             let mut request = request(endpoint, &url, beside).ok_or(HttpFault::Failed)?;
             let interim = InterimCounter::count(&mut request);
@@ -130,6 +132,7 @@ impl ApiClient {
         Err(HttpFault::Elsewhere)
     }
 
+    /// Receives the body within the limits. An error status is a fault.
     async fn receive(
         &self,
         endpoint: &ApiEndpoint,
@@ -173,6 +176,7 @@ impl ApiClient {
         Ok(RawResponse { status, headers, data, memory })
     }
 
+    /// The fault for an error status. Starts a `Retry-After` period if the service asks for one.
     fn refusal(
         &self,
         endpoint: &ApiEndpoint,
@@ -258,7 +262,7 @@ fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
-/// Logs an error and classifies it.
+/// Logs an error and classifies it; `reached` says whether a connection was established.
 fn failure(error: &(dyn std::error::Error + 'static), url: &Url, reached: bool) -> HttpFault {
     let mut causes = vec![error.to_string()];
     let mut cause = error.source();
@@ -308,7 +312,7 @@ mod tests {
     use std::time::Duration;
     use tokio::net::TcpListener;
 
-    /// The outcome of `GET /` of `localhost`, where only the resolver may refuse the address.
+    /// The outcome of `GET /` of `localhost`. The endpoint allows the address, so only the resolver can refuse it.
     async fn ask_localhost(port: u16, allow_private: bool) -> Option<HttpFault> {
         let config = Config::default();
         let url = format!("http://localhost:{port}/");
@@ -335,21 +339,21 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_may_not_be_asked_is_said_to_be() {
+    fn a_forbidden_address_has_its_own_error() {
         let url = Url::parse("http://intranet.example/").unwrap();
         let failed = |cause| failure(&Error::failed("connect", cause), &url, false);
         assert_eq!(failed(io::Error::other("no route")), HttpFault::Unreachable);
         assert_eq!(failed(io::Error::other(rustls::Error::DecryptError)), HttpFault::Tls);
         let fault = failed(io::Error::other(ForbiddenAddress));
-        let told = fault.of(&Uri::parse("a://b").unwrap(), "").to_string();
+        let error = fault.of(&Uri::parse("a://b").unwrap(), "").to_string();
         assert_eq!(
-            told,
+            error,
             "the service behind `a://b` is at an address that is not allowed; tell the administrator of this server"
         );
     }
 
     #[test]
-    fn a_service_asks_for_seconds_or_names_a_date() {
+    fn retry_after_is_a_number_of_seconds_or_a_date() {
         assert_eq!(retry_after(" 7 "), Some(Duration::from_secs(7)));
         assert_eq!(retry_after("99999999"), Some(MAX_RETRY_AFTER));
         assert_eq!(retry_after("Wed, 21 Oct 2099 07:28:00 GMT"), Some(MAX_RETRY_AFTER));

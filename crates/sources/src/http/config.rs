@@ -28,7 +28,7 @@ use crate::descriptive::with_descriptive_keys;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The name of the source in messages. Default: `base`.
+    /// The name of the source in messages. Default: `base`; once the source is open, the scheme of its URIs.
     pub name: Option<String>,
     /// The base URL: the URLs of the entries are relative to it.
     pub base: Option<String>,
@@ -215,10 +215,10 @@ with_descriptive_keys! {
         pub complete: BTreeMap<String, Choices>,
         /// For templates: the list of its resources.
         pub list: Option<ListConfig>,
-        /// For variables: the only values that the API documents.
+        /// The allowed values by variable; a variable without an entry may have any value.
         #[serde(skip)]
         pub(super) allowed: BTreeMap<String, Vec<String>>,
-        /// The names of the variables in the URL, if they differ.
+        /// Maps a variable of the URI template to its name in the URL, if they differ.
         #[serde(skip)]
         pub(super) renamed: BTreeMap<String, String>,
     }

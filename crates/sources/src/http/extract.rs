@@ -1,4 +1,4 @@
-//! Extracts fields of the items of a list from JSON, without building a tree of the rest.
+//! Extracts fields of the items of a list from JSON, without building a tree of the whole document.
 
 use std::fmt;
 use std::sync::Arc;
@@ -108,13 +108,13 @@ struct PageStart {
 }
 
 impl ExtractedItems {
-    /// Forgets what the page before was, and keeps its items.
+    /// Resets the state that belongs to one page, and keeps the items of the pages before.
     fn begin_page(&mut self) -> PageStart {
         (self.count, self.is_list, self.is_scalar) = (self.items.len(), false, false);
         PageStart { items: self.items.len(), text: self.text }
     }
 
-    /// Removes the items of a page.
+    /// Removes the items found so far in the current page.
     fn forget_page(&mut self, PageStart { items, text }: PageStart) {
         self.items.truncate(items);
         *self = Self { items: std::mem::take(&mut self.items), text, count: items, ..Self::default() };
@@ -131,9 +131,9 @@ impl ExtractedItems {
     }
 }
 
-/// Deserializes the path to a list.
+/// Descends along the path to a list and extracts its items.
 struct ListPathSeed<'a> {
-    /// The rest of its path.
+    /// The remaining segments of the path.
     path: &'a [String],
     wanted: &'a [WantedField<'a>],
     found: &'a mut ExtractedItems,
@@ -144,7 +144,7 @@ impl<'de> DeserializeSeed<'de> for ListPathSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        // Of duplicate names, the last one wins.
+        // If an object has a member twice, the last one wins: the items of the first are removed.
         self.found.forget_page(self.before);
         json.deserialize_any(self)
     }
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn of_names_that_are_there_twice_the_last_counts() {
+    fn the_last_of_duplicate_members_wins() {
         let found =
             items(r#"{"a":[1],"a":[{"b":1,"c":2,"b":3},{"b":1,"b":null}]}"#, "/a", &["/b", "/c"]).unwrap();
         assert_eq!(found, [[Some("3".into()), Some("2".into())], [None, None]]);
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_or_no_json_is_refused() {
+    fn other_values_and_malformed_json_are_refused() {
         for (json, list, found) in [
             ("{}", "/a", PointerTarget::Nothing),
             ("1", "", PointerTarget::Scalar),

@@ -12,7 +12,7 @@ pub(super) enum HttpFault {
     Missing,
     /// The service answered with this error status.
     Status(StatusCode),
-    /// The service limits the rate with this status, and with `Retry-After` if it sent one.
+    /// The service limits the rate or is overloaded (429 or 503), with the time in `Retry-After` if it sent one.
     Busy(StatusCode, Option<Duration>),
     /// A value would change the structure of the URL.
     Values,
@@ -56,7 +56,7 @@ pub(super) enum PointerTarget {
 }
 
 impl HttpFault {
-    /// Whether a stale response may be served meanwhile.
+    /// Whether the service fails rather than rejects the request, so that a stale response may be served.
     pub(super) fn is_outage(&self) -> bool {
         match self {
             Self::Status(status) => !matches!(status.as_u16(), 400 | 401 | 403 | 404 | 407 | 410 | 414 | 422),
@@ -112,12 +112,12 @@ impl HttpFault {
         }
     }
 
-    /// The error for a caller who needs the list of `place`.
-    pub(super) fn of_list(self, place: &str) -> Error {
+    /// The error for a caller who needs a list or completions of `template`.
+    pub(super) fn of_list(self, template: &str) -> Error {
         match self {
             Self::NoMemory => Error::NO_MEMORY,
-            Self::NoList { .. } => Error::Unavailable(format!("the list for `{place}` {}", self.reason())),
-            _ => Error::Unavailable(format!("the service with the list for `{place}` {}", self.reason())),
+            Self::NoList { .. } => Error::Unavailable(format!("the list for `{template}` {}", self.reason())),
+            _ => Error::Unavailable(format!("the service with the list for `{template}` {}", self.reason())),
         }
     }
 

@@ -74,6 +74,7 @@ impl AddressGuard {
 
     /// Whether requests to this address are allowed.
     pub(super) fn allows(&self, address: IpAddr) -> bool {
+        // An IPv4 address in IPv6 form, such as `::ffff:127.0.0.1`, counts as that IPv4 address.
         let address = without_embedding(address);
         self.allow_private
             || is_public(address)
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_public_addresses_may_be_asked() {
+    fn only_public_addresses_are_allowed() {
         let guard = AddressGuard { allow_private: false, networks: Vec::new() };
         for address in ["1.1.1.1", "93.184.215.14", "2606:4700::1111", "64:ff9b::101:101", "::ffff:1.1.1.1"] {
             assert!(allows(&guard, address), "{address}");
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_leads_to_no_address_that_may_not_be_asked() {
+    async fn names_resolve_only_to_allowed_addresses() {
         for networks in [&[][..], &["10.0.0.0/8"]] {
             let error = resolved(networks).await.expect_err("its addresses are private");
             assert!(error.get_ref().is_some_and(|cause| cause.is::<ForbiddenAddress>()), "{error:?}");

@@ -14,7 +14,7 @@ use super::extract::{self, ItemFields};
 use super::fault::HttpFault;
 use super::response::ApiResponse;
 
-/// How long later pages use the list of the first page.
+/// How long requests for later pages of `resources/list` use the list that was fetched for the first page.
 const PAGING_TTL: Duration = Duration::from_secs(30);
 
 /// The location of a list.
@@ -49,14 +49,15 @@ pub(super) struct Instances {
     pub(super) list_source: ListSource,
     pub(super) pages: ListPages,
     listing: ListConfig,
+    /// The cached resources of the last response.
     made: DerivedValue<ListedResources>,
 }
 
-/// A value that was derived from the last response, as a cache.
+/// A cached value that was derived from the last response.
 pub(super) struct DerivedValue<T>(Mutex<Option<DerivedFrom<T>>>);
 
 struct DerivedFrom<T> {
-    /// The pages of the response, for comparison of identity. Weak references do not prolong their lifetime.
+    /// The pages of the response, to compare their identity. Weak references do not keep them in memory.
     answers: Vec<Weak<ApiResponse>>,
     value: T,
     /// The time of the last use.
@@ -70,7 +71,7 @@ impl<T> Default for DerivedValue<T> {
 }
 
 impl<T: Clone> DerivedValue<T> {
-    /// The value of this response, if it is the last one.
+    /// The cached value, if it was derived from exactly these pages.
     pub(super) fn of(&self, answers: &[Arc<ApiResponse>]) -> Option<T> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |last: &DerivedFrom<T>| {
@@ -110,7 +111,7 @@ impl Instances {
         Self { list_source, pages, listing, made: DerivedValue::default() }
     }
 
-    /// The resources of this response, if it is the last one.
+    /// The cached resources, if they were extracted from exactly these pages.
     pub(super) fn extract(&self, answers: &[Arc<ApiResponse>]) -> Option<ListedResources> {
         self.made.of(answers)
     }
@@ -143,8 +144,8 @@ impl Instances {
         Ok(listed)
     }
 
-    /// The resource of an item, whose fields are the values and then the name, title and description if the
-    /// configuration has pointers to them.
+    /// The resource of an item. Its fields are the values, followed by those of name, title and description for which
+    /// the configuration has a pointer.
     fn instance(
         &self,
         item: ItemFields,
@@ -157,7 +158,7 @@ impl Instances {
             values.keys().zip(fields.by_ref()).map(|(name, value)| Some((name.clone(), value?))).collect();
         let values = values?;
         let uri = Uri::parse(&template.uri.expand(&values.iter().collect::<Variables>()).ok()?).ok()?;
-        // Values such as `..` would make a URI of another resource.
+        // A value such as `..` would result in the URI of another resource.
         endpoint.url(template.uri.matches(&uri)?).ok()?;
         let mut at = |pointer: &Option<String>| pointer.as_ref().and_then(|_| fields.next().flatten());
         let (name, title, description) = (at(name), at(title), at(description));

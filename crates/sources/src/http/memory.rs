@@ -1,7 +1,7 @@
 //! The memory budget of responses while they are received.
 //!
-//! A response is received once for all callers, so no single caller is charged for it. Its memory is reserved until
-//! it is cached, or until the callers have their copies.
+//! A response is received once for all callers that wait for it, so its memory is reserved here and not in the request of
+//! one caller. The reservation ends when the response is cached, or when all callers have their copies.
 
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock};
@@ -100,8 +100,8 @@ impl ReceivedBody {
         Ok((data, self.memory))
     }
 
-    /// Reserves memory for the whole body, if the lack of it stopped a write. Not for a part: responses that hold
-    /// some memory and wait for more would deadlock.
+    /// Handles a failed write: reserves memory for the whole body if the buffer was full. The whole body at once, because
+    /// responses that each hold some memory and wait for more would deadlock.
     async fn make_room(&mut self, cause: io::Error) -> Result<(), ReceiveError> {
         match cause.get_ref().and_then(|cause| cause.downcast_ref()) {
             Some(BufferFull::Limit(size)) => return Err(ReceiveError::TooLarge(*size)),
@@ -115,7 +115,7 @@ impl ReceivedBody {
             Decoder::Plain(buffer) => buffer,
             Decoder::Gzip(decoder) => decoder.get_mut(),
         };
-        // The limit stops a service that sends more than its `Content-Length`.
+        // From here on only the limit applies, also to a service that sends more than its `Content-Length`.
         buffer.reserved = usize::MAX;
         if let Some(length) = self.length {
             let length = usize::try_from(length).unwrap_or_default();
@@ -125,7 +125,7 @@ impl ReceivedBody {
     }
 }
 
-/// A buffer with a limit, and with a reservation that it does not exceed.
+/// A buffer that refuses data beyond its limit, and beyond the memory that is reserved for it.
 struct BoundedBuffer {
     data: Vec<u8>,
     reserved: usize,
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_waits_until_there_is_memory() {
+    async fn a_response_waits_until_there_is_memory() {
         let client = Client::at([10, 0, 0, 2].into());
         let all = RESPONSE_MEMORY.try_take(client, usize::MAX).unwrap();
         let sent = packed(&vec![b'x'; 4 << 20]);

@@ -1,6 +1,6 @@
-//! HTTP APIs as resources: a URI or template is bound to a request.
+//! HTTP APIs as resources: a URI or template is mapped to a request.
 //!
-//! Responses are cached by the rules of HTTP (RFC 9111), concurrent requests for one resource are one request
+//! Responses are cached by the rules of HTTP (RFC 9111), concurrent requests for one resource share one request
 //! (single-flight), and subscribed resources are polled. Addresses, time, size and concurrency are limited.
 
 mod cache;
@@ -64,7 +64,7 @@ struct HttpInner {
     parser: ResponseParser,
     poll: Duration,
     scope: CacheScope,
-    /// The largest response, and about the largest list, in bytes.
+    /// The largest response in bytes; also the approximate limit of all pages of a list together.
     max_size: u64,
     resources: BTreeMap<Uri, ApiResource>,
     templates: TemplateSet<ApiTemplate>,
@@ -101,6 +101,7 @@ struct ListCompletions {
     items: String,
     value: String,
     label: Option<String>,
+    /// The cached choices of the last response.
     made: DerivedValue<Arc<[Choice]>>,
 }
 
@@ -161,7 +162,7 @@ impl Source for Http {
     }
 
     async fn templates(&self, _context: &Context) -> Result<Templates> {
-        let templates = self.inner.templates.iter().map(|(_, filled)| filled.template.clone()).collect();
+        let templates = self.inner.templates.iter().map(|(_, entry)| entry.template.clone()).collect();
         Ok(Templates { templates, freshness: self.inner.freshness(Proof::always()), ..Templates::default() })
     }
 
@@ -188,7 +189,7 @@ impl Source for Http {
     fn invalidate(&self, change: &Change) {
         let updated = match change {
             Change::Updated(uri) => self.inner.endpoint(uri),
-            // A list has changed, and its pages are responses too.
+            // A list has changed: its pages are cached responses, and any of them may be affected.
             _ => None,
         };
         match updated.and_then(|(endpoint, variables)| Some((endpoint.url(variables).ok()?, endpoint))) {
@@ -203,7 +204,7 @@ impl Source for Http {
 }
 
 impl HttpInner {
-    /// The freshness of a result that does not depend on one response of the API.
+    /// The freshness of a result other than a response of the API.
     fn freshness(&self, proof: impl Into<Option<Proof>>) -> Freshness {
         Freshness::proven(proof).with_scope(self.scope)
     }
@@ -218,10 +219,10 @@ impl HttpInner {
     /// The endpoint of a URI, with the values of its variables.
     fn endpoint(&self, uri: &Uri) -> Option<(Arc<ApiEndpoint>, Variables)> {
         match self.resources.get(uri) {
-            Some(held) => Some((held.endpoint.clone()?, Variables::new())),
+            Some(entry) => Some((entry.endpoint.clone()?, Variables::new())),
             None => {
-                let (_, filled, variables) = self.templates.closest(uri)?;
-                Some((filled.endpoint.clone(), variables))
+                let (_, entry, variables) = self.templates.closest(uri)?;
+                Some((entry.endpoint.clone(), variables))
             }
         }
     }
@@ -237,7 +238,7 @@ impl HttpInner {
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        if self.resources.get(uri).is_some_and(|held| held.endpoint.is_none()) {
+        if self.resources.get(uri).is_some_and(|entry| entry.endpoint.is_none()) {
             return Ok(link(uri).with_freshness(self.freshness(Proof::always())));
         }
         let hit = match self.get(uri, RequiredFreshness::Fresh, context.client()).await {
@@ -246,7 +247,7 @@ impl HttpInner {
             Err(fault) => return Err(fault.of(uri, &self.value_hint(uri))),
         };
         watch::record_served(&self.followed, uri, hit.answer.digest);
-        // Each caller gets its own copy.
+        // Each caller gets its own copy of the body, so each reserves memory for it.
         let size = hit.answer.body.len();
         if size > memory::UNRESERVED_BYTES {
             context.reserve(size as u64)?;
@@ -284,17 +285,17 @@ impl HttpInner {
         }
     }
 
-    /// What to check in a URI that the service does not know: known values that are similar, or the variables.
+    /// A hint for a URI that the service does not know: similar known values, otherwise the variables to check.
     fn value_hint(&self, uri: &Uri) -> String {
-        let Some((template, filled, variables)) =
+        let Some((template, entry, variables)) =
             self.templates.closest(uri).filter(|_| !self.resources.contains_key(uri))
         else {
             return String::new();
         };
-        let listed = filled.instances.as_ref().and_then(|instances| instances.recent());
+        let listed = entry.instances.as_ref().and_then(|instances| instances.recent());
         for (name, value) in variables.iter() {
             let VariableValue::Text(value) = value else { continue };
-            let fixed = match filled.choices.get(name) {
+            let fixed = match entry.choices.get(name) {
                 Some(Completions::Fixed(choices)) => &choices[..],
                 Some(Completions::Found(_)) | None => &[],
             };
@@ -329,8 +330,8 @@ impl HttpInner {
         asker: Client,
     ) -> Result<ListedResources> {
         let template = &self.listed[number];
-        let filled = self.templates.get(template);
-        let Some((filled, instances)) = filled.and_then(|filled| Some((filled, filled.instances.as_ref()?)))
+        let entry = self.templates.get(template);
+        let Some((entry, instances)) = entry.and_then(|entry| Some((entry, entry.instances.as_ref()?)))
         else {
             return Ok(ListedResources::default());
         };
@@ -341,14 +342,14 @@ impl HttpInner {
                 return Ok(made);
             }
             let (instances, template, endpoint) =
-                (instances.clone(), filled.template.clone(), filled.endpoint.clone());
+                (instances.clone(), entry.template.clone(), entry.endpoint.clone());
             let make = move |answers: &[Arc<ApiResponse>]| instances.make(answers, &template, &endpoint);
             self.parser.run(&answers, asker, make).await
         };
         listed.await.map_err(|fault: HttpFault| fault.of_list(template.as_str()))
     }
 
-    /// The resources of a list, if it was used recently.
+    /// The resources of a list from memory, if they were used recently.
     fn recent(&self, number: usize) -> Option<ListedResources> {
         self.templates.get(&self.listed[number])?.instances.as_ref()?.recent()
     }
@@ -357,7 +358,7 @@ impl HttpInner {
         let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let most = limit.saturating_add(1);
         let own = self.resources.range::<Uri, _>(from).take(most);
-        let mut resources: Vec<Resource> = own.map(|(_, held)| held.resource.clone()).collect();
+        let mut resources: Vec<Resource> = own.map(|(_, entry)| entry.resource.clone()).collect();
         for number in self.lists() {
             let listed = match after.and_then(|_| self.recent(number)) {
                 Some(recent) => recent,
@@ -376,8 +377,8 @@ impl HttpInner {
     }
 
     async fn complete(&self, asked: CompletionRequest<'_>, asker: Client) -> Result<Completion> {
-        let Some(filled) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
-        match filled.choices.get(asked.variable) {
+        let Some(entry) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
+        match entry.choices.get(asked.variable) {
             Some(Completions::Fixed(choices)) => {
                 Ok(list::offer(choices.iter().cloned(), asked.typed, asked.limit))
             }
@@ -390,7 +391,7 @@ impl HttpInner {
                     self.pages(located, &lookup.pages, RequiredFreshness::Fresh, asker).await
                 };
                 let answers = match answers.await {
-                    // There may be no completions of the typed text.
+                    // A service may respond with 404 if nothing matches the typed text.
                     Err(fault) if fault.is_missing() => return Ok(Completion::default()),
                     answers => answers.map_err(failed)?,
                 };
@@ -406,21 +407,21 @@ impl HttpInner {
                 let typed = if list_source.searches() { "" } else { asked.typed };
                 Ok(list::offer(choices.iter().cloned(), typed, asked.limit))
             }
-            None => self.complete_from_list(filled, asked, asker).await,
+            None => self.complete_from_list(entry, asked, asker).await,
         }
     }
 
-    /// The values of a variable in the listed resources that match the known values.
+    /// Completes a variable with its values in those listed resources that match the values chosen so far.
     async fn complete_from_list(
         &self,
-        filled: &ApiTemplate,
+        entry: &ApiTemplate,
         asked: CompletionRequest<'_>,
         asker: Client,
     ) -> Result<Completion> {
         let number = self.listed.iter().position(|template| template == asked.template);
-        let tells =
-            filled.instances.as_ref().is_some_and(|instances| instances.has_values_of(asked.variable));
-        let Some(number) = number.filter(|_| tells) else { return Ok(Completion::default()) };
+        let has_values =
+            entry.instances.as_ref().is_some_and(|instances| instances.has_values_of(asked.variable));
+        let Some(number) = number.filter(|_| has_values) else { return Ok(Completion::default()) };
         let listed = self.instances(number, RequiredFreshness::Fresh, asker).await?;
         let fits = |values: &BTreeMap<String, String>| {
             asked.known.iter().all(|(name, known)| {
@@ -436,11 +437,11 @@ impl HttpInner {
     }
 }
 
-/// The variable for the typed text.
+/// The variable for the typed text in the URL of a completion list.
 const TYPED_VARIABLE: &str = "typed";
 
 impl ListSource {
-    /// The variables for its URL; `None` if a required one is unknown.
+    /// The variables for its URL or URI; `None` if a required one has no value.
     fn variables(&self, asked: CompletionRequest<'_>) -> Option<Variables> {
         let mut variables: Variables = asked.known.iter().collect();
         let lacks_required = match self {

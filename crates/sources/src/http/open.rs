@@ -31,22 +31,22 @@ pub(super) fn open(mut config: Config) -> Result<HttpInner> {
     let froms = sources_of_lists(&templates);
     let mut opening = EndpointBuilder::new(&config, &guard);
 
-    let mut held = BTreeMap::new();
+    let mut opened_resources = BTreeMap::new();
     for entry in resources {
         let uri = entry.uri.clone();
         let opened = opening.resource(entry).map_err(|why| wrong(&uri, why))?;
-        if held.insert(uri.clone(), opened).is_some() {
+        if opened_resources.insert(uri.clone(), opened).is_some() {
             return Err(wrong(&uri, "it is declared twice".into()));
         }
     }
     for link in links {
         let uri = link.uri.clone();
         let opened = self::link(link).map_err(|why| wrong(&uri, why))?;
-        if held.insert(uri.clone(), opened).is_some() {
+        if opened_resources.insert(uri.clone(), opened).is_some() {
             return Err(wrong(&uri, "it is declared twice".into()));
         }
     }
-    let mut filled = Vec::new();
+    let mut opened_templates = Vec::new();
     let mut listed = Vec::new();
     let mut texts = HashSet::new();
     for entry in templates {
@@ -56,15 +56,15 @@ pub(super) fn open(mut config: Config) -> Result<HttpInner> {
         }
         let opened = opening.template(entry).map_err(|why| wrong(&uri, why))?;
         listed.extend(opened.instances.is_some().then(|| uri.clone()));
-        filled.push((uri, opened));
+        opened_templates.push((uri, opened));
     }
     let secure = opening.secure;
     let client = ApiClient::new(&config.limits, guard, secure)?;
-    // The base URL may contain a secret.
-    let scheme = held
+    // The default name is a scheme and not the base URL, which may contain a secret.
+    let scheme = opened_resources
         .keys()
         .map(Uri::as_str)
-        .chain(filled.iter().map(|(template, _)| template.as_str()))
+        .chain(opened_templates.iter().map(|(template, _)| template.as_str()))
         .find_map(|uri| uri.split_once(':'));
     let inner = HttpInner {
         name: config.name.clone().or_else(|| Some(scheme?.0.to_owned())).unwrap_or_default(),
@@ -73,8 +73,8 @@ pub(super) fn open(mut config: Config) -> Result<HttpInner> {
         poll: config.poll,
         scope: config.cache.scope,
         max_size: config.limits.max_size,
-        resources: held,
-        templates: TemplateSet::new(filled),
+        resources: opened_resources,
+        templates: TemplateSet::new(opened_templates),
         listed,
         followed: Arc::default(),
     };
@@ -87,6 +87,7 @@ pub(super) fn open(mut config: Config) -> Result<HttpInner> {
     }
 }
 
+/// Rejects intervals, time-outs and limits of zero.
 fn check(config: &Config) -> Result<()> {
     let limits = &config.limits;
     let zero = [
@@ -106,7 +107,7 @@ pub(super) fn wrong(uri: &impl std::fmt::Display, why: String) -> Error {
     Error::invalid(format!("`{uri}`: {why}"))
 }
 
-/// The resources that contain lists, with `x` for unknown values.
+/// The URIs in the `from` keys of all lists and completions, with `x` for the values of variables.
 fn sources_of_lists(templates: &[EndpointConfig<UriTemplate>]) -> HashSet<Uri> {
     let froms = templates.iter().flat_map(|entry| {
         let found = entry.complete.values().filter_map(|choices| match choices {
@@ -128,7 +129,7 @@ fn sources_of_lists(templates: &[EndpointConfig<UriTemplate>]) -> HashSet<Uri> {
 pub(super) struct EndpointBuilder<'a> {
     config: &'a Config,
     guard: &'a AddressGuard,
-    /// Whether an endpoint uses TLS.
+    /// Whether any endpoint uses TLS.
     secure: bool,
     count: usize,
 }
@@ -138,13 +139,14 @@ impl<'a> EndpointBuilder<'a> {
         Self { config, guard, secure: false, count: 0 }
     }
 
-    fn endpoint(&mut self, written: EndpointSpec<'_>) -> Result<Arc<ApiEndpoint>, String> {
-        let endpoint = ApiEndpoint::new(written, self.count, self.config, self.guard)?;
+    fn endpoint(&mut self, spec: EndpointSpec<'_>) -> Result<Arc<ApiEndpoint>, String> {
+        let endpoint = ApiEndpoint::new(spec, self.count, self.config, self.guard)?;
         self.count += 1;
         self.secure |= endpoint.origin().starts_with("https:");
         Ok(Arc::new(endpoint))
     }
 
+    /// Validates an entry and creates its endpoint.
     fn entry<U>(
         &mut self,
         entry: &EndpointConfig<U>,
@@ -154,10 +156,10 @@ impl<'a> EndpointBuilder<'a> {
         if entry.method == Method::HEAD
             && entry.mime.as_deref().is_some_and(|mime| mime != "application/json")
         {
-            return Err("what `HEAD` gives is `application/json`".into());
+            return Err("the content of a `HEAD` request is `application/json`: omit `mime`".into());
         }
-        let known = |name: &&String| !variables.contains(&name.as_str());
-        if let Some(unknown) = entry.required.iter().chain(entry.complete.keys()).find(known) {
+        let is_unknown = |name: &&String| !variables.contains(&name.as_str());
+        if let Some(unknown) = entry.required.iter().chain(entry.complete.keys()).find(is_unknown) {
             return Err(format!("it has no variable `{unknown}`"));
         }
         self.endpoint(EndpointSpec {
@@ -219,7 +221,7 @@ impl<'a> EndpointBuilder<'a> {
                 check_pointers(list.values.values().chain([&list.items]).chain(shown))?;
                 if let Some(unknown) = list.values.keys().find(|name| !variables.contains(&name.as_str())) {
                     return Err(format!(
-                        "its `list` has the variable `{unknown}`, which its URI does not have"
+                        "its `list` has the variable `{unknown}`, which the template in `uri` does not define"
                     ));
                 }
                 let lacking =
@@ -236,7 +238,7 @@ impl<'a> EndpointBuilder<'a> {
         Ok(ApiTemplate { template: entry.template(&entry.uri), endpoint, choices, instances })
     }
 
-    /// The location of a list.
+    /// Validates where a list comes from: exactly one of `url` and `from`.
     fn list_source<U>(
         &mut self,
         entry: &EndpointConfig<U>,

@@ -17,8 +17,8 @@ use super::list::{ListPages, ListSource};
 use super::response::ApiResponse;
 use super::{extract, link};
 
-/// The memory for the pages of lists that are being walked, beyond the first few: they stay in memory until the last page
-/// has arrived, even if they are no longer cached. One client may use three quarters of it.
+/// The memory for the pages of lists that are being fetched, beyond [`UNRESERVED_PAGE_BYTES`] of each list. The pages stay
+/// in memory until the last one has arrived, even if they are no longer cached. One client may use three quarters of it.
 const PAGE_MEMORY_BYTES: usize = 32 << 20;
 
 /// The pages of a list up to this size need no reservation.
@@ -36,7 +36,7 @@ static PAGE_MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(PAGE_ME
 type ListLocation = (Arc<ApiEndpoint>, Url);
 
 impl HttpInner {
-    /// The location of a list.
+    /// The endpoint and the URL of a list for these variables.
     pub(super) fn located(
         &self,
         list_source: &ListSource,
@@ -58,7 +58,7 @@ impl HttpInner {
         }
     }
 
-    /// The pages of a list. A failure of one page is a failure of the list, which must not look complete.
+    /// Fetches the pages of a list. If one page fails, the list fails: an incomplete list must not look complete.
     pub(super) async fn pages(
         &self,
         (endpoint, mut url): ListLocation,
@@ -78,14 +78,15 @@ impl HttpInner {
             }
             let next = self.next_page(&url, pages, &answers[answers.len() - 1..], asker).await?;
             let next = next.map(|next| endpoint.with_constant_query(next));
-            // A service may name a page as its own successor.
+            // A faulty service may link to a page that was fetched before.
             let Some(next) = next.filter(|next| seen.insert(next.clone())) else { return Ok(answers) };
             if answers.len() >= pages.max_pages || bytes > self.max_size {
                 tracing::warn!("only the first {} pages of a list are taken", answers.len());
                 return Ok(answers);
             }
             if bytes > UNRESERVED_PAGE_BYTES && memory.is_none() {
-                // For all pages that may follow: walks that hold some pages and wait for more would deadlock.
+                // Reserved at once for all pages that may follow: lists that each hold some memory and wait for more
+                // would deadlock.
                 let most = usize::try_from(2 * self.max_size).unwrap_or(usize::MAX);
                 let taken = timeout(PAGES_TIMEOUT, PAGE_MEMORY.take(asker, most)).await;
                 memory = Some(taken.ok().flatten().ok_or(HttpFault::NoMemory)?);
@@ -94,7 +95,7 @@ impl HttpInner {
         }
     }
 
-    /// The URL of the page after this one.
+    /// The URL of the page after this one; `None` after the last.
     async fn next_page(
         &self,
         url: &Url,
@@ -129,24 +130,24 @@ impl HttpInner {
         let (endpoint, variables) = self.endpoint(uri)?;
         let current = endpoint.url(variables).ok()?;
         let origin = current.origin().ascii_serialization();
-        let own = self.templates.closest(uri).into_iter().map(|(template, filled, _)| (template, filled));
+        let own = self.templates.closest(uri).into_iter().map(|(template, entry, _)| (template, entry));
         let templates =
-            own.chain(self.templates.iter()).filter(|(_, filled)| filled.endpoint.origin() == origin);
-        let mut uris = templates.filter_map(|(template, filled)| {
-            let variables = filled.endpoint.variables_of(next)?;
-            self.uri_of(&template.expand(&variables).ok()?, &filled.endpoint)
+            own.chain(self.templates.iter()).filter(|(_, entry)| entry.endpoint.origin() == origin);
+        let mut uris = templates.filter_map(|(template, entry)| {
+            let variables = entry.endpoint.variables_of(next)?;
+            self.uri_of(&template.expand(&variables).ok()?, &entry.endpoint)
         });
         uris.find(|found| found != uri).or_else(|| {
-            // Some services name the next page by another path, such as one with a number instead of a name.
+            // Some services link to the next page under another path, such as one with a numeric ID instead of a name.
             let same_end = |url: &Url| url.path().rsplit('/').next().map(str::to_owned);
-            let (template, filled, variables) =
+            let (template, entry, variables) =
                 self.templates.closest(uri).filter(|_| same_end(&current) == same_end(next))?;
-            let variables = filled.endpoint.with_query_of(next, &variables)?;
-            self.uri_of(&template.expand(&variables).ok()?, &filled.endpoint).filter(|found| found != uri)
+            let variables = entry.endpoint.with_query_of(next, &variables)?;
+            self.uri_of(&template.expand(&variables).ok()?, &entry.endpoint).filter(|found| found != uri)
         })
     }
 
-    /// The URI with this text, if it is of this endpoint.
+    /// Parses a URI; `None` unless this endpoint serves it.
     fn uri_of(&self, text: &str, endpoint: &ApiEndpoint) -> Option<Uri> {
         let uri = Uri::parse(text).ok()?;
         let (found, variables) = self.endpoint(&uri)?;

@@ -21,18 +21,18 @@ static PARSING_MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(PARS
 
 /// Parses the large responses of one source.
 pub(super) struct ResponseParser {
-    turns: Arc<Budget>,
+    permits: Arc<Budget>,
 }
 
 impl Default for ResponseParser {
     fn default() -> Self {
-        Self { turns: Budget::new(1) }
+        Self { permits: Budget::new(1) }
     }
 }
 
 impl ResponseParser {
-    /// Runs work on the pages of a response. For large ones, it waits for a permit and for memory, both from the share of
-    /// this client.
+    /// Runs `work` on the pages of a response. Large pages are processed on a blocking thread, after a wait for a permit
+    /// and for memory, both from the share of this client.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         answers: &[Arc<ApiResponse>],
@@ -44,8 +44,8 @@ impl ResponseParser {
             return work(answers);
         }
         let admitted = async {
-            let turn = self.turns.take(client, 1).await?;
-            Some((turn, PARSING_MEMORY.take(client, size).await?))
+            let permit = self.permits.take(client, 1).await?;
+            Some((permit, PARSING_MEMORY.take(client, size).await?))
         };
         let admitted = timeout(PARSING_TIMEOUT, admitted).await.ok().flatten().ok_or(HttpFault::NoMemory)?;
         let answers = answers.to_vec();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_answers_are_worked_on_elsewhere() {
+    async fn large_responses_are_parsed_on_a_blocking_thread() {
         let here = thread::current().id();
         let there = async |size: usize| {
             let work = |_: &[Arc<ApiResponse>]| Ok(thread::current().id());
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_answers_are_worked_on_one_at_a_time_with_memory() {
+    async fn large_responses_are_parsed_one_at_a_time_with_memory() {
         let parser = ResponseParser::default();
         let (answers, working) = ([answer(1 << 20)], Arc::new(AtomicUsize::new(0)));
         let run = || {

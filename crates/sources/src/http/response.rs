@@ -68,6 +68,7 @@ impl ApiResponse {
     }
 }
 
+/// The body and its media type, after checks against the media type that the endpoint expects.
 fn content(
     endpoint: &ApiEndpoint,
     path: &str,
@@ -79,7 +80,7 @@ fn content(
     if let Some(expected) = &endpoint.mime
         && !is_compatible(&sent, expected)
     {
-        // Untrusted text that appears in a message.
+        // The header is untrusted text and appears in an error message.
         let sent = sent.chars().filter(char::is_ascii_graphic).take(60).collect();
         return Err(HttpFault::Kind { sent, expected: expected.clone() });
     }
@@ -138,7 +139,7 @@ fn charset(parameters: &str) -> Option<&'static Encoding> {
     Encoding::for_label(label.trim().trim_matches('"').as_bytes())
 }
 
-/// Decodes text of a character encoding; other data is unchanged.
+/// Decodes text of a character encoding. Data that is not valid in it, or contains NUL, is returned as bytes.
 fn decoded(encoding: &'static Encoding, data: Vec<u8>) -> ContentBody {
     let (text, _, wrong) = encoding.decode(&data);
     if wrong || text.contains('\0') {
@@ -148,7 +149,7 @@ fn decoded(encoding: &'static Encoding, data: Vec<u8>) -> ContentBody {
     }
 }
 
-/// Headers as JSON, without hop-by-hop headers and cookies.
+/// Headers as JSON, without cookies, and without headers about the connection or the time of the response.
 fn headers(headers: &HeaderMap) -> String {
     const OMITTED_HEADERS: [&str; 5] = ["age", "connection", "date", "keep-alive", "set-cookie"];
     let mut map = serde_json::Map::new();
@@ -166,7 +167,7 @@ mod tests {
     use libris_core::ContentBody;
 
     #[test]
-    fn what_is_sent_may_be_said_less_closely() {
+    fn a_less_specific_media_type_is_compatible() {
         let fitting = [
             ("application/json", "application/geo+json"),
             ("text/plain", "text/markdown"),
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_decoded_as_it_says() {
+    fn text_is_decoded_by_its_charset() {
         let encoding = charset(" Charset=\"ISO-8859-1\"; q=1").unwrap();
         assert_eq!(decoded(encoding, b"caf\xe9".to_vec()), ContentBody::Text("café".into()));
         assert_eq!(decoded(encoding_rs::UTF_8, b"\xff".to_vec()), ContentBody::Bytes(b"\xff"[..].into()));

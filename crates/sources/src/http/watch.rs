@@ -1,8 +1,8 @@
 //! Detects changes of an API by polling.
 //!
-//! A round polls the lists and the subscribed resources. The concurrency of a round is limited, so with many
-//! resources it takes longer. The state of a newly followed resource is determined outside the rounds, so that a
-//! change during a long one is not missed.
+//! A round polls the lists and the subscribed resources. The concurrency of a round is limited, so a round takes longer
+//! the more resources there are. A newly followed resource is polled at once, outside the rounds, so that its change
+//! during a long round is not missed.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -53,7 +53,7 @@ pub(super) fn record_served(followed: &FollowedResources, uri: &Uri, digest: u64
 
 /// Records the state of a resource; `None` if it could not be determined. Returns whether it has changed.
 fn update(followed: &FollowedResources, uri: &Uri, now: Option<PolledState>) -> bool {
-    // The stored state may be newer than the start of this poll.
+    // Compared now and not when the poll began: a caller may have read the resource meanwhile.
     let changed = followed.with(uri, |known| {
         let before = *known;
         match now {
@@ -91,7 +91,7 @@ async fn poll_resource(inner: &Arc<HttpInner>, uri: &Uri, want: RequiredFreshnes
     }
 }
 
-/// Changes from now on.
+/// The stream of changes from now on. First fetches the lists, to compare them later.
 pub(super) async fn changes(inner: Arc<HttpInner>) -> BoxStream<'static, Change> {
     let mut watch = ApiWatch::new(inner.clone());
     let lists = stream::iter(inner.lists().map(|number| {
@@ -154,6 +154,7 @@ impl ApiWatch {
         }
     }
 
+    /// Polls the lists and records the differences.
     async fn poll_lists(&mut self) {
         for number in 0..self.lists.len() {
             // A list that is unavailable counts as unchanged.

@@ -28,7 +28,10 @@ fn names_suffixes_and_paths() {
         assert!(!ignores("//", path) && !ignores("/", path) && !ignores("!", path), "{path}");
     }
     assert!(ignores("*.log", "x.log") && ignores("*.log", ".log") && !ignores("*.log", "log"));
+    // As in git, the literal prefix is stripped first, so in `a**/b` the stars are at the start and match slashes; in
+    // `?**/b` they act as `*`.
     assert!(ignores("a**/b", "ax/y/b") && ignores("a**/b", "ab") && !ignores("?**/b", "ax/y/b"));
+    // `**\/` requires the slash, which in `**/` is optional.
     assert!(ignores("**\\/b", "x/b") && !ignores("**\\/b", "b"));
     assert!(ignores("{a,b}", "{a,b}") && !ignores("{a,b}", "a"));
 }
@@ -91,7 +94,9 @@ fn lines_of_a_file() {
         assert!(!ignored(path, false), "{path}");
     }
     assert_eq!(verdict(text.as_bytes(), b"keep.log", false), Some(PatternVerdict::Shown));
-    assert!(ignores("a\\\\  ", "a\\") && ignores("   \na", "a") && ignores("a\0b", "a"));
+    assert!(ignores("a\\\\  ", "a\\") && ignores("   \na", "a"));
+    // Git reads lines as C strings, so a line ends at NUL.
+    assert!(ignores("a\0b", "a"));
 }
 
 #[test]
@@ -111,7 +116,7 @@ fn the_last_matching_pattern_decides_whatever_its_kind() {
 }
 
 #[test]
-fn a_pattern_takes_little_more_than_its_text() {
+fn a_pattern_takes_20_bytes_beside_its_text() {
     assert_eq!(IgnorePatterns::PATTERN_SIZE, 20);
     let text: Arc<[u8]> = "*a*\n".repeat(1000).into_bytes().into();
     let patterns = IgnorePatterns::parse(&text, 1000).unwrap();
@@ -121,9 +126,9 @@ fn a_pattern_takes_little_more_than_its_text() {
     assert!(IgnorePatterns::parse(&text, 999).is_none());
 }
 
-/// Patterns that take exponential, or cubic, time if stars are extended in all combinations.
+/// Patterns for which a matcher that backtracks over every `*` needs exponential or cubic time; the test would not finish.
 #[test]
-fn hostile_patterns_end() {
+fn hostile_patterns_do_not_cause_backtracking() {
     let path = format!("{}x", format!("{}/", "a".repeat(250)).repeat(15));
     for line in [
         format!("{}b", "*a".repeat(60_000)),

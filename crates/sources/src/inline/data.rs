@@ -29,7 +29,7 @@ pub(super) struct DataMetadata {
 }
 
 impl InlineData {
-    /// The content of an entry. The caller adds the URI to an error.
+    /// The content of an entry. Errors do not name the URI; the caller adds it.
     pub(super) fn of<U>(entry: &InlineEntry<U>, folder: &Path) -> Result<Self, String> {
         match (&entry.text, &entry.base64, &entry.file) {
             (Some(text), None, None) => Ok(Self::Text(text.clone())),
@@ -59,9 +59,9 @@ impl InlineData {
         !matches!(self, Self::File(_))
     }
 
-    /// The metadata; `said` is the configured media type.
-    pub(super) fn facts(&self, said: Option<&str>) -> DataMetadata {
-        let mime = |found: &str| said.unwrap_or(found).to_owned();
+    /// The metadata; `configured` is the media type in the configuration.
+    pub(super) fn facts(&self, configured: Option<&str>) -> DataMetadata {
+        let mime = |found: &str| configured.unwrap_or(found).to_owned();
         match self {
             Self::Text(text) => {
                 DataMetadata { mime: mime("text/plain"), size: Some(text.len() as u64), modified: None }
@@ -73,7 +73,7 @@ impl InlineData {
             Self::File(path) => {
                 let metadata = std::fs::metadata(path).ok().filter(Metadata::is_file);
                 DataMetadata {
-                    mime: said.map_or_else(|| mime_of_file(path).to_owned(), str::to_owned),
+                    mime: configured.map_or_else(|| mime_of_file(path).to_owned(), str::to_owned),
                     size: metadata.as_ref().map(Metadata::len),
                     modified: metadata
                         .and_then(|metadata| Timestamp::try_from(metadata.modified().ok()?).ok()),
@@ -118,8 +118,8 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
         true => Ok(metadata.len()),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file any more")),
     };
-    // Checked before, because opening a device may have side effects, and after, because the file may have been
-    // replaced in between.
+    // Checked before opening, because opening a device may have side effects, and after it, because the file may have
+    // been replaced in between.
     regular(std::fs::metadata(path)?)?;
     let file = reading().open(path)?;
     let size = regular(file.metadata()?)?;

@@ -61,6 +61,7 @@ enum TextPiece<'a> {
     Name(&'a str, &'a str),
 }
 
+/// Splits a text at each `{{name}}`.
 fn pieces(text: &str) -> impl Iterator<Item = TextPiece<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {

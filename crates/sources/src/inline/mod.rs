@@ -37,7 +37,7 @@ pub struct Inline {
 struct InlineInner {
     resources: BTreeMap<Uri, InlineResource<Uri>>,
     templates: TemplateSet<InlineResource<UriTemplate>>,
-    /// Whether no content is in a file, which could change.
+    /// Whether no content is in a file, so that nothing can change.
     fixed: bool,
     max_size: u64,
     ttl: Duration,
@@ -50,7 +50,7 @@ struct InlineResource<U> {
 }
 
 impl Inline {
-    /// Validates the configuration; relative paths start from `folder`.
+    /// Validates the configuration; relative paths in it are relative to `folder`.
     pub fn new(config: Config, folder: &Path) -> Result<Self> {
         let (ttl, scope) = (config.ttl, config.scope);
         let mut resources = BTreeMap::new();
@@ -204,6 +204,7 @@ impl<U> InlineResource<U> {
         Ok(Self { entry, data })
     }
 
+    /// The media type and the content.
     fn read(&self, uri: &Uri, limit: u64) -> Result<(String, ContentBody)> {
         let mime = self.data.facts(self.entry.mime.as_deref()).mime;
         match self.data.body(&mime, limit) {
@@ -259,12 +260,12 @@ impl InlineResource<UriTemplate> {
     /// Checks the names of variables: a misspelt one would otherwise be visible only in the content.
     fn check_variables(&self) -> Result<(), String> {
         let known: Vec<_> = self.entry.uri.variables().collect();
-        let said = self.entry.complete.keys().map(String::as_str);
+        let completed = self.entry.complete.keys().map(String::as_str);
         let text = match &self.data {
             InlineData::Text(text) => text,
             InlineData::Bytes(_) | InlineData::File(_) => "",
         };
-        match said.chain(fill::names(text)).find(|name| !known.contains(name)) {
+        match completed.chain(fill::names(text)).find(|name| !known.contains(name)) {
             Some(unknown) => Err(format!("it has no variable `{unknown}`, only {}", quoted(&known))),
             None => Ok(()),
         }

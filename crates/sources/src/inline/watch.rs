@@ -60,7 +60,7 @@ impl FilesWatch {
             }
             self.ticks.tick().await;
             let mut files = std::mem::take(&mut self.files);
-            let looked = run_blocking(move || {
+            let polled = run_blocking(move || {
                 let mut changes = VecDeque::new();
                 for file in &mut files {
                     let stamp = stamp(&file.path);
@@ -70,7 +70,7 @@ impl FilesWatch {
                 }
                 (files, changes)
             });
-            (self.files, self.changes) = looked.await.ok()?;
+            (self.files, self.changes) = polled.await.ok()?;
         }
     }
 }
@@ -79,6 +79,7 @@ impl WatchedFile {
     fn changes(&self) -> Vec<Change> {
         match &self.uri {
             Some(uri) => vec![Change::Updated(uri.clone()), Change::Described(uri.clone())],
+            // The URIs of a template are not known, so any may have changed.
             None => vec![Change::Lost],
         }
     }

@@ -31,7 +31,7 @@ pub struct Config {
     /// The program of a server that speaks over stdio, with its arguments. It is started with Libris, and again if it
     /// ends.
     pub run: Vec<String>,
-    /// `"kept"`: the URIs of the server. `"prefixed"`: they begin with the name, as in `notes+file:///a.md`.
+    /// `"kept"`: URIs are served unchanged. `"prefixed"`: they begin with the name, as in `notes+file:///a.md`.
     pub uris: MountedUris,
     /// Whether the prompts of the server are served, too. With prefixed URIs, their names begin with the name of the
     /// server and `_`.
@@ -43,8 +43,8 @@ pub struct Config {
     pub header_env: BTreeMap<String, String>,
     /// The working directory of the program, relative to the configuration file. Default: the folder of that file.
     pub folder: PathBuf,
-    /// Environment variables that the program inherits, besides `PATH`, `HOME`, `USER`, `LANG`, `TMPDIR` and those of
-    /// the XDG folders.
+    /// Environment variables that the program inherits, besides `PATH`, `HOME`, `USER`, `LOGNAME`, `LANG`, `LC_ALL`,
+    /// `TMPDIR` and those of the XDG folders.
     pub inherit: Vec<String>,
     /// Additional environment variables of the program.
     pub env: BTreeMap<String, String>,
@@ -55,10 +55,10 @@ pub struct Config {
     /// The time-out of a request. Larger than 0.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub timeout: Duration,
-    /// The time-out of connecting, with the start of the program. Larger than 0.
+    /// The time-out of connecting, including the start of the program. Larger than 0.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub connect_timeout: Duration,
-    /// How long a list of the server is used if the server does not report changes of it.
+    /// How long a list of the server is cached if the server does not report its changes.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub list_ttl: Duration,
     /// The pause before the first attempt to reconnect. It doubles up to 30 seconds.
@@ -115,11 +115,11 @@ impl Config {
     }
 }
 
-/// The URIs of a server in the source.
+/// How the URIs of a server are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MountedUris {
-    /// As the server gives them.
+    /// Unchanged.
     #[default]
     Kept,
     /// With the name of the server before the scheme.

@@ -60,7 +60,7 @@ impl SourceConfig for Config {
 }
 
 impl ServerDefinition {
-    /// A server that this command line starts.
+    /// A server that is started by this command line.
     pub fn of_command(command: Vec<OsString>) -> Self {
         let config = Config { prompts: true, ..Config::default() };
         Self { config, file: ConfigFile::default(), command }
@@ -109,6 +109,7 @@ impl ServerDefinition {
         Ok(RemoteConfig { name, target, mount, protocol, prompts, limits })
     }
 
+    /// How to reach the server: by the command line after `--`, by `url` or by `run`.
     fn target(&self) -> Result<RemoteTarget> {
         let Config { url, run, token_env, header_env, .. } = &self.config;
         if let Some((program, arguments)) = self.command.split_first() {
@@ -172,7 +173,7 @@ fn host(url: &Uri) -> Option<String> {
     Some(host.trim_matches(['[', ']']).to_owned())
 }
 
-/// What a program is called: without its folder, and for a program that runs packages, that of the package.
+/// The name of a program without its folder; for a package runner such as `npx`, the name of the package.
 fn program_name(program: &OsString, arguments: impl Iterator<Item = OsString>) -> String {
     let file_name = |text: &OsString| {
         let text = Path::new(text).file_name().unwrap_or(text).to_string_lossy().into_owned();
@@ -204,7 +205,7 @@ impl Definition for ServerDefinition {
         let config = self.remote_config()?;
         let root = match &config.mount {
             UriMount::Kept => None,
-            // Two servers with the same prefix could not be told apart.
+            // Two servers with the same prefix could not be distinguished, so the prefix is the root.
             UriMount::Prefixed(name) => Some(Uri::parse(&format!("{name}+mcp:"))?),
         };
         let remote = Remote::new(config)?;

@@ -1,4 +1,4 @@
-//! Media types and text decoding: by the name of a file if that suffices, otherwise by its content.
+//! Media types, by the name of a file if that suffices, otherwise by its content; and the decoding of text.
 
 // Some sources have no file names.
 #[cfg_attr(

@@ -38,7 +38,7 @@ impl AbandonedReads {
 }
 
 impl NotionInner {
-    /// The result of an abandoned read, or of a read that concurrent callers share.
+    /// Takes the result of an abandoned read if there is one. Otherwise starts a read, or joins one in progress.
     pub(super) async fn read(
         self: &Arc<Self>,
         key: AbandonedReadKey,
@@ -52,9 +52,9 @@ impl NotionInner {
             }
         };
         let flight = self.reads.in_flight.join(&key, || self.take(&key).map(Ok), start);
-        let (tell, told) = oneshot::channel();
-        tokio::spawn(self.clone().finish_read(key, flight, tell));
-        match told.await {
+        let (sender, receiver) = oneshot::channel();
+        tokio::spawn(self.clone().finish_read(key, flight, sender));
+        match receiver.await {
             Ok(outcome) => outcome.map_err(|error| Error::from_shared(&error)),
             Err(cause) => Err(Error::failed("read from Notion", cause)),
         }
@@ -65,15 +65,15 @@ impl NotionInner {
         self: Arc<Self>,
         key: AbandonedReadKey,
         mut flight: Flight<ReadOutcome>,
-        mut tell: oneshot::Sender<ReadOutcome>,
+        mut sender: oneshot::Sender<ReadOutcome>,
     ) {
         tokio::select! {
             outcome = &mut flight => {
-                // A caller is waiting again.
+                // A caller receives the result, so it is not stored for a retry.
                 self.reads.abandoned().remove(&key);
-                return drop(tell.send(outcome));
+                return drop(sender.send(outcome));
             }
-            () = tell.closed() => {}
+            () = sender.closed() => {}
         }
         if !self.abandon(&key) {
             return;
@@ -86,7 +86,8 @@ impl NotionInner {
         }
     }
 
-    /// Whether an abandoned read may continue. It continues once, however many callers abandoned it.
+    /// Registers an abandoned read. Returns whether it may continue: if several callers abandon the same read, only the
+    /// task of the first one continues it.
     fn abandon(&self, key: &AbandonedReadKey) -> bool {
         let mut abandoned = self.reads.abandoned();
         abandoned.retain(|_, done| done.as_ref().is_none_or(|(when, _)| when.elapsed() < self.config.cache));

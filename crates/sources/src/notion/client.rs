@@ -67,7 +67,7 @@ impl NotionFault {
     }
 }
 
-/// The remaining requests and bytes of one read.
+/// Counts the requests and the received bytes of one read against their limits.
 pub(super) struct RequestBudget {
     limit: u64,
     bytes: AtomicU64,
@@ -79,6 +79,7 @@ impl RequestBudget {
         Self { limit, bytes: AtomicU64::new(0), requests: AtomicU64::new(0) }
     }
 
+    /// Counts a request.
     fn request(&self) -> Result<(), NotionFault> {
         match self.requests.fetch_add(1, Ordering::Relaxed) {
             0..MAX_READ_REQUESTS => Ok(()),
@@ -86,6 +87,7 @@ impl RequestBudget {
         }
     }
 
+    /// Counts received bytes.
     fn bytes(&self, count: usize) -> Result<(), NotionFault> {
         let size = self.bytes.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
         match size > self.limit {
@@ -100,10 +102,12 @@ pub(super) struct NotionClient {
     http: HttpClient<GaiResolver, Full<Bytes>>,
     base: String,
     headers: HeaderMap,
+    /// The time-out of one attempt.
     timeout: Duration,
-    turns: Semaphore,
+    permits: Semaphore,
     /// The end of the current `Retry-After` period, with the status that began it.
     retry_not_before: Mutex<Option<(Instant, StatusCode)>>,
+    /// How long a request is retried.
     time_limit: Duration,
 }
 
@@ -137,7 +141,7 @@ impl NotionClient {
             base,
             headers,
             timeout: config.timeout,
-            turns: Semaphore::new(config.concurrent),
+            permits: Semaphore::new(config.concurrent),
             retry_not_before: Mutex::default(),
             time_limit: config.retry_timeout,
         })
@@ -156,6 +160,7 @@ impl NotionClient {
         self.ask(Method::POST, path, Some(body), budget).await
     }
 
+    /// Sends a request, and retries it within the time limit.
     async fn ask(
         &self,
         method: Method,
@@ -168,7 +173,7 @@ impl NotionClient {
         loop {
             budget.request()?;
             let (after, status, why) = {
-                let _turn = self.turns.acquire().await;
+                let _permit = self.permits.acquire().await;
                 // The deadline excludes the wait for the permit.
                 let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.time_limit);
                 self.wait_retry_after(deadline).await?;
@@ -211,6 +216,7 @@ impl NotionClient {
         }
     }
 
+    /// Makes one attempt, with its time-out.
     async fn send_once(
         &self,
         method: Method,
@@ -224,13 +230,14 @@ impl NotionClient {
         *request.headers_mut() = self.headers.clone();
         *request.uri_mut() = format!("{}{path}", self.base)
             .parse()
-            .map_err(|cause: http::uri::InvalidUri| failed("name what is asked of Notion", cause))?;
+            .map_err(|cause: http::uri::InvalidUri| failed("build the URL of a request to Notion", cause))?;
         match timeout(self.timeout, self.send(request, budget)).await {
             Ok(answer) => answer,
             Err(_) => Ok(RequestAttempt::Again(None, None, "it took too long".into())),
         }
     }
 
+    /// Sends a request, receives the response and decides whether to retry.
     async fn send(
         &self,
         request: Request<Full<Bytes>>,
@@ -263,7 +270,7 @@ impl NotionClient {
         match status.as_u16() {
             200 => serde_json::from_slice(&data)
                 .map(RequestAttempt::Value)
-                .map_err(|cause| failed("understand what Notion says", cause)),
+                .map_err(|cause| failed("parse the response of Notion", cause)),
             404 => Err(NotionFault::Missing),
             // 529 is Notion's code for overload.
             429 | 529 => again(Some(after.unwrap_or(1))),
@@ -315,7 +322,7 @@ fn refused(method: &Method, status: StatusCode, data: &[u8]) -> NotionFault {
         // The ID in a GET request is that of another kind of object, or of none.
         400 if code == "validation_error" && method == Method::GET => NotionFault::Missing,
         400 if code == "validation_error" => {
-            let why = "Notion does not take this question: a place among rows is taken from `next`";
+            let why = "Notion rejects the request: `after` must be the value of `next` of the previous page";
             NotionFault::Other(Error::invalid(why))
         }
         401 => {
@@ -328,7 +335,7 @@ fn refused(method: &Method, status: StatusCode, data: &[u8]) -> NotionFault {
             tracing::warn!(%code, "the Notion token lacks a capability");
             NotionFault::Forbidden
         }
-        _ => failed("ask Notion", format!("{status}: {code}")),
+        _ => failed("query Notion", format!("{status}: {code}")),
     }
 }
 

@@ -33,10 +33,11 @@ pub(super) enum ObjectKind {
     Database,
 }
 
-/// By kind and identifier.
+/// Objects by kind (`true` for pages) and ID.
 pub(super) type ObjectMap = BTreeMap<(bool, String), NotionObject>;
 
 impl NotionObject {
+    /// Parses a search result; `None` if it is in the trash, or neither a page nor a table of a database.
     fn of(object: &Value) -> Option<Self> {
         if object["in_trash"] == true || object["archived"] == true {
             return None;
@@ -60,7 +61,7 @@ impl NotionObject {
         Some(Self { id, kind, title, edited, database, icon: icon(&object["icon"]), signed })
     }
 
-    /// Whether it was not edited since `before`.
+    /// Whether title, edit time and database are the same as in `before`, so that it was not edited since.
     pub(super) fn reads_like(&self, before: &Self) -> bool {
         let Self { title, edited, database, .. } = self;
         (title, edited, database) == (&before.title, &before.edited, &before.database)
@@ -77,11 +78,12 @@ impl NotionObject {
         if self.signed { src.split('?').next() } else { Some(src) }
     }
 
+    /// The key in an [`ObjectMap`].
     pub(super) fn key(&self) -> (bool, String) {
         (self.kind == ObjectKind::Page, self.id.clone())
     }
 
-    /// Its name.
+    /// The title, or a substitute if it has none.
     fn name(&self) -> &str {
         if self.title.is_empty() { "Untitled" } else { &self.title }
     }

@@ -16,7 +16,7 @@ pub(super) const MAX_SEARCH_BYTES: u64 = 256 << 20;
 /// How long a caller waits for a new search before it gets the stale listing.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the stale listing is then used without waiting.
+/// How long the stale listing is used, after such a wait, before a caller waits again.
 const STALE_PAUSE: Duration = Duration::from_secs(10);
 
 /// The objects and resources of a workspace.
@@ -68,7 +68,7 @@ impl NotionInner {
             Ok(Err(_)) | Err(_) => None,
         };
         // A stale listing is better than an error, which would affect the whole list.
-        tracing::warn!(?error, "could not search Notion; the list is that of before");
+        tracing::warn!(?error, "could not search Notion; the previous list is used");
         if let Some(last) = &mut *self.listings.last() {
             last.until = last.until.max(Instant::now() + STALE_PAUSE);
         }
@@ -80,7 +80,7 @@ impl NotionInner {
         let found = found::search(&self.client, None, MAX_SEARCH_BYTES).await;
         found.map(|all| self.found(all)).map_err(|fault| {
             Arc::new(match fault.at(&info) {
-                // It concerns the whole list.
+                // The error concerns the whole list and not the resource at this URI.
                 Error::Missing { hint, .. } => Error::Unavailable(hint),
                 error => error,
             })

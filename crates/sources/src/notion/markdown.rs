@@ -17,6 +17,7 @@ struct RenderedBlock {
 /// Renders blocks with their children, without a final line terminator.
 pub(super) fn blocks(blocks: &[Value]) -> String {
     let mut out = String::new();
+    // The kind of list of the last block; `None` before the first block.
     let mut last: Option<Option<&'static str>> = None;
     let mut number = 0;
     for block in blocks {
@@ -45,6 +46,7 @@ fn is_cut(block: &Value) -> bool {
     block["has_children"] == true && block.get(CHILDREN).is_none() && !is_link
 }
 
+/// Renders a block with its children; `None` if nothing is shown. `number` is its number in a numbered list.
 fn block_of(block: &Value, number: usize) -> Option<RenderedBlock> {
     let kind = block["type"].as_str()?;
     let data = &block[kind];
@@ -131,6 +133,7 @@ fn indented(text: &str, pad: &str) -> String {
     out
 }
 
+/// The text and then its children, separated by an empty line.
 fn after(text: String, children: &str) -> String {
     match (text.is_empty(), children.is_empty()) {
         (_, true) => text,

@@ -147,8 +147,8 @@ impl Notion {
             TemplateKind::Schema => id("databaseId").map(|id| NotionUri::Schema { id }),
             TemplateKind::Rows => {
                 let after = variables.text("after").filter(|after| !after.is_empty());
-                let place = after.map(read::RowCursor::parse).transpose()?;
-                id("databaseId").map(|id| NotionUri::Rows { id, after: place.unwrap_or_default() })
+                let cursor = after.map(read::RowCursor::parse).transpose()?;
+                id("databaseId").map(|id| NotionUri::Rows { id, after: cursor.unwrap_or_default() })
             }
         })
     }
@@ -280,11 +280,11 @@ impl Source for Notion {
     }
 }
 
-/// The key of the generation counter of all objects, which is no id.
+/// The key of the generation counter that applies to all objects. It cannot be an ID.
 const EVERY_OBJECT: &str = "";
 
-/// Reserves memory for contents, whose size is known only after the read. The limit on concurrent reads bounds the
-/// memory before that.
+/// Reserves memory for contents after they were read, since their size is not known before. Until then, the limit on
+/// concurrent reads bounds the memory.
 fn reserve(context: &Context, content: &Content) -> Result<()> {
     /// Contents up to this size need no reservation.
     const UNRESERVED_BYTES: usize = 64 << 10;
@@ -293,6 +293,7 @@ fn reserve(context: &Context, content: &Content) -> Result<()> {
 }
 
 impl NotionInner {
+    /// The generation of an object: the sum of its own counter and of the one for all objects.
     fn edit_count(&self, id: &str) -> u64 {
         let edits = self.edits.lock().unwrap_or_else(PoisonError::into_inner);
         [id, EVERY_OBJECT].iter().filter_map(|id| edits.get(*id)).sum()
@@ -303,7 +304,7 @@ impl NotionInner {
         *self.edits.lock().unwrap_or_else(PoisonError::into_inner).entry(id.to_owned()).or_default() += 1;
     }
 
-    /// A proof that holds for a time, unless an edit is detected.
+    /// A proof that holds for `time`, unless an edit after the generation `seen` is detected.
     fn proof(self: &Arc<Self>, id: &str, seen: u64, time: Duration) -> Proof {
         let (inner, id, until) = (self.clone(), id.to_owned(), Instant::now() + time);
         Proof::new(move || Instant::now() < until && inner.edit_count(&id) == seen)

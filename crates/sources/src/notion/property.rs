@@ -43,6 +43,7 @@ pub(super) fn lines(page: &Value) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// A simple value as Markdown; `None` for null.
 fn shown(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -58,6 +59,7 @@ fn shown(value: &Value) -> Option<String> {
     }
 }
 
+/// A property as the simplest equivalent JSON value.
 fn value(property: &Value) -> Value {
     let Some(kind) = property["type"].as_str() else { return Value::Null };
     let data = &property[kind];

@@ -18,7 +18,7 @@ pub(super) enum NotionUri {
     Rows { id: String, after: RowCursor },
 }
 
-/// A cursor in the rows of a database: one of its tables, and a cursor of Notion in it.
+/// A position in the rows of a database: the index of one of its tables, and Notion's cursor in that table.
 #[derive(Default)]
 pub(super) struct RowCursor {
     table: usize,
@@ -135,6 +135,7 @@ async fn schema(client: &NotionClient, id: &str, budget: &RequestBudget) -> Resu
     }))
 }
 
+/// A page of the rows of all tables, from a cursor on.
 async fn rows(
     client: &NotionClient,
     id: &str,
@@ -143,20 +144,20 @@ async fn rows(
 ) -> Result<Value, NotionFault> {
     let (_, tables) = tables(client, id, budget).await?;
     let mut rows = Vec::new();
-    let mut place = RowCursor { table: after.table, cursor: after.cursor.clone() };
-    while let Some(table) = tables.get(place.table) {
+    let mut position = RowCursor { table: after.table, cursor: after.cursor.clone() };
+    while let Some(table) = tables.get(position.table) {
         if rows.len() >= ROWS_PER_PAGE {
-            return Ok(json!({ "rows": rows, "next": place.uri(id) }));
+            return Ok(json!({ "rows": rows, "next": position.uri(id) }));
         }
-        let mut question = json!({ "page_size": 100 });
-        if let Some(cursor) = &place.cursor {
-            question["start_cursor"] = cursor.as_str().into();
+        let mut query = json!({ "page_size": 100 });
+        if let Some(cursor) = &position.cursor {
+            query["start_cursor"] = cursor.as_str().into();
         }
-        let page = client.post(&format!("/v1/data_sources/{table}/query"), question, budget).await?;
+        let page = client.post(&format!("/v1/data_sources/{table}/query"), query, budget).await?;
         rows.extend(page["results"].as_array().into_iter().flatten().map(row));
         match tree::next(&page) {
-            Some(cursor) => place.cursor = Some(cursor.to_owned()),
-            None => place = RowCursor { table: place.table + 1, cursor: None },
+            Some(cursor) => position.cursor = Some(cursor.to_owned()),
+            None => position = RowCursor { table: position.table + 1, cursor: None },
         }
     }
     Ok(json!({ "rows": rows }))

@@ -39,6 +39,7 @@ pub(super) fn plain(rich: &Value) -> String {
     runs.iter().filter_map(|run| run["plain_text"].as_str()).collect()
 }
 
+/// Renders a run of text with its formatting and its link.
 fn run(run: &Value, text: &str) -> String {
     if run["type"] == "equation" {
         return format!("${}$", run["equation"]["expression"].as_str().unwrap_or(text));
@@ -147,6 +148,7 @@ pub(super) fn paragraph(text: String) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// Escapes the beginning of a line if it would start another kind of block.
 fn line(text: &str) -> String {
     // Leading whitespace is not rendered, and four spaces would make a code block.
     let text = text.trim_start_matches([' ', '\t']);

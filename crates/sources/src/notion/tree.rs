@@ -42,7 +42,8 @@ async fn complete(
     Ok(block)
 }
 
-/// The id of the block whose children belong below a block; `None` if it has none on this page.
+/// The ID of the block whose children are rendered below a block: the block itself, or the original of a synced copy.
+/// `None` if there are no children on this page.
 fn below(block: &Value) -> Option<String> {
     if matches!(block["type"].as_str()?, "child_page" | "child_database") {
         return None;
@@ -53,6 +54,7 @@ fn below(block: &Value) -> Option<String> {
     }
 }
 
+/// The direct children of a block, from all pages of the response.
 async fn all(client: &NotionClient, id: &str, budget: &RequestBudget) -> Result<Vec<Value>, NotionFault> {
     let mut blocks = Vec::new();
     let mut path = format!("/v1/blocks/{id}/children?page_size=100");
@@ -68,7 +70,7 @@ async fn all(client: &NotionClient, id: &str, budget: &RequestBudget) -> Result<
     }
 }
 
-/// The cursor of the next page. It becomes part of a query, so one with other characters is rejected.
+/// The cursor of the next page. It becomes part of a query, so a cursor with unexpected characters counts as absent.
 pub(super) fn next(page: &Value) -> Option<&str> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.~=+/".contains(letter);
     page["next_cursor"].as_str().filter(|cursor| page["has_more"] == true && cursor.chars().all(plain))

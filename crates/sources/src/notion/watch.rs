@@ -32,13 +32,13 @@ struct NotionWatch {
     known: Option<ObjectMap>,
     /// The time of the last full search.
     searched: Option<Instant>,
-    /// The objects whose last edit is less than a minute old. Notion does not report a further edit in that minute, so a
-    /// change is reported once more at its end.
+    /// The objects whose last edit is less than a minute old. A further edit in the same minute cannot be detected, so a
+    /// change is reported once more at the end of that minute.
     recently_edited: BTreeMap<(bool, String), Timestamp>,
     changes: VecDeque<Change>,
 }
 
-/// Changes from now on.
+/// The stream of changes from now on.
 pub(super) fn changes(inner: Arc<NotionInner>) -> BoxStream<'static, Change> {
     let mut ticks = tokio::time::interval(inner.config.poll);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -65,9 +65,10 @@ impl NotionWatch {
         }
     }
 
+    /// Searches for edits, or for all objects if a full search is due, and records the changes.
     async fn poll(&mut self) {
-        let often = self.inner.config.cache.max(self.inner.config.poll);
-        let whole = self.searched.is_none_or(|when| when.elapsed() >= often);
+        let full_search_interval = self.inner.config.cache.max(self.inner.config.poll);
+        let whole = self.searched.is_none_or(|when| when.elapsed() >= full_search_interval);
         let newest = || self.known.iter().flat_map(ObjectMap::values).filter_map(|found| found.edited).max();
         let since = if whole { None } else { newest() };
         let now = Timestamp::now();
@@ -134,7 +135,7 @@ impl NotionWatch {
         self.changes.extend(found.uris().into_iter().map(Change::Described));
     }
 
-    /// Reports a change of an object, and of the table that it is a row of.
+    /// Reports a change of an object, and of the database that it is a row of.
     fn report_change(&mut self, found: &NotionObject, change: fn(Uri) -> Change) {
         self.inner.edited(&found.id);
         self.changes.extend(found.uris().into_iter().map(change));

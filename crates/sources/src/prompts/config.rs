@@ -33,7 +33,7 @@ pub struct Config {
     pub description: Option<String>,
     /// The text of the user's message. Either `text` or `message` is required.
     pub text: Option<String>,
-    /// The messages, if there are several, or if the model says one.
+    /// The messages, if there are several, or if one is from the model.
     #[serde(rename = "message")]
     pub messages: Vec<MessageConfig>,
     /// The arguments. Default: those in the texts, all of them required.
@@ -49,9 +49,9 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MessageConfig {
-    /// Who says it: `"user"` or `"assistant"`.
+    /// Whose message it is: `"user"` or `"assistant"`.
     pub role: PromptRole,
-    /// What it says. Required.
+    /// The text of the message. Required.
     pub text: String,
 }
 

@@ -1,6 +1,7 @@
 //! The prompts source: prompts of the configuration file, which embed resources of all sources.
 //!
-//! It has no resources. The messages name the resources to embed; the view reads them under the rights of the caller.
+//! This source has no resources. Its messages name the resources to embed, and the view reads them under the rights of
+//! the caller.
 
 mod config;
 mod text;
@@ -48,7 +49,7 @@ pub struct ConfiguredPrompts {
 struct ConfiguredPrompt {
     listed: Prompt,
     messages: Vec<(PromptRole, PromptText)>,
-    /// The values of arguments to offer.
+    /// The completions, by argument.
     values: BTreeMap<String, Vec<String>>,
 }
 
@@ -73,7 +74,7 @@ impl ConfiguredPrompts {
 }
 
 impl ConfiguredPrompt {
-    /// The prompt; otherwise says what is wrong.
+    /// Validates a prompt. The error says what is wrong.
     fn new(config: &Config) -> std::result::Result<Self, String> {
         let texts: Vec<(PromptRole, &str)> = match (&config.text, &config.messages[..]) {
             (Some(text), []) => vec![(PromptRole::User, text)],

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use libris_core::uri_template::Variables;
 use libris_core::{Error, PromptContent, Result, Uri, UriTemplate};
 
-/// What a resource place begins with, inside the braces.
+/// The prefix of a resource placeholder, inside the braces.
 const RESOURCE: &str = "resource:";
 
 /// A parsed text.
@@ -22,14 +22,14 @@ enum TextSegment {
 }
 
 impl PromptText {
-    /// Parses a text; otherwise says what is wrong with it.
+    /// Parses a text. The error says what is wrong with it.
     pub(super) fn parse(text: &str) -> std::result::Result<Self, String> {
         let (mut segments, mut rest) = (Vec::new(), text);
         while let Some(open) = rest.find("{{") {
-            let (before, place) = rest.split_at(open);
+            let (before, placeholder) = rest.split_at(open);
             push_text(&mut segments, before);
-            let Some((inside, after)) = split_place(&place[2..]) else {
-                return Err(format!("`{}` has no `}}}}` at its end", excerpt(place)));
+            let Some((inside, after)) = split_placeholder(&placeholder[2..]) else {
+                return Err(format!("`{}` has no `}}}}` at its end", excerpt(placeholder)));
             };
             let inside = inside.trim();
             segments.push(match inside.strip_prefix(RESOURCE) {
@@ -93,7 +93,8 @@ impl PromptText {
     }
 }
 
-/// The URI of a place with these values; `None` if a variable of it has none, so that the place stays empty.
+/// The URI of a resource placeholder with these values; `None` if a required variable has no value, so that nothing is
+/// embedded.
 fn expand(template: &UriTemplate, values: &BTreeMap<String, String>) -> Result<Option<Uri>> {
     let is_filled = |name: &str| values.get(name).is_some_and(|value| !value.is_empty());
     if !template.variables().all(|name| template.is_optional(name) || is_filled(name)) {
@@ -109,8 +110,9 @@ fn expand(template: &UriTemplate, values: &BTreeMap<String, String>) -> Result<O
     })
 }
 
-/// Splits at the `}}` that ends a place. Braces of variables, as in `{{resource:db://{id}}}`, are part of the place.
-fn split_place(text: &str) -> Option<(&str, &str)> {
+/// Splits at the `}}` that ends a placeholder. Braces of variables, as in `{{resource:db://{id}}}`, are part of the
+/// placeholder.
+fn split_placeholder(text: &str) -> Option<(&str, &str)> {
     let (mut depth, bytes) = (0, text.as_bytes());
     for (at, byte) in bytes.iter().enumerate() {
         match byte {
@@ -127,7 +129,7 @@ fn resource(text: &str) -> std::result::Result<UriTemplate, String> {
     let wrong = |cause: Error| format!("`{}` is not a URI or a template: {cause}", excerpt(text));
     let template = UriTemplate::parse(text).map_err(wrong)?;
     if template.variables().next().is_none() {
-        // In its normal form.
+        // Converted to its normal form.
         let uri = Uri::parse(text).map_err(wrong)?;
         return UriTemplate::parse(uri.as_str()).map_err(wrong);
     }
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn places_split_a_text() {
+    fn placeholders_split_a_text() {
         let parsed = PromptText::parse(
             "Review {{ code }} by\n\n{{resource:file:///docs/style.md}}\n\nand {{resource:db://users/{id}}}. Thanks!",
         )
@@ -195,7 +197,7 @@ mod tests {
                 text(". Thanks!"),
             ]
         );
-        // A place whose argument is missing stays empty.
+        // A resource whose argument is missing is not embedded.
         assert_eq!(
             parsed.fill(&values(&[("code", "x")])).unwrap(),
             [text("Review x by"), resource("file:///docs/style.md"), text("and"), text(". Thanks!")]
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_places_are_named() {
+    fn errors_name_the_wrong_placeholder() {
         for (wrong, why) in [
             ("{{", "has no `}}`"),
             ("a {{topic", "has no `}}`"),

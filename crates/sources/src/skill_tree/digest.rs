@@ -1,4 +1,4 @@
-//! The digests of files, cached as long as the `stat` result of a file is the same.
+//! The digests of files, cached as long as the `stat` result of a file is unchanged.
 
 use std::io::{self, Read};
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use crate::tree::{DirectoryHandle, ResolvedPath, StatStamp, Tree, check_cancelle
 /// The memory of a cached digest besides its key, in bytes.
 const ENTRY_OVERHEAD: usize = 192;
 
-/// How often a file is read again that changes while it is read.
+/// The most times that a file is read if it keeps changing while it is read.
 const MAX_READS: usize = 3;
 
 /// The digest and the size of the file that had this stamp.
@@ -24,7 +24,7 @@ pub(super) struct CachedDigest {
 }
 
 impl SkillTree {
-    /// The digest of a file and the number of its bytes. Adds the bytes that were read to `bytes`.
+    /// The digest of a file and the number of its bytes. Adds the number of bytes that were read, if any, to `bytes`.
     pub(super) fn digest(
         &self,
         tree: &Tree,

@@ -15,7 +15,7 @@ const MAX_DESCRIPTION: usize = 1024;
 /// The longest `compatibility` of a skill, in characters.
 const MAX_COMPATIBILITY: usize = 500;
 
-/// Parses the YAML between the two lines of `---` at the beginning of a file as JSON; otherwise says what is wrong.
+/// Parses the YAML between the two lines of `---` at the beginning of a file to JSON. The error says what is wrong.
 pub(super) fn parse(file: &[u8]) -> Result<Meta, String> {
     let text = std::str::from_utf8(file).map_err(|_| "its `SKILL.md` is not UTF-8")?;
     let yaml = block(text).ok_or(
@@ -50,7 +50,7 @@ fn block(text: &str) -> Option<&str> {
     None
 }
 
-/// Checks the front matter of a skill in a folder of this name; says which rule it breaks.
+/// Checks the front matter of a skill in a folder of this name. The error says which rule it breaks.
 pub(super) fn check(front_matter: &Meta, folder: &str) -> Result<(), String> {
     let name = text(front_matter, "name")?;
     check_name(name)?;

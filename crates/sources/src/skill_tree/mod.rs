@@ -1,7 +1,7 @@
 //! The skills in a directory tree: found by their `SKILL.md`, checked, and described with the digests of their files.
 //!
-//! A scan visits all directories and gives a [`SkillSnapshot`], which stays valid while its evidence holds. A skill that
-//! breaks a rule is not in it, and the log says why.
+//! A scan visits all directories and returns a [`SkillSnapshot`], which stays valid while its evidence holds. A skill
+//! that breaks a rule is not in the snapshot, and the log says why.
 
 mod digest;
 mod front_matter;
@@ -27,25 +27,25 @@ pub use verify::{check_entry, relative_path, verify};
 /// The name of the file that makes a directory a skill.
 pub(crate) const SKILL_FILE: &str = "SKILL.md";
 
-/// The most files of a skill that every host must accept.
+/// The most files of a skill. A host need not accept more.
 const MAX_FILES: usize = 512;
 
-/// The most bytes of all files of a skill that every host must accept.
+/// The most bytes of all files of a skill. A host need not accept more.
 pub(crate) const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A page ends after the skill with which its files reach this number.
+/// A page of skills ends when the skills on it have this many files.
 const MAX_PAGE_FILES: usize = 8 * 1024;
 
-/// A page ends after the skill with which this many bytes were read to compute digests.
+/// A page of skills ends when this many bytes were read to compute its digests.
 const MAX_PAGE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The memory of the cached digests, and that of the cached front matter, in bytes.
+/// The size of the cache of digests, and of the cache of front matter, in bytes.
 const MAX_CACHED_BYTES: usize = 8 * 1024 * 1024;
 
 /// The most warnings that are remembered, so that each is logged once.
 const MAX_WARNED: usize = 10_000;
 
-/// How often a request scans again because files vanished while their digests were computed.
+/// The most scans of one request, if files vanish while their digests are computed.
 const MAX_SCANS: usize = 3;
 
 /// Finds the skills of one tree.
@@ -82,7 +82,7 @@ pub(crate) struct SkillSnapshot {
     entries: OnceLock<BTreeMap<String, SkillTreeEntry>>,
 }
 
-/// A skill that keeps all rules.
+/// A skill that breaks no rule.
 pub(crate) struct FoundSkill {
     pub(crate) front_matter: Arc<Meta>,
     /// The digest and the size of the `SKILL.md` that the front matter is from.
@@ -217,7 +217,7 @@ impl SkillTree {
         })
     }
 
-    /// Does work with a snapshot, and again with a new one if a file vanished meanwhile.
+    /// Runs `work` with the current snapshot, and again with a new one if a file vanished meanwhile.
     fn current<T>(&self, tree: &Tree, work: impl Fn(&Arc<SkillSnapshot>) -> io::Result<T>) -> Result<T> {
         let failed = |cause| Error::failed("read the skills", cause);
         let mut scans = 0;

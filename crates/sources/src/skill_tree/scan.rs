@@ -60,7 +60,7 @@ pub(super) struct Scan<'a> {
 struct OpenSkill {
     /// The key of its directory.
     key: String,
-    /// Its first files, one more than a skill may have.
+    /// Its first files, at most one more than a skill may have.
     files: Vec<Arc<SkillFileEntry>>,
     folders: Vec<String>,
     /// The number of its files, and of their bytes.
@@ -87,6 +87,7 @@ impl<'a> Scan<'a> {
         Ok(SkillSnapshot { evidence: Some(scan.evidence), entries: OnceLock::new(), ..scan.snapshot })
     }
 
+    /// Scans a directory and everything below it.
     fn visit(&mut self, folder: &Arc<OpenFolder>) -> io::Result<()> {
         check_cancelled()?;
         let key = &folder.logical.key;
@@ -183,7 +184,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// The front matter of a skill that keeps all rules; otherwise the rule that it breaks.
+    /// The front matter of a valid skill; otherwise the rule that it breaks.
     fn check(&self, skill: &OpenSkill, parsed: &ParsedSkillFile) -> Result<Arc<Meta>, String> {
         let options = &self.skills.options;
         let front_matter = parsed.front_matter.clone()?;
@@ -207,6 +208,7 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// Checks the number and the sizes of the files.
 fn check_limits(skill: &OpenSkill, max_size: u64) -> Result<(), String> {
     if skill.count > MAX_FILES {
         return Err(format!("it has {} files, and {MAX_FILES} is the most", skill.count));

@@ -33,7 +33,7 @@ pub struct Config {
     /// Patterns of skills whose files change so often that digests of them are useless: their manifest is `"dynamic"`.
     /// Some hosts do not load such skills.
     pub dynamic: Vec<String>,
-    /// Patterns of skills that `skills/list` leaves out. `skills/get` gives them to whoever knows their URI.
+    /// Patterns of skills that `skills/list` leaves out. `skills/get` returns them to callers that know their URI.
     pub unlisted: Vec<String>,
     /// Whether names that begin with a dot are visible. `.git` never is.
     pub hidden: bool,

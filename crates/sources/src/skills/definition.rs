@@ -31,7 +31,7 @@ impl Definition for Config {
     }
 
     fn open(&self) -> Result<OpenedSource> {
-        // Several folders may have skills below one prefix, and even the same folder above them.
+        // Without a root: several sources may have skills below the same prefix, even in the same directory of URIs.
         Ok(OpenedSource::new(Skills::open(self.clone())?))
     }
 

@@ -1,7 +1,7 @@
 //! The skills source: folders with a `SKILL.md`, served as the Skills extension of MCP describes.
 //!
 //! The URI of a file is `skill://<prefix>/<path>`, and that of a directory has no slash at the end. Only the files of
-//! skills that keep all rules exist; `crate::skill_tree` finds and checks them.
+//! valid skills exist for callers; `crate::skill_tree` finds and checks the skills.
 
 mod config;
 mod definition;
@@ -28,7 +28,7 @@ use crate::patterns::ConfiguredPatterns;
 use crate::skill_tree::{MAX_BYTES, SKILL_FILE, SkillOptions, SkillSnapshot, SkillTree};
 use crate::tree::{CancelOnDrop, Root, Tree, is_cancelled, name};
 
-/// What all URIs begin with.
+/// The prefix of all URIs.
 const SCHEME: &str = "skill://";
 
 /// The most threads that work on requests for one folder at once.
@@ -44,7 +44,7 @@ struct SkillsInner {
     config: Config,
     /// The name of the folder.
     name: String,
-    /// What stands between the scheme and a key: segments, each with a slash after it.
+    /// The part of a URI between the scheme and the key: segments, each followed by a slash.
     prefix: String,
     tree: Arc<Tree>,
     skills: SkillTree,
@@ -74,7 +74,7 @@ impl Skills {
         let mut prefix = prefix(config.prefix.as_deref().unwrap_or_default())?;
         let tree = Tree::open(&config.tree_options(), root)?;
         let names = tree.watched_root().and_then(|root| tree.names(&root)).map_err(unreadable)?;
-        // The folder is a skill itself, so that its name is part of the URIs.
+        // If the folder itself is a skill, its name is part of the URIs.
         let is_skill = names.contains(SKILL_FILE);
         if is_skill {
             prefix = format!("{prefix}{segment}/");
@@ -215,7 +215,7 @@ impl Source for Skills {
     }
 }
 
-/// Where a URI of the source leads.
+/// The location that a URI of the source names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SkillPlace<'a> {
     /// The key of a file or directory in the folder; empty for the folder itself.
@@ -225,7 +225,7 @@ enum SkillPlace<'a> {
 }
 
 impl SkillsInner {
-    /// Where a URI leads; `None` if it is not of this source. The slash at the end of a directory is ignored.
+    /// The location that a URI names; `None` if it is not of this source. A slash at the end is ignored.
     fn place<'a>(&self, uri: &'a Uri) -> Option<SkillPlace<'a>> {
         if uri.query().is_some() || uri.fragment().is_some() {
             return None;
@@ -245,7 +245,7 @@ impl SkillsInner {
         }
     }
 
-    /// The URI of a key, of which a directory's has no slash at the end; `None` if it would be too long.
+    /// The URI of a key, without the slash at the end of a directory; `None` if it would be too long.
     fn uri(&self, key: &str) -> Option<Uri> {
         let path = format!("{SCHEME}{}{key}", self.prefix);
         Uri::parse(path.strip_suffix('/').unwrap_or(&path)).ok()

@@ -37,7 +37,7 @@ impl SkillsInner {
         Ok(page)
     }
 
-    /// Where the keys after a URI begin; `None` if all are before it.
+    /// The lower bound of the keys after a URI; `None` if all keys come before it.
     fn keys_after<'a>(&self, after: Option<&'a Uri>) -> Option<Bound<&'a str>> {
         let Some(after) = after.map(Uri::as_str) else { return Some(Bound::Unbounded) };
         let base = format!("{SCHEME}{}", self.prefix);
@@ -47,7 +47,7 @@ impl SkillsInner {
         }
     }
 
-    /// One page of what is directly in a directory.
+    /// One page of the children of a directory.
     pub(super) fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
         let snapshot = self.snapshot()?;
         let mut resources = self.child_resources(&snapshot, uri)?;
@@ -58,7 +58,7 @@ impl SkillsInner {
         Ok(Page { resources, more, freshness, ..Page::default() })
     }
 
-    /// What is directly in a directory, in the order of the URIs.
+    /// The children of a directory, in the order of their URIs.
     fn child_resources(&self, snapshot: &SkillSnapshot, uri: &Uri) -> Result<Vec<Resource>> {
         let not_found = || Error::NotFound(uri.clone());
         let key = match self.place(uri).ok_or_else(not_found)? {
@@ -70,7 +70,7 @@ impl SkillsInner {
         match snapshot.entries().get(key) {
             Some(SkillTreeEntry::File(_)) => return Err(Error::NotDirectory(uri.clone())),
             Some(SkillTreeEntry::Folder) => {}
-            // The folder itself is a directory of the namespace only below a prefix, and if it has skills.
+            // The folder itself exists only if it has skills. Without a prefix, it has no URI.
             None if key.is_empty() && !snapshot.entries().is_empty() => {}
             None => return Err(not_found()),
         }

@@ -1,4 +1,5 @@
-//! Watches a folder of skills: changes of files become changes of the resources that exist because of them.
+//! Watches a folder of skills, and converts changes of files to changes of resources: a file can make a whole skill
+//! valid or invalid.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,12 +16,14 @@ use crate::tree::watch::{self, ChangeStream};
 /// The URI that the keys in the changes of the tree are appended to.
 const ROOT: &str = "tree:///";
 
-/// The changes of the tree, and the skills before the next of them.
+/// Converts the changes of the tree.
 struct SkillChanges {
     inner: Arc<SkillsInner>,
+    /// The changes of the tree.
     changes: ChangeStream,
-    before: Arc<SkillSnapshot>,
-    /// What is not yet reported.
+    /// The skills after the last change.
+    latest: Arc<SkillSnapshot>,
+    /// The changes of resources that are not reported yet.
     ready: VecDeque<Change>,
 }
 
@@ -29,8 +32,8 @@ pub(super) async fn start(inner: &Arc<SkillsInner>) -> Result<BoxStream<'static,
     let changes = watch::start(&inner.tree, &Uri::parse(ROOT)?, &inner.name)
         .await
         .map_err(|cause| Error::failed("watch the folder of skills", cause))?;
-    let before = snapshot(inner).await;
-    let state = SkillChanges { inner: Arc::clone(inner), changes, before, ready: VecDeque::new() };
+    let latest = snapshot(inner).await;
+    let state = SkillChanges { inner: Arc::clone(inner), changes, latest, ready: VecDeque::new() };
     Ok(stream::unfold(state, |mut state| async move {
         let change = state.next().await?;
         Some((change, state))
@@ -53,24 +56,24 @@ impl SkillChanges {
             }
             let change = self.changes.next().await?;
             let after = snapshot(&self.inner).await;
-            let before = std::mem::replace(&mut self.before, after);
+            let before = std::mem::replace(&mut self.latest, after);
             match change {
                 Change::Lost => return Some(Change::Lost),
                 Change::Updated(uri) | Change::Described(uri) => self.updated(&before, &uri),
-                // The files that exist now and did not before, or the other way round, are compared below. A file may
-                // make a skill valid or invalid, and with it all other files of the skill.
+                // Added and removed files are found below, by comparing the snapshots: such a file may make a skill
+                // valid or invalid, and so add or remove all other files of the skill.
                 _ => {}
             }
-            if !Arc::ptr_eq(&before, &self.before) {
+            if !Arc::ptr_eq(&before, &self.latest) {
                 self.compare(&before);
             }
         }
     }
 
-    /// Reports the change of a file that exists before and after it.
+    /// Reports the change of a file that existed before it and still exists.
     fn updated(&mut self, before: &SkillSnapshot, uri: &Uri) {
         let Some(key) = uri.as_str().strip_prefix(ROOT) else { return };
-        let entries = self.before.entries();
+        let entries = self.latest.entries();
         if let (Some(SkillTreeEntry::File(_)), Some(_), Some(uri)) =
             (entries.get(key), before.entries().get(key), self.inner.uri(key))
         {
@@ -80,12 +83,12 @@ impl SkillChanges {
 
     /// Reports the files and directories that exist in only one of the snapshots, and skills with another front matter.
     fn compare(&mut self, before: &SkillSnapshot) {
-        let (old, new) = (before.entries(), self.before.entries());
+        let (old, new) = (before.entries(), self.latest.entries());
         let removed = old.keys().filter(|key| !new.contains_key(*key));
         let removed = removed.filter_map(|key| self.inner.uri(key)).map(Change::Removed);
         let added = new.keys().filter(|key| !old.contains_key(*key));
         let added = added.filter_map(|key| self.inner.uri(key)).map(Change::Added);
-        let described = new.keys().filter(|key| match (before.skill(key), self.before.skill(key)) {
+        let described = new.keys().filter(|key| match (before.skill(key), self.latest.skill(key)) {
             (Some(old), Some(new)) => old.front_matter != new.front_matter,
             _ => false,
         });

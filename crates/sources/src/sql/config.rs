@@ -67,12 +67,13 @@ pub struct Config {
     /// The most open connections, up to 256. Libris may open one more to cancel abandoned statements, and one to listen
     /// for notifications.
     pub connections: usize,
-    /// The polling interval for changes while there are subscriptions, from `10ms` to `1day`. Default: `250ms` for SQLite,
-    /// `5s` for the others.
+    /// The polling interval for changes while there are subscriptions, from `10ms` to `1day`. Default: `250ms` for
+    /// SQLite, `5s` for PostgreSQL and MySQL.
     #[serde(deserialize_with = "crate::settings::optional_duration")]
     pub poll: Option<Duration>,
-    /// For PostgreSQL and MySQL: how old a response may be that the server sends from its cache, as in `"2s"`. With the
-    /// triggers of `libris triggers`, PostgreSQL ends it at the next change. Default: nothing is cached.
+    /// For PostgreSQL and MySQL: how long Libris caches a response, as in `"2s"`. With the triggers of
+    /// `libris triggers` in PostgreSQL, the next change of a row invalidates all cached responses. Default: nothing is
+    /// cached.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub cache: Duration,
     /// The PostgreSQL channel on which triggers notify of changes.
@@ -168,8 +169,8 @@ pub struct QueryConfig {
     /// `"timestamp"`, `"uuid"`, `"json"` or `"bytes"`. Default: text.
     #[serde(default)]
     pub parameters: BTreeMap<String, ValueType>,
-    /// For each variable, a query for its completions. `:typed` is bound to the text typed so far, and the other variables
-    /// to their known values.
+    /// For each variable, a query for its completions. `:typed` is bound to the text typed so far, and the other
+    /// variables to the values already chosen.
     #[serde(default)]
     pub complete: BTreeMap<String, String>,
     /// Whether it returns one row; if it returns none, the resource is not found.

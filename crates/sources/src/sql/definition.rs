@@ -15,7 +15,7 @@ pub struct DatabaseDefinition {
 }
 
 impl DatabaseDefinition {
-    /// Opens the database. It is not connected to until it is needed.
+    /// Validates the configuration. Libris connects to the database when it is first needed.
     pub fn open(&self) -> Result<Sql> {
         Sql::open(self.config.clone(), &self.folder)
     }

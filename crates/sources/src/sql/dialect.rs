@@ -123,8 +123,8 @@ impl Dialect {
     }
 }
 
-/// The number of values that share a size column. They are read only if their total size is within the limit, and
-/// each evaluates that total, so its cost grows with their number.
+/// The number of values that share a size column. These values are selected only if their total size is within the
+/// limit. The expression for the total is repeated for each value, so the cost grows with their number.
 const VALUES_PER_SIZE_COLUMN: usize = 8;
 
 /// The select list for values, given as expressions and whether they may be large. Values whose total size exceeds
@@ -172,10 +172,10 @@ fn postgres_grows(kind: ValueType) -> bool {
     )
 }
 
-/// A PostgreSQL statement that selects these values; `rest` is the rest of the statement. All values are selected as
-/// text, since PostgreSQL can convert every type, also those of extensions. If the total size of the large values of
-/// a row exceeds `most` bytes, they are null, and the last column contains the size. Also returns the number of size
-/// columns, 0 or 1.
+/// A PostgreSQL statement that selects these values; `rest` is the statement from `FROM` on. All values are selected as
+/// text, since PostgreSQL can convert every type to text, also those of extensions. If the total size of the large
+/// values of a row exceeds `most` bytes, they are null, and the last column contains the size. Also returns the number
+/// of size columns, 0 or 1.
 pub(super) fn postgres_bounded(values: &[SelectedColumn], rest: &str, most: u64) -> (String, usize) {
     let mut inner = Vec::new();
     let mut sizes = Vec::new();
@@ -252,7 +252,7 @@ fn mysql_kind(base: &str) -> ValueType {
     }
 }
 
-/// By common type names first, then by the type affinity rules of SQLite.
+/// The value type of a declared type: by common type names first, then by the type affinity rules of SQLite.
 fn sqlite_kind(base: &str) -> ValueType {
     let has = |part: &str| base.contains(part);
     match base {

@@ -1,4 +1,4 @@
-//! What a response can be cached by: the version of the database, or a time that the configuration allows.
+//! How long a response can be cached: while the version of the database is unchanged, or for the time in `cache`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -31,6 +31,7 @@ pub(super) enum SqlEvidence {
 pub(super) struct TimedEvidence {
     until: Instant,
     notifications: Arc<NotificationCount>,
+    /// The value of `notifications` when the request began.
     seen: u64,
 }
 
@@ -57,7 +58,7 @@ impl SqlEvidence {
         }
     }
 
-    /// A proof of what was read from rows.
+    /// The proof for a response that depends on rows.
     pub(super) fn data_proof(&self) -> Option<Proof> {
         match self {
             Self::Version(observed) => Some(observed.data_proof()),
@@ -66,7 +67,7 @@ impl SqlEvidence {
         }
     }
 
-    /// A proof of what was read from the catalog only.
+    /// The proof for a response that depends only on the catalog.
     pub(super) fn schema_proof(&self) -> Option<Proof> {
         match self {
             Self::Version(observed) => Some(observed.schema_proof()),
@@ -74,7 +75,8 @@ impl SqlEvidence {
         }
     }
 
-    /// A proof of what may differ without a change, such as the result of `random()`: only a time limits it.
+    /// The proof for a response that may differ without a change of the data, for example because of `random()`. It can
+    /// be cached for a time, but not by a version.
     pub(super) fn unrepeatable_proof(&self) -> Option<Proof> {
         match self {
             Self::Timed(timed) => Some(timed.proof()),
@@ -91,7 +93,8 @@ impl TimedEvidence {
 }
 
 impl SqlInner {
-    /// The state of the database before a response is made. A change afterwards makes its proofs fail.
+    /// The state of the database now. Called before a response is made, so that a change in between makes its proofs
+    /// fail.
     pub(super) async fn observe(&self) -> SqlEvidence {
         if let Some(observed) = self.driver.observe().await {
             return SqlEvidence::Version(observed);

@@ -31,15 +31,15 @@ impl SqlInner {
             )),
             DriverError::WrongType => Error::invalid("the database rejects a value: check its type"),
             DriverError::CatalogTooLarge(limit) => Error::Unavailable(format!(
-                "what the database `{name}` says about its tables is larger than {limit} bytes; hint: let its \
-                 user see fewer of them"
+                "the schema of the database `{name}` is larger than {limit} bytes; hint: let its user see fewer \
+                 tables"
             )),
             DriverError::Denied(cause) => Error::failed(
                 "read this, because the user of the database lacks a privilege: grant SELECT on what it reads to that user",
                 cause,
             ),
             DriverError::Missing(cause) | DriverError::Failed(cause) => {
-                Error::failed("ask the database", cause)
+                Error::failed("query the database", cause)
             }
         }
     }
@@ -66,7 +66,7 @@ impl SqlInner {
     /// The names of all visible tables in URIs.
     async fn labels(&self) -> Result<Vec<String>> {
         let default = self.default_schema().await?;
-        Ok(self.summaries().await?.iter().map(|summary| key::label(&summary.name, default)).collect())
+        Ok(self.summaries().await?.iter().map(|summary| key::format_table(&summary.name, default)).collect())
     }
 
     /// The error for a URI of this source that matches none of its templates.

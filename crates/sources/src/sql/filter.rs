@@ -23,7 +23,7 @@ pub(super) fn given(variables: &Variables) -> Vec<(String, String)> {
     match variables.value(VARIABLE) {
         None => Vec::new(),
         Some(VariableValue::Map(pairs)) => pairs.clone(),
-        // All parameters have the name of the variable, which may be the name of a column too.
+        // `filter=…`: the parameters have the name of the variable itself, which may also be the name of a column.
         Some(VariableValue::List(values)) => {
             values.iter().map(|value| (VARIABLE.to_owned(), value.clone())).collect()
         }
@@ -66,8 +66,8 @@ pub(super) fn parse<'a>(
     }
 }
 
-/// The column and the value of a filter that is one text, as in `filter=Title=Homogenic`: clients without lists of
-/// variables fill in and complete it so. An empty value counts as absent.
+/// The column and the value of a filter in one text, as in `filter=Title=Homogenic`, which is how clients that know
+/// only simple variables expand the template. The value may be empty, which counts as no filter.
 fn one_text<'t>(table: &TableInfo, name: &str, text: &'t str) -> Option<(&'t str, &'t str)> {
     let is_column = || table.columns.iter().any(|column| column.name == VARIABLE);
     if name != VARIABLE || is_column() { None } else { text.split_once('=') }
@@ -77,7 +77,7 @@ fn one_text<'t>(table: &TableInfo, name: &str, text: &'t str) -> Option<(&'t str
 pub(super) enum FilterCompletion<'t> {
     /// The names of columns, or a name with its possible values.
     Texts(Vec<String>),
-    /// The values of the only key column, of which this much is typed after its name.
+    /// The values of the only key column; this is what is typed after the equals sign.
     Key(&'t str),
 }
 

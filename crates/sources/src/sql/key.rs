@@ -2,7 +2,8 @@
 //!
 //! A table is `orders`, or `sales.orders` outside the default schema. A key is the value of the primary key, or its
 //! values separated by commas. As in SQL, an ambiguous part is in double quotes, and quotes within it are doubled.
-//! The result is percent-encoded as one path segment; encoded and literal commas are equivalent.
+//! The result is percent-encoded as one path segment. `%2C` and `,` are equivalent: in a key of several columns only
+//! double quotes make a comma part of a value.
 
 use libris_core::{Error, Result};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -23,8 +24,8 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 
-/// The name of a table in URIs.
-pub(super) fn label(name: &TableName, default: &str) -> String {
+/// The name of a table in URIs; `default` is the default schema.
+pub(super) fn format_table(name: &TableName, default: &str) -> String {
     let part = |text: &str| match text.is_empty() || text.contains(['.', '"']) {
         true => quoted(text),
         false => text.to_owned(),
@@ -35,18 +36,18 @@ pub(super) fn label(name: &TableName, default: &str) -> String {
     }
 }
 
-/// Parses the name of a table in a URI; `None` if it is malformed.
-pub(super) fn name(label: &str, default: &str) -> Option<TableName> {
+/// Parses the name of a table in a URI; `None` unless it is spelled as [`format_table`] does, so that every table has
+/// exactly one name.
+pub(super) fn parse_table(label: &str, default: &str) -> Option<TableName> {
     let mut parts = split(label, '.')?;
     let table = parts.pop()?;
     let schema = parts.pop().unwrap_or_else(|| default.to_owned());
     let name = TableName { schema, table };
-    // Every table has exactly one spelling.
-    (parts.is_empty() && self::label(&name, default) == label).then_some(name)
+    (parts.is_empty() && format_table(&name, default) == label).then_some(name)
 }
 
-/// The key of a row in URIs.
-pub(super) fn write(parts: &[String]) -> String {
+/// The key of a row in URIs, from the values of its columns.
+pub(super) fn format_key(parts: &[String]) -> String {
     let part = |text: &String| {
         let ambiguous = text.is_empty()
             || text.starts_with('"')
@@ -58,8 +59,9 @@ pub(super) fn write(parts: &[String]) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join(",")
 }
 
-/// Parses a key with a value for each of these columns.
-pub(super) fn read(variable: &str, key: &str, columns: &[&str]) -> Result<Vec<String>> {
+/// Parses a key into a value for each of these columns; errors name the `variable` of the URI template. An unquoted key
+/// of one column is taken literally, commas included.
+pub(super) fn parse_key(variable: &str, key: &str, columns: &[&str]) -> Result<Vec<String>> {
     if columns.len() == 1 && !key.starts_with('"') {
         return Ok(vec![key.to_owned()]);
     }
@@ -71,12 +73,15 @@ pub(super) fn read(variable: &str, key: &str, columns: &[&str]) -> Result<Vec<St
             counted(columns.len() as u64, "column"),
             columns.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
         ))),
-        None => Err(Error::invalid(format!("`{variable}` has a double quote that does not end"))),
+        None => Err(Error::invalid(format!(
+            "`{variable}` has a double quote that is not closed, or text after a closing quote"
+        ))),
     }
 }
 
-/// Splits a text into parts, which may be in double quotes; `None` if a quote is not closed.
-pub(super) fn split(text: &str, between: char) -> Option<Vec<String>> {
+/// Splits a text into parts, which may be in double quotes; `None` if a quote is not closed or is followed by something
+/// other than the separator.
+pub(super) fn split(text: &str, separator: char) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let mut rest = text;
     loop {
@@ -96,12 +101,12 @@ pub(super) fn split(text: &str, between: char) -> Option<Vec<String>> {
             }
             rest = within;
         } else {
-            let end = rest.find(between).unwrap_or(rest.len());
+            let end = rest.find(separator).unwrap_or(rest.len());
             part.push_str(&rest[..end]);
             rest = &rest[end..];
         }
         parts.push(part);
-        match rest.strip_prefix(between) {
+        match rest.strip_prefix(separator) {
             Some(more) => rest = more,
             None if rest.is_empty() => return Some(parts),
             None => return None,
@@ -113,27 +118,27 @@ pub(super) fn split(text: &str, between: char) -> Option<Vec<String>> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{label, name, read, segment, write};
+    use super::{format_key, format_table, parse_key, parse_table, segment};
     use crate::sql::catalog::TableName;
 
     #[test]
-    fn keys_are_read() {
+    fn keys_are_parsed() {
         let (one, two) = (["a"], ["a", "b"]);
-        assert_eq!(read("key", "a,b", &one).unwrap(), ["a,b"]);
-        assert_eq!(read("key", "1,2", &two).unwrap(), ["1", "2"]);
-        assert_eq!(read("key", "\"a,b\",\"\"\"\"", &two).unwrap(), ["a,b", "\""]);
-        assert_eq!(read("key", "\"..\"", &one).unwrap(), [".."]);
+        assert_eq!(parse_key("key", "a,b", &one).unwrap(), ["a,b"]);
+        assert_eq!(parse_key("key", "1,2", &two).unwrap(), ["1", "2"]);
+        assert_eq!(parse_key("key", "\"a,b\",\"\"\"\"", &two).unwrap(), ["a,b", "\""]);
+        assert_eq!(parse_key("key", "\"..\"", &one).unwrap(), [".."]);
         for key in ["1", "1,2,3", "\"a,b"] {
-            assert!(read("key", key, &two).is_err(), "{key}");
+            assert!(parse_key("key", key, &two).is_err(), "{key}");
         }
         for key in ["\"a", "\"a\"b"] {
-            assert!(read("key", key, &one).is_err(), "{key}");
+            assert!(parse_key("key", key, &one).is_err(), "{key}");
         }
     }
 
     #[test]
     fn a_table_has_one_name() {
-        let named = |label| name(label, "public").map(|name| (name.schema, name.table));
+        let named = |label| parse_table(label, "public").map(|name| (name.schema, name.table));
         assert_eq!(named("orders"), Some(("public".into(), "orders".into())));
         assert_eq!(named("sales.orders"), Some(("sales".into(), "orders".into())));
         assert_eq!(named("\"sales.orders\""), Some(("public".into(), "sales.orders".into())));
@@ -144,14 +149,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(parts in prop::collection::vec(".{0,8}|[a\",.]{0,6}", 1..4)) {
-            prop_assert_eq!(read("key", &write(&parts), &vec!["c"; parts.len()]).unwrap(), parts);
+        fn formatted_keys_are_parsed(parts in prop::collection::vec(".{0,8}|[a\",.]{0,6}", 1..4)) {
+            prop_assert_eq!(parse_key("key", &format_key(&parts), &vec!["c"; parts.len()]).unwrap(), parts);
         }
 
         #[test]
-        fn labels_lead_back(schema in "[a.\"x]{1,5}|main", table in ".{1,8}|[a.\"]{1,5}") {
+        fn formatted_tables_are_parsed(schema in "[a.\"x]{1,5}|main", table in ".{1,8}|[a.\"]{1,5}") {
             let name = TableName { schema, table };
-            prop_assert_eq!(super::name(&label(&name, "main"), "main"), Some(name));
+            prop_assert_eq!(parse_table(&format_table(&name, "main"), "main"), Some(name));
         }
 
         #[test]

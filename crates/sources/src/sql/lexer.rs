@@ -17,7 +17,7 @@ pub(super) enum SqlPiece {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SqlPieces {
     pub(super) pieces: Vec<SqlPiece>,
-    /// Whether its outermost part ends with an `ORDER BY` that a `LIMIT` may follow.
+    /// Whether the query ends with an `ORDER BY`, so that a `LIMIT` may be appended.
     pub(super) ordered: bool,
 }
 
@@ -45,7 +45,7 @@ struct Lexer<'a> {
     first: Option<String>,
     /// The number of open parentheses.
     depth: usize,
-    /// Whether the outermost part has an `ORDER BY`, followed only by expressions so far.
+    /// Whether there was an `ORDER BY` outside of parentheses, followed only by expressions so far.
     ordered: bool,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Lexer<'a> {
         let word = &self.rest[..end];
         // MySQL writes files even in a read-only transaction.
         if word.eq_ignore_ascii_case("into") {
-            return Err("its `sql` must not say INTO".to_owned());
+            return Err("its `sql` must not contain INTO".to_owned());
         }
         if self.depth == 0 {
             let word = word.to_ascii_lowercase();
@@ -113,7 +113,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// Whether backslashes escape in a string that begins here.
+    /// Whether a backslash is an escape character in the string that begins here.
     fn backslashes(&self) -> bool {
         match self.dialect {
             Dialect::Mysql => true,
@@ -178,7 +178,7 @@ impl<'a> Lexer<'a> {
 
     fn comment(&mut self) -> Result<(), String> {
         if self.dialect == Dialect::Mysql && ["/*!", "/*M!"].iter().any(|sign| self.rest.starts_with(sign)) {
-            return Err("its `sql` must not have comments that are run".to_owned());
+            return Err("its `sql` must not contain executable comments, such as `/*! … */`".to_owned());
         }
         let mut depth = 0;
         loop {
@@ -233,9 +233,10 @@ impl<'a> Lexer<'a> {
 }
 
 fn positional() -> String {
-    "its `sql` has places without names: write `:name`".to_owned()
+    "its `sql` has positional parameters: write `:name` instead".to_owned()
 }
 
+/// Whether a name may begin with this character.
 fn is_name(character: char) -> bool {
     character.is_alphabetic() || character == '_'
 }
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_found() {
+    fn parameters_are_found() {
         let cases = [
             (Sqlite, "SELECT * FROM t WHERE a = :a AND b=:b_2;", vec!["a", "b_2"]),
             (Sqlite, "SELECT ':no', \":no\", [:no], `:no`, 'it''s :no', :yes", vec!["yes"]),
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_query_is_refused() {
+    fn anything_but_one_query_is_refused() {
         let cases = [
             (Sqlite, "SELECT 1; DROP TABLE t"),
             (Sqlite, "DELETE FROM t"),

@@ -86,22 +86,25 @@ struct SqlInner {
     loads: CatalogLoads,
     /// Whether the configured queries were verified since the start.
     verified: AtomicBool,
-    /// The notifications of changes, by which cached responses end.
+    /// Counts the notifications of changes; each invalidates all cached responses.
     notifications: Arc<NotificationCount>,
-    /// Whether a task counts them, which ends with the source.
+    /// Whether the task that counts them was started. It has a weak reference to this and ends when the source is
+    /// dropped.
     is_listening: Arc<AtomicBool>,
 }
 
 /// The cached description of a table.
 struct KnownTable {
     table: Arc<TableInfo>,
+    /// When the description was loaded.
     since: Instant,
     /// The version of the database before the description was loaded.
     version: Option<DatabaseVersion>,
 }
 
 impl KnownTable {
-    /// Whether the description may be used for a request that began at this version.
+    /// Whether the description may be used for a request that began at this version of the database; without a version,
+    /// the age decides.
     fn is_valid(&self, now: Option<DatabaseVersion>) -> bool {
         match now {
             Some(now) => self.version.is_some_and(|version| version.has_schema_of(now)),
@@ -141,8 +144,8 @@ enum UriKind {
 }
 
 impl Sql {
-    /// Validates the configuration; a relative path of a SQLite file starts from `folder`. The database is not
-    /// connected to until it is needed, so it may be unavailable.
+    /// Validates the configuration; a relative path of a SQLite file starts from `folder`. Libris connects to a
+    /// database server when it is first needed, so the server may be unavailable now.
     pub fn open(config: Config, folder: &Path) -> Result<Self> {
         let (address, found) = DatabaseAddress::of(&config, folder)?;
         let name = config.name.clone().unwrap_or(found);
@@ -313,7 +316,7 @@ impl Source for Sql {
     }
 
     fn polls_shared_service(&self) -> bool {
-        // A file may be another one on each machine.
+        // The SQLite file may be a different one on each machine.
         self.inner.driver.dialect() != Dialect::Sqlite
     }
 
@@ -405,7 +408,7 @@ impl SqlInner {
     /// The description of the table that a URI names, if it is visible.
     async fn table(&self, label: &str, version: Option<DatabaseVersion>) -> Result<Option<Arc<TableInfo>>> {
         let default = self.default_schema().await?;
-        let Some(name) = key::name(label, default).filter(|name| self.shows(name, default)) else {
+        let Some(name) = key::parse_table(label, default).filter(|name| self.shows(name, default)) else {
             return Ok(None);
         };
         if name.table.contains('\0') || name.schema.contains('\0') {
@@ -425,7 +428,7 @@ impl SqlInner {
         version: Option<DatabaseVersion>,
     ) -> Result<Option<Arc<TableInfo>>> {
         let default = self.default_schema().await?;
-        let known = key::name(label, default).and_then(|name| {
+        let known = key::parse_table(label, default).and_then(|name| {
             let known = self.known();
             known.get(&name).filter(|known| known.is_valid(version)).map(|known| Arc::clone(&known.table))
         });
@@ -459,7 +462,7 @@ impl SqlInner {
 
     /// The URI of the folder of a table.
     fn folder(&self, name: &TableName, default: &str) -> String {
-        format!("{}{}/", self.root, key::segment(&key::label(name, default)))
+        format!("{}{}/", self.root, key::segment(&key::format_table(name, default)))
     }
 
     /// All listed resources, sorted.
@@ -485,9 +488,9 @@ impl SqlInner {
             },
         ];
         for summary in self.summaries().await?.iter() {
-            let label = key::label(&summary.name, default);
+            let label = key::format_table(&summary.name, default);
             let folder = Uri::parse(&self.folder(&summary.name, default))?;
-            // Says in words what a model asks for, for tables without a comment too.
+            // Words that a model may search for, also for tables without a comment.
             let description = match &summary.comment {
                 Some(comment) => format!("{comment} (columns, keys, indexes and checks)"),
                 None => "Columns, keys, indexes and checks".to_owned(),

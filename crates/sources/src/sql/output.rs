@@ -23,7 +23,7 @@ pub enum RowFormat {
 }
 
 impl RowFormat {
-    /// The names of all.
+    /// The names of all formats.
     pub(super) const FORMAT_NAMES: [&'static str; 3] = ["json", "csv", "markdown"];
 
     pub(super) fn parse(name: &str) -> Option<Self> {
@@ -68,12 +68,12 @@ pub(super) struct RowWriter {
     /// The context that memory is reserved in, and the reserved bytes.
     context: Context,
     reserved: usize,
-    /// Whether a memory reservation failed.
+    /// The error of a memory reservation that failed.
     pub(super) refused: Option<Error>,
     pub(super) rows: u64,
     /// Whether there are more rows.
     pub(super) more: bool,
-    /// The minimum size of an output that exceeds the limit.
+    /// If the output exceeds the limit: its minimum size.
     pub(super) large: Option<u64>,
     /// The values that make the key of the last row.
     pub(super) last: Vec<SqlValue>,
@@ -187,8 +187,8 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Records that a row exceeds the limit. If the rest can be requested as another page, the rows so far are the
-    /// result.
+    /// Records that a row exceeds the limit. If the rows have keys, so that the rest can be requested as another page,
+    /// the rows so far are the result; otherwise the output is too large.
     fn overflow(&mut self, size: u64) {
         if self.hidden > 0 && self.rows > 0 {
             self.more = true;
@@ -268,6 +268,7 @@ fn quote(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
+/// A value as JSON. Invalid JSON from the database becomes a string.
 fn json(cell: SqlValue) -> String {
     match cell {
         SqlValue::Null => "null".to_owned(),
@@ -284,6 +285,7 @@ fn json(cell: SqlValue) -> String {
     }
 }
 
+/// A value as a field of CSV.
 fn plain(cell: SqlValue) -> String {
     match cell.into_text() {
         None => String::new(),
@@ -293,6 +295,7 @@ fn plain(cell: SqlValue) -> String {
     }
 }
 
+/// Quotes a field of CSV if necessary.
 fn field(text: &str) -> String {
     match text.contains([',', '"', '\r', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -368,7 +371,7 @@ mod tests {
         let row = |text: &str| vec![SqlValue::Text(text.into()), SqlValue::Integer(7)];
         assert!(writer.row(row("1")).is_continue());
         assert!(writer.row(row("2")).is_continue());
-        assert!(writer.row(row("3")).is_continue(), "it is the last, and only tells that there is more");
+        assert!(writer.row(row("3")).is_continue(), "it only shows that there are more");
         assert_eq!((writer.rows, writer.more, writer.last.clone()), (2, true, vec![SqlValue::Integer(7)]));
 
         let mut writer = RowWriter::new(RowFormat::Json, RowShape::Many, 9, 100).named(vec!["a".into()], 1);

@@ -127,6 +127,7 @@ impl CheckedQuery {
         self.config.parameters.get(name).copied().unwrap_or_default()
     }
 
+    /// The statement with a placeholder for each parameter, and the values to bind.
     fn fill(
         &self,
         pieces: &SqlPieces,

@@ -40,28 +40,28 @@ struct TableRequest<'a> {
     version: Option<DatabaseVersion>,
 }
 
-/// What a read returns.
+/// The contents of a resource.
 struct SqlContents {
     parts: Vec<Content>,
-    /// Whether another read returns the same while the data does not change.
+    /// Whether another read returns the same contents as long as the data does not change.
     is_repeatable: bool,
 }
 
 impl SqlInner {
     pub(super) async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        // Before the first statement, so that a change during the request makes the proof fail.
+        // Observed before the first statement, so that a change during the request makes the proof fail.
         let evidence = self.observe().await;
         match self.read_at(uri, evidence.version(), context).await {
             Ok(SqlContents { parts, is_repeatable }) => {
                 let proof = if is_repeatable { evidence.data_proof() } else { evidence.unrepeatable_proof() };
                 Ok(Contents::from(parts).with_freshness(self.freshness(proof)))
             }
-            // Tables, rows and their names are missing until something is written.
+            // A missing table or row stays missing until something is written.
             Err(error) => Err(error.with_proof(evidence.data_proof())),
         }
     }
 
-    /// Reads a resource; `version` is that of the database before.
+    /// Reads a resource; `version` is the version of the database before the read.
     async fn read_at(
         &self,
         uri: &Uri,
@@ -101,6 +101,7 @@ impl SqlInner {
         })
     }
 
+    /// Reads a resource of a table. Fails with `RowsFailure::Missing` if the cached description of the table is stale.
     async fn of_table(
         &self,
         request: TableRequest<'_>,
@@ -108,7 +109,7 @@ impl SqlInner {
         context: &Context,
     ) -> Result<SqlContents, RowsFailure> {
         let TableRequest { uri, uri_kind, label, variables, version } = request;
-        // Schemas have the number of rows, so their descriptions are never cached.
+        // A schema contains the current number of rows, so it is never made from a cached description.
         let found = match (trust, uri_kind) {
             (SchemaCache::Use, UriKind::Rows | UriKind::Row) => self.known_table(label, version).await?,
             _ => self.table(label, version).await?,
@@ -181,7 +182,7 @@ impl SqlInner {
                 "postgres" => "PostgreSQL",
                 _ => "MySQL",
             },
-            label: &|name: &TableName| key::label(name, default),
+            label: &|name: &TableName| key::format_table(name, default),
             folder: &|name: &TableName| self.folder(name, default),
             definitions: self.config.tables.is_empty()
                 && self.config.schemas.is_empty()
@@ -213,7 +214,7 @@ impl SqlInner {
     ) -> Result<Content, RowsFailure> {
         let format = self.format(variables, self.config.format)?;
         let text = variables.text("key").unwrap_or_default();
-        keyed(label, table)?;
+        require_key(label, table)?;
         let rows = self.rows(table);
         let statement = rows.by_key(rows.key("key", text)?);
         let writer = self.writer(format, RowShape::One, 1, &rows).within(context);
@@ -246,7 +247,7 @@ impl SqlInner {
         let after = match variables.text("after").filter(|after| !after.is_empty()) {
             None => None,
             Some(after) => {
-                keyed(label, table)?;
+                require_key(label, table)?;
                 Some(rows.key("after", after)?)
             }
         };
@@ -265,7 +266,7 @@ impl SqlInner {
         Ok(Content { meta: meta.or(more), ..Content::text(uri.clone(), format.mime(), text) })
     }
 
-    /// The page after the row with this key.
+    /// The URI of the page after the row with this key.
     fn next(&self, uri: &Uri, last: &str, variables: &Variables) -> Result<Uri> {
         let mut next = format!("{}?", uri.without_query());
         for (name, value) in filter::given(variables) {
@@ -317,6 +318,7 @@ impl SqlInner {
         RowWriter::new(format, shape, limit, self.config.max_bytes).named(names, rows.key_values())
     }
 
+    /// Runs a statement and writes its rows. `wrong_value` makes the error for a value that the database rejects.
     async fn run(
         &self,
         uri: &Uri,
@@ -327,7 +329,7 @@ impl SqlInner {
         let mut writer = match driver::run(&*self.driver, statement, writer).await {
             Ok(writer) => writer,
             Err(DriverError::Missing(cause)) => {
-                tracing::warn!(%uri, %cause, "a table or column is not there");
+                tracing::warn!(%uri, %cause, "a table or column does not exist");
                 return Err(RowsFailure::Missing);
             }
             Err(DriverError::WrongType) => return Err(wrong_value().into()),
@@ -388,6 +390,7 @@ impl SqlInner {
         Ok(completion?.with_proof(evidence.data_proof()))
     }
 
+    /// Whether a completion query is configured for this variable of a query.
     fn completes(&self, at: usize, variable: &str) -> bool {
         let bounds = QueryLimits { rows: 1, bytes: 1, ordered: false };
         let none = std::collections::BTreeMap::new();
@@ -399,7 +402,11 @@ impl SqlInner {
         let summaries = self.summaries().await?;
         // Views have no keys.
         let named = summaries.iter().filter(|summary| uri_kind != UriKind::Row || !summary.view);
-        Ok(Completion::of(named.map(|summary| key::label(&summary.name, default)), asked.typed, asked.limit))
+        Ok(Completion::of(
+            named.map(|summary| key::format_table(&summary.name, default)),
+            asked.typed,
+            asked.limit,
+        ))
     }
 
     async fn complete_key(&self, table: &Arc<TableInfo>, asked: CompletionRequest<'_>) -> Result<Completion> {
@@ -440,7 +447,8 @@ impl SqlInner {
     }
 
     async fn complete_query(&self, at: usize, asked: CompletionRequest<'_>) -> Result<Completion> {
-        // One more row shows whether there are more.
+        // Ten times the limit, because values that do not begin with the typed text are dropped. One more row shows
+        // whether there are more.
         let rows = asked.limit as u64 * 10 + 1;
         let bounds = QueryLimits { rows, bytes: self.config.max_bytes, ordered: false };
         let dialect = self.driver.dialect();
@@ -458,8 +466,9 @@ impl SqlInner {
 #[derive(Clone)]
 struct CompletionSink {
     values: Vec<String>,
-    /// The table whose keys the rows are. Otherwise the first value of each row counts.
+    /// If given, each row is a key of this table. Otherwise the first value of a row is the completion.
     table: Option<(Dialect, Arc<TableInfo>)>,
+    /// The bytes that are left.
     budget: u64,
     /// The most values to collect.
     most: usize,
@@ -522,7 +531,8 @@ fn more() -> Meta {
     meta::with(meta::MORE, true)
 }
 
-fn keyed(label: &str, table: &TableInfo) -> Result<()> {
+/// Fails if the table has no key.
+fn require_key(label: &str, table: &TableInfo) -> Result<()> {
     match table.key.is_empty() {
         true => Err(Error::invalid(format!(
             "`{label}` has no key to find a row by: read its first rows, or configure a query"

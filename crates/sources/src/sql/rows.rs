@@ -36,7 +36,7 @@ pub(super) struct ColumnFilter<'a> {
     pub(super) value: BindValue,
 }
 
-/// A condition on columns.
+/// A condition of a `WHERE` clause, with the values to bind.
 #[derive(Clone, Default)]
 struct Condition {
     text: String,
@@ -56,12 +56,12 @@ impl RowStatements<'_> {
             return Ok(RowKey { values, row_id: Some(row_id) });
         }
         let names: Vec<_> = columns.iter().map(|column| &*column.name).collect();
-        let parts = key::read(variable, text, &names)?;
+        let parts = key::parse_key(variable, text, &names)?;
         let values = columns.iter().zip(&parts).map(|(column, text)| self.value(variable, column, text));
         Ok(RowKey { values: values.collect::<Result<_>>()?, row_id: None })
     }
 
-    /// The parts and the `rowid` of a key that contains nulls.
+    /// The parts and the `rowid` of a key that contains nulls; `None` for other keys.
     fn null_key(&self, text: &str) -> Option<(Vec<String>, i64)> {
         self.table.tie_breaker.as_ref()?;
         let mut parts = key::split(text, ',')?;
@@ -71,18 +71,20 @@ impl RowStatements<'_> {
         is_null_key.then_some((parts, row_id))
     }
 
-    /// The text of a key, from the values that each row has after its columns; `None` if the row has no key.
+    /// The key of a row in URIs, from the values that [`select`](Self::select) appends to the columns of each row;
+    /// `None` if the row has no key.
     pub(super) fn key_text(&self, values: &[SqlValue]) -> Option<String> {
         if self.table.key.is_empty() {
             return None;
         }
         if self.dialect != Dialect::Sqlite {
             let parts = values.iter().map(SqlValue::text).collect::<Option<Vec<_>>>()?;
-            return Some(key::write(&parts));
+            return Some(key::format_key(&parts));
         }
         let stored: Vec<_> =
             values.chunks_exact(2).map(|pair| stored::stored(&pair[0], &pair[1])).collect::<Option<_>>()?;
         let has_null = stored.contains(&BindValue::Null);
+        // Texts that would be parsed as null, or as a key with nulls, are written with their storage class.
         let is_reserved = |text: &str| match has_null {
             true => text == stored::NULL,
             false => self.null_key(text).is_some(),
@@ -94,10 +96,10 @@ impl RowStatements<'_> {
             self.table.tie_breaker.as_ref()?;
             parts.push(values.last()?.text()?);
         }
-        Some(key::write(&parts))
+        Some(key::format_key(&parts))
     }
 
-    /// The number of values after the columns of each row, from which [`key_text`](Self::key_text) makes its key.
+    /// The number of values that each row has after its columns, for [`key_text`](Self::key_text).
     pub(super) fn key_values(&self) -> usize {
         match self.dialect {
             Dialect::Sqlite => self.table.key.len() * 2 + usize::from(self.table.tie_breaker.is_some()),
@@ -117,7 +119,7 @@ impl RowStatements<'_> {
         self.select(&self.table.columns, condition, 2)
     }
 
-    /// The rows after the one with this key, or from the beginning, of those that match all filters.
+    /// The rows that match all filters, after the row with this key or from the beginning.
     pub(super) fn page(
         &self,
         filters: Vec<ColumnFilter<'_>>,
@@ -135,12 +137,13 @@ impl RowStatements<'_> {
         self.select(&self.table.columns, condition, limit + 1)
     }
 
-    /// Statements for the keys that begin with the typed text, to be run until there are enough.
+    /// Statements for the keys that may begin with the typed text, to be run until there are enough. The caller filters
+    /// the keys.
     pub(super) fn keys(&self, typed: &str, limit: usize) -> Vec<Statement> {
         let key = &self.table.key;
         let mut known = Vec::new();
         let mut last = typed;
-        // Of a key of several columns, those before the one being typed are fixed.
+        // In a key of several columns, the values before the one being typed are complete.
         while known.len() + 1 < key.len()
             && let Some((part, rest)) = last.split_once(',')
         {
@@ -180,7 +183,7 @@ impl RowStatements<'_> {
         }
     }
 
-    /// Selects columns of the table, followed by the values that make its key, in the order of the key.
+    /// Selects columns of the table, followed by the values for [`key_text`](Self::key_text), in the order of the key.
     fn select(&self, columns: &[TableColumn], condition: Condition, limit: u64) -> Statement {
         let Self { dialect, table, most } = self;
         let mut order: Vec<_> = table.key.iter().map(|column| dialect.ordered(column)).collect();
@@ -252,8 +255,8 @@ impl RowStatements<'_> {
             };
             return Condition { text, binds: key.values };
         }
-        // MySQL uses no index for a row comparison, but does for the expanded condition. In SQLite, a row comparison
-        // with a null is null. The placeholders of both have no numbers.
+        // MySQL uses an index for the expanded condition, but not for a row comparison. In SQLite, a row comparison
+        // with a null is null. Placeholders of both have no numbers, so 0 is passed for `before`.
         let mut all = Condition::default();
         let mut either = Vec::new();
         let mut values: Vec<_> = columns.iter().zip(key.values).collect();
@@ -281,6 +284,7 @@ impl RowStatements<'_> {
         all
     }
 
+    /// The condition that a column has a value, which may be null; `before` values are bound before it.
     fn is_equal(&self, column: &TableColumn, value: BindValue, before: usize) -> Condition {
         let sign = if value == BindValue::Null { "IS" } else { "=" };
         self.compared(column, sign, value, before)
@@ -319,7 +323,8 @@ impl RowStatements<'_> {
     }
 }
 
-/// The type of a column in a key. PostgreSQL casts the text of an array or a composite type to that type, but not JSON.
+/// The type of a column in a key. Arrays and composite types are in the text form of PostgreSQL, because it cannot cast
+/// JSON to them.
 pub(super) fn key_kind(column: &TableColumn) -> ValueType {
     match &*column.base {
         "array" | "composite" => ValueType::Other,
@@ -370,7 +375,7 @@ fn spans(digits: &str) -> Vec<(i64, i64)> {
     spans
 }
 
-/// The keys that begin with the typed text.
+/// The keys that begin with the typed text; `cut` is whether some were left out before.
 pub(super) fn matching(keys: Vec<String>, asked: CompletionRequest<'_>, cut: bool) -> Completion {
     let mut completion = Completion::of(keys, asked.typed, asked.limit);
     completion.more |= cut;

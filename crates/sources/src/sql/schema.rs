@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use super::catalog::{TableColumn, TableInfo, TableName};
 use super::output::escape;
 
-/// The description of a database.
+/// Writes the schemas of a database.
 pub(super) struct SchemaDocument<'a> {
     /// The name of the database.
     pub(super) name: &'a str,
     pub(super) description: Option<&'a str>,
     pub(super) dialect: &'static str,
-    /// Tables by their names in URIs.
+    /// The name of a table in URIs.
     pub(super) label: &'a (dyn Fn(&TableName) -> String + Sync),
     /// The URI of the folder of a table.
     pub(super) folder: &'a (dyn Fn(&TableName) -> String + Sync),
@@ -24,7 +24,7 @@ pub(super) struct SchemaDocument<'a> {
 }
 
 impl SchemaDocument<'_> {
-    /// The whole database as Markdown. If that exceeds `most` bytes, only the summary.
+    /// The schema of the whole database as Markdown; if it exceeds `most` bytes, only a list of the tables.
     pub(super) fn database(&self, tables: &[TableInfo], most: u64) -> String {
         let mut text = format!("# {}\n\n", escape(self.name));
         if let Some(description) = self.description {

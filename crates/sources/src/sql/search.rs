@@ -17,10 +17,10 @@ use query::FullTextQuery;
 /// The most tables with a full-text index that are searched.
 const MAX_TABLES: usize = 16;
 
-/// The most rows that are fetched per table. Rows that the caller may not see are left out of these.
+/// The most rows that are fetched per table, including rows that the caller may not see, which are then left out.
 const MAX_ROWS: usize = 500;
 
-/// The most bytes of a row that an excerpt is made from.
+/// The most characters of a row that PostgreSQL makes an excerpt from.
 const MAX_EXCERPT_SOURCE: usize = 5000;
 
 /// A table that the database can search.
@@ -28,8 +28,8 @@ const MAX_EXCERPT_SOURCE: usize = 5000;
 struct FullTextTable {
     /// The table that is searched.
     name: TableName,
-    /// The table whose rows it contains, and the column there that is equal to its `rowid`: an external content table
-    /// of SQLite.
+    /// For an external content table of FTS5: the table that contains its rows, and the column there that equals its
+    /// `rowid`.
     content: Option<(String, String)>,
 }
 
@@ -65,7 +65,7 @@ impl SqlInner {
             (true, None) => return Ok(None),
             (false, _) => {}
         }
-        // Scores of different tables are not comparable, so their hits take turns.
+        // Scores of different tables are not comparable, so their hits are interleaved.
         let total = found.iter().map(Vec::len).sum();
         let most = found.iter().map(Vec::len).max().unwrap_or_default();
         let mut found: Vec<_> = found.into_iter().map(Vec::into_iter).collect();
@@ -133,7 +133,8 @@ impl SqlInner {
                 (target, sqlite_statement(&searched.name, words))
             }
             _ => {
-                let Some(table) = self.known_table(&key::label(&searched.name, default), None).await? else {
+                let Some(table) = self.known_table(&key::format_table(&searched.name, default), None).await?
+                else {
                     return Ok(None);
                 };
                 let Some(statement) = postgres_statement(&table, words) else { return Ok(None) };
@@ -144,7 +145,7 @@ impl SqlInner {
             .await
             .map_err(|problem: DriverError| self.error(problem))?;
         let statements = RowStatements { dialect, table: &target, most: self.config.max_bytes };
-        let label = key::label(target.name(), default);
+        let label = key::format_table(target.name(), default);
         let folder = self.folder(target.name(), default);
         let mut hits = Vec::new();
         for row in rows {
@@ -167,23 +168,23 @@ impl SqlInner {
         Ok(Some(hits))
     }
 
-    /// The table whose rows a full-text table of SQLite finds: the one with its contents if their rows are identified
-    /// by the same number, or else itself.
+    /// The table whose row URIs represent the hits of a full-text table of SQLite: the external content table if its
+    /// key is the `rowid` of the hit, or else the full-text table itself. `None` if neither has such a key.
     async fn row_table(&self, searched: &FullTextTable) -> Result<Option<std::sync::Arc<TableInfo>>> {
         let default = self.default_schema().await?;
         if let Some((content, row_id)) = &searched.content {
             let name = TableName { schema: searched.name.schema.clone(), table: content.clone() };
-            let table = self.known_table(&key::label(&name, default), None).await?;
+            let table = self.known_table(&key::format_table(&name, default), None).await?;
             if let Some(table) = table.filter(|table| is_identified_by(table, row_id)) {
                 return Ok(Some(table));
             }
         }
-        let table = self.known_table(&key::label(&searched.name, default), None).await?;
+        let table = self.known_table(&key::format_table(&searched.name, default), None).await?;
         Ok(table.filter(|table| is_identified_by(table, "rowid")))
     }
 }
 
-/// Whether the key of the rows of a SQLite table is this number.
+/// Whether the key of a SQLite table equals its column `row_id`, because both are the `rowid` or an alias of it.
 fn is_identified_by(table: &TableInfo, row_id: &str) -> bool {
     let [column] = &table.key[..] else { return false };
     let is_alias = table.primary && column.declared.eq_ignore_ascii_case("integer");

@@ -46,17 +46,17 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     ) -> Result<V, DriverError> {
         let asked = Instant::now();
         let slot = Arc::clone(self.slots().entry(key.clone()).or_default());
-        let seat = SlotReference { flight: self, key, slot: Some(slot) };
-        let Some(slot) = &seat.slot else { return load.await };
-        let mut answer = slot.lock().await;
-        if let Some(answer) = &*answer
-            && answer.begun > asked
+        let reference = SlotReference { flight: self, key, slot: Some(slot) };
+        let Some(slot) = &reference.slot else { return load.await };
+        let mut result = slot.lock().await;
+        if let Some(result) = &*result
+            && result.begun > asked
         {
-            return answer.outcome.clone();
+            return result.outcome.clone();
         }
         let begun = Instant::now();
         let outcome = load.await;
-        *answer = Some(LoadResult { begun, outcome: outcome.clone() });
+        *result = Some(LoadResult { begun, outcome: outcome.clone() });
         outcome
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     use crate::sql::driver::DriverError;
 
     #[tokio::test]
-    async fn those_who_ask_at_once_share_an_answer() {
+    async fn concurrent_callers_share_a_load() {
         let flight = SingleFlight::default();
         let loads = AtomicUsize::new(0);
         let ask = |key: &'static str| {
@@ -107,12 +107,12 @@ mod tests {
         // The first load began before the other callers arrived.
         assert_eq!((answers[0], loads.load(Ordering::SeqCst)), (0, 2));
         assert!(answers[1..].iter().all(|answer| *answer == 1), "{answers:?}");
-        assert_eq!(ask("a").await, 2, "a later question gets a new answer");
-        assert!(flight.slots().is_empty(), "nothing is kept");
+        assert_eq!(ask("a").await, 2, "a later call loads again");
+        assert!(flight.slots().is_empty(), "the slot is removed");
     }
 
     #[tokio::test]
-    async fn errors_are_shared_and_leavers_make_room() {
+    async fn errors_are_shared_and_a_dropped_call_frees_the_slot() {
         let flight = SingleFlight::<(), ()>::default();
         let loads = AtomicUsize::new(0);
         let fail = || {

@@ -63,7 +63,7 @@ fn plain(column: &TableColumn, text: &str) -> Result<BindValue, &'static str> {
     }
     Ok(match (column.kind, text) {
         (ValueType::Text, _) => as_text(),
-        // The usual primary key holds nothing else.
+        // Usually an `INTEGER PRIMARY KEY`, which contains only integers. Other values need their storage class.
         (ValueType::Integer, _) if column.base.eq_ignore_ascii_case(INTEGER) => {
             return integer().ok_or("a whole number");
         }
@@ -75,7 +75,7 @@ fn plain(column: &TableColumn, text: &str) -> Result<BindValue, &'static str> {
     })
 }
 
-/// The text of a value that is not null. `is_reserved` tells which plain texts have another meaning in a key.
+/// The text of a value that is not null. `is_reserved` says which plain texts have another meaning in a key.
 pub(super) fn write(column: &TableColumn, value: &BindValue, is_reserved: impl Fn(&str) -> bool) -> String {
     let (class, text) = match value {
         BindValue::Integer(number) => (INTEGER, number.to_string()),

@@ -3,7 +3,8 @@
 use super::catalog::TableInfo;
 use super::dialect::Dialect;
 
-/// A function that sends a notification with the key of the changed row, and a trigger on each table that calls it.
+/// A script that creates a function, which sends a notification with the key of the changed row, and for each table the
+/// triggers that call it.
 pub(super) fn script(tables: &[TableInfo], channel: &str) -> String {
     let quote = |name: &str| Dialect::Postgres.quote(name);
     let text = |text: &str| format!("'{}'", text.replace('\'', "''"));

@@ -95,7 +95,7 @@ impl SqlValue {
         }
     }
 
-    /// The value as text, if bytes are text, as in catalogs.
+    /// The value as text, from a catalog: bytes are taken as UTF-8, and null as empty.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),

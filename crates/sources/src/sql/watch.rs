@@ -26,19 +26,19 @@ use crate::followed::FollowedWatch;
 /// The debounce window of notifications before queries and pages are polled.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// The time-out of the first poll; after it the watch begins without a baseline.
+/// The time-out of the first poll. If it is exceeded, the watch begins without a baseline.
 const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most notified rows that are remembered.
+/// The most notified rows that are remembered until the debounce window ends.
 const MAX_NOTIFIED_ROWS: usize = 10_000;
 
-/// The polling time per client in one poll, which covers at least one resource. The rest wait for the next poll.
+/// The polling time per client in one poll. At least one resource is polled; the others wait for the next poll.
 const CLIENT_POLL_TIME: Duration = Duration::from_secs(1);
 
 /// The longest back-off while the database is unavailable.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
-/// Changes from now on.
+/// Starts a watch. The stream has the changes from now on.
 pub(super) async fn changes(inner: Arc<SqlInner>) -> BoxStream<'static, Change> {
     let poll = inner.config.poll.unwrap_or(match inner.driver.dialect() {
         Dialect::Sqlite => Duration::from_millis(250),
@@ -61,8 +61,8 @@ pub(super) async fn changes(inner: Arc<SqlInner>) -> BoxStream<'static, Change> 
         unavailable: false,
         changes: VecDeque::new(),
     };
-    // The first poll is the baseline. Other sources wait for it, so a database that does not respond is polled later,
-    // and then counts as changed.
+    // The first poll is the baseline. The watches of other sources wait for it, so a database that does not respond is
+    // polled later, and then counts as changed.
     if tokio::time::timeout(FIRST_POLL_TIMEOUT, watch.poll_once()).await.is_err() {
         watch.next = Instant::now();
     }
@@ -73,15 +73,19 @@ pub(super) async fn changes(inner: Arc<SqlInner>) -> BoxStream<'static, Change> 
 struct DatabaseWatch {
     inner: Arc<SqlInner>,
     watching: FollowedWatch<FollowedRow>,
+    /// The configured interval.
     poll: Duration,
-    /// The time until the next poll.
+    /// The current interval: longer if polls take long, or while the database is unavailable.
     pause: Duration,
+    /// The time of the next poll.
     next: Instant,
     channel: Option<Box<dyn NotificationListener>>,
+    /// Whether `channel` receives notifications now.
     listening: bool,
     notified: PendingMessages,
-    /// The versions of the data and of the catalog at the last poll.
+    /// The version of the data at the last poll; `None` if the database has none.
     version: Option<String>,
+    /// The version of the schema at the last poll; only SQLite has one.
     schema: Option<String>,
     /// The tables at the last poll.
     tables: Option<BTreeMap<TableName, TableInfo>>,
@@ -95,6 +99,7 @@ struct DatabaseWatch {
 /// Notifications that are not processed yet.
 #[derive(Default)]
 struct PendingMessages {
+    /// When the debounce window ends; `None` without notifications.
     due: Option<Instant>,
     rows: HashSet<Uri>,
     /// Whether a notification named no row.
@@ -137,7 +142,7 @@ impl DatabaseWatch {
                 },
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     let notified = std::mem::take(&mut self.notified);
-                    let _ = self.poll_followed(PollScope::Heard(&notified)).await;
+                    let _ = self.poll_followed(PollScope::Notified(&notified)).await;
                 }
                 () = self.watching.added() => self.record_baseline().await,
                 () = sleep_until(self.next) => self.poll_once().await,
@@ -178,6 +183,7 @@ impl DatabaseWatch {
 
     async fn poll_database(&mut self) -> Result<(), PollFailed> {
         let version = self.inner.driver.version().await.map_err(|_| PollFailed)?;
+        // Whether changes may have been missed since the last poll.
         let mut missed = self.unavailable;
         if let Some(channel) = &mut self.channel
             && !self.listening
@@ -224,17 +230,17 @@ impl DatabaseWatch {
         let default = self.inner.default_schema().await.map_err(|_| PollFailed)?.to_owned();
         self.inner.known().clear();
         match self.tables.replace(tables) {
-            // It was unavailable when the watch began, so there is no baseline.
+            // The database was unavailable when the watch began, so there is no baseline.
             None => self.changes.push_back(Change::Lost),
-            Some(before) => self.tell_tables(&before, &default),
+            Some(before) => self.report_tables(&before, &default),
         }
         self.schema = schema;
         Ok(())
     }
 
-    fn tell_tables(&mut self, before: &BTreeMap<TableName, TableInfo>, default: &str) {
+    fn report_tables(&mut self, before: &BTreeMap<TableName, TableInfo>, default: &str) {
         let Some(now) = &self.tables else { return };
-        let mut told = Vec::new();
+        let mut changes = Vec::new();
         let uris = |name: &TableName| {
             let folder = Uri::parse(&self.inner.folder(name, default)).ok()?;
             Some((folder.below("schema").ok()?, folder))
@@ -242,11 +248,11 @@ impl DatabaseWatch {
         for (name, table) in now {
             let Some((schema, folder)) = uris(name) else { continue };
             match before.get(name) {
-                None => told.extend([Change::Added(folder), Change::Added(schema)]),
+                None => changes.extend([Change::Added(folder), Change::Added(schema)]),
                 Some(earlier) if !same(earlier, table) => {
-                    told.push(Change::Updated(schema.clone()));
+                    changes.push(Change::Updated(schema.clone()));
                     if earlier.summary.comment != table.summary.comment {
-                        told.push(Change::Described(schema));
+                        changes.push(Change::Described(schema));
                     }
                 }
                 Some(_) => {}
@@ -254,17 +260,17 @@ impl DatabaseWatch {
         }
         for name in before.keys().filter(|name| !now.contains_key(*name)) {
             let Some((schema, folder)) = uris(name) else { continue };
-            told.extend([Change::Removed(folder), Change::Removed(schema)]);
+            changes.extend([Change::Removed(folder), Change::Removed(schema)]);
         }
-        if !told.is_empty() {
-            told.extend(self.inner.root.below("schema").map(Change::Updated));
-            told.push(Change::Updated(self.inner.root.clone()));
+        if !changes.is_empty() {
+            changes.extend(self.inner.root.below("schema").map(Change::Updated));
+            changes.push(Change::Updated(self.inner.root.clone()));
         }
-        self.changes.extend(told);
+        self.changes.extend(changes);
     }
 
-    /// Takes the baseline of newly followed resources. If the database cannot prove that nothing changed
-    /// since the subscription, they are reported as changed.
+    /// Reads newly followed resources as their baseline. If the version of the database does not prove that nothing
+    /// changed since the subscription, they are reported as changed.
     async fn record_baseline(&mut self) {
         let inner = Arc::clone(&self.inner);
         let mut new = Vec::new();
@@ -293,7 +299,7 @@ impl DatabaseWatch {
         }
     }
 
-    /// Polls the followed resources, each client within its share of the time.
+    /// Polls the followed resources, each client's within [`CLIENT_POLL_TIME`].
     async fn poll_followed(&mut self, which: PollScope<'_>) -> Result<(), PollFailed> {
         let clients = by_client(&self.inner.followed);
         self.unfinished.retain(|client, _| clients.contains_key(client));
@@ -303,7 +309,7 @@ impl DatabaseWatch {
         Ok(())
     }
 
-    /// Polls the resources of one client, until its share of the time is used up.
+    /// Polls the resources that one client follows, for up to [`CLIENT_POLL_TIME`].
     async fn poll_client(
         &mut self,
         client: Client,
@@ -312,10 +318,11 @@ impl DatabaseWatch {
     ) -> Result<(), PollFailed> {
         let inner = Arc::clone(&self.inner);
         let unfinished = self.unfinished.remove(&client).unwrap_or_default();
-        let notified = |uri: &Uri| matches!(which, PollScope::Heard(notified) if notified.rows.contains(uri));
+        let notified =
+            |uri: &Uri| matches!(which, PollScope::Notified(notified) if notified.rows.contains(uri));
         let is_concerned = |uri: &Uri| match which {
-            PollScope::All | PollScope::Heard(PendingMessages { unspecific: true, .. }) => true,
-            PollScope::Heard(_) => notified(uri) || inner.uri_kind(uri) != Some(UriKind::Row),
+            PollScope::All | PollScope::Notified(PendingMessages { unspecific: true, .. }) => true,
+            PollScope::Notified(_) => notified(uri) || inner.uri_kind(uri) != Some(UriKind::Row),
             PollScope::Unfinished => false,
         };
         let (first, rest): (RowDigests, RowDigests) =
@@ -324,7 +331,7 @@ impl DatabaseWatch {
         queue.extend(rest.into_iter().filter(|(uri, _)| is_concerned(uri)));
         let begun = Instant::now();
         while let Some((uri, before)) = queue.pop_front() {
-            let told = notified(&uri);
+            let is_reported = notified(&uri);
             let Some(digest) = digest_of(inner.read(&uri, &Context::default()).await) else {
                 if inner.driver.version().await.is_err() {
                     return Err(PollFailed);
@@ -337,7 +344,7 @@ impl DatabaseWatch {
             if before != Some(digest) {
                 inner.followed.with(&uri, |known| known.digest = Some(digest));
                 // Changes of notified rows were reported immediately.
-                if !told {
+                if !is_reported {
                     self.changes.push_back(Change::Updated(uri));
                 }
             }
@@ -349,7 +356,7 @@ impl DatabaseWatch {
         Ok(())
     }
 
-    /// Processes a notification.
+    /// Reports the row that a notification names, and schedules a poll of the resources that may depend on it.
     async fn handle_notification(&mut self, message: &str) {
         self.notified.due.get_or_insert_with(|| Instant::now() + DEBOUNCE);
         let Ok(TriggerMessage { schema, table, key }) = serde_json::from_str(message) else {
@@ -362,7 +369,7 @@ impl DatabaseWatch {
         let row = match (parts, self.inner.default_schema().await) {
             (Some(parts), Ok(default)) if self.inner.shows(&name, default) && !parts.is_empty() => {
                 let folder = self.inner.folder(&name, default);
-                Uri::parse(&format!("{folder}rows/{}", key::segment(&key::write(&parts)))).ok()
+                Uri::parse(&format!("{folder}rows/{}", key::segment(&key::format_key(&parts)))).ok()
             }
             _ => None,
         };
@@ -386,9 +393,9 @@ impl DatabaseWatch {
 #[derive(Clone, Copy)]
 enum PollScope<'a> {
     All,
-    /// The resources that notifications may affect.
-    Heard(&'a PendingMessages),
-    /// None.
+    /// Resources that these notifications may affect.
+    Notified(&'a PendingMessages),
+    /// No others.
     Unfinished,
 }
 
@@ -397,13 +404,13 @@ impl SqlInner {
         self.uri_kinds.closest(uri).map(|(_, uri_kind, _)| *uri_kind)
     }
 
-    /// The URI whose changes are reported for this one.
+    /// The URI under which changes of this one are reported.
     pub(super) fn subject(&self, uri: &Uri) -> Uri {
         let Some((_, uri_kind, variables)) = self.uri_kinds.closest(uri) else { return uri.clone() };
         let text = |name| variables.text(name).map(key::segment).unwrap_or_default();
         match uri_kind {
             UriKind::Schema | UriKind::TableSchema => uri.without_query(),
-            // Encodings of the key and the format are irrelevant.
+            // One URI per row, whatever the percent-encoding of its key and the `format`.
             UriKind::Row => Uri::parse(&format!("{}{}/rows/{}", self.root, text("table"), text("key")))
                 .unwrap_or_else(|_| uri.clone()),
             UriKind::Folder | UriKind::TableFolder | UriKind::Rows | UriKind::Query(_) | UriKind::Unknown => {
@@ -428,7 +435,7 @@ impl SqlInner {
         }
     }
 
-    /// Whether a resource is polled if it is followed. Schemas are compared at every poll.
+    /// Whether a resource must be followed to be polled. Schemas need not: they are compared after every change.
     fn is_followed(&self, subject: &Uri) -> bool {
         !matches!(
             self.uri_kind(subject),
@@ -436,7 +443,8 @@ impl SqlInner {
         )
     }
 
-    /// Drops the descriptions of tables if another replica has reported a change that concerns them.
+    /// Drops the cached descriptions of tables after a change that another replica reported, unless it concerns only
+    /// rows.
     pub(super) fn invalidate(&self, change: &Change) {
         let concerns_data = match change {
             Change::Updated(uri) => {

@@ -12,12 +12,14 @@ pub(crate) struct LruCache<V> {
 struct LruEntries<V> {
     slots: HashMap<Box<str>, LruSlot<V>>,
     weight: usize,
+    /// Advances with each access.
     clock: u64,
 }
 
 struct LruSlot<V> {
     value: V,
     weight: usize,
+    /// The value of `clock` at the last access.
     used: u64,
 }
 

@@ -1,7 +1,6 @@
-//! Cancellation of work on a tree: a thread that may block can only stop itself.
+//! Cancellation of work on a tree: a blocking thread cannot be stopped from outside, so it checks for cancellation.
 //!
-//! The flag belongs to the thread, so that not every function that may open or list a directory needs a parameter
-//! for it.
+//! The state is thread-local, so that functions which open or list directories need no parameter for it.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -40,9 +39,9 @@ pub(crate) enum Cancellation {
 }
 
 impl Cancellation {
-    /// Does work on this thread, which fails at the next [`check`] once it is cancelled.
+    /// Runs `work` on this thread. Once cancelled, the work fails at its next [`check`].
     pub(crate) fn run<T>(self, work: impl FnOnce() -> T) -> T {
-        /// Restores the state before, also after a panic.
+        /// Restores the previous state, also after a panic.
         struct RestoreOnDrop(Option<Cancellation>);
 
         impl Drop for RestoreOnDrop {

@@ -13,6 +13,7 @@ use crate::patterns::{ConfiguredPatterns, with_slashes};
 
 /// The visibility rules of the options: hidden names, `include` and `exclude`.
 pub(super) struct PathFilter {
+    /// The name of the only visible file, which is directly in the root.
     only: Option<OsString>,
     hidden: bool,
     include: ConfiguredPatterns,
@@ -29,7 +30,7 @@ impl PathFilter {
         })
     }
 
-    /// Whether the root is visible itself, and not only one file in it.
+    /// Whether the root itself is a visible directory; `false` if only one file in it is served.
     pub(super) fn shows_root(&self) -> bool {
         self.only.is_none()
     }
@@ -70,9 +71,9 @@ fn is_git(name: &OsStr) -> bool {
 
 /// The ignore rules of a directory and of its ancestors.
 pub(super) struct IgnoreRules {
-    /// Identifies these rules together with those above: no other rules ever have the same number.
+    /// A unique number of these rules together with those of the ancestors.
     pub(super) identity: u64,
-    /// The length of the path of the directory, with a slash at the end.
+    /// The length in bytes of the directory's path from the root, including a slash at its end.
     pub(super) base: usize,
     pub(super) above: Option<Arc<IgnoreRules>>,
     pub(super) files: Arc<IgnoreFiles>,
@@ -87,7 +88,7 @@ pub(super) type IgnoreFiles = [Option<IgnorePatterns>; 3];
 /// The size of ignore files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RulesSize {
-    /// In bytes.
+    /// The total length of the files, in bytes.
     pub(super) text: usize,
     pub(super) patterns: usize,
 }

@@ -1,14 +1,15 @@
 //! Reading, parsing and caching ignore files (`.gitignore`, `.ignore`, `.git/info/exclude`).
 //!
-//! This fails closed: if an ignore file cannot be read, its directory does not exist for callers, and if it is that
-//! of the root, the tree is unavailable. A failure of the system, such as too many open files, fails the request
+//! This fails closed: if an ignore file cannot be read, its directory does not exist for callers; if that directory is
+//! the root, the whole tree is unavailable. A failure of the system, such as too many open files, fails the request
 //! instead and is not cached.
 //!
-//! Memory is bounded whatever the files contain. The cache counts the bytes that it holds. Beside it, only open
-//! directories hold rules. Those on one path take at most [`MAX_ON_PATH`], which is 1.3 MiB, and as much again where
-//! symbolic links are followed. So 32 requests in progress hold at most 83 MiB. Cached open directories hold at most
-//! 4 MiB, since their [cache](super::open_folders) counts rules too. Parsed files do not refer to those of the
-//! directories above: a cached file keeps no other alive, and is not parsed again when one above changes.
+//! Memory is bounded whatever the files contain. The cache counts the bytes that it holds. Apart from the cache, only
+//! open directories hold rules. The rules on one path take at most [`MAX_ON_PATH`], which is 1.3 MiB, and as much again
+//! if symbolic links are followed. A source reads on at most 32 threads, so its requests hold at most 83 MiB. Cached
+//! open directories hold at most 4 MiB, since their [cache](super::open_folders) counts rules too. A cached file does
+//! not refer to the files in parent directories, so it does not keep them in memory, and need not be parsed again when
+//! they change.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -42,7 +43,7 @@ pub(super) const MAX_CACHED: usize = 8 * 1024 * 1024;
 /// The weight of a cached directory beside that of its ignore files and its key.
 const OVERHEAD: usize = 640;
 
-/// The outcome of parsing the ignore files of a directory, with everything that it was parsed from.
+/// The outcome of parsing the ignore files of a directory, with the inputs to which it applies.
 pub(super) struct CachedRules {
     stamps: [Option<StatStamp>; 3],
     /// Whether the same stamps prove the same text.
@@ -166,8 +167,9 @@ impl Tree {
         Ok(Some(Arc::new(IgnoreRules { identity: rules.identity, base, above, files: parsed, size })))
     }
 
-    /// The size of the ignore rules on the paths to which symbolic links led on the way to a directory, of which the
-    /// last is `physical`. Fails with an error that hides the directory if they are too large together.
+    /// The total size of the ignore rules that apply to the targets of all symbolic links on the path to a directory.
+    /// `physical` is its real parent, if a link was followed; if it is the same object as `above.physical`, the directory
+    /// itself is not a link. Fails with an error that hides the directory if the rules are too large together.
     pub(super) fn linked_rules(
         &self,
         above: &OpenFolder,
@@ -256,7 +258,7 @@ impl Tree {
         Ok(Arc::new(parsed))
     }
 
-    /// The reason why a directory is hidden, which is logged once for each ignore file.
+    /// Creates the error that hides a directory, and logs it once for each ignore file.
     fn unreadable_rules(&self, file: String, why: impl fmt::Display) -> UnreadableRules {
         if self.is_first_warning(&file) {
             tracing::warn!(

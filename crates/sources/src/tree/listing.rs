@@ -78,6 +78,7 @@ impl Tree {
         Ok(names)
     }
 
+    /// The names from the last read if they are still valid, otherwise updated from the journal or read again.
     fn latest_names(&self, folder: &OpenFolder) -> io::Result<Arc<NameList>> {
         let listing = self.listings.get_or_insert_with(&folder.logical.key, 1, Arc::default);
         let began = listing.reads.load(Ordering::SeqCst);
@@ -93,7 +94,7 @@ impl Tree {
                 return Ok(Arc::clone(&read.names));
             }
         }
-        // If this fails, no result remains.
+        // The last result is taken out first, so that none remains if an update or a read fails.
         let read = latest.take().filter(|read| read.matches(folder));
         let read = match read.map(|read| self.apply_journal(read, folder)).transpose()?.flatten() {
             Some(read) => read,
@@ -113,7 +114,8 @@ impl Tree {
             return Ok(None);
         }
         let Some(journal) = &read.journal else { return Ok(None) };
-        // In this order: a change that happens meanwhile alters the stamp and is in the journal the next time.
+        // The stamp is taken before the journal: a change after it alters the stamp, so the next call does not trust
+        // the stamp and applies the journal again.
         let seen = SystemTime::now();
         let stamp = StatStamp::of(&folder.handle.metadata()?);
         let Some(changed) = self.prover.drain().then(|| journal.take()).flatten() else { return Ok(None) };
@@ -136,6 +138,7 @@ impl Tree {
         for name in changed {
             cancellation::check()?;
             let Some(segment) = name::to_segment(name) else { continue };
+            // Absent both as a directory and as a file, unless `stat` finds it.
             edits.insert(format!("{segment}/"), false);
             edits.insert(segment, false);
             let directory = match folder.handle.stat(name) {
@@ -181,7 +184,7 @@ impl Tree {
         let mut links = false;
         let mut memo = ParentMemo::default();
         for entry in folder.handle.entries()? {
-            // Matching a name against many patterns takes long.
+            // Matching many names against many patterns can take long.
             cancellation::check()?;
             let entry = entry?;
             let name = entry.file_name();
@@ -326,7 +329,7 @@ mod tests {
         let tree = tree(folder.path(), &polled);
         for more in 1..4 {
             fs::write(folder.path().join(format!("new-{more}")), "").unwrap();
-            // A read that began before the last thread called, and one for the threads after it.
+            // One read may begin before the last thread has called; that thread then needs another one.
             let reads = reads_by_concurrent_callers(&tree, 20_000 + more);
             assert!((1..=2).contains(&reads), "{reads} reads");
         }

@@ -1,7 +1,7 @@
 //! File metadata, as `stat` returns it.
 //!
-//! On Linux it comes from `stat` directly, because the conversion in cap-std panics for the earliest modification
-//! time, which everybody may set.
+//! On Linux this module calls `stat` itself, because the conversion in cap-std panics for the earliest possible
+//! modification time, which every user can set.
 
 use std::ffi::OsStr;
 use std::io;
@@ -73,7 +73,8 @@ pub(super) fn of_file(file: &File) -> io::Result<Metadata> {
     Ok(Metadata(rustix::fs::fstat(file)?))
 }
 
-/// The metadata of a directory entry, itself if it is a symbolic link. The name must be a single path component.
+/// The metadata of a directory entry; for a symbolic link, that of the link itself. The name must be a single path
+/// component.
 #[cfg(target_os = "linux")]
 pub(super) fn of_entry(dir: &Dir, name: &OsStr) -> io::Result<Metadata> {
     use rustix::fs::{AtFlags, statat};
@@ -97,7 +98,8 @@ pub(super) fn of_file(file: &File) -> io::Result<Metadata> {
     file.metadata()
 }
 
-/// The metadata of a directory entry, itself if it is a symbolic link. The name must be a single path component.
+/// The metadata of a directory entry; for a symbolic link, that of the link itself. The name must be a single path
+/// component.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn of_entry(dir: &Dir, name: &OsStr) -> io::Result<Metadata> {
     dir.symlink_metadata(name)

@@ -6,7 +6,7 @@
 //! open directories stay cached as long as inotify proves them unchanged ([`proof`], [`open_folders`]). [`walk`]
 //! visits the tree in the order of URIs, [`watch`] reports changes in it.
 //!
-//! Files and directories are identified by a *key*: the path from the root as it stands in a URI. The key of a
+//! Files and directories are identified by a *key*: the path from the root as it appears in a URI. The key of a
 //! directory ends with a slash, that of the root is empty.
 
 mod cache;
@@ -71,7 +71,7 @@ const MAX_WARNED: usize = 10_000;
 /// The most directories that the cache keeps open.
 const MAX_OPEN_FOLDERS: usize = 128;
 
-/// The most comparisons of a byte of a path with a pattern that take little time: a few milliseconds.
+/// The most steps (bytes of patterns times bytes of the path) for which matching counts as quick: a few milliseconds.
 const MAX_QUICK_STEPS: usize = 8 * 1024 * 1024;
 
 /// How deep directories may be nested. A walk holds one open directory for each level.
@@ -87,11 +87,11 @@ pub(crate) struct Tree {
     filter: PathFilter,
     gitignore: bool,
     listings: LruCache<Arc<DirectoryListing>>,
-    /// For how long at least names that were updated from events alone are trusted without reading the directory
+    /// The minimum time for which names that were updated only from events are trusted, before the directory is read
     /// again.
     event_trust: Duration,
     cached_rules: LruCache<Arc<CachedRules>>,
-    /// The last [identity](IgnoreRules::identity) of rules.
+    /// The last [identity](IgnoreRules::identity) that was assigned to ignore rules.
     last_identity: AtomicU64,
     stamp_tables: LruCache<Arc<StampTable>>,
     /// With `include`: which directories have visible files below them.
@@ -108,14 +108,14 @@ pub(crate) struct Tree {
 /// An open directory with the rules that determine which of its entries are visible.
 pub(crate) struct OpenFolder {
     pub(crate) handle: DirectoryHandle,
-    /// The path on which it was reached, which may have symbolic links that are followed.
+    /// The path by which it was reached. It may contain followed symbolic links.
     pub(crate) logical: TreePath,
-    /// The path with all symbolic links resolved, if `logical` has some.
+    /// The path with all symbolic links resolved, if `logical` contains any.
     physical: Option<TreePath>,
     pub(crate) stamp: StatStamp,
     /// The identities of this directory and its ancestors, to detect cycles of symbolic links.
     ancestry: Vec<FileId>,
-    /// The size of the ignore rules on the paths to which symbolic links on `logical` led.
+    /// The total size of the ignore rules that apply to the targets of the symbolic links in `logical`.
     linked_rules: RulesSize,
     /// Evidence that the path still resolves to this directory; `None` if that cannot be proven.
     path_evidence: Option<Arc<PathEvidence>>,
@@ -179,7 +179,7 @@ impl OpenFolder {
         self.paths().map(steps).sum::<usize>() <= MAX_QUICK_STEPS
     }
 
-    /// The paths to the directory. What is in it is visible only if the rules on both allow it.
+    /// The logical path, and the physical one if it differs. An entry is visible only if the rules on both allow it.
     fn paths(&self) -> impl Iterator<Item = &TreePath> {
         [&self.logical].into_iter().chain(&self.physical)
     }
@@ -222,7 +222,7 @@ impl Tree {
         self.root_folder(self.root.handle()?, None)
     }
 
-    /// The root with this handle.
+    /// Builds the [`OpenFolder`] of the root from its handle.
     fn root_folder(
         &self,
         handle: DirectoryHandle,
@@ -279,7 +279,8 @@ impl Tree {
         Ok(ResolvedPath::Folder(folder))
     }
 
-    /// The file name of a URI segment in a directory, and whether it is a directory; not found if it is not visible.
+    /// Looks up a URI segment in a directory. Returns the file name, and whether it is a directory; fails with "not
+    /// found" if it is not visible.
     pub(crate) fn entry(&self, folder: &OpenFolder, segment: &str) -> io::Result<(OsString, bool)> {
         let name = name::from_segment(segment).ok_or_else(missing)?;
         let metadata = self.with_target(folder, &name, DirectoryHandle::stat)?;
@@ -331,8 +332,8 @@ impl Tree {
         self.open_folder(folder.handle.open_child(name)?, folder, (&segment, name), None)
     }
 
-    /// The directory with this handle, which has this name in `above` and, if a symbolic link led to it, another path
-    /// in fact (`physical`).
+    /// Builds the [`OpenFolder`] of the directory with this handle and this name in `above`. `physical` is its real
+    /// parent and name, if it was reached through a symbolic link.
     fn open_folder(
         &self,
         handle: DirectoryHandle,
@@ -406,6 +407,7 @@ impl Tree {
         Ok((metadata, above.iter().copied().chain([file_id]).collect()))
     }
 
+    /// Whether an entry is visible by the options and by the ignore rules on all paths to its directory.
     fn shows(&self, folder: &OpenFolder, name: &OsStr, directory: bool) -> bool {
         folder
             .paths()
@@ -428,7 +430,7 @@ impl Tree {
         }
     }
 
-    /// Whether no warning was logged for a key yet.
+    /// Records that a warning is logged for a key. Returns whether it is the first one.
     fn is_first_warning(&self, key: &str) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.len() >= MAX_WARNED {

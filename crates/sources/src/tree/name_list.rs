@@ -1,4 +1,4 @@
-//! A persistent sorted list of names: immutable chunks, of which an edited copy shares all but those that changed.
+//! A persistent sorted list of names, made of immutable chunks: an edited copy shares all chunks that did not change.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

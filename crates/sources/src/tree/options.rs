@@ -1,4 +1,4 @@
-//! What of a directory tree is visible, and how changes in it are detected.
+//! Options: which entries of a directory tree are visible, and how changes are detected.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use serde::Deserialize;
 /// Options of a [`Tree`](super::Tree) and of the watcher on it. Patterns have the syntax of `.gitignore` files.
 #[derive(Clone, Debug)]
 pub(crate) struct TreeOptions {
-    /// The only visible name: that of a file directly in the root.
+    /// The name of a file directly in the root. If set, only this file is visible.
     pub(crate) only: Option<OsString>,
-    /// Patterns of which a file must match one. Empty: every file does.
+    /// Only files that match one of these patterns are visible. If empty, all are.
     pub(crate) include: Vec<String>,
     /// Patterns of files and directories that are not visible.
     pub(crate) exclude: Vec<String>,

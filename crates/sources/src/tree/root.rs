@@ -33,7 +33,7 @@ pub(crate) struct DirectoryHandle {
     dir: Arc<Dir>,
 }
 
-/// The entry with the name of a control file: a file such as `.gitignore` that the tree itself reads.
+/// The result of opening a control file: a file such as `.gitignore` that the tree itself reads.
 pub(super) enum ControlFile {
     Missing,
     Regular(File, Metadata),
@@ -84,20 +84,21 @@ impl Root {
         Ok(DirectoryHandle { root: Arc::clone(&dir), dir: Arc::clone(&dir) })
     }
 
-    /// Whether the open directory is still the one at the path. This follows symbolic links, which is safe: if they
-    /// resolve to another directory, the path is opened again instead of serving that one.
+    /// Whether the open directory is still the one at the path. This check may follow symbolic links: if they resolve
+    /// to another directory, the caller opens the path again, which rejects links that were inserted later.
     #[cfg(unix)]
     fn is_at_path(&self, dir: &Dir) -> io::Result<bool> {
         use std::os::unix::fs::MetadataExt as _;
         let opened = metadata::of_dir(dir)?;
         match std::fs::metadata(self.path()) {
             Ok(found) => Ok(found.dev() == opened.dev() && found.ino() == opened.ino()),
-            // An ancestor may have become inaccessible.
+            // An ancestor may have become inaccessible. The open directory stays usable until it is deleted.
             Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => Ok(opened.nlink() != 0),
             Err(cause) => Err(cause),
         }
     }
 
+    /// Whether the open directory still exists. On this platform, a replaced one is detected only if it was deleted.
     #[cfg(not(unix))]
     fn is_at_path(&self, dir: &Dir) -> io::Result<bool> {
         Ok(metadata::of_dir(dir)?.nlink() != 0)

@@ -43,7 +43,7 @@ impl FileId {
         std::fs::metadata(path).is_ok_and(|found| found.dev() == self.device && found.ino() == self.node)
     }
 
-    /// Whether the path resolves to this file, which this platform cannot tell.
+    /// Always `false`: this platform cannot compare the identities of files.
     #[cfg(not(unix))]
     pub(super) fn is_at(self, _path: &Path) -> bool {
         false
@@ -95,6 +95,7 @@ impl StatStamp {
     pub(super) fn may_hide_a_change(&self, since: SystemTime) -> bool {
         // A process can set the mtime, but not the ctime.
         let Some(latest) = self.changed.or(self.modified) else { return true };
+        // A time without a fraction may come from a file system with a granularity of seconds.
         let whole = latest.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|time| time.subsec_nanos() == 0);
         let tick = if whole { TICK } else { FINE_TICK };
         latest.checked_add(tick).is_none_or(|settled| settled >= since)

@@ -38,10 +38,12 @@ impl StampTable {
         Arc::ptr_eq(&self.names, names) && self.files.holds() && self.began.elapsed() < MAX_AGE
     }
 
+    /// The stamp of the file whose name has this index, if known.
     pub(super) fn get(&self, name: usize) -> Option<&StatStamp> {
         self.blocks.get(name / BLOCK_SIZE)?.get()?.get(name % BLOCK_SIZE)?.get()
     }
 
+    /// Stores the stamp of the file whose name has this index.
     pub(super) fn set(&self, name: usize, stamp: &StatStamp) {
         let Some(block) = self.blocks.get(name / BLOCK_SIZE) else { return };
         let size = BLOCK_SIZE.min(self.names.len() - name / BLOCK_SIZE * BLOCK_SIZE);

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::proof::ProofBuilder;
 use super::{OpenFolder, Tree, walk};
 
-/// The most directories that one search opens. Directories beyond count as having a file.
+/// The most directories that one search opens. Directories beyond that count as having a file.
 const MAX_SEARCHED: usize = 10_000;
 
-/// The most directories on which the cached results depend.
+/// The weight limit of the cache: the total number of directories on which the cached results depend.
 pub(super) const MAX_CACHED_DIRECTORIES: usize = 100_000;
 
 /// The result of a search below one directory, valid while its evidence holds.
@@ -31,7 +31,8 @@ impl<'a> SubtreeSearch<'a> {
         Self { tree, left: MAX_SEARCHED }
     }
 
-    /// Whether a directory is listed. Without `include` every directory is. Adds what this depends on to `proof`.
+    /// Whether a directory is listed. Without `include` every directory is. Adds the dependencies of the result to
+    /// `proof`.
     pub(crate) fn lists(&mut self, folder: &Arc<OpenFolder>, proof: &mut ProofBuilder) -> io::Result<bool> {
         if !self.tree.filter.has_include() {
             return Ok(true);
@@ -51,7 +52,8 @@ impl<'a> SubtreeSearch<'a> {
         Ok(has_files)
     }
 
-    /// Opens a directory; `None` if it is gone, cannot be read or is not listed. Adds what this depends on to `proof`.
+    /// Opens a directory; `None` if it is gone, cannot be read or is not listed. Adds the dependencies of the result to
+    /// `proof`.
     pub(crate) fn open(
         &mut self,
         parent: &OpenFolder,
@@ -63,10 +65,11 @@ impl<'a> SubtreeSearch<'a> {
         Ok(self.lists(&folder, proof)?.then_some(folder))
     }
 
+    /// Searches for a visible file, first in the directory itself and then below it.
     fn has_files(&mut self, folder: &Arc<OpenFolder>, evidence: &mut ProofBuilder) -> io::Result<bool> {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
-            // No later change would correct the assumption.
+            // The assumption must not be cached: no later event would correct it.
             evidence.invalidate();
             return Ok(true);
         }

@@ -1,8 +1,7 @@
 //! Following symbolic links within the tree.
 //!
-//! A link is resolved to a path from the root. From then on that path is checked against the filters and opened,
-//! component by component and without following links. So a link reaches neither hidden files nor anything that is
-//! swapped in meanwhile.
+//! A link is first resolved to a path from the root. Then each component of that path is checked against the filters
+//! and opened without following links. So a link reaches neither hidden files nor files that are swapped in meanwhile.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

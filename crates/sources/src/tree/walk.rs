@@ -21,10 +21,10 @@ pub(crate) struct TreeWalk<'a> {
     stack: Vec<WalkLevel>,
     /// Whether the root itself is still to be visited.
     root: bool,
-    /// The deepest entries that are visited; those of the root have depth 1.
+    /// The maximum depth of visited entries. Entries of the root have depth 1.
     max_depth: usize,
     blocking: Blocking,
-    /// Collects what the visited files and directories depend on.
+    /// Collects the evidence for all items visited so far.
     proof: ProofBuilder,
 }
 
@@ -43,7 +43,7 @@ impl WalkLevel {
         Self { folder, names, next: 0, stamps }
     }
 
-    /// The file of the name at an index.
+    /// The file whose name has this index; `None` if it is gone or cannot be read.
     fn file_entry(&self, tree: &Tree, at: usize, blocking: Blocking) -> io::Result<Option<FileEntry>> {
         let Some(key) = self.names.get(at) else { return Ok(None) };
         if let Some(stamp) = self.stamps.as_ref().and_then(|stamps| stamps.get(at)) {
@@ -124,8 +124,8 @@ impl<'a> TreeWalk<'a> {
         let mut rest = path;
         while let Some(level) = walk.stack.last_mut() {
             level.next = level.names.partition_point(|name| name <= rest);
-            // Only the name just before can be the directory that contains `rest`: any other name with the same
-            // beginning would have to contain its slash.
+            // Only the name just before `rest` can be the directory that contains it: any name between `dir/` and
+            // `dir/x` begins with `dir/`, but a name has no slash except at its end.
             let names = Arc::clone(&level.names);
             let Some(name) = level.next.checked_sub(1).and_then(|before| names.get(before)) else { break };
             let Some(below) = rest.strip_prefix(name).filter(|_| name.ends_with('/')) else { break };
@@ -173,7 +173,7 @@ impl<'a> TreeWalk<'a> {
         }
     }
 
-    /// The dependencies of everything that was visited.
+    /// The evidence for all items visited.
     pub(crate) fn into_proof(self) -> ProofBuilder {
         self.proof
     }
@@ -196,13 +196,13 @@ impl<'a> TreeWalk<'a> {
                 }
             }
             Blocking::Refused => {
-                let late = || io::Error::from(io::ErrorKind::WouldBlock);
+                let would_block = || io::Error::from(io::ErrorKind::WouldBlock);
                 let folder = self
                     .tree
                     .cached_folder(&format!("{}{key}", level.folder.logical.key))
-                    .ok_or_else(late)?;
+                    .ok_or_else(would_block)?;
                 self.proof.add_directory(&folder);
-                let names = Tree::cached_names(&folder).ok_or_else(late)?;
+                let names = Tree::cached_names(&folder).ok_or_else(would_block)?;
                 (folder, names)
             }
         };
@@ -249,14 +249,14 @@ pub(crate) fn open_listed_folder(
         Ok(folder) => return Ok(Some(folder)),
         Err(cause) => cause,
     };
-    // When its ignore file becomes readable, its parent directory gets no event.
+    // No event in the parent directory will report that the ignore file has become readable.
     if let Some(proof) = proof.filter(|_| ignore_files::hides_folder(&cause)) {
         proof.invalidate();
     }
     skip_unreadable(tree, &format!("{}{key}", folder.logical.key), cause).map(|()| None)
 }
 
-/// Ignores an error if the entry is gone or access is denied; returns every other error.
+/// Ignores an error if the entry is gone, or if access is denied (with a warning); returns every other error.
 pub(crate) fn skip_unreadable(tree: &Tree, key: &str, cause: io::Error) -> io::Result<()> {
     if is_missing(&cause) {
         return Ok(());

@@ -186,7 +186,7 @@ async fn a_folder_cannot_choose_a_repository_that_does_not_know_it() {
     std::fs::create_dir(&planted).unwrap();
     std::fs::write(planted.join(".git"), format!("gitdir: {}\n", git.display())).unwrap();
     let said = Git::open(config(&planted)).err().unwrap().to_string();
-    assert!(said.contains("does not name it in turn; hint: "), "{said}");
+    assert!(said.contains("does not refer back to it; hint: "), "{said}");
     std::fs::remove_file(planted.join(".git")).unwrap();
     run(&planted, &["init", "--quiet"]);
     std::fs::write(planted.join(".git/commondir"), git.to_str().unwrap()).unwrap();

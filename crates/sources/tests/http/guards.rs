@@ -109,15 +109,15 @@ async fn configurations_that_cannot_work_are_refused() {
     for (text, expected) in [
         (
             "[[resource]]\nuri = \"a://b\"\nurl = \"b\"",
-            "`a://b`: its URL `b` is not a whole one, and there is no `base`",
+            "`a://b`: its URL `b` does not begin with `https://` or `http://`, and `base` is not set",
         ),
         (
             "[[resource]]\nuri = \"a://b\"\nurl = \"ftp://x/\"",
-            "`a://b`: its URL `ftp://x/` is not a whole one, and there is no `base`",
+            "`a://b`: its URL `ftp://x/` does not begin with `https://` or `http://`, and `base` is not set",
         ),
         (
             "[[template]]\nuri = \"a://{b}\"\nurl = \"https://x.example/{c}\"",
-            "`a://{b}`: its URL has the variable `c`, which its URI does not have",
+            "`a://{b}`: `url` uses the variable `c`, which the template in `uri` does not define",
         ),
         (
             "[[template]]\nuri = \"a://{b}\"\nurl = \"https://{b}/\"",

@@ -176,10 +176,10 @@ async fn each_fault_is_told() {
         401: Notion answered 401 Unauthorized: check the token of this server
         403: no resource at `notion://pages/0b5f3c1e-0000-4000-8000-000000000001`: Notion answered 403 Forbidden: check that the connection of this server may read content
         404: no resource at `notion://pages/0b5f3c1e-0000-4000-8000-000000000001`: Notion has no such page or database, or it is not shared with the connection of this server; hint: share it with the connection in Notion
-        400: could not ask Notion
+        400: could not query Notion
         500: Notion answered 500 Internal Server Error; try again later
-        html: could not understand what Notion says
-        redirect: could not ask Notion
+        html: could not parse the response of Notion
+        redirect: could not query Notion
         huge: `notion://pages/0b5f3c1e-0000-4000-8000-000000000001` has [some] bytes, more than the limit of 8388608
         endless: this takes too many requests to Notion
         "#);

@@ -128,7 +128,7 @@ fn mistakes_are_explained() {
     the query `db://a/{id}` is wrong: its URI has no variable `ib`, only `id`
     the query `db://a/{id}` is wrong: its `sql` must be a query that begins with SELECT, WITH, VALUES or TABLE
     the query `db://a/{id}` is wrong: its `sql` must be one statement
-    the query `db://a/{id}` is wrong: its `sql` has places without names: write `:name`
+    the query `db://a/{id}` is wrong: its `sql` has positional parameters: write `:name` instead
     the query `db://a/{id}` is wrong: its URI has no variable `ib`, only `id`
     the query `db://a/{id}` is wrong: its URI has no variable `nothing`, only `id`
     ");

@@ -1,4 +1,5 @@
-//! The page as one document: hosts render it in a frame that can load nothing, so its modules, styles and icon are in it.
+//! Assembles the page to one HTML document. Hosts render it in a frame that can load nothing, so the modules, styles and
+//! the icon are inlined.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 /// The module from which the page starts.
 const ENTRY: &str = "app.js";
 
-/// The module that stands for the surroundings of the page, and its substitute inside a chat.
+/// The module that connects the page to its environment on the web, and the one that replaces it inside a chat.
 const SITE: (&str, &str) = ("site.js", "chat.js");
 
 macro_rules! modules {
@@ -38,7 +39,7 @@ modules! {
     "templates.js",
 }
 
-/// Assembles the document.
+/// Assembles the document. It contains the modules that [`ENTRY`] imports, directly or indirectly.
 pub(super) fn assemble() -> String {
     let page = include_str!("../../page/index.html");
     let icon = format!("data:image/svg+xml;base64,{}", STANDARD.encode(include_str!("../../page/icon.svg")));
@@ -57,7 +58,8 @@ pub(super) fn assemble() -> String {
     )
 }
 
-/// Appends a module after those that it imports. Each module is a function, whose result are its exports.
+/// Appends a module after the modules that it imports, unless it is in `known`. Each module becomes a function that is
+/// called at once and returns the exports; imports become constants.
 fn append(out: &mut String, name: &'static str, known: &mut BTreeSet<&'static str>) {
     let name = if name == SITE.0 { SITE.1 } else { name };
     if !known.insert(name) {
@@ -81,12 +83,12 @@ fn append(out: &mut String, name: &'static str, known: &mut BTreeSet<&'static st
     out.push_str(&format!("const {} = (() => {{\n{code}return {{ {exports} }};\n}})();\n", variable(name)));
 }
 
-/// The names and the module of a line that imports from another module of the page.
+/// The imported names and the module, if the line imports from another module of the page.
 fn import(line: &'static str) -> Option<(&'static str, &'static str)> {
     line.strip_prefix("import ")?.strip_suffix("';")?.split_once(" from './")
 }
 
-/// The name that an exported declaration gives.
+/// The name in an exported declaration.
 fn declared(declaration: &str) -> Option<&str> {
     let mut words = declaration.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
     words.find(|word| !matches!(*word, "" | "async" | "function" | "class" | "const" | "let"))
@@ -110,7 +112,7 @@ mod tests {
                 document.contains(&format!("const {} = (() => {{", variable(name))),
                 "{name} is left out"
             );
-            // What a script must not contain.
+            // Either would end or change the parsing of an inline script.
             assert!(!content.contains("</script") && !content.contains("<!--"), "{name}");
         }
         for line in document.lines() {

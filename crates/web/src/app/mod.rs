@@ -1,4 +1,5 @@
-//! The picker as an MCP App: the same page inside a chat, whose host passes its requests on as calls of a tool.
+//! The picker as an MCP App. The chat host shows the same page, and forwards the page's requests as calls of the tool
+//! `picker_request`.
 
 mod document;
 
@@ -22,7 +23,7 @@ pub struct PickerApp {
     previews: Previews,
 }
 
-/// A request of the page, as the arguments of the tool.
+/// The arguments of the tool: a request of the page.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AppRequest<'a> {
@@ -49,38 +50,39 @@ impl AppPage for PickerApp {
             .map_err(|cause| Failure::invalid(format!("the request is invalid: {cause}")))?;
         let (method, params) = (&*request.method, request.params.map_or("{}", RawValue::get));
         let view = call.view();
-        let named = || -> Result<AppParams, Failure> {
+        let parse_params = || -> Result<AppParams, Failure> {
             serde_json::from_str(params)
                 .map_err(|cause| Failure::invalid(format!("`params` is invalid: {cause}")))
         };
         let reply = match method {
-            "server/discover" => return Ok(introduction(call, server).await),
+            "server/discover" => return Ok(discover(call, server).await),
             "picker/preview" => {
                 let preview = self.previews.preview(call, params.as_bytes()).await?;
-                return serde_json::to_value(preview).map_err(|_| unreadable());
+                return serde_json::to_value(preview).map_err(|_| not_encoded());
             }
             "completion/complete" => view.complete(call, &CompletionParams::parse(params)?).await?,
-            "resources/list" => view.list(call, named()?.cursor.as_deref()).await?,
-            "resources/templates/list" => view.templates(call, named()?.cursor.as_deref()).await?,
+            "resources/list" => view.list(call, parse_params()?.cursor.as_deref()).await?,
+            "resources/templates/list" => view.templates(call, parse_params()?.cursor.as_deref()).await?,
             "resources/read" => {
-                let uri = named()?.uri.ok_or_else(|| Failure::invalid("`uri` is missing"))?;
+                let uri = parse_params()?.uri.ok_or_else(|| Failure::invalid("`uri` is missing"))?;
                 view.read(call, &uri).await?
             }
             "resources/directory/read" | "tools/list" if view.answers(call.revision, method) => {
                 view.call(call, method, params).await?
             }
-            _ => return Err(Failure::invalid(format!("the picker has no request `{method}`"))),
+            _ => return Err(Failure::invalid(format!("the picker does not support the method `{method}`"))),
         };
         result(&reply)
     }
 }
 
-fn unreadable() -> Failure {
-    Failure::Internal { message: "the response could not be read".to_owned(), data: None }
+/// Encoding or parsing JSON of this program failed, which is a defect.
+fn not_encoded() -> Failure {
+    Failure::Internal { message: "the response could not be encoded".to_owned(), data: None }
 }
 
-/// What the page shows of the server, and whether there are tools.
-async fn introduction(call: &Call, server: &ServerInfo) -> Value {
+/// The result of `server/discover`, as far as the page needs it.
+async fn discover(call: &Call, server: &ServerInfo) -> Value {
     let ServerInfo { name, title, version, description, .. } = server;
     let mut info = json!({ "name": name, "version": version });
     for (member, value) in [("title", title), ("description", description)] {
@@ -89,21 +91,21 @@ async fn introduction(call: &Call, server: &ServerInfo) -> Value {
         }
     }
     let view = call.view();
-    let mut introduction = json!({ "serverInfo": info, "capabilities": {} });
+    let mut result = json!({ "serverInfo": info, "capabilities": {} });
     if view.capabilities().tools.is_some() {
-        introduction["capabilities"]["tools"] = json!({});
+        result["capabilities"]["tools"] = json!({});
     }
     if let Some(instructions) = view.instructions(call).await.or_else(|| server.instructions.clone()) {
-        introduction["instructions"] = instructions.into();
+        result["instructions"] = instructions.into();
     }
-    introduction
+    result
 }
 
-/// A reply of the view as the result that a client would receive.
+/// Converts a reply of the view to the JSON result that an MCP client would receive.
 fn result(reply: &Reply) -> Result<Value, Failure> {
-    let mut result: Map<String, Value> = parse(&reply.members).ok_or_else(unreadable)?;
+    let mut result: Map<String, Value> = parse(&reply.members).ok_or_else(not_encoded)?;
     if !reply.meta.is_empty() {
-        let meta = serde_json::from_slice(&object(&reply.meta)).map_err(|_| unreadable())?;
+        let meta = serde_json::from_slice(&object(&reply.meta)).map_err(|_| not_encoded())?;
         result.insert("_meta".to_owned(), meta);
     }
     Ok(result.into())

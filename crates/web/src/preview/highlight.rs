@@ -1,16 +1,18 @@
-//! Highlighted source: a lexer that knows comments, strings, numbers and keywords.
+//! Highlights source with a lexer that recognises comments, strings, numbers and keywords.
 //!
-//! It is linear in the length of the text, whatever the text is, and needs no grammar files. The grammars of editors mark
-//! more, for megabytes of tables and regular expressions that can backtrack.
+//! Its time is linear in the length of any text, and it needs no grammar files. The grammars of editors distinguish
+//! more, but they take megabytes, and their regular expressions can backtrack.
 
 use super::language::{Grammar, SourceLanguage};
 use crate::html;
 
-/// The most lines that are shown, and the most characters of one.
+/// The most lines that are shown.
 const MAX_LINES: usize = 6_000;
+
+/// The most characters of a line that are shown.
 const MAX_LINE: usize = 2_000;
 
-/// What a piece of source is: the class of its element.
+/// The kind of a token, which decides the CSS class of its element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece {
     Plain,
@@ -71,13 +73,14 @@ fn push_piece(out: &mut String, piece: Piece, text: &str) {
     out.push_str("</i>");
 }
 
-/// Writes pieces line by line, because each line is an element.
+/// Writes pieces. Each line is an HTML element, so a piece that spans lines is split.
 struct LineWriter<'a> {
     out: &'a mut String,
     line: usize,
     /// Characters of the line so far.
     length: usize,
     is_cut: bool,
+    /// Whether the element of the current line is open.
     is_open: bool,
 }
 
@@ -131,7 +134,7 @@ impl LineWriter<'_> {
     }
 }
 
-/// Splits source into pieces, which together are the whole text.
+/// Splits source into pieces. Concatenated, they are the whole text.
 fn lex<'a>(text: &'a str, language: &SourceLanguage, emit: &mut dyn FnMut(Piece, &'a str)) {
     match language.grammar {
         Grammar::Diff => diff(text, emit),
@@ -210,7 +213,7 @@ fn code<'a>(text: &'a str, language: &SourceLanguage, emit: &mut dyn FnMut(Piece
     }
 }
 
-/// The piece at the beginning of a text and its length, unless it is a plain character.
+/// The piece at the beginning of a text, and its length in bytes; `None` for a single plain character.
 fn piece_at(rest: &str, language: &SourceLanguage, at_line_start: bool) -> Option<(Piece, usize)> {
     if let Some(length) = block_comment(rest, language) {
         return Some((Piece::Comment, length));
@@ -253,7 +256,7 @@ fn piece_at(rest: &str, language: &SourceLanguage, at_line_start: bool) -> Optio
     Some((piece, length))
 }
 
-/// The length of the key of a setting, if the line begins with one.
+/// The length of the key, if the text begins with `key =` or `key:`.
 fn setting_key(rest: &str) -> Option<usize> {
     let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.' | '/' | '$');
     let length = rest.find(|letter| !is_part(letter)).filter(|length| *length > 0)?;
@@ -268,7 +271,7 @@ fn block_comment(rest: &str, language: &SourceLanguage) -> Option<usize> {
     Some(inner.find(end).map_or(rest.len(), |at| begin.len() + at + end.len()))
 }
 
-/// The length of the string at the beginning of a text.
+/// The length of the string literal at the beginning of a text, with its quotes.
 fn string(rest: &str, quote: &str) -> usize {
     let is_multiline = quote.len() > 1 || quote == "`";
     let mut escaped = false;

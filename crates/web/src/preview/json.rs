@@ -1,4 +1,4 @@
-//! JSON as a tree that folds, or as a table if it is a list of records.
+//! Renders JSON as a tree that can be folded, or as a table if it is a list of records.
 
 use std::fmt;
 
@@ -10,16 +10,18 @@ use crate::html;
 /// The most values that are shown.
 const MAX_VALUES: usize = 5_000;
 
-/// The most characters of a text that are shown.
+/// The most characters of a string that are shown.
 const MAX_TEXT: usize = 1_000;
 
-/// The depth up to which the tree is unfolded, and the most members of what is unfolded.
+/// The tree is initially unfolded to this depth.
 const OPEN_DEPTH: usize = 2;
+
+/// A value with more members is initially folded, unless it is the root.
 const OPEN_MEMBERS: usize = 50;
 
-/// A JSON value with the members of objects in their order.
+/// A JSON value. Unlike `serde_json::Value`, it keeps the order of the members of objects.
 pub(super) enum JsonNode {
-    /// A value without parts, and its class.
+    /// The CSS class and the text of a string, number, Boolean or null.
     Scalar(&'static str, String),
     List(Vec<JsonNode>),
     Object(Vec<(String, JsonNode)>),
@@ -40,7 +42,8 @@ pub(super) fn render(out: &mut String, text: &str) -> Option<bool> {
     Some(left == 0)
 }
 
-/// Renders objects with the same members and without nested values as a table.
+/// Renders a table if all items are objects with the same members and without nested values; returns whether something
+/// was left out. Otherwise returns `None` and writes nothing.
 fn records(out: &mut String, items: &[JsonNode]) -> Option<bool> {
     let JsonNode::Object(first) = items.first()? else { return None };
     let names: Vec<&str> = first.iter().map(|(name, _)| &**name).collect();
@@ -65,6 +68,7 @@ fn records(out: &mut String, items: &[JsonNode]) -> Option<bool> {
     (!names.is_empty()).then(|| table::render_rows(out, &rows))
 }
 
+/// Appends a value and those below it. `left` is how many more values may be shown.
 fn push_node(out: &mut String, key: Option<&str>, node: &JsonNode, depth: usize, left: &mut usize) {
     if *left == 0 {
         return;

@@ -1,11 +1,11 @@
-//! Which rendering suits a content.
+//! Decides how a content is rendered.
 
 /// How a content is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PreviewKind {
     /// Rendered Markdown.
     Markdown,
-    /// A tree that folds.
+    /// A tree that can be folded.
     Json,
     /// Rows and columns.
     Table,
@@ -30,7 +30,7 @@ impl PreviewKind {
     }
 }
 
-/// The kind of a text by its media type, and by the extension of its URI where the type says little.
+/// The kind of a text by its media type; if that is missing or generic, by the extension of its URI.
 pub(super) fn of(mime: Option<&str>, uri: &str) -> PreviewKind {
     let mime = mime.unwrap_or_default();
     let mime = mime.split(';').next().unwrap_or_default().trim();
@@ -61,7 +61,7 @@ pub(super) fn extension(uri: &str) -> String {
     name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).unwrap_or_default()
 }
 
-/// What separates the cells of a table: the most frequent candidate in its first line.
+/// The separator of a table: tab for `.tsv`, otherwise the most frequent candidate in the first line.
 pub(super) fn separator(uri: &str, text: &str) -> char {
     if extension(uri) == "tsv" {
         return '\t';

@@ -1,13 +1,13 @@
-//! The languages that source is highlighted in: their comments, strings and keywords.
+//! The languages for highlighting: their comments, strings and keywords.
 
 use super::kind;
 
-/// How a language is read.
+/// How the source of a language is split into tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grammar {
     /// Words, numbers, strings and comments.
     Code,
-    /// Keys before `=` or `:` at the beginning of a line, then as code.
+    /// Keys before `=` or `:` at the beginning of a line; the rest like [`Code`](Self::Code).
     Settings,
     /// Elements with attributes.
     Markup,
@@ -18,7 +18,7 @@ pub(super) enum Grammar {
 /// A language.
 #[derive(Debug)]
 pub(super) struct SourceLanguage {
-    /// Its extensions and other names.
+    /// Its file extensions, file names and names in code blocks, in lower case.
     pub(super) names: &'static [&'static str],
     pub(super) grammar: Grammar,
     /// What begins a comment up to the end of the line.
@@ -30,7 +30,7 @@ pub(super) struct SourceLanguage {
     pub(super) quotes: &'static [&'static str],
     /// Keywords, separated by spaces.
     pub(super) keywords: &'static str,
-    /// Whether keywords are keywords in capital letters too.
+    /// Whether keywords are case-insensitive.
     pub(super) any_case: bool,
 }
 
@@ -233,13 +233,13 @@ static LANGUAGES: &[SourceLanguage] = &[
     SourceLanguage { names: &["diff", "patch"], grammar: Grammar::Diff, ..PLAIN },
 ];
 
-/// The language of a name or extension.
+/// The language with a name or extension; plain text if it is unknown.
 pub(super) fn named(name: &str) -> &'static SourceLanguage {
     let name = name.to_ascii_lowercase();
     LANGUAGES.iter().find(|language| language.names.contains(&&*name)).unwrap_or(&PLAIN)
 }
 
-/// The language of a resource: by its extension, its media type, its name, or the interpreter in its first line.
+/// The language of a resource: by its extension, its media type, its file name, or the interpreter in a `#!` line.
 pub(super) fn of(mime: Option<&str>, uri: &str, text: &str) -> &'static SourceLanguage {
     let subtype = mime.and_then(|mime| mime.split([';', '+']).next()?.rsplit('/').next()).unwrap_or_default();
     let subtype = subtype.trim_start_matches("x-").trim_end_matches("script").trim_end_matches("-diff");
@@ -248,6 +248,7 @@ pub(super) fn of(mime: Option<&str>, uri: &str, text: &str) -> &'static SourceLa
     let interpreter = text.strip_prefix("#!").and_then(|rest| rest.lines().next()).unwrap_or_default();
     let interpreter = interpreter.rsplit(['/', ' ']).next().unwrap_or_default();
     let patch = if uri.contains("/diff/") || text.starts_with("diff --git ") { "diff" } else { "" };
+    // The trimming above reduces `javascript` to `java`.
     let java = if mime.is_some_and(|mime| mime.contains("javascript")) { "js" } else { "" };
     let names = [patch, &*kind::extension(uri), java, subtype, file, interpreter];
     names.into_iter().map(named).find(|language| language.names != PLAIN.names).unwrap_or(&PLAIN)

@@ -1,10 +1,10 @@
-//! Links in a preview: to other resources, which the page opens, or to the web, which a new tab opens.
+//! Links in a preview. The page itself opens links to resources; links to the web open a new tab.
 
 use url::Url;
 
 use crate::html;
 
-/// The resource to which relative links refer.
+/// The URI against which relative links are resolved.
 pub(super) struct LinkBase(Option<Url>);
 
 /// Where a link leads.
@@ -14,7 +14,7 @@ pub(super) enum LinkTarget {
     Heading(String),
     /// The web, or a mail address.
     Web(String),
-    /// A resource of the library.
+    /// A resource of this server.
     Resource(String),
 }
 
@@ -28,7 +28,8 @@ impl LinkBase {
         Self(base)
     }
 
-    /// Resolves a link. Whatever is not of the web is the URI of a resource, so no other scheme reaches the browser.
+    /// Resolves a link; `None` if it is relative and the base cannot be one. Every scheme but `http`, `https` and
+    /// `mailto` counts as the URI of a resource, so the browser never opens a URL such as `javascript:…`.
     pub(super) fn resolve(&self, link: &str) -> Option<LinkTarget> {
         if let Some(heading) = link.strip_prefix('#') {
             return Some(LinkTarget::Heading(heading.to_owned()));

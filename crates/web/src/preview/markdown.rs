@@ -1,8 +1,8 @@
-//! Markdown as HTML, without anything that could run or load.
+//! Renders Markdown as HTML that runs no scripts and loads nothing.
 //!
-//! HTML in Markdown is reduced to a list of plain elements without attributes, everything else is shown as text. That is
-//! stricter than a sanitiser, needs no HTML parser, and the output is safe by construction: it contains only what this
-//! module writes.
+//! HTML in Markdown is reduced to a list of plain elements without attributes; other tags are removed or shown as text.
+//! This is stricter than a sanitiser and needs no HTML parser, and the output is safe by construction: it contains only
+//! tags that this module writes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use super::links::{LinkBase, LinkTarget};
 use super::{highlight, language};
 use crate::html;
 
-/// The elements of HTML that are kept, without their attributes.
+/// The HTML elements that are kept, without their attributes.
 const ELEMENTS: [&str; 42] = [
     "abbr",
     "b",
@@ -70,7 +70,7 @@ fn options() -> Options {
         | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
 }
 
-/// The URIs of the pictures in a text, without those of the web.
+/// The URIs of the pictures in a text that are resources; those on the web are left out.
 pub(super) fn pictures(text: &str, base: &LinkBase) -> Vec<String> {
     let pictures = Parser::new_ext(text, options()).filter_map(|event| match event {
         Event::Start(Tag::Image { dest_url, .. }) => match base.resolve(&dest_url) {
@@ -82,7 +82,8 @@ pub(super) fn pictures(text: &str, base: &LinkBase) -> Vec<String> {
     pictures.collect()
 }
 
-/// Renders a text with these pictures, and returns whether something was left out: never.
+/// Renders a text. `pictures` has the `data:` URI of each picture by its URI. Always returns `false`: nothing is left
+/// out, unlike in other renderers.
 pub(super) fn render(
     out: &mut String,
     text: &str,
@@ -102,7 +103,7 @@ pub(super) fn render(
     false
 }
 
-/// The events of a text, in which links, pictures, code and HTML are replaced by safe HTML.
+/// The parser events of a text. Links, pictures, code and HTML are replaced by safe HTML.
 struct MarkdownEvents<'a, I> {
     events: I,
     base: &'a LinkBase,
@@ -114,7 +115,7 @@ struct MarkdownEvents<'a, I> {
 }
 
 impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, I> {
-    /// The plain text up to the end of an element.
+    /// Consumes the events up to the end of an element, and returns their plain text.
     fn text_until(&mut self, is_end: impl Fn(&TagEnd) -> bool) -> String {
         let mut text = String::new();
         for event in self.events.by_ref() {
@@ -128,10 +129,11 @@ impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, I> {
         text
     }
 
+    /// Consumes the events of a picture, and returns its HTML: the embedded picture, or its alternative text.
     fn picture(&mut self, target: &str) -> String {
         let mut depth = 1;
         let mut alternative = String::new();
-        // A description can contain pictures.
+        // The alternative text can contain pictures itself.
         while depth > 0 {
             match self.events.next() {
                 None => break,
@@ -164,7 +166,8 @@ impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, I> {
         out
     }
 
-    /// The events of a heading, with an identifier to which links can lead.
+    /// Returns the start of a heading with an identifier as the target of links. The events within the heading become
+    /// `pending`.
     fn heading(&mut self, tag: Tag<'a>) -> Event<'a> {
         let Tag::Heading { level, .. } = tag else { return Event::Start(tag) };
         let mut inner = Vec::new();
@@ -180,7 +183,7 @@ impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, I> {
             }
         }
         let slug = self.slug(&title);
-        // The events within the heading are replaced like all others.
+        // Applies the same replacements to the events within the heading.
         let mut nested = MarkdownEvents {
             events: inner.into_iter(),
             base: self.base,
@@ -193,7 +196,7 @@ impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, I> {
         Event::Start(Tag::Heading { level, id: Some(slug.into()), classes: Vec::new(), attrs: Vec::new() })
     }
 
-    /// The identifier of a heading, as on GitHub.
+    /// A unique identifier for a heading, formed as on GitHub.
     fn slug(&mut self, title: &str) -> String {
         let mut slug = String::new();
         for letter in title.trim().chars().take(100) {
@@ -246,7 +249,7 @@ impl<'a, I: Iterator<Item = Event<'a>>> Iterator for MarkdownEvents<'a, I> {
                 Event::Html(out.into())
             }
             Event::Start(tag @ Tag::Heading { .. }) => self.heading(tag),
-            // A tag can go over several lines, each of which is an event.
+            // A tag can span several lines, each of which is an event, so the whole block is collected first.
             Event::Start(Tag::HtmlBlock) => {
                 let mut raw = String::new();
                 for event in self.events.by_ref() {
@@ -273,7 +276,8 @@ fn is_bidi(letter: char) -> bool {
     matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// HTML reduced to the kept elements without their attributes. Comments are left out, everything else is text.
+/// Reduces HTML to the kept elements without their attributes. Comments, and tags of pictures and links, are removed;
+/// the rest is shown as text.
 fn plain_elements(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len());
     let mut rest = raw;
@@ -299,7 +303,7 @@ fn plain_elements(raw: &str) -> String {
                 out.push('>');
                 rest = &rest[end + 1..];
             }
-            // Such as the picture of a badge: nothing to show.
+            // For example the picture of a badge, which would only clutter the text.
             Some(end) if matches!(&*name, "img" | "picture" | "source" | "a" | "nobr" | "font") => {
                 rest = &rest[end + 1..];
             }

@@ -1,4 +1,4 @@
-//! Previews: reads a resource with the caller's view and renders it as HTML.
+//! Previews: reads a resource through the caller's view and renders it as HTML.
 
 mod highlight;
 mod json;
@@ -27,23 +27,25 @@ use self::links::LinkBase;
 use crate::html;
 use crate::read::read;
 
-/// Previews that are rendered at once; others wait.
+/// The most previews that are rendered at once; further requests wait.
 const CONCURRENT: usize = 4;
 
-/// Resources larger than this are read in parts, where their source has ranges.
+/// Larger resources are read in byte ranges, if their source supports these.
 const WHOLE_BYTES: u64 = 1 << 20;
 
-/// The size of a part.
+/// The size of such a range.
 const PART_BYTES: u64 = 256 << 10;
 
 /// The most bytes of a text that are rendered.
 const MAX_RENDERED: usize = 1 << 20;
 
-/// The most contents of one resource that are shown.
+/// The most parts of a resource (entries of `contents`) that are shown.
 const MAX_CONTENTS: usize = 20;
 
-/// The most pictures of a document that are shown, and the largest, in characters of Base64.
+/// The most pictures of a document that are shown.
 const MAX_PICTURES: usize = 16;
+
+/// The largest picture that is shown, in characters of Base64.
 const MAX_PICTURE: usize = 2 << 20;
 
 /// Renders previews, a few at a time.
@@ -62,10 +64,10 @@ impl Default for Previews {
 #[serde(deny_unknown_fields)]
 struct PreviewRequest {
     uri: String,
-    /// The size of the resource, if the list has it.
+    /// The size of the resource in bytes, if the list says it.
     #[serde(default)]
     size: Option<u64>,
-    /// Whether to show the source of what would be rendered, such as Markdown.
+    /// Whether to show the source instead of rendering it, for example of Markdown.
     #[serde(default)]
     source: bool,
 }
@@ -77,9 +79,9 @@ pub(crate) struct Preview {
     #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
     mime: Option<String>,
     html: String,
-    /// Whether something was left out.
+    /// Whether something was left out because of a limit.
     cut: bool,
-    /// The URI of the next part, if this is a part.
+    /// If only a range is shown, the URI of the next range.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
     #[serde(rename = "totalBytes", skip_serializing_if = "Option::is_none")]
@@ -115,16 +117,16 @@ impl Previews {
         }
     }
 
-    /// The preview that a request asks for; `request` is JSON.
+    /// Makes the preview that a request, in JSON, asks for.
     pub(crate) async fn preview(&self, call: &Call, request: &[u8]) -> Result<Preview, Failure> {
         let request: PreviewRequest = serde_json::from_slice(request)
             .map_err(|cause| Failure::invalid(format!("the request is invalid: {cause}")))?;
         let busy = || Failure::Busy { message: "the server is shutting down".to_owned() };
         let _permit = self.permits.acquire().await.map_err(|_| busy())?;
         let is_whole = request.size.is_none_or(|size| size <= WHOLE_BYTES);
-        let result = match part(&request.uri).filter(|_| !is_whole) {
-            // Not every source has ranges.
-            Some(part) => match read(call, &part).await {
+        let result = match first_range(&request.uri).filter(|_| !is_whole) {
+            // A source without ranges refuses the parameter, or does not find the URI.
+            Some(range) => match read(call, &range).await {
                 Err(Failure::Invalid { .. } | Failure::NotFound { .. }) => read(call, &request.uri).await?,
                 answered => answered?,
             },
@@ -139,14 +141,15 @@ impl Previews {
     }
 }
 
-/// The URI of the first part of a resource, unless it selects a part already.
-fn part(uri: &str) -> Option<String> {
+/// The URI of the first byte range of a resource; `None` if the URI already selects a range, or text.
+fn first_range(uri: &str) -> Option<String> {
     let has_range = uri.contains("bytes=") || uri.contains("lines=") || uri.contains("as=text");
     let separator = if uri.contains('?') { '&' } else { '?' };
     (!has_range).then(|| format!("{uri}{separator}bytes=0-{}", PART_BYTES - 1))
 }
 
-/// The pictures that the Markdown of a result refers to and that the caller may read, as `data:` URIs by their URI.
+/// Reads the pictures that Markdown in the result refers to, as far as the caller may read them. Returns `data:` URIs by
+/// the URI of the picture.
 async fn pictures(call: &Call, result: &PreviewRead) -> HashMap<String, String> {
     let mut pictures = HashMap::new();
     for content in result.contents.iter().take(MAX_CONTENTS) {
@@ -162,7 +165,7 @@ async fn pictures(call: &Call, result: &PreviewRead) -> HashMap<String, String> 
             if pictures.contains_key(&uri) {
                 continue;
             }
-            // A picture that cannot be read is shown by its text.
+            // A picture that cannot be read is replaced by its alternative text.
             if let Ok(read) = read::<PreviewRead>(call, &uri).await
                 && let Some(data) = read.contents.into_iter().next().and_then(as_picture)
             {
@@ -173,7 +176,8 @@ async fn pictures(call: &Call, result: &PreviewRead) -> HashMap<String, String> 
     pictures
 }
 
-/// A picture as a `data:` URI. Browsers run no scripts in pictures, not even in those of SVG.
+/// A picture as a `data:` URI; `None` if it is of another type or too large. SVG is safe here: browsers run no scripts
+/// in an `<img>`.
 fn as_picture(content: PreviewContent) -> Option<String> {
     const KINDS: [&str; 6] =
         ["image/avif", "image/gif", "image/jpeg", "image/png", "image/svg+xml", "image/webp"];
@@ -210,7 +214,7 @@ fn render(result: PreviewRead, pictures: &HashMap<String, String>, source: bool)
     preview
 }
 
-/// Renders one content, and returns its kind and whether something was left out.
+/// Renders one part, and returns its kind and whether something was left out.
 fn render_content(
     out: &mut String,
     content: &PreviewContent,
@@ -253,7 +257,8 @@ fn render_content(
     }
 }
 
-/// Bytes as text. A part of a file may end within a character.
+/// Decodes UTF-8; `None` for binary data. An incomplete character at the end is dropped, since a range may end within
+/// one.
 fn as_text(bytes: &[u8]) -> Option<&str> {
     const LONGEST: usize = 4;
     let text = match std::str::from_utf8(bytes) {
@@ -266,7 +271,7 @@ fn as_text(bytes: &[u8]) -> Option<&str> {
     (!text.contains('\0') && !text.is_empty()).then_some(text)
 }
 
-/// The beginning of a text, at most `most` bytes, and whether that is all.
+/// The beginning of a text, at most `most` bytes, and whether that is the whole text.
 fn within(text: &str, most: usize) -> (&str, bool) {
     if text.len() <= most {
         return (text, true);
@@ -309,7 +314,7 @@ fn respond(status: StatusCode, value: &impl Serialize) -> Response<Body> {
 mod tests {
     use std::collections::HashMap;
 
-    use super::{Preview, PreviewRead, as_text, part, render, within};
+    use super::{Preview, PreviewRead, as_text, first_range, render, within};
 
     fn preview(contents: &str, source: bool) -> Preview {
         let result: PreviewRead = serde_json::from_str(&format!("{{\"contents\":{contents}}}")).unwrap();
@@ -330,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_has_the_uri_of_the_next() {
+    fn a_range_has_the_uri_of_the_next() {
         let part = r#"[{"uri":"a:b","blob":"w6TDpMM=","_meta":{"dev.libris/next":"a:b?bytes=5-9","dev.libris/totalBytes":10}}]"#;
         let part = preview(part, false);
         // The last character is incomplete.
@@ -339,10 +344,10 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_asked_for_once() {
-        assert_eq!(part("file:///a").as_deref(), Some("file:///a?bytes=0-262143"));
-        assert_eq!(part("db://a?x=1").as_deref(), Some("db://a?x=1&bytes=0-262143"));
-        assert_eq!(part("file:///a?lines=1-2"), None);
+    fn a_range_is_added_unless_there_is_one() {
+        assert_eq!(first_range("file:///a").as_deref(), Some("file:///a?bytes=0-262143"));
+        assert_eq!(first_range("db://a?x=1").as_deref(), Some("db://a?x=1&bytes=0-262143"));
+        assert_eq!(first_range("file:///a?lines=1-2"), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Jupyter notebooks: text, code and output cell by cell.
+//! Renders Jupyter notebooks cell by cell: text, code and output.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,16 @@ use super::links::LinkBase;
 use super::{highlight, language, markdown, within};
 use crate::html;
 
-/// The most cells, outputs of a cell and bytes of an output that are shown, and the largest picture.
+/// The most cells that are shown.
 const MAX_CELLS: usize = 500;
+
+/// The most outputs of a cell that are shown.
 const MAX_OUTPUTS: usize = 20;
+
+/// The most bytes of an output that are shown.
 const MAX_OUTPUT: usize = 32 << 10;
+
+/// The largest picture that is shown, in characters of Base64.
 const MAX_PICTURE: usize = 2 << 20;
 
 #[derive(Deserialize)]
@@ -32,7 +38,7 @@ struct NotebookCell {
     outputs: Vec<Value>,
 }
 
-/// Renders a notebook, and returns whether something was left out; `None` if it is not valid.
+/// Renders a notebook, and returns whether something was left out; `None` if it is not a valid notebook.
 pub(super) fn render(out: &mut String, text: &str, base: &LinkBase) -> Option<bool> {
     let notebook: NotebookFile = serde_json::from_str(text).ok()?;
     let name = notebook.metadata.pointer("/kernelspec/language");
@@ -62,6 +68,7 @@ pub(super) fn render(out: &mut String, text: &str, base: &LinkBase) -> Option<bo
 /// Appends an output, and returns whether something was left out.
 fn push_output(out: &mut String, output: &Value) -> bool {
     if let Some(data) = output.pointer("/data/image~1png").map(joined) {
+        // The data comes from the notebook and goes into an attribute, so its characters are checked.
         let is_base64 = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '/' | '=');
         let data: String = data.split_ascii_whitespace().collect();
         if data.len() <= MAX_PICTURE && data.chars().all(is_base64) {
@@ -82,7 +89,7 @@ fn push_output(out: &mut String, output: &Value) -> bool {
     !is_all
 }
 
-/// A text, which notebooks can also have as a list of lines.
+/// The text of a JSON string, or of an array with its lines.
 fn joined(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,16 +1,22 @@
-//! Tables of separated values, and bytes in hexadecimal.
+//! Renders separated values as a table, and bytes in hexadecimal.
 
 use std::fmt::Write as _;
 
 use crate::html;
 
-/// The most rows, columns and characters of a cell that are shown.
+/// The most rows that are shown, without the head.
 const MAX_ROWS: usize = 1_000;
+
+/// The most columns that are shown.
 const MAX_COLUMNS: usize = 60;
+
+/// The most characters of a cell that are shown.
 const MAX_CELL: usize = 300;
 
-/// The most bytes that are shown in hexadecimal, and how many on a line.
+/// The most bytes that are shown in hexadecimal.
 const MAX_HEX: usize = 8 << 10;
+
+/// The bytes on a line in hexadecimal.
 const HEX_LINE: usize = 16;
 
 /// Renders separated values (RFC 4180), and returns whether something was left out.
@@ -19,7 +25,7 @@ pub(super) fn render(out: &mut String, text: &str, separator: char) -> bool {
     render_rows(out, &rows) | !is_all
 }
 
-/// Renders rows whose first has the names of the columns, and returns whether something was left out.
+/// Renders rows, the first of which has the names of the columns. Returns whether something was left out.
 pub(super) fn render_rows(out: &mut String, rows: &[Vec<String>]) -> bool {
     let mut is_cut = rows.len() > MAX_ROWS + 1;
     let count = rows.len().saturating_sub(1);
@@ -51,7 +57,7 @@ fn is_number(value: &str) -> bool {
         && value.chars().all(|letter| letter.is_ascii_digit() || matches!(letter, '.' | ',' | ' '))
 }
 
-/// The rows of a table, and whether these are all.
+/// Parses rows up to one more than is shown. Returns them, and whether these are all.
 fn rows(text: &str, separator: char) -> (Vec<Vec<String>>, bool) {
     let (mut rows, mut row, mut cell) = (Vec::new(), Vec::new(), String::new());
     let mut letters = text.strip_prefix('\u{feff}').unwrap_or(text).chars().peekable();
@@ -69,7 +75,7 @@ fn rows(text: &str, separator: char) -> (Vec<Vec<String>>, bool) {
             '\n' => {
                 row.push(std::mem::take(&mut cell));
                 rows.push(std::mem::take(&mut row));
-                // One more than is shown, which tells that something is left out.
+                // With one row more than is shown, `render_rows` knows that something is left out.
                 if rows.len() > MAX_ROWS + 1 {
                     return (rows, false);
                 }

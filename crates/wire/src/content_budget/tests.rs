@@ -189,7 +189,7 @@ async fn slow_clients_are_closed_while_others_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_of_one_connection_share_the_speed_that_it_must_have() {
+async fn streams_of_one_connection_share_its_minimum_rate() {
     let content_budget = memory(Share::ThreeQuarters);
     let hour = Duration::from_secs(3600);
     let [part, less, nothing] = [40 << 10, 20 << 10, 0].map(|speed| TestRecipient::taking(speed, hour));
@@ -205,7 +205,7 @@ async fn streams_of_one_connection_share_the_speed_that_it_must_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_holds_memory_in_use_does_not_wait_for_more() {
+async fn a_request_that_holds_memory_does_not_wait_for_more() {
     let content_budget = memory(Share::ThreeQuarters);
     let _other = content_budget.try_take(client(1), 5 * MIB).unwrap();
     let reserved = RequestReservation::new(&content_budget, client(2));
@@ -233,7 +233,7 @@ async fn a_client_that_becomes_slow_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_more_lets_go_of_what_it_has() {
+async fn a_request_releases_its_memory_before_it_waits_for_more() {
     let content_budget = memory(Share::ThreeQuarters);
     let both = [1, 2].map(|last| RequestReservation::new(&content_budget, client(last)));
     assert!(both.iter().all(|reserved| reserved.reserve(3 * MIB)));

@@ -1,15 +1,16 @@
-//! HTTP Basic authentication, for routes whose clients know nothing else: the password is an API key or an access token.
+//! HTTP Basic authentication, for routes whose clients support nothing else: the password is an API key or an access
+//! token.
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 
 use super::Body;
 
-/// The longest credentials that are decoded: a request head is not longer.
+/// The longest credentials that are decoded, the same as the limit of a request head.
 const MAX_CREDENTIALS: usize = 16 << 10;
 
-/// The credentials of a request, where the password of Basic authentication stands as a bearer token. Credentials that
-/// cannot be decoded stay as they are, and are refused as any others that are wrong.
+/// The `Authorization` headers of a request, with each Basic password as a bearer token instead. Credentials that
+/// cannot be decoded stay unchanged, so that they are refused like any invalid ones.
 pub(super) fn as_bearer(headers: &HeaderMap) -> HeaderMap {
     let mut credentials = HeaderMap::new();
     for value in headers.get_all(AUTHORIZATION) {
@@ -40,10 +41,10 @@ fn password(authorization: &[u8]) -> Option<Vec<u8>> {
     Some(decoded[colon + 1..].to_vec())
 }
 
-/// The refusal of a request with a challenge that makes a client ask for a password.
+/// Replaces the challenge of a 401 response by one that makes clients ask for a password.
 pub(super) fn challenging(mut refusal: Response<Body>) -> Response<Body> {
     if refusal.status() == StatusCode::UNAUTHORIZED {
-        // Replaces that for bearer tokens: some clients look at the first challenge only.
+        // Replaced, not added to the bearer challenge: some clients read only the first challenge.
         let challenge = HeaderValue::from_static("Basic realm=\"libris\", charset=\"UTF-8\"");
         refusal.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_credentials_stay_wrong() {
+    fn invalid_credentials_stay_invalid() {
         assert_eq!(credentials("Basic !!!"), ["Basic !!!"]);
         // Without a colon there is no password.
         assert_eq!(credentials("Basic cmVhZGVy"), ["Basic cmVhZGVy"]);

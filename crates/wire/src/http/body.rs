@@ -1,4 +1,4 @@
-//! Response bodies: one message in a few pieces, pieces that a route makes while they are sent, or an event stream.
+//! Response bodies: one message in a few pieces, pieces that a route produces while they are sent, or an event stream.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -39,12 +39,12 @@ pub struct Body {
 enum BodyKind {
     /// The unsent rest of a message.
     Answer(Box<ResponsePieces>),
-    /// Boxed twice: a stream alone would make every response larger.
+    /// Boxed twice, since the two words of a `BoxStream` would make every response larger.
     Pieces(Box<BoxStream<'static, RoutePiece>>),
     Events(Box<Events>),
 }
 
-/// A piece of a body that a route makes while it is sent.
+/// A piece of a body that a route produces while it is sent.
 pub(super) struct RoutePiece {
     pub(super) bytes: Bytes,
     /// Its memory reservation.
@@ -122,7 +122,7 @@ impl Body {
     pub(super) fn watched(mut self, liveness: Arc<Liveness>) -> Self {
         liveness.begin_body();
         if let Some(lease) = &self.lease {
-            send(lease, &liveness, self.stream.as_ref());
+            register_recipient(lease, &liveness, self.stream.as_ref());
         }
         self.liveness = Some(liveness);
         self
@@ -144,19 +144,19 @@ impl Body {
         Self::answer(ResponsePieces::whole(whole))
     }
 
-    /// A body whose pieces are made while it is sent, for a [`Route`](super::Route): each when the client has read those
-    /// before it. A stream that ends early must leave a response that is recognisably incomplete: shorter than its
-    /// `Content-Length`, or without its last tag.
+    /// A body whose pieces are produced while it is sent, for a [`Route`](super::Route): each when the client has read
+    /// those before it. If the stream can end early, clients must be able to recognise the response as incomplete:
+    /// it is shorter than its `Content-Length`, or lacks its last tag.
     ///
     /// Each piece has the time limit of a request and counts against the memory budget of contents, so it should be at most a
     /// few hundred KiB.
     pub fn streamed(pieces: impl futures_core::Stream<Item = Bytes> + Send + 'static) -> Self {
-        // Hyper asks once more after the end.
+        // Hyper polls once more after the end.
         let pieces = pieces.map(|bytes| RoutePiece { bytes, lease: None }).fuse();
         Self::of(BodyKind::Pieces(Box::new(Box::pin(pieces))))
     }
 
-    /// Whether its pieces are made while it is sent.
+    /// Whether its pieces are produced while it is sent.
     pub(super) fn is_streamed(&self) -> bool {
         matches!(self.kind, BodyKind::Pieces(_))
     }
@@ -187,8 +187,9 @@ impl Body {
     }
 }
 
-/// Registers the recipient of the message with this memory reservation.
-fn send(lease: &ContentLease, connection: &Arc<Liveness>, stream: Option<&Arc<Stream>>) {
+/// Registers where the bytes of this memory reservation are sent, an HTTP/2 stream or a connection, so that its rate is
+/// measured.
+fn register_recipient(lease: &ContentLease, connection: &Arc<Liveness>, stream: Option<&Arc<Stream>>) {
     match stream {
         Some(stream) => lease.sending_to(stream),
         None => lease.sending_to(connection),
@@ -281,12 +282,12 @@ impl http_body::Body for Body {
         let bytes = match &mut this.kind {
             BodyKind::Answer(pieces) => pieces.next(),
             BodyKind::Pieces(pieces) => {
-                // The last piece holds its reservation itself.
+                // `GatheredBody` holds the reservation of the previous piece until that is sent.
                 this.lease = None;
                 let piece = ready!(pieces.poll_next_unpin(context));
                 piece.map(|RoutePiece { bytes, lease }| {
                     if let (Some(lease), Some(liveness)) = (&lease, &this.liveness) {
-                        send(lease, liveness, this.stream.as_ref());
+                        register_recipient(lease, liveness, this.stream.as_ref());
                     }
                     this.lease = lease.map(Arc::new);
                     bytes
@@ -294,13 +295,13 @@ impl http_body::Body for Body {
             }
             BodyKind::Events(events) => {
                 if events.pending.is_empty() && !events.ended {
-                    // The pieces of the last event hold its reservation themselves.
+                    // `GatheredBody` holds the reservation of the previous event until its pieces are sent.
                     this.lease = None;
                 }
                 let bytes = ready!(events.poll(context));
                 if let Some(lease) = events.lease.take() {
                     if let Some(liveness) = &this.liveness {
-                        send(&lease, liveness, this.stream.as_ref());
+                        register_recipient(&lease, liveness, this.stream.as_ref());
                     }
                     this.lease = Some(Arc::new(lease));
                 }

@@ -29,8 +29,8 @@ const EVICTION_INTERVAL: Duration = Duration::from_millis(100);
 /// The most connections that one eviction examines.
 const MAX_EVICTION_SCAN: usize = 64;
 
-/// With more connections than this, or than half of the maximum, an idle connection frees the memory that only
-/// answering needs.
+/// With more connections than this, or than half of the maximum if that is less, idle connections end hyper to free
+/// its memory.
 const CROWDED: usize = 2_048;
 
 /// Closed connections are pruned when the queues exceed twice the number of open connections by this many entries.
@@ -42,7 +42,7 @@ const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32603,\
     \"message\":\"too many connections are open; try again later\"}}";
 
-/// The open connections, or those of HTTP/2.
+/// All open connections. A second instance bounds those of HTTP/2.
 pub(super) struct Connections {
     most: usize,
     budget: Arc<Budget>,
@@ -53,6 +53,7 @@ pub(super) struct Connections {
 
 #[derive(Default)]
 struct ConnectionQueues {
+    /// The number of the last accepted connection.
     last: u64,
     /// Connections without a request when they were last examined, the oldest first.
     unused: VecDeque<(Client, Weak<Liveness>)>,
@@ -71,14 +72,14 @@ pub(super) struct AcceptedConnection {
 impl Connections {
     /// Bounds the connections to `most`, or to the available file descriptors if these are fewer.
     pub(super) fn new(most: usize) -> Arc<Self> {
-        let there_are = descriptors().map_or(most, for_connections);
-        if there_are < most {
+        let available = descriptors().map_or(most, for_connections);
+        if available < most {
             tracing::info!(
-                connections = there_are,
+                connections = available,
                 "the limit of open files allows fewer connections; raise `ulimit -n`"
             );
         }
-        let most = most.min(there_are);
+        let most = most.min(available);
         Arc::new(Self {
             most,
             budget: Budget::with_waiters(most, MAX_WAITERS),
@@ -261,8 +262,8 @@ fn descriptors() -> Option<usize> {
     None
 }
 
-/// How many of the file descriptors connections may use. The rest is for sources: one that cannot open its files does
-/// not know what to hide.
+/// How many of the file descriptors connections may use. The rest is for sources: a source that cannot open its ignore
+/// files cannot decide what to hide.
 fn for_connections(descriptors: usize) -> usize {
     let reserved = (descriptors / 4).clamp(128, 4_096).min(descriptors - descriptors / 4);
     descriptors.saturating_sub(reserved).max(1)
@@ -309,14 +310,14 @@ mod tests {
         open
     }
 
-    /// The indexes of the connections that were told to close.
+    /// The indexes of the connections that are being closed.
     fn closed(open: &[(Arc<Liveness>, Lease)]) -> Vec<usize> {
         let is_closed = |liveness: &Arc<Liveness>| liveness.closed().now_or_never().is_some();
         open.iter().enumerate().filter(|(_, (liveness, _))| is_closed(liveness)).map(|(at, _)| at).collect()
     }
 
     #[tokio::test]
-    async fn who_says_nothing_makes_room_for_a_newcomer() {
+    async fn a_connection_without_a_request_is_evicted_for_a_new_one() {
         let connections = Connections::new(4);
         let (_client, stream) = ends().await;
         let mut open = open(&connections, &[1, 1, 1]).await;
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_makes_room_for_itself_first() {
+    async fn a_client_evicts_its_own_connections_first() {
         let connections = Connections::new(4);
         let mut open = open(&connections, &[1, 2, 2, 1]).await;
         let _late = connections.accept(address(2));
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn more_room_is_made_where_others_took_it() {
+    async fn a_waiting_connection_evicts_again_if_another_takes_the_slot() {
         let connections = Connections::new(4);
         let (_client, stream) = ends().await;
         let mut open = open(&connections, &[1, 1, 1, 3]).await;
@@ -363,7 +364,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_finds_no_room_is_told_to_come_back() {
+    async fn a_connection_over_the_limit_gets_503_with_retry_after() {
         let connections = Connections::new(4);
         let open = open(&connections, &[1, 1, 1]).await;
         // Their responses are outstanding.
@@ -403,7 +404,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_its_share_closes_no_connection_of_another() {
+    async fn a_client_at_its_limit_evicts_no_connection_of_another() {
         let connections = Connections::new(8);
         let open = open(&connections, &[2, 1, 1, 1, 1, 1, 1]).await;
         for (liveness, _) in &open[1..] {
@@ -415,7 +416,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_has_a_place_among_all_and_one_among_few() {
+    async fn an_http2_connection_also_takes_a_slot_of_the_smaller_limit() {
         let (all, few) = (Connections::new(8), Connections::new(4));
         let (_client, stream) = ends().await;
         let open = open(&all, &[1, 1, 1, 2]).await;
@@ -432,7 +433,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_that_have_ended_are_forgotten() {
+    async fn closed_connections_are_pruned() {
         let connections = Connections::new(40);
         // Also if they are queued behind an open connection without a request.
         for clients in [&[][..], &[1]] {

@@ -19,7 +19,7 @@ const HTTP_2_HEAD: usize = 92 * KIB;
 const HTTP_2_STREAM: usize = 13 * KIB;
 
 #[test]
-fn what_is_bounded_by_its_number_is_bounded_in_memory() {
+fn limits_on_numbers_bound_the_memory() {
     let Config { connections, sessions, event_streams, requests, http2_connections, http2_streams, .. } =
         Config::default();
     assert!(connections * CONNECTION <= 100 * MIB);

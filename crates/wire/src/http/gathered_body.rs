@@ -31,7 +31,9 @@ const MAX_RELEASED_EARLY: usize = 16 << 10;
 /// A body whose pieces are gathered.
 pub(super) struct GatheredBody {
     body: Body,
+    /// How many bytes are gathered for a frame, if they are available without waiting.
     enough: usize,
+    /// Whether the body has at most `MAX_RELEASED_EARLY` bytes.
     is_small: bool,
 }
 
@@ -91,9 +93,9 @@ impl http_body::Body for GatheredBody {
 pub(super) struct BufList {
     pieces: VecDeque<Bytes>,
     left: usize,
-    /// Their memory reservations, released when all of them are sent.
+    /// The memory reservations of the pieces, released when all pieces are sent.
     leases: Vec<SharedLease>,
-    /// The HTTP/2 stream that they are sent on.
+    /// The HTTP/2 stream that the pieces are sent on.
     stream: Option<Arc<Stream>>,
 }
 
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_given_in_order_however_they_are_taken() {
+    fn pieces_are_in_order_however_they_are_read() {
         let whole = "one two three";
         for first in 0..=whole.len() {
             let mut list = list();
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_given_together() {
+    fn pieces_are_written_with_one_vectored_write() {
         let mut list = list();
         list.advance(2);
         let mut slices = [IoSlice::new(b""); 8];
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gathered_is_bounded() {
+    fn gathered_bytes_are_bounded() {
         for (version, most) in [(Version::HTTP_11, MAX_GATHERED + (64 << 10)), (Version::HTTP_2, 64 << 10)] {
             let size = 5 << 20;
             let mut body = GatheredBody::new(body(size), version);
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_given_back_when_the_last_piece_has_left() {
+    fn memory_is_released_when_the_last_piece_is_sent() {
         let content_budget = ContentBudget::new(120, Share::All, Duration::ZERO);
         let lease = content_budget.try_take(Client::default(), 1);
         let mut body = GatheredBody::new(body(MAX_GATHERED / 2).holding(lease), Version::HTTP_11);

@@ -43,7 +43,7 @@ impl Guard {
         }
         let authority = self.authority(request.uri().authority(), headers.get(HOST))?;
         let Some(origin) = headers.get(ORIGIN) else { return Ok(None) };
-        if self.welcome(origin, &authority) {
+        if self.admits_origin(origin, &authority) {
             Ok(Some(origin.clone()))
         } else {
             Err("this origin is not allowed; allow it with `--allow-origin`, or `allow_origin` in code")
@@ -72,7 +72,9 @@ impl Guard {
         Err("this host name is not allowed; allow it with `--allow-host`, or `allow_host` in code")
     }
 
-    fn welcome(&self, origin: &HeaderValue, served: &Authority) -> bool {
+    /// Whether pages of this origin may send requests: it is configured, it is local, or it equals the authority that
+    /// the request addresses.
+    fn admits_origin(&self, origin: &HeaderValue, served: &Authority) -> bool {
         let Ok(origin) = origin.to_str() else { return false };
         let origin = origin.to_ascii_lowercase();
         if self.origins.contains(&origin) {
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_there_twice_is_refused() {
+    fn a_repeated_header_is_refused() {
         let guard = Guard::new(&[], &[]);
         for (name, second) in [("host", "evil.example"), ("origin", "http://evil.example")] {
             let request = Request::builder()

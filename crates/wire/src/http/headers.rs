@@ -78,7 +78,7 @@ impl Accepts {
 
 /// Why a modern request is refused.
 pub(super) enum Refused {
-    /// A required member is missing.
+    /// A required member is missing: status 400, whatever the error code.
     Incomplete(ErrorObject),
     /// Any other error.
     Wrong(ErrorObject),
@@ -90,6 +90,7 @@ impl From<ErrorObject> for Refused {
     }
 }
 
+/// Checks that a header has the same value as the body.
 fn same(name: &HeaderName, header: Option<&str>, body: &str) -> Result<(), ErrorObject> {
     if header == Some(body) {
         return Ok(());
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_accept_header_is_understood() {
+    fn the_accept_header_is_parsed() {
         assert_eq!(accepts("application/json, text/event-stream"), (true, true));
         assert_eq!(accepts("Text/Event-Stream;q=1"), (false, true));
         assert_eq!(accepts("*/*"), (true, true));

@@ -43,7 +43,8 @@ struct SseClient {
 }
 
 impl SseClient {
-    /// Whether the caller of this view opened the session, which takes on a renewed identity.
+    /// Whether the principal of this view opened the session. With a renewed token, which may have other scopes, the
+    /// session takes on the new identity.
     fn admits(&mut self, view: &Arc<dyn ServiceView>) -> bool {
         let same = match (self.view.caller(), view.caller()) {
             (None, None) => return true,
@@ -120,15 +121,15 @@ impl Endpoint {
         let known =
             lock(&sse.open).get_mut(&id).and_then(|client| client.admits(&view).then(|| client.clone()));
         let Some(SseClient { view: _, revision, answers, listener }) = known else {
-            return response::refusal(StatusCode::NOT_FOUND, "this session has ended or never was");
+            return response::refusal(StatusCode::NOT_FOUND, "this session is unknown or has ended");
         };
-        // The limit applies before it waits, since its head, and over HTTP/2 a part of its body, is in memory.
+        // Counted before it waits for a queue slot, since its head, and over HTTP/2 a part of its body, is in memory.
         let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
         // The queue slot is reserved first, so that no response is computed that cannot be sent.
-        let place = match within(self.protocol.limits.time, answers.reserve()).await {
-            Some(Ok(place)) => place,
+        let queue_slot = match within(self.protocol.limits.time, answers.reserve()).await {
+            Some(Ok(queue_slot)) => queue_slot,
             Some(Err(_)) => return response::refusal(StatusCode::NOT_FOUND, "this session has ended"),
-            None => return self.busy(None, "the stream is not being read, and has too much waiting on it"),
+            None => return self.busy(None, "too many responses wait on the event stream; read them"),
         };
         let (head, incoming) = request.into_parts();
         let received = match self.receive_json(peer.client, &head.headers, incoming).await {
@@ -171,7 +172,7 @@ impl Endpoint {
                 }
             }
         };
-        place.send(event);
+        queue_slot.send(event);
         response::bare(StatusCode::ACCEPTED)
     }
 }

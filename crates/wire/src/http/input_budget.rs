@@ -19,7 +19,9 @@ pub(super) struct InputBudget {
 
 #[derive(Default)]
 struct InputTable {
+    /// The last sequence number.
     last: u64,
+    /// The bytes of all clients.
     used: usize,
     clients: HashMap<Client, Inputs>,
     /// The clients ordered by how many bytes they hold.
@@ -35,7 +37,7 @@ struct Inputs {
 }
 
 impl Inputs {
-    /// The oldest that holds memory.
+    /// The sequence number of the oldest input that holds memory.
     fn oldest(&self) -> Option<u64> {
         self.inputs.iter().find(|(_, (size, _))| *size > 0).map(|(number, _)| *number)
     }
@@ -93,7 +95,7 @@ impl Drop for InputReservation {
 impl InputTable {
     fn resize(&mut self, client: Client, number: u64, bytes: usize) {
         let Some(inputs) = self.clients.get_mut(&client) else { return };
-        // It may have been evicted.
+        // This connection may have been evicted.
         let Some((size, _)) = inputs.inputs.get_mut(&number) else { return };
         let before = std::mem::replace(size, bytes);
         if before == bytes {
@@ -145,14 +147,14 @@ mod tests {
         (liveness, reservation)
     }
 
-    /// The indexes of the connections that were told to close since the last call.
+    /// The indexes of the connections that were asked to close since the last call.
     fn closed(open: &[(Arc<Liveness>, InputReservation)]) -> Vec<usize> {
         let is_closed = |liveness: &Arc<Liveness>| liveness.closed().now_or_never().is_some();
         open.iter().enumerate().filter(|(_, (liveness, _))| is_closed(liveness)).map(|(at, _)| at).collect()
     }
 
     #[test]
-    fn the_slowest_of_the_client_with_the_most_makes_room() {
+    fn the_oldest_input_of_the_client_with_the_most_is_evicted() {
         let budget = InputBudget::new(100);
         let mut open: Vec<_> =
             [(2, 30), (1, 20), (1, 20), (1, 20)].map(|(last, bytes)| register(&budget, last, bytes)).into();
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_finished_leaves_nothing_behind() {
+    fn released_reservations_leave_no_entries() {
         let budget = InputBudget::new(10);
         let open: Vec<_> =
             [(1, 4), (2, 5), (1, 6), (3, 0)].map(|(last, bytes)| register(&budget, last, bytes)).into();

@@ -103,7 +103,7 @@ impl Endpoint {
         let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
         let _running = session.run_batch();
         let answering = async {
-            let Ok(_place) = session.waiting.try_acquire() else { return self.busy(None, TOO_MANY) };
+            let Ok(_queue_slot) = session.waiting.try_acquire() else { return self.busy(None, TOO_MANY) };
             let permit = within(self.protocol.limits.time, session.in_flight.acquire()).await;
             let Some(Ok(_permit)) = permit else { return self.busy(None, TOO_MANY) };
             match self.protocol.batch(Some(&call), batch).await {
@@ -113,7 +113,7 @@ impl Endpoint {
         };
         tokio::select! {
             answered = answering => answered,
-            // As for every request of a session that has ended.
+            // As for every request that is in progress when its session ends.
             () = session.ended.cancelled() => response::events(Body::empty()),
         }
     }
@@ -180,8 +180,8 @@ impl Endpoint {
         }
     }
 
-    /// The session that the headers name and the view for this caller in it, if it belongs to the caller and the version
-    /// header is absent or names a legacy revision.
+    /// The session that the headers name, and the view for this caller in it. `None` if the session does not belong to
+    /// the caller, or if the version header names something other than a legacy revision.
     pub(super) fn find_session(
         &self,
         view: &Arc<dyn ServiceView>,
@@ -196,8 +196,8 @@ impl Endpoint {
         self.sessions.find(mcp.session?).and_then(|session| with_view(session, view))
     }
 
-    /// The session that the headers name and the view for this caller in it, or the response that refuses the request. Another caller's session is
-    /// unknown. A session that another replica opened is restored.
+    /// The session that the headers name and the view for this caller in it, or the response that refuses the request.
+    /// A session of another caller counts as unknown. A session that another replica opened is restored.
     pub(super) async fn session(
         &self,
         peer: Peer,
@@ -217,7 +217,8 @@ impl Endpoint {
                 Err(NotRestored::Unknown) => return Err(unknown_session()),
                 Err(NotRestored::Full) => return Err(self.busy(None, FULL)),
                 Err(NotRestored::Unavailable) => {
-                    let why = "the session may be known to another replica, which cannot be asked now; try again later";
+                    let why = "the session may be one of another replica, and the session store cannot be reached; \
+                               try again later";
                     return Err(self.busy(None, why));
                 }
             },

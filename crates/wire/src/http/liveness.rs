@@ -26,11 +26,13 @@ pub(super) const CHECKS_WITHOUT_ACTIVITY: u32 = 4;
 pub(super) struct Liveness {
     /// Whether a request has arrived.
     any_request: AtomicBool,
-    /// How many requests there were, without those that the express lane answered from the cache; how many of them
-    /// have a response body, and how many of these bodies were written whole or dropped.
+    /// The number of requests, without those that the express lane answered from the cache.
     requests: AtomicU32,
+    /// The number of these requests that have a response body.
     bodies_begun: AtomicU32,
+    /// The number of these bodies that were written whole or dropped.
     bodies_ended: AtomicU32,
+    /// The number of liveness checks.
     checks: AtomicU32,
     /// The number of the check before the last activity.
     last_active: AtomicU32,
@@ -71,7 +73,7 @@ impl WatchedStream {
 }
 
 impl Liveness {
-    /// Records a request whose response is created, and returns its number.
+    /// Records a request that is not answered from the cache by the express lane, and returns its number.
     pub(super) fn begin_request(&self) -> u32 {
         let number = self.requests.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         self.record_request();
@@ -137,7 +139,7 @@ impl Liveness {
         self.requests.load(Ordering::Relaxed) == self.bodies_ended.load(Ordering::Relaxed)
     }
 
-    /// Closes this HTTP/2 stream if it stalls.
+    /// Watches an HTTP/2 stream: [`check`](Self::check) closes it if it stalls.
     pub(super) fn watch(&self, stream: &Arc<Stream>) {
         let mut streams = lock(&self.streams);
         // The list holds at most twice as many entries as there are streams, so the cost of pruning is constant per
@@ -200,10 +202,10 @@ impl Liveness {
         let [requests, begun, ended] = [&self.requests, &self.bodies_begun, &self.bodies_ended]
             .map(|count| count.load(Ordering::Relaxed));
         match (requests == begun, begun == ended) {
-            (_, false) => Some("the client takes nothing"),
+            (_, false) => Some("the client does not read its response"),
             // The client waits for a response.
             (false, true) => None,
-            (true, true) => Some("the client asks nothing"),
+            (true, true) => Some("the client sent no further request"),
         }
     }
 }
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_nothing_is_let_go() {
+    fn a_connection_without_requests_is_closed() {
         assert_eq!(checks(&Liveness::default()), CHECKS_TO_FIRST_REQUEST + 1);
         let liveness = Liveness::default();
         liveness.record_request();
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_kept_and_who_takes_nothing_is_let_go() {
+    fn a_client_may_wait_for_a_response_but_must_read_it() {
         let liveness = Liveness::default();
         liveness.begin_request();
         assert_eq!(checks(&liveness), 100);

@@ -115,7 +115,8 @@ pub struct Config {
     pub identity_limits: UsageLimits,
     /// What each address may use, for requests without an identity.
     pub address_limits: UsageLimits,
-    /// The rates of all clients together, and limits in place of `requests`, `sessions` and `event_streams`.
+    /// What all clients together may use. Its limits of requests, sessions and streams replace `requests`, `sessions` and
+    /// `event_streams`.
     pub total_limits: UsageLimits,
     /// The proxies that name the clients whose requests they forward.
     pub proxies: TrustedProxies,
@@ -343,7 +344,7 @@ impl Endpoint {
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        // Tells clients how to authenticate, so it is there before they have.
+        // These documents tell clients how to authenticate, so they are served without authentication.
         if request.method() == Method::GET
             && request.uri().path().starts_with("/.well-known/")
             && let Some(document) = self.protocol.public_document(request.uri().path())
@@ -363,14 +364,14 @@ impl Endpoint {
             .await
         {
             Ok(view) => view,
-            // Whoever guesses credentials is limited by its address.
+            // Counted for the address, which limits how fast credentials can be guessed.
             Err(refusal) => {
                 let counted = self.count_requests(peer.client, 1);
                 return counted.map_or_else(|wait| self.too_fast(None, wait), |()| refusal);
             }
         };
         let peer = peer.identified(&*view);
-        // A message is counted when its id is known.
+        // Messages are counted once their id is known, which an error response needs.
         let is_message = request.method() == Method::POST && request.uri().path() == "/mcp";
         if !is_message && let Err(wait) = self.count_requests(peer.client, 1) {
             return self.too_fast(None, wait);
@@ -397,7 +398,7 @@ impl Endpoint {
     }
 }
 
-/// How long a response waits for memory. Waiting costs only time.
+/// How long a response waits for memory before it is replaced by an error.
 const CONTENT_WAIT: Duration = Duration::from_secs(20);
 
 /// The largest request head, and the most event bytes that hyper buffers for a connection.

@@ -1,4 +1,4 @@
-//! What stands for TLS if it is not compiled in.
+//! Replaces the module `tls` if TLS is not compiled in.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use super::ClientCertificate;
 use super::socket::Socket;
 
-/// A TLS server, of which there are none.
+/// Uninhabited: without the feature, no TLS server can be created.
 pub(super) enum TlsServer {}
 
 pub(super) struct SecuredConnection {

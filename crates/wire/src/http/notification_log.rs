@@ -37,11 +37,13 @@ pub(super) struct NotificationLog {
     open: watch::Sender<Vec<u64>>,
 }
 
-/// Notifications that were sent and may not have arrived: the last one of each subscribed resource, so the
-/// subscriptions of the session bound them.
+/// Notifications that were sent and may not have arrived: the last one of each subscribed resource, so there are hardly
+/// more of them than subscriptions.
 #[derive(Default)]
 struct Sent {
+    /// The last event id.
     last: u64,
+    /// The number of the last event stream.
     streams: u64,
     /// By event id.
     events: BTreeMap<u64, Delivery>,
@@ -92,7 +94,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// Subscribes without saving it.
+    /// Subscribes without saving the subscription in the store.
     async fn join(&self, uri: &str) -> Result<(), Failure> {
         self.listener.subscribe(uri).await?;
         if self.shared.is_some() {
@@ -101,7 +103,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Ends a subscription without saving that.
+    /// Ends a subscription without removing it from the store.
     fn leave(&self, uri: &str) {
         self.listener.unsubscribe(uri);
         lock(&self.subscriptions).remove(uri);
@@ -158,8 +160,8 @@ impl Listener for Recorded {
 
 impl NotificationLog {
     pub(super) fn new(listener: Arc<dyn Listener>, shared: Option<SharedSession>) -> Self {
-        // A client may send the id of an event of another replica. Ids of different replicas differ, so that no
-        // notification counts as received that was not.
+        // A client may resume after an event of another replica. Replicas count from different random ids, so that
+        // such an id does not make notifications of this replica count as received.
         let last = if shared.is_some() { first_event_id() } else { 0 };
         let sent = Arc::new(Mutex::new(Sent { last, ..Sent::default() }));
         let subscriptions = Mutex::default();
@@ -219,7 +221,7 @@ impl NotificationLog {
     async fn next(&self, stream: u64) -> Event {
         let mut next = pin!(self.listener.next());
         poll_fn(|context| {
-            // Locked before the listener yields it, so that a concurrent `unsubscribe` finds it recorded.
+            // Locked before the listener yields a notification, so that a concurrent `unsubscribe` finds it recorded.
             let mut sent = lock(&self.sent);
             next.as_mut().poll(context).map(|notification| {
                 let framed = protocol::notification(&notification, "");
@@ -230,10 +232,10 @@ impl NotificationLog {
     }
 }
 
-/// A random event id that leaves room for all that follow.
+/// A random first event id, small enough that the ids after it do not overflow.
 fn first_event_id() -> u64 {
     let mut bytes = [0; 8];
-    // Without random numbers no session could be opened.
+    // Does not fail here: the id of the session was a random number too.
     let _ = getrandom::fill(&mut bytes);
     u64::from_le_bytes(bytes) >> 2
 }
@@ -271,7 +273,8 @@ impl Drop for OpenStream {
         if self.log.streams() == 0 {
             return;
         }
-        // While another stream is open the client will not resume this one, so the other stream sends them again.
+        // While another stream is open the client will not resume this one, so the other one sends its notifications
+        // again.
         let mut sent = lock(&self.log.sent);
         let Sent { events, ids, .. } = &mut *sent;
         events.retain(|_, delivery| {
@@ -299,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_unsubscribed_from_is_not_recorded() {
+    async fn unsubscribing_discards_the_recorded_notification() {
         let script = Arc::new(Scripted::default());
         let log = Arc::new(NotificationLog::new(script.clone(), None));
         let mut stream = pin!(log.open(None));
@@ -321,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_newest_are_recorded_and_owed_again_in_order() {
+    async fn the_newest_notifications_are_recorded_and_resent_in_order() {
         let script = Arc::new(Scripted::default());
         let log = Arc::new(NotificationLog::new(script.clone(), None));
         let mut stream = pin!(log.open(None));

@@ -11,7 +11,7 @@ impl Endpoint {
     /// Answers a probe: `/healthz` while the process serves requests, `/readyz` until it is shutting down. `None` for other
     /// paths.
     pub(super) fn probe<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
-        let is_ready = match request.uri().path() {
+        let is_readyz = match request.uri().path() {
             "/healthz" => false,
             "/readyz" => true,
             _ => return None,
@@ -19,12 +19,12 @@ impl Endpoint {
         if request.method() != Method::GET {
             return Some(response::not_allowed("GET"));
         }
-        let (status, answer) = match is_ready {
+        let (status, answer) = match is_readyz {
             false => (StatusCode::OK, json!({ "status": "ok" })),
             true if self.closing.is_cancelled() => {
                 (StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "stopping" }))
             }
-            // It still answers, so it stays in rotation.
+            // A degraded server still answers requests, so it stays in rotation.
             true => match self.protocol.degradation() {
                 Some(reason) => (StatusCode::OK, json!({ "status": "degraded", "reason": reason })),
                 None => (StatusCode::OK, json!({ "status": "ready" })),

@@ -1,4 +1,4 @@
-//! Trusted proxies: which client a request that a proxy forwards comes from.
+//! Trusted proxies, and the client whose request a proxy forwards.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use libris_core::Client;
 /// A range of addresses, such as `10.0.0.0/8`, or a single one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange {
-    /// The significant bits of the addresses, of which IPv4 ones are mapped to IPv6.
+    /// The bits that all addresses of the range share. IPv4 addresses are mapped to IPv6.
     network: u128,
     mask: u128,
 }
 
-/// An IPv4 address is the last 32 bits of a mapped one.
+/// An address as 128 bits. IPv4 addresses are mapped to IPv6.
 fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -65,13 +65,13 @@ impl ForwardedHeader {
     }
 }
 
-/// The proxies whose header is believed.
+/// The proxies that are trusted to name the client of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     /// The addresses of the proxies.
     pub ranges: Vec<AddressRange>,
-    /// The header in which they name the client. It must be one that they set or append to: one that they pass on
-    /// unchanged is written by the client.
+    /// The header in which they name the client. It must be one that they set or append to: in a header that they pass
+    /// on unchanged, a client can name any address.
     pub header: ForwardedHeader,
 }
 
@@ -86,7 +86,8 @@ impl TrustedProxies {
     }
 
     /// The client of a request that a trusted proxy forwards, from the values of the header in the order of the request:
-    /// the last address that is not that of a trusted proxy, because those before it may be made up.
+    /// the last address that is not that of a trusted proxy, because the client can make up those before it. An
+    /// element that is not an address ends the search; the result is then the proxy after it, or the peer itself.
     pub(super) fn client<'v>(
         &self,
         proxy: Client,
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_standard_header_is_understood() {
+    fn the_forwarded_header_is_parsed() {
         let proxies = proxies(ForwardedHeader::Forwarded);
         let client = |value: &str| proxies.client(at("10.0.0.1"), [value.as_bytes()].into_iter());
         assert_eq!(client("for=192.0.2.7;proto=https"), at("192.0.2.7"));

@@ -1,7 +1,7 @@
-//! Rate limits over replicas: each replica counts what clients have used at the others, a moment later.
+//! Rate limits over replicas: each replica also counts what clients use at the others, about a second later.
 //!
 //! No request waits for the exchange. A client can exceed its rate by what it sends to other replicas between two
-//! exchanges; that is charged afterwards, so it waits longer then.
+//! exchanges; the excess is charged at the next exchange, and the client then waits longer.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) async fn run(endpoint: Weak<Endpoint>, store: Arc<dyn SessionStore>) 
         exchanges.tick().await;
         let take = |endpoint: &Arc<Endpoint>| endpoint.rates.as_ref().map(|rates| rates.take_unsent());
         let Some(used) = endpoint.upgrade().as_ref().and_then(take) else { return };
-        // If the store cannot be reached, the other replicas never learn of it: it is old by the time they could.
+        // If the store cannot be reached, this usage is dropped: it would be outdated when other replicas get it.
         let Ok(elsewhere) = store.exchange_usage(used).await else { continue };
         let Some(endpoint) = endpoint.upgrade() else { return };
         if let Some(rates) = &endpoint.rates {

@@ -20,7 +20,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// The number of tables, each with a lock.
 const SHARDS: usize = 16;
 
-/// The maximum number of clients in one table. If there are more, those that will be full again first are forgotten.
+/// The maximum number of clients in one table. If there are more, those whose buckets will be full first are removed.
 const MAX_CLIENTS: usize = 4_096;
 
 /// The maximum number of clients whose usage is exchanged at once. The others follow at the next exchange.
@@ -58,7 +58,8 @@ pub(super) struct RateLimiter {
     hasher: RandomState,
 }
 
-/// When the buckets of a client are full again, and what other replicas do not know of yet.
+/// When the buckets of a client are full again, since [`RateLimiter::began`], and the usage that was not yet sent to
+/// other replicas.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     requests: Duration,
@@ -76,14 +77,14 @@ impl Usage {
         (longest > Duration::ZERO).then_some(longest)
     }
 
-    /// Counts what was used at this replica.
+    /// Charges usage at this replica, and records it for the other replicas.
     fn spend(&mut self, limits: &UsageLimits, requests: u64, bytes: u64, now: Duration) {
         self.charge(limits, requests, bytes, now);
         self.unsent_requests += requests;
         self.unsent_bytes += bytes;
     }
 
-    /// Takes from the buckets.
+    /// Takes requests and bytes from the buckets.
     fn charge(&mut self, limits: &UsageLimits, requests: u64, bytes: u64, now: Duration) {
         if let Some(limit) = limits.requests_per_minute {
             self.requests = self.requests.max(now) + cost(requests, limit);
@@ -93,7 +94,7 @@ impl Usage {
         }
     }
 
-    /// What other replicas do not know of yet; `None` if they know all.
+    /// Takes the usage that was not yet sent to other replicas; `None` if there is none.
     fn take_unsent(&mut self, client: Option<Client>) -> Option<ClientUsage> {
         let requests = std::mem::take(&mut self.unsent_requests);
         let bytes = std::mem::take(&mut self.unsent_bytes);
@@ -183,7 +184,7 @@ impl RateLimiter {
         lock(&self.used_in_total).spend(&self.total, 0, bytes, now);
     }
 
-    /// What was used at this replica since the last call.
+    /// Takes the usage at this replica that was not yet sent to the others, for at most `MAX_EXCHANGED` clients.
     pub(super) fn take_unsent(&self) -> Vec<ClientUsage> {
         let mut used: Vec<_> = lock(&self.used_in_total).take_unsent(None).into_iter().collect();
         for table in &self.clients {
@@ -196,7 +197,7 @@ impl RateLimiter {
         used
     }
 
-    /// Counts what was used at other replicas.
+    /// Charges usage at other replicas.
     pub(super) fn charge(&self, used: &[ClientUsage]) {
         self.charge_at(used, self.began.elapsed());
     }
@@ -216,8 +217,8 @@ impl RateLimiter {
     }
 }
 
-/// Stores the usage of a client. If the table is at its limit, clients whose buckets are full are removed, and otherwise
-/// the one that will be full first.
+/// Stores the usage of a client. If the table is at its limit, clients whose buckets are full are removed, or else the
+/// half whose buckets will be full first.
 fn insert(table: &mut HashMap<Client, Usage>, client: Client, usage: Usage, now: Duration) {
     if usage.is_full(now) {
         return;
@@ -225,7 +226,7 @@ fn insert(table: &mut HashMap<Client, Usage>, client: Client, usage: Usage, now:
     if table.len() >= MAX_CLIENTS && !table.contains_key(&client) {
         table.retain(|_, usage| !usage.is_full(now));
         if table.len() >= MAX_CLIENTS {
-            // Half of them, so that a flood of addresses does not scan the table at every request.
+            // Half of them, so that a flood of addresses does not cause a scan of the table at every request.
             let mut ends: Vec<_> = table.values().map(|usage| usage.requests.max(usage.bytes)).collect();
             let (_, median, _) = ends.select_nth_unstable(MAX_CLIENTS / 2);
             let median = *median;

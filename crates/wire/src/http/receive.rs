@@ -97,6 +97,8 @@ impl Endpoint {
         Ok(Received { bytes, _memory: memory, _head: is_large.then_some(receiving) })
     }
 
+    /// Collects a body and its memory reservation. A body over the limit is discarded, read on for up to
+    /// `MAX_DISCARDED` bytes, and then refused.
     async fn collect<B>(
         &self,
         client: Client,
@@ -154,7 +156,7 @@ impl Endpoint {
             }
         }
         if size > limit {
-            let why = format!("a message may have {limit} bytes at most");
+            let why = format!("the message is larger than the limit of {limit} bytes");
             return Err(response::refusal(StatusCode::PAYLOAD_TOO_LARGE, why));
         }
         let bytes = if rest.is_empty() { first } else { rest.freeze() };

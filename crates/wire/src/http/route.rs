@@ -30,13 +30,13 @@ pub trait Route: Send + Sync + 'static {
     fn covers(&self, path: &str) -> bool;
 
     /// Answers a request for a file that anybody may have, such as the page that asks for credentials; `None` defers to
-    /// [`answer`](Self::answer). Called before the caller is admitted, so it must not depend on data.
+    /// [`answer`](Self::answer). Called before the caller is admitted, so it must not reveal any data of the service.
     fn public(&self, _method: &Method, _path: &str, _headers: &HeaderMap) -> Option<Response<Body>> {
         None
     }
 
     /// Whether requests for this path may present an API key or an access token as the password of HTTP Basic authentication,
-    /// because its clients know nothing else. The user name is ignored.
+    /// because its clients support nothing else. The user name is ignored.
     fn accepts_basic(&self, _path: &str) -> bool {
         false
     }
@@ -101,7 +101,7 @@ impl Endpoint {
         let Some(response) = within(self.protocol.limits.time, answering).await else {
             return self.busy(None, "the request exceeded its time limit; try again later");
         };
-        // What was read for the response is no longer needed.
+        // Releases the memory reservation of what the route has read.
         drop(call);
         if response.body().is_streamed() {
             let limit = |pieces| self.clone().limited(peer, entered, pieces);
@@ -188,7 +188,7 @@ mod tests {
             assert_eq!(piece, vec![number; 1_000]);
             assert_eq!((endpoint.requests.used(), endpoint.content_budget.used()), (1, 1_000));
         }
-        // Hyper asks once more after the end.
+        // Hyper polls once more after the end.
         assert!(body.frame().await.is_none() && body.frame().await.is_none());
         drop(body);
         assert_eq!((endpoint.requests.used(), endpoint.content_budget.used()), (0, 0));

@@ -53,7 +53,7 @@ const SLOTS_IN_HTTP2: usize = 2;
 const MIN_PEEK_DELAY: Duration = Duration::from_millis(5);
 const MAX_PEEK_DELAY: Duration = Duration::from_millis(640);
 
-/// The polling interval of the files of TLS.
+/// How often the TLS files are checked for changes.
 const TLS_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves `endpoint` on `listener` until `stop` is cancelled, then shuts down gracefully.
@@ -135,7 +135,7 @@ async fn serve_connections(
     Ok(())
 }
 
-/// The shared state for serving one connection.
+/// What a task needs to serve one connection, shared with other connections.
 struct Served {
     endpoint: Arc<Endpoint>,
     builders: Arc<(http1::Builder, http2::Builder<Spawn>)>,
@@ -207,7 +207,7 @@ impl Served {
                     Ok(Box::pin(graceful.watch(http2.serve_connection(socket, service))).await?)
                 }
                 _ => {
-                    // Held until the connection has ended, because a graceful shutdown waits for it.
+                    // A graceful shutdown waits until this is dropped, which is when the connection has ended.
                     let _graceful = graceful;
                     let mut lane =
                         Lane::new(socket, served, peer, watched.clone()).with_certificate(certificate);
@@ -237,12 +237,12 @@ impl Served {
                 // An eviction aborts requests in progress.
                 () = liveness.closed(), if !liveness.is_stopping() => {
                     if !liveness.is_stopping() {
-                        tracing::debug!(?peer, "closed a connection, as others need what it holds");
+                        tracing::debug!(?peer, "evicted a connection to free its slot or its memory");
                         break;
                     }
                 }
                 _ = checks.tick() => if let Some(why) = liveness.check() {
-                    tracing::debug!(?peer, why, "let go of a connection");
+                    tracing::debug!(?peer, why, "closed an inactive connection");
                     break;
                 },
             }

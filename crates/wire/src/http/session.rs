@@ -31,9 +31,9 @@ pub(super) struct HttpSession {
     /// Cancelled when the session ends; ends its event streams too.
     pub(super) ended: CancellationToken,
     pub(super) notifications: Arc<NotificationLog>,
-    /// Its place in the store that replicas share, if there is one.
+    /// Its entry in the store that replicas share, if there is one.
     shared: Option<SharedSession>,
-    /// Requests in progress by id, with a number that distinguishes two of the same id.
+    /// Requests in progress by id, with a number that distinguishes two with the same id.
     running: Mutex<HashMap<Id, (u64, CancellationToken)>>,
     requests: AtomicU64,
     /// The number of batches in progress.

@@ -1,7 +1,7 @@
 //! A store of legacy sessions that several replicas of a server share, so that each of them can serve every session.
 //!
-//! A replica keeps the sessions that it serves in memory and answers requests from there. It asks the store about a
-//! session that it does not know, and tells the store what must outlive it.
+//! A replica keeps the sessions that it serves in memory and answers requests from there. It loads a session that it
+//! does not know from the store, and saves in the store what other replicas need to serve its own sessions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,26 +13,27 @@ use libris_core::Client;
 /// A store of sessions.
 #[async_trait]
 pub trait SessionStore: Send + Sync + 'static {
-    /// Saves a session, to be kept until it was not touched for `keep`. What the store already has of it stays.
+    /// Saves a session, which expires once it was not touched for `keep`. Subscriptions that the store already has for
+    /// it are kept.
     async fn save(&self, id: &str, session: SavedSession, keep: Duration) -> Result<(), StoreUnavailable>;
 
     /// The session with this id; `None` if there is none.
     async fn load(&self, id: &str) -> Result<Option<SavedSession>, StoreUnavailable>;
 
-    /// Adds a subscription to a session, and tells the other replicas that serve it.
+    /// Adds a subscription to a session, and notifies the other replicas that serve it.
     async fn subscribe(&self, id: &str, uri: &str) -> Result<(), StoreUnavailable>;
 
-    /// Removes a subscription from a session, and tells the other replicas. Does not wait.
+    /// Removes a subscription from a session, and notifies the other replicas. Does not wait.
     fn unsubscribe(&self, id: &str, uri: &str);
 
-    /// Removes a session, and tells the other replicas. Does not wait.
+    /// Removes a session, and notifies the other replicas. Does not wait.
     fn end(&self, id: &str);
 
     /// Records that these sessions are in use, so that they are kept for `keep`. Does not wait.
     fn touch(&self, ids: Vec<Arc<str>>, keep: Duration);
 
-    /// Tells the other replicas what clients have used at this one since the last call, and returns what they have used at
-    /// the others. By default nobody is told.
+    /// Sends the other replicas what clients have used at this one since the last call, and returns what clients have
+    /// used at the others. The default does nothing.
     async fn exchange_usage(&self, _used: Vec<ClientUsage>) -> Result<Vec<ClientUsage>, StoreUnavailable> {
         Ok(Vec::new())
     }
@@ -63,7 +64,7 @@ pub struct SavedSession {
     pub principal: Option<String>,
     /// The URIs that the client subscribed to.
     pub subscriptions: Vec<String>,
-    /// How long the store would keep it without being touched, when it was loaded.
+    /// The time to live in the store, when the session was loaded.
     pub left: Duration,
 }
 
@@ -84,12 +85,12 @@ pub enum SessionEvent {
         /// The URI as the client wrote it.
         uri: String,
     },
-    /// At another replica, the client ended this session.
+    /// At another replica, the client ended this session, or it was evicted.
     Ended {
         /// The id of the session.
         id: String,
     },
-    /// The store may have lost sessions: each replica saves those that it serves again.
+    /// The store may have lost sessions: each replica must save the sessions that it serves once more.
     SaveAgain,
 }
 

@@ -56,7 +56,7 @@ struct SessionEntry {
 enum Owner {
     Connection(u64),
     Client(Client),
-    /// All sessions. The last variant, so that in `order` nothing but its sessions follows its first one.
+    /// All sessions. The last variant, because `sweep` relies on nothing else following these entries in `order`.
     Everybody,
 }
 
@@ -69,7 +69,7 @@ struct Rank {
 }
 
 impl Peer {
-    /// The peer as its view identifies it.
+    /// The peer, with the identity of the caller as its client if the view has one.
     pub(super) fn identified(self, view: &dyn ServiceView) -> Self {
         Self { client: view.client().unwrap_or(self.client), ..self }
     }
@@ -274,7 +274,7 @@ impl SessionTable {
     }
 }
 
-/// 128 random bits in hexadecimal.
+/// 128 random bits in hexadecimal; `None` if the system provides no random numbers.
 pub(super) fn unguessable() -> Option<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_opens_many_loses_its_own() {
+    fn a_client_over_its_limit_loses_its_own_sessions() {
         let sessions = sessions(80);
         let mine = sessions.open_new(session(), peer(1, 1)).unwrap();
         let flood: Vec<_> = (0..100).map(|_| sessions.open_new(session(), peer(1, 2)).unwrap()).collect();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn newcomers_get_in_at_the_cost_of_who_has_most() {
+    fn a_full_table_evicts_a_session_of_the_largest_client() {
         let sessions = sessions(8);
         let open = |client, connection| sessions.open_new(session(), peer(client, connection)).unwrap();
         let many: Vec<_> = (0..5).map(|number| open(1, number)).collect();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_busy_stays_and_a_newcomer_is_refused_after_a_few_looks() {
+    fn busy_sessions_are_not_evicted_and_a_new_one_is_refused() {
         let sessions = sessions(2);
         let ids = [0, 1].map(|number| sessions.open_new(session(), peer(number, number.into())).unwrap());
         let busy = ids.map(|id| sessions.find(&id).unwrap().run(&Id::parse("1").unwrap()));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_with_a_stream_makes_room_and_does_not_end_by_itself() {
+    fn a_session_with_a_stream_can_be_evicted_but_is_not_idle() {
         let sessions = Sessions::new(2, Duration::ZERO);
         let ids = [1, 2].map(|number| sessions.open_new(session(), peer(number, number.into())).unwrap());
         let held = ids.map(|id| sessions.find(&id).unwrap());
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_room_is_ended() {
+    fn an_evicted_session_is_ended() {
         let sessions = sessions(8);
         let first = sessions.open_new(session(), peer(1, 1)).map(|id| sessions.find(&id).unwrap()).unwrap();
         let other = sessions.open_new(session(), peer(1, 2)).map(|id| sessions.find(&id).unwrap()).unwrap();
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_busy_is_not_idle() {
+    fn a_busy_session_is_not_idle() {
         let sessions = Sessions::new(10, Duration::ZERO);
         let held = sessions.open_new(session(), peer(1, 1)).map(|id| sessions.find(&id).unwrap()).unwrap();
         let busy = held.run(&Id::parse("1").unwrap());
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_leaves_nothing_behind() {
+    fn ended_sessions_leave_no_entries() {
         let sessions = Sessions::new(10, Duration::ZERO);
         let first = sessions.open_new(session(), peer(1, 1)).unwrap();
         let held = sessions.open_new(session(), peer(1, 1)).map(|id| sessions.find(&id).unwrap()).unwrap();

@@ -13,13 +13,14 @@ use super::sessions::Peer;
 use super::{Endpoint, notification_log};
 use crate::{Era, Notification, Revision, ServiceView};
 
-/// How often a replica records which sessions are in use. Shorter than the period of which missed changes are known.
+/// How often a replica records in the store which sessions are in use. Shorter than the minute for which replicas
+/// remember changes.
 const TOUCH_INTERVAL: Duration = Duration::from_secs(20);
 
-/// The length of the id of a session; others are not looked up.
+/// The length of a session id. Strings of another length are not looked up in the store.
 const ID_LENGTH: usize = 32;
 
-/// The place of a session in the store.
+/// The entry of a session in the store.
 #[derive(Clone)]
 pub(super) struct SharedSession {
     pub(super) store: Arc<dyn SessionStore>,
@@ -44,7 +45,7 @@ impl From<StoreUnavailable> for NotRestored {
     }
 }
 
-/// A text that is equal exactly for identities of one principal.
+/// A string that is equal for two identities exactly if they are the same principal.
 pub(super) fn principal(identity: &Identity) -> String {
     let authentication = match identity.authentication() {
         Authentication::Program => json!(["program"]),
@@ -57,13 +58,13 @@ pub(super) fn principal(identity: &Identity) -> String {
 }
 
 impl Endpoint {
-    /// The place of a new session in the store.
+    /// The entry of a new session in the store; `None` if there is no store.
     pub(super) fn shared_session(&self, id: &Arc<str>) -> Option<SharedSession> {
         let store = self.store.clone()?;
         Some(SharedSession { store, id: id.clone(), is_opened_here: true })
     }
 
-    /// Saves a new session before its client learns of it.
+    /// Saves a new session. Called before the client gets its id, which the client may send to another replica.
     pub(super) async fn save(&self, id: &str, session: &HttpSession) {
         if let Some(store) = &self.store
             && store.save(id, session.saved(), self.config.idle).await.is_err()
@@ -96,14 +97,15 @@ impl Endpoint {
         let in_flight = self.protocol.limits.in_flight;
         let session = HttpSession::new(view.clone(), revision, in_flight, listener, Some(shared))
             .showing_apps(saved.shows_apps);
-        // Changes that the client missed while no replica served it; changes of the last minute are known anyway.
+        // If no replica may have served the session for a minute or more, its client may have missed changes. Changes
+        // of the last minute are remembered, and reported to every new subscriber.
         let untouched = self.config.idle.saturating_sub(saved.left);
         let missed = untouched + TOUCH_INTERVAL >= notification_log::RESEND_PERIOD;
         join_all(&session, &saved, missed).await;
         session.notifications.listener.listed();
         session.notifications.listener.requeue(Notification::ListChanged);
         let session = self.sessions.open(&id, session, peer).ok_or(NotRestored::Full)?;
-        // What the client subscribed to elsewhere before the session was open here, and after it was loaded.
+        // Subscriptions that the client made at other replicas after the session was loaded, before it was open here.
         if let Some(again) = store.load(&id).await? {
             join_all(&session, &again, false).await;
         }
@@ -118,7 +120,7 @@ impl Endpoint {
                 if let Some(session) = self.sessions.peek(&id)
                     && session.notifications.join(&uri).await.is_err()
                 {
-                    tracing::debug!("a subscription of another replica cannot be followed");
+                    tracing::debug!("a subscription made at another replica failed at this one");
                 }
             }
             SessionEvent::Unsubscribed { id, uri } => {
@@ -139,10 +141,10 @@ impl Endpoint {
     }
 }
 
-/// Subscribes a session to what is saved of it.
+/// Renews the saved subscriptions of a session. With `missed`, the client is also notified of a change to each.
 async fn join_all(session: &HttpSession, saved: &SavedSession, missed: bool) {
     for uri in &saved.subscriptions {
-        // The resource may be gone, or the caller may have lost the right.
+        // Fails if the resource no longer exists, or if the caller may no longer read it.
         if session.notifications.join(uri).await.is_ok() && missed {
             session.notifications.listener.requeue(Notification::Updated(uri.as_str().into()));
         }

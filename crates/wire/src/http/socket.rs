@@ -23,7 +23,7 @@ impl From<TcpStream> for Socket {
     }
 }
 
-/// Calls a method of the stream.
+/// Evaluates `$call` with the stream of either variant.
 macro_rules! delegate {
     ($socket:expr, $stream:ident => $call:expr) => {
         match $socket {
@@ -44,7 +44,7 @@ impl Socket {
         }
     }
 
-    /// Pending if there is certainly nothing to read. Over TLS only a read can tell.
+    /// Pending if there is certainly nothing to read. Over TLS always ready, because only a read can tell.
     pub(super) fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => stream.poll_read_ready(context),

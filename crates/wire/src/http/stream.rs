@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_keeps_its_place_until_its_response_has_left() {
+    async fn a_stream_holds_its_slot_until_its_response_is_sent() {
         let (streams, liveness) = (Budget::with_share(1, 1), Arc::<Liveness>::default());
         let (stream, end) = open(&streams, &liveness).await;
         let stream = stream.unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stalled_stream_is_let_go_although_others_move() {
+    async fn a_stalled_stream_is_reset_although_others_progress() {
         let (streams, liveness) = (Budget::with_share(8, 8), Arc::<Liveness>::default());
         liveness.begin_request();
         let (busy, _busy) = open(&streams, &liveness).await;
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_that_hyper_has_given_up_ends_with_its_connection() {
+    async fn closing_a_stream_that_hyper_has_released_closes_the_connection() {
         let (streams, liveness) = (Budget::with_share(8, 8), Arc::<Liveness>::default());
         let (stream, mut end) = open(&streams, &liveness).await;
         let stream = stream.unwrap();

@@ -143,7 +143,7 @@ impl Endpoint {
         if let Some(framed) = self.protocol.cached(&*view, revision, listener, arrived) {
             return Ok(self.framed(accepts, &self.call(peer, view, revision), Some(id), framed).await);
         }
-        // In a session, an invalid request gets status 200 like any other.
+        // In a session, an invalid request gets status 200 like other errors.
         let parse = || McpRequest::parse(revision, &*view, method, params);
         let request = match off_worker(peer.client, params.size(), parse).await {
             Ok(request) => request,
@@ -198,11 +198,11 @@ impl Endpoint {
         let running = session.run(id);
         let cancelled = running.token.clone();
         let waiting = async {
-            // A request that the service is not called for need not be queued.
+            // A request that is answered without calling a source is not queued.
             if request.is_free() {
                 return Some(None);
             }
-            let _place = session.waiting.try_acquire().ok()?;
+            let _queue_slot = session.waiting.try_acquire().ok()?;
             let permit = within(self.protocol.limits.time, session.in_flight.clone().acquire_owned()).await?;
             permit.ok().map(Some)
         };
@@ -318,8 +318,8 @@ impl Endpoint {
         response
     }
 
-    /// Refuses a request over the limit of HTTP/2 streams. The response has no body, because no budget would count
-    /// one that the client does not read.
+    /// Refuses a request because the budget of HTTP/2 streams or of event streams is used up. The response has no body,
+    /// because no budget would count one that the client does not read.
     pub(super) fn full(&self) -> Response<Body> {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut response = response::bare(StatusCode::SERVICE_UNAVAILABLE);
@@ -354,12 +354,12 @@ impl Endpoint {
         };
         let opening = self.protocol.listen(call, id, filter, self.closing.clone());
         let Some(opened) = within(self.protocol.limits.time, opening).await else {
-            return Ok(self.busy(Some(id), "it took too long to begin to listen; try again later"));
+            return Ok(self.busy(Some(id), "opening the stream took too long; try again later"));
         };
         let stream = match opened {
             Ok(stream) => stream,
             Err(error) => {
-                return Ok(self.failed(
+                return Ok(self.with_scope_challenge(
                     response::error(StatusCode::OK, Some(id), &error),
                     error.required_scopes.as_deref(),
                 ));
@@ -387,21 +387,26 @@ impl Endpoint {
         let required_scopes = framed.required_scopes.clone();
         if accepts.json || required_scopes.is_some() {
             let response = response::json(StatusCode::OK, framed).map(|body| body.holding(Some(lease)));
-            return self.failed(response, required_scopes.as_deref());
+            return self.with_scope_challenge(response, required_scopes.as_deref());
         }
         let events = stream::iter([Event::from(Outgoing { framed, lease: Some(lease) })]);
         response::events(Body::events(events.boxed(), self.config.keep_alive))
     }
 
-    /// Turns the response to a request whose caller lacks scopes into a challenge.
-    fn failed(&self, mut response: Response<Body>, scopes: Option<&[Box<str>]>) -> Response<Body> {
+    /// If the request requires scopes that the caller's token lacks, makes the response a challenge with status 403.
+    fn with_scope_challenge(
+        &self,
+        mut response: Response<Body>,
+        scopes: Option<&[Box<str>]>,
+    ) -> Response<Body> {
         if let Some(challenge) = scopes.and_then(|scopes| self.protocol.scope_challenge(scopes)) {
             response::challenge(&mut response, StatusCode::FORBIDDEN, &challenge);
         }
         response
     }
 
-    /// The memory reservation of a response until it is sent, part of which its call may have made already.
+    /// Counts a response against the rate of its client, and returns its memory reservation: the one that the call
+    /// made, resized, or a new one. `None` if memory is short.
     pub(super) async fn content_lease(&self, call: &Call, framed: &Framed) -> Option<ContentLease> {
         self.count_bytes(call.client, framed.size());
         match &call.memory {

@@ -23,11 +23,11 @@ const HANDSHAKE_TIME_LIMIT: Duration = Duration::from_secs(10);
 /// The files of a TLS server, in PEM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TlsFiles {
-    /// The certificate of the server, followed by those of the authorities that lead to a root.
+    /// The certificate of the server, followed by the intermediate certificates.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The authorities whose client certificates are accepted; `None` to ask for none.
+    /// The authorities whose client certificates are accepted; `None` if clients are not asked for certificates.
     pub client_ca: Option<PathBuf>,
     /// Whether a connection without a client certificate is refused.
     pub require_client_certificate: bool,
@@ -43,7 +43,7 @@ pub enum TlsError {
     #[error("could not read the private key in `{}`", .0.display())]
     Key(PathBuf, #[source] rustls::pki_types::pem::Error),
     /// The certificates of client authorities cannot be used.
-    #[error("the certificates in `{}` cannot be those of authorities", .0.display())]
+    #[error("the certificates in `{}` cannot be used as certificate authorities", .0.display())]
     Authorities(PathBuf, #[source] Box<dyn std::error::Error + Send + Sync>),
     /// The key does not belong to the certificate, or is of an unknown kind.
     #[error("the certificate and the private key cannot be used")]

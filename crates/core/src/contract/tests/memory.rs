@@ -100,11 +100,11 @@ impl MemorySource {
     pub(super) fn put(&self, uri: &Uri, text: &str) {
         let old = self.entries.lock().unwrap().insert(uri.clone(), Some(text.into()));
         match old {
-            None if !self.has(Flaw::SilentAdd) => self.tell(Change::Added(uri.clone())),
+            None if !self.has(Flaw::SilentAdd) => self.report(Change::Added(uri.clone())),
             Some(_) if self.has(Flaw::SilentToSubjects) && !self.followed.lock().unwrap().contains(uri) => {}
             Some(_) if self.has(Flaw::UnfollowedForEver) && self.unfollowed.lock().unwrap().contains(uri) => {
             }
-            Some(_) if !self.has(Flaw::SilentChange) => self.tell(Change::Updated(uri.clone())),
+            Some(_) if !self.has(Flaw::SilentChange) => self.report(Change::Updated(uri.clone())),
             _ => {}
         }
     }
@@ -112,12 +112,12 @@ impl MemorySource {
     pub(super) fn delete(&self, uri: &Uri) -> bool {
         let old = self.entries.lock().unwrap().remove(uri);
         if old.is_some() && !self.has(Flaw::SilentRemove) {
-            self.tell(Change::Removed(uri.clone()));
+            self.report(Change::Removed(uri.clone()));
         }
         old.is_some()
     }
 
-    fn tell(&self, change: Change) {
+    fn report(&self, change: Change) {
         let change = if self.has(Flaw::OnlyLost) { Change::Lost } else { change };
         self.watchers.lock().unwrap().retain(|watcher| watcher.send(change.clone()).is_ok());
     }
@@ -165,7 +165,8 @@ impl MemorySource {
         Page { resources: rest, more, freshness, ..Page::default() }
     }
 
-    /// Goes on by number where the last page ended, like a source that pages by offset.
+    /// Continues at the offset where the last page ended, like a source that paginates by offset; `None` if that page did
+    /// not end with `after`.
     fn page_by_count(&self, after: &Uri, limit: usize) -> Option<Page> {
         let mut counted = self.counted.lock().unwrap();
         let start = counted.1;
@@ -263,7 +264,7 @@ impl Source for MemorySource {
             _ if self.has(Flaw::CompletesAnything) => vec!["anything".into()],
             _ => Vec::new(),
         };
-        // What is deeper than one folder is not a `{file}`.
+        // `{file}` matches one path segment.
         values.retain(|value| asked.variable != "file" || !value.contains('/'));
         if self.has(Flaw::CompletesToNowhere) && asked.variable == "file" {
             values.push("nowhere".into());

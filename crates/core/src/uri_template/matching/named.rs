@@ -8,9 +8,9 @@ use crate::uri_template::pattern::{ExpressionSlots, VariableSlot};
 
 pub(super) struct NamedScores<'a> {
     slots: &'a ExpressionSlots,
-    /// For each slot, the score of a value that begins here.
+    /// For each slot, the score of a value that begins at the position.
     values: Vec<ScoreRow>,
-    /// The score of the rest of a foreign name, for the slot that accepts foreign names.
+    /// The score of the rest of a foreign name (one that is not the name of a slot), for the slot that accepts these.
     names: ScoreRow,
     /// The score if no parameter has been matched yet.
     fresh: ScoreRow,
@@ -29,6 +29,7 @@ enum ParameterReading {
 }
 
 impl<'a> NamedScores<'a> {
+    /// The backward pass: computes the scores from `next`, the scores of the following part.
     pub(super) fn new(slots: &'a ExpressionSlots, text: &UriText<'_>, next: &ScoreRow) -> Self {
         let count = slots.slots.len();
         let mut plan = Self {
@@ -61,6 +62,7 @@ impl<'a> NamedScores<'a> {
         plan
     }
 
+    /// The score of this part and all that follow, by the position where this part begins.
     pub(super) fn entry(&self) -> &ScoreRow {
         &self.fresh
     }
@@ -100,6 +102,7 @@ impl<'a> NamedScores<'a> {
         self.readings(text, at).map(|(_, score)| filled(score)).max().unwrap_or(0)
     }
 
+    /// The forward pass: binds the variables from `at` on, and returns the position after the expression.
     pub(super) fn walk(
         &self,
         text: &UriText<'_>,

@@ -7,7 +7,7 @@ use crate::uri_template::pattern::ExpressionSlots;
 
 pub(super) struct PositionalScores<'a> {
     slots: &'a ExpressionSlots,
-    /// For each slot, the score of a value that begins here.
+    /// For each slot, the score of a value that begins at the position.
     values: Vec<ScoreRow>,
     /// For each slot, the score if no slot before it is bound.
     fresh: Vec<ScoreRow>,
@@ -16,6 +16,7 @@ pub(super) struct PositionalScores<'a> {
 }
 
 impl<'a> PositionalScores<'a> {
+    /// The backward pass: computes the scores from `next`, the scores of the following part.
     pub(super) fn new(slots: &'a ExpressionSlots, text: &UriText<'_>, next: &ScoreRow) -> Self {
         let mut plan = Self { slots, values: Vec::new(), fresh: Vec::new(), going: Vec::new() };
         let operator = slots.operator;
@@ -50,10 +51,12 @@ impl<'a> PositionalScores<'a> {
         plan
     }
 
+    /// The score of this part and all that follow, by the position where this part begins.
     pub(super) fn entry(&self) -> &ScoreRow {
         &self.fresh[0]
     }
 
+    /// The forward pass: binds the variables from `at` on, and returns the position after the expression.
     pub(super) fn walk(
         &self,
         text: &UriText<'_>,

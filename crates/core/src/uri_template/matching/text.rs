@@ -65,7 +65,7 @@ impl<'a> UriText<'a> {
         (kind == ESCAPED || allowed.allows(kind)).then(|| at + usize::from(self.lengths[at]))
     }
 
-    /// The last end of a value that begins at `start` with this score in `row` (greedy match).
+    /// The end of the longest value from `start` at whose end `row` has this score (greedy match).
     pub(super) fn longest(
         &self,
         slot: &VariableSlot,

@@ -9,7 +9,7 @@ use crate::uri::percent;
 use crate::uri_template::{UriTemplate, VariableValue, Variables};
 use crate::{Result, Uri};
 
-/// Texts that hold everything a URI treats in its own way.
+/// Texts with every kind of character that URIs treat specially.
 fn text() -> BoxedStrategy<String> {
     "[aB1._~! /?#@:;,=&+%é😀-]{0,6}".boxed()
 }
@@ -23,7 +23,7 @@ fn value() -> BoxedStrategy<VariableValue> {
     .boxed()
 }
 
-/// A template of any shape in which no variable stands twice, and values for some of its variables.
+/// A template of any shape in which no variable occurs twice, and values for some of its variables.
 fn filled(value: impl Fn() -> BoxedStrategy<VariableValue>) -> impl Strategy<Value = (String, Variables)> {
     let modifier = prop_oneof![3 => Just(""), 1 => Just("*"), 1 => Just(":1"), 1 => Just(":3")];
     let operator =
@@ -42,7 +42,7 @@ fn filled(value: impl Fn() -> BoxedStrategy<VariableValue>) -> impl Strategy<Val
                     template.push('{');
                     template.push_str(operator);
                     for (at, (modifier, value)) in places.into_iter().enumerate() {
-                        // As long as each other, so that none begins with another.
+                        // Names of equal length, so that none is a prefix of another.
                         let name = format!("v{count:02}");
                         count += 1;
                         template.push_str(if at > 0 { "," } else { "" });
@@ -63,7 +63,7 @@ fn filled(value: impl Fn() -> BoxedStrategy<VariableValue>) -> impl Strategy<Val
     })
 }
 
-/// Without what a reserved expansion lets through that the template may have too.
+/// Removes the characters that `{+x}` and `{#x}` do not escape and that may also be delimiters of the template.
 fn tame(value: VariableValue) -> VariableValue {
     let tame = |text: String| text.replace(['?', '#', '%'], "");
     match value {
@@ -75,12 +75,12 @@ fn tame(value: VariableValue) -> VariableValue {
     }
 }
 
-/// The URI, if parsing changed no more than its spelling.
+/// The URI of an expansion; `None` if parsing changes more than the spelling of its escapes.
 fn kept(expansion: &str) -> Option<Uri> {
     Uri::parse(expansion).ok().filter(|uri| uri.as_str() == percent::normalise(expansion, false))
 }
 
-/// A template that can be read in one way only, and values for it.
+/// A template that matches in one way only, and values for it.
 fn unambiguous() -> impl Strategy<Value = (String, Variables)> {
     let plain = || "[aB1_~! /?#@:;,=&+%é😀-]{1,6}";
     let segment = prop_oneof![
@@ -131,11 +131,11 @@ proptest! {
     fn what_matches_expands_to_the_same((text, variables) in filled(|| text().prop_map(VariableValue::Text).boxed())) {
         let template = template(&text);
         let expansion = template.expand(&variables).unwrap();
-        // A reserved `%41` is not escaped, `;a=` is `;a` too, and `*` makes a list of a text.
+        // Excluded: `{+x}` and `{#x}` do not escape a `%41`, `;a=` and `;a` are equivalent, and `*` turns a text into a list.
         if let Some(uri) = kept(&expansion)
             && !text.contains(['+', '#', ';', '*'])
         {
-            // Decoded, because a value may take unescaped what an expansion escapes.
+            // Compared decoded, because a literal may contain unescaped what the expansion of a value escapes.
             let again = template.expand(&template.matches(&uri).unwrap()).unwrap();
             prop_assert_eq!(percent::decode(&again), percent::decode(uri.as_str()), "{} on {}", text, uri);
         }
@@ -181,7 +181,7 @@ proptest! {
 
 #[test]
 fn generators_reach_what_they_should() {
-    // A generator that only makes what is filtered out would prove nothing.
+    // If the laws filtered out nearly all generated cases, they would prove nothing.
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let kept = (0..500)

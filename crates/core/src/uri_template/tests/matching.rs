@@ -128,7 +128,7 @@ fn literals_are_normalised_like_uris() {
     check("x://a/../{b}", "x://a/b", &[("b", "b")]);
 }
 
-/// What matching does, counted; never a clock.
+/// The number of operations that a match takes.
 fn work_on(template: &str, uri: &str) -> usize {
     let pattern = Pattern::new(&parse::parts(template).unwrap());
     work::take();

@@ -180,7 +180,8 @@ fn a_reservation_excludes_further_ones_and_not_what_it_is_for() {
     for name in ["a:1", "a:2"] {
         assert!(registry.subscribe(one, name, subject(name), 9).is_ok());
     }
-    // The reservation has become the subscriptions, and texts that the client has cost nothing.
+    // The subscriptions have used up the reservation. The other listener's subscription to a text that the client holds
+    // costs only the overhead, but the limit is reached.
     assert_eq!(registry.budget.reservations(), Default::default());
     assert!(cost(&registry, other, &["a:1"]).is_err());
     registry.unsubscribe(one, "a:2");

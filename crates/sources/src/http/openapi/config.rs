@@ -26,7 +26,7 @@ pub struct Config {
     /// Only these operations: patterns for their paths, such as `"/books/**"`, or for their IDs, such as `"list*"`. `*`
     /// stands for any characters but `/`, `**` for any characters. Default: all.
     pub include: Vec<String>,
-    /// All but these operations.
+    /// Patterns of operations to omit.
     pub exclude: Vec<String>,
     /// Only operations with one of these tags. Default: all.
     pub tags: Vec<String>,
@@ -83,7 +83,7 @@ impl Config {
         config
     }
 
-    /// The URL of the document.
+    /// The URL of the document; `None` if it is a file.
     pub(super) fn remote(&self) -> Option<&String> {
         self.is_remote().then_some(&self.document)
     }

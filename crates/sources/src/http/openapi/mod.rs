@@ -109,6 +109,7 @@ enum UriPrefix {
 }
 
 impl UriPrefix {
+    /// Validates the name of the source as the beginning of its URIs.
     fn of(name: &str) -> Result<Self> {
         let wrong = || {
             let form = "a scheme such as `library`, or a scheme and an authority such as `api://library`";
@@ -155,6 +156,7 @@ fn add_entry<U: Display + PartialEq>(
     }
 }
 
+/// Fetches the document from its URL, with the headers, query and limits of the source.
 async fn fetch(config: &Config) -> Result<Vec<u8>> {
     let http = Http { headers: config.headers.clone(), query: config.query.clone(), ..Http::default() };
     let mut limits = config.limits.clone();

@@ -75,11 +75,11 @@ impl<'a> OpenApiOperation<'a> {
         };
         let mut in_path = Vec::new();
         let mut in_query = Vec::new();
-        for (&(place, name), said) in &self.parameters {
-            let parameter = self.parameter(name, said);
-            match place {
+        for (&(location, name), definition) in &self.parameters {
+            let parameter = self.parameter(name, definition);
+            match location {
                 "path" => in_path.push(parameter),
-                "query" if self.is_plain(said) && !config.query.contains_key(name) => {
+                "query" if self.is_plain(definition) && !config.query.contains_key(name) => {
                     in_query.push(parameter);
                 }
                 "query" if config.query.contains_key(name) => {}
@@ -102,10 +102,10 @@ impl<'a> OpenApiOperation<'a> {
             }
         };
         let query = queried(|parameter| &parameter.name);
-        let place = prefix.uri(&path);
+        let uri_text = prefix.uri(&path);
         let plain = in_path.is_empty() && in_query.iter().all(|parameter| !parameter.required);
         let resource = match plain {
-            true => match Uri::parse(&place) {
+            true => match Uri::parse(&uri_text) {
                 Ok(uri) => Some(self.entry(uri, server.clone() + &path)),
                 Err(_) => return skipped("its path cannot be a part of a URI"),
             },
@@ -113,7 +113,7 @@ impl<'a> OpenApiOperation<'a> {
         };
         let template = match plain && in_query.is_empty() {
             true => None,
-            false => match UriTemplate::parse(&(place + &query)) {
+            false => match UriTemplate::parse(&(uri_text + &query)) {
                 Ok(uri) => {
                     let url = server + &path_in_url + &queried(|parameter| &parameter.upstream);
                     let mut entry = self.entry(uri, url);
@@ -173,8 +173,9 @@ impl<'a> OpenApiOperation<'a> {
         styled && parameter.get("content").is_none() && !is_of_type(schema, "object")
     }
 
-    fn parameter(&self, name: &str, said: &Value) -> OperationParameter {
-        let schema = self.document.schema(&said["schema"]);
+    /// Converts the definition of a parameter.
+    fn parameter(&self, name: &str, definition: &Value) -> OperationParameter {
+        let schema = self.document.schema(&definition["schema"]);
         let is_list = is_of_type(schema, "array");
         let of = if is_list { self.document.schema(&schema["items"]) } else { schema };
         let mut is_closed = false;
@@ -194,14 +195,14 @@ impl<'a> OpenApiOperation<'a> {
         OperationParameter {
             name: variable(name),
             upstream: escaped_variable(name),
-            required: said["required"].as_bool().unwrap_or(false) || said["in"] == "path",
-            list: is_list && said["in"] == "query" && said["explode"].as_bool().unwrap_or(true),
+            required: definition["required"].as_bool().unwrap_or(false) || definition["in"] == "path",
+            list: is_list && definition["in"] == "query" && definition["explode"].as_bool().unwrap_or(true),
             // A list in one value, as in `a,b`, is not checked.
             is_closed: is_closed
                 && !choices.is_empty()
-                && (!is_list || said["explode"].as_bool().unwrap_or(true)),
+                && (!is_list || definition["explode"].as_bool().unwrap_or(true)),
             choices,
-            description: said["description"]
+            description: definition["description"]
                 .as_str()
                 .or_else(|| schema["description"].as_str())
                 .map(one_line),
@@ -209,8 +210,8 @@ impl<'a> OpenApiOperation<'a> {
         }
     }
 
-    /// The path as a template with valid variable names. Removes the parameters that do not occur in it, and adds
-    /// those that occur in it undeclared.
+    /// Converts the path to a template with valid variable names. Removes declared parameters that are not in the path,
+    /// and adds undeclared ones that are.
     fn path_template(&self, parameters: &mut Vec<OperationParameter>) -> Option<String> {
         let mut rest = self.path;
         let mut path = String::new();

@@ -63,7 +63,7 @@ fn is_named(operation: &OpenApiOperation<'_>, pattern: &str) -> bool {
 /// Whether a pattern matches a text: `*` stands for any characters but `/`, `**` for any characters. Braces are
 /// literal, because paths contain them.
 fn matches(pattern: &str, text: &str) -> bool {
-    // The set of positions in the text that a prefix of the pattern can end at.
+    // For each position in the text: whether the part of the pattern that was processed so far can end there.
     let text = text.as_bytes();
     let mut ends = vec![false; text.len() + 1];
     ends[0] = true;

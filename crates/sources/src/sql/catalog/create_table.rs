@@ -87,7 +87,7 @@ fn quoted_length(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// The text in the parentheses that open at the next token, and the end of these.
+/// The text in the parentheses that begin with the next token, and the offset after the closing one.
 fn parenthesized(sql: &str, from: usize) -> Option<(&str, usize)> {
     let mut begin = None;
     let mut depth = 0;

@@ -55,9 +55,9 @@ pub(super) struct TableColumn {
     pub(super) name: String,
     /// The declared type.
     pub(super) declared: String,
-    /// The internal name of the type.
+    /// The name of the type in the catalog, from which `kind` is derived.
     pub(super) base: String,
-    /// The type in a cast.
+    /// The type to cast bound values to; empty for SQLite, which needs no casts.
     pub(super) cast: String,
     pub(super) kind: ValueType,
     pub(super) nullable: bool,
@@ -73,7 +73,7 @@ pub(super) struct TableIndex {
     pub(super) name: String,
     pub(super) unique: bool,
     pub(super) primary: bool,
-    /// Whether it finds all rows with a given value of its first column.
+    /// Whether it can find all rows with a given value of its first column, unlike a partial or full-text index.
     pub(super) equality: bool,
     pub(super) columns: Vec<String>,
 }
@@ -102,7 +102,7 @@ struct CatalogQueries {
     /// Schema, table, column, type, base type, cast type, whether null is allowed, default, comment,
     /// values of an enum as a JSON array.
     columns: String,
-    /// Schema, table, index, whether it is unique, whether it is primary, column, whether it finds equal values.
+    /// Schema, table, index, whether it is unique, whether it is primary, column, `equality` of [`TableIndex`].
     indexes: String,
     /// Schema, table, constraint, column; referenced schema, table and column; ordinal position from 1.
     references: String,
@@ -195,7 +195,7 @@ async fn describe(
         let Some(table) = tables.get_mut(&name(&row)) else { continue };
         table.define(non_empty(&row[2]));
     }
-    // Tables of which the user may read no column. The columns of a broken view are unknown.
+    // Remove tables of which the user may read no column. Views stay, because the columns of a broken view are unknown.
     tables.retain(|_, table| table.summary.view || !table.columns.is_empty());
     let mut tables: Vec<_> = tables.into_values().collect();
     for table in &mut tables {
@@ -281,7 +281,8 @@ impl TableInfo {
         }
     }
 
-    /// Adds the definition of a view. That of a table is the `CREATE TABLE` statement of SQLite.
+    /// Sets the query of a view, or evaluates the `CREATE TABLE` statement of a SQLite table: adds its CHECK
+    /// constraints, and keeps the statement only if it contains comments.
     fn define(&mut self, definition: Option<String>) {
         if self.summary.view {
             self.definition = definition;
@@ -292,7 +293,7 @@ impl TableInfo {
         self.definition = definition.filter(|_| scanned.has_comment);
     }
 
-    /// The columns that begin an index, in the order of the table: the ones that rows can be filtered by.
+    /// The columns that rows can be filtered by: those that are the first of an index, in the order of the table.
     pub(super) fn filter_columns(&self) -> Vec<&str> {
         let leads = |column: &&TableColumn| {
             let first = |index: &TableIndex| index.equality && index.columns.first() == Some(&column.name);
@@ -330,7 +331,7 @@ impl TableInfo {
         }
     }
 
-    /// The primary key, or else the shortest unique index whose columns are never null.
+    /// Sets `key` to the primary key, or else to the shortest unique index whose columns are never null.
     fn choose_key(&mut self) {
         let columns = |index: &TableIndex| -> Option<Vec<TableColumn>> {
             let find = |name: &String| self.columns.iter().find(|column| column.name == *name).cloned();

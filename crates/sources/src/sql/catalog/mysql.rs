@@ -3,7 +3,8 @@
 use super::CatalogQueries;
 use crate::sql::dialect::Dialect;
 
-/// Restricts a query to one table, and to the configured schemas or else the database of the connection.
+/// The condition that restricts a query to the configured schemas, or else to the database of the connection, and to
+/// one table if its name is bound.
 fn shown(alias: &str, schemas: &[String]) -> String {
     let within = match schemas.is_empty() {
         true => format!("{alias}.table_schema = DATABASE()"),

@@ -71,7 +71,7 @@ pub(super) fn catalog_queries() -> CatalogQueries {
              ORDER BY 1, 2, r.conname, k.position",
             readable("r.conkey")
         ),
-        // Those of the table, and those of the domains of its columns.
+        // The CHECK constraints of the table, and those of the domains of its columns.
         checks: format!(
             "SELECT n.nspname::text, c.relname::text, r.conname::text, pg_get_expr(r.conbin, r.conrelid, true)
              FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

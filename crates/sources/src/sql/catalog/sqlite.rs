@@ -42,7 +42,7 @@ pub(super) fn catalog_queries() -> CatalogQueries {
              FROM pragma_table_list t, pragma_foreign_key_list(t.name, 'main') f
              WHERE {shown} ORDER BY 2, f.id, f.seq"
         ),
-        // They are part of the definitions.
+        // CHECK constraints are part of the definitions.
         checks: "SELECT NULL, NULL, NULL, NULL WHERE ?1 IS NULL AND 0".to_owned(),
         definitions: format!(
             "SELECT t.schema, t.name, s.sql FROM pragma_table_list t
@@ -61,8 +61,8 @@ pub(super) async fn tables(driver: &dyn Driver) -> Result<Vec<TableInfo>, Driver
     Ok(tables)
 }
 
-/// Adds the number of rows, and `rowid` as the key if the table has no other, or if its key may contain nulls as the
-/// tie-breaker of that.
+/// Adds the number of rows, and the `rowid`: as the key if the table has no other, or as the tie-breaker if its key may
+/// contain nulls.
 pub(super) async fn complete(driver: &dyn Driver, table: &mut TableInfo) -> Result<(), DriverError> {
     if table.summary.view {
         return Ok(());

@@ -1,9 +1,9 @@
 //! Runs statements: connections, time-outs, cancellation and errors.
 //!
-//! A statement runs in a task that owns its connection and one of `connections` permits. A caller who disconnects, a
-//! time-out or a sink that has enough stops the task: it cancels the statement in the database and waits until that
-//! has ended. Only then are the connection and the permit free again, so the database never runs more than
-//! `connections` statements of a source.
+//! A statement runs in a task that owns its connection and one of `connections` permits. The task is stopped if the
+//! caller disconnects, after a time-out, and if the sink needs no more rows. It then cancels the statement in the
+//! database and waits until the statement has ended. Only then are the connection and the permit free again, so the
+//! database never runs more than `connections` statements of a source.
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod canceller;
@@ -36,8 +36,8 @@ use pool::{Backend, Pool};
 use stop::StopSignal;
 
 tokio::task_local! {
-    /// The request that statements are run for. A statement holds a clone until it has ended, and with that the permit
-    /// of the catalog, even if the caller is gone.
+    /// The context of the request that statements are run for. A statement holds a clone until it has ended, and so
+    /// keeps the permit of the catalog, even if the caller is gone.
     pub(super) static REQUEST_CONTEXT: Context;
 }
 
@@ -48,9 +48,9 @@ pub(super) struct Statement {
     pub(super) binds: Vec<BindValue>,
     /// The types of the selected values, if they are more specific than those of the result.
     pub(super) kinds: Option<Arc<[ValueType]>>,
-    /// The text of a configured query, which is to be wrapped with its bounds.
+    /// For a configured query: the limits that the driver must enforce, for example by wrapping the query.
     pub(super) foreign: Option<QueryLimits>,
-    /// Size columns that the statement itself selects, in which case it does not read values that are too large.
+    /// The size columns that the statement selects, if it enforces the size limit itself.
     pub(super) sizes: Option<SizeColumns>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct QueryLimits {
     pub(super) rows: u64,
     /// The most bytes of one row.
     pub(super) bytes: u64,
-    /// Whether its outermost part has an `ORDER BY` that a `LIMIT` may follow.
+    /// Whether the query ends with an `ORDER BY`, so that a `LIMIT` may be appended.
     pub(super) ordered: bool,
 }
 
@@ -135,8 +135,8 @@ pub(super) trait Driver: Send + Sync {
     /// A version that changes with any data in the database; `None` if there is none.
     async fn version(&self) -> Result<Option<String>, DriverError>;
 
-    /// The version of the data before a response is made, by which the response can be cached; `None` if the database
-    /// has none, or is locked.
+    /// The current version of the data. A response that is made after this call can be cached while the version stays
+    /// the same. `None` if the database has no version, or is locked.
     async fn observe(&self) -> Option<ObservedVersion> {
         None
     }
@@ -150,15 +150,15 @@ pub(super) trait Driver: Send + Sync {
 /// The version of the data in a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DatabaseVersion {
-    /// The connection that the other numbers are of.
+    /// Identifies the connection that reported the other numbers; those of different connections are not comparable.
     pub(super) epoch: u64,
-    /// Changes with any data.
+    /// Changes with every commit.
     pub(super) data: i64,
-    /// Changes with any table, index or view.
+    /// Changes whenever a table, index or view is created, altered or dropped.
     pub(super) schema: i64,
 }
 
-/// A check of the version of a database that is cheap and does not wait for it.
+/// A check of the version of a database that is cheap and never waits for a lock.
 pub(super) trait VersionCheck: Send + Sync {
     /// The current version; `None` if it is not known at the moment.
     fn current(&self) -> Option<DatabaseVersion>;
@@ -212,7 +212,8 @@ pub(super) struct DriverSettings {
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 impl DriverSettings {
-    /// The time-out in milliseconds for the server, where 0 would mean none and there is a maximum.
+    /// The time-out for the server in milliseconds. It is never 0, which would mean no time-out, and at most the
+    /// server's maximum.
     fn millis(self) -> u128 {
         self.timeout.as_millis().clamp(1, i32::MAX as u128)
     }
@@ -244,7 +245,7 @@ pub(super) async fn run<S: RowSink>(
 /// The most bytes of all rows of an internal statement, such as one that reads the catalog.
 const MAX_COLLECTED_BYTES: u64 = 32 * 1024 * 1024;
 
-/// Collects the rows of a statement with a small result.
+/// Collects the rows of a statement; fails if they exceed [`MAX_COLLECTED_BYTES`].
 pub(super) async fn collect(
     driver: &dyn Driver,
     statement: &Statement,
@@ -274,7 +275,7 @@ pub(super) async fn collect(
     }
 }
 
-/// The extra time after the server's own time-out before the connection is closed.
+/// How much longer than the time-out, which the server enforces itself, Libris waits before it cancels a statement.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(1);
 
 /// The reason for a closed connection.

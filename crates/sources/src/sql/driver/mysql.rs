@@ -175,8 +175,8 @@ async fn query(
         let values = row.len() - sizes.map_or(0, |sizes| sizes.columns);
         let mut size = 0;
         for at in values..row.len() {
-            let told = cell(row.try_get_raw(at)?, None).map_err(sqlx::Error::Decode)?;
-            size += told.name().parse().unwrap_or(u64::from(u32::MAX));
+            let reported = cell(row.try_get_raw(at)?, None).map_err(sqlx::Error::Decode)?;
+            size += reported.name().parse().unwrap_or(u64::from(u32::MAX));
         }
         if sizes.is_some_and(|sizes| size > sizes.bytes) {
             output.oversized(size);
@@ -194,11 +194,12 @@ fn can_be_large(name: &str) -> bool {
     large.iter().any(|part| name.contains(part))
 }
 
-/// Wraps a configured query with its limits. Also returns the number of size columns at the end of a row. `columns`
-/// are the names of the columns and whether their values may be large.
+/// Wraps a configured query in a statement that enforces its limits. Also returns the number of size columns at the end
+/// of a row. `columns` are the names of the columns and whether their values may be large.
 fn wrap(sql: &str, columns: &[(String, bool)], bounds: QueryLimits) -> (String, usize) {
     let names: HashSet<_> = columns.iter().map(|(name, _)| name.to_lowercase()).collect();
     let usable = |name: &str| !name.is_empty() && name.trim() == name && name.chars().count() <= 64;
+    // Whether the outer statement can refer to the columns by their own names.
     let own = names.len() == columns.len() && columns.iter().all(|(name, _)| usable(name));
     let name = |at: usize| match own {
         true => Dialect::Mysql.quote(&columns[at].0),

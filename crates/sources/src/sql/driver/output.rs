@@ -12,12 +12,12 @@ const MIN_OFFLOADED_BYTES: u64 = 64 * 1024;
 
 /// A sink and the progress of its statement.
 pub(super) struct SinkOutput {
-    /// `None` only while another thread writes a row.
+    /// `None` only while another thread has the sink.
     sink: Option<Box<dyn RowSink>>,
     stop: Arc<StopSignal>,
-    /// Whether it has received a row.
+    /// Whether the database has returned a row.
     pub(super) begun: bool,
-    /// Whether it accepts no more rows.
+    /// Whether the sink accepts no more rows.
     pub(super) enough: bool,
 }
 
@@ -92,6 +92,7 @@ impl SinkOutput {
         }
     }
 
+    /// Accepts no more rows, and stops the statement.
     fn cut(&mut self) {
         self.enough = true;
         self.stop.request();

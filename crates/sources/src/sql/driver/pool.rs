@@ -119,11 +119,11 @@ impl<B: Backend> ConnectionPool<B> {
     ) -> Result<Box<dyn RowSink>, DriverError> {
         // A statement in this process must also end if the runtime drops this task.
         let _ending = StopOnDrop(Arc::clone(output.stop()));
-        // An idle connection may have been closed meanwhile: retry once with a new one.
-        let mut rested = self.idle().pop();
+        // The server may have closed an idle connection: then retry once with a new one.
+        let mut idle_connection = self.idle().pop();
         loop {
-            let was_idle = rested.is_some();
-            let mut connection = match rested.take() {
+            let was_idle = idle_connection.is_some();
+            let mut connection = match idle_connection.take() {
                 Some(connection) => connection,
                 None => self.connect().await?,
             };
@@ -319,16 +319,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_turn_of_the_catalog_is_held_until_the_statement_has_ended() {
-        let turns = Budget::new(1);
-        let turn = turns.try_take(Client::default(), 1).unwrap();
-        let pool = abandoned_by::<false>(Context::default().with_permit(turn), true).await;
+    async fn the_permit_of_the_catalog_is_held_until_the_statement_has_ended() {
+        let permits = Budget::new(1);
+        let permit = permits.try_take(Client::default(), 1).unwrap();
+        let pool = abandoned_by::<false>(Context::default().with_permit(permit), true).await;
         for _ in 0..20 {
             tokio::task::yield_now().await;
-            assert!(turns.is_full());
+            assert!(permits.is_full());
         }
         pool.backend().release.notify_one();
-        assert!(turns.take(Client::default(), 1).await.is_some());
+        assert!(permits.take(Client::default(), 1).await.is_some());
     }
 
     #[tokio::test]

@@ -168,8 +168,8 @@ async fn query(
     while let Some(row) = rows.try_next().await? {
         let mut size = 0;
         if let Some(sizes) = sizes.filter(|sizes| sizes.columns > 0) {
-            let told = row.try_get_unchecked::<Option<String>, _>(row.len() - 1)?;
-            size = told.and_then(|size| size.parse().ok()).unwrap_or(u64::MAX);
+            let reported = row.try_get_unchecked::<Option<String>, _>(row.len() - 1)?;
+            size = reported.and_then(|size| size.parse().ok()).unwrap_or(u64::MAX);
             if size > sizes.bytes {
                 output.oversized(size);
                 continue;

@@ -1,7 +1,7 @@
 //! The driver for SQLite, on blocking threads.
 //!
 //! Each statement occupies one thread until it has ended. It ends early on a stop request: SQLite calls a progress
-//! handler every few instructions, and waits for locks in short steps.
+//! handler every [`PROGRESS_INSTRUCTIONS`] instructions, and waits for locks in short steps.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,7 +32,7 @@ const HEAP_LIMIT_BYTES: i64 = 512 * 1024 * 1024;
 /// as much memory.
 const MAX_SCHEMA_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The busy time-out of SQLite, after which we check whether to continue waiting for the lock.
+/// The busy time-out of SQLite. After it, Libris checks whether to continue waiting for the lock.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// The number of instructions between two calls of the progress handler.
@@ -58,7 +58,7 @@ struct SqliteFile {
 }
 
 impl SqliteFile {
-    /// Connects the detector to the file, if it is not yet.
+    /// Connects the detector to the file with this identity, unless it is connected already.
     async fn open_detector(&self, identity: FileIdentity) -> Result<(), DriverError> {
         if self.detector.is_open(identity) {
             return Ok(());
@@ -72,7 +72,7 @@ impl SqliteFile {
         .await
     }
 
-    /// The version, which is awaited while the database is locked.
+    /// The version of the data. Waits while the database is locked.
     async fn awaited_version(&self, identity: FileIdentity) -> Result<DatabaseVersion, DriverError> {
         self.open_detector(identity).await?;
         let (detector, settings) = (Arc::clone(&self.detector), self.settings);
@@ -80,13 +80,13 @@ impl SqliteFile {
         let _leaving = super::stop::StopOnDrop(Arc::clone(&stop));
         let version =
             blocking(move || retry_while_locked(settings, &stop, || detector.version()).map_err(explain));
-        // The file was replaced meanwhile.
+        // Without a version, the file was replaced after the detector was opened.
         version.await?.ok_or(DriverError::Unavailable(CONNECTION_LOST))
     }
 }
 
 impl Pool<SqliteFile> {
-    /// Closes the idle connections if the file was replaced.
+    /// The identity of the file; fails if there is none. Closes the idle connections if the file was replaced.
     fn check(&self) -> Result<FileIdentity, DriverError> {
         let now = sqlite_version::identity(&self.backend().path);
         let mut known = self.backend().known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +149,7 @@ impl Backend for SqliteFile {
         let mut moved = output.take_sink();
         let (connection, statement, settings) = (Arc::clone(connection), statement.clone(), self.settings);
         let (moved, outcome) = blocking(move || {
-            // The lock is poisoned if a thread panicked, but only between two statements.
+            // A panic in a sink poisons the lock, but has reset the statement, so that the connection is usable.
             let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
             let deadline = Instant::now() + settings.timeout;
             let asked = Arc::clone(&stop);
@@ -187,6 +187,7 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or(Err(DriverError::Unavailable(CONNECTION_LOST)))
 }
 
+/// The largest value that SQLite may create, in bytes.
 fn largest(settings: DriverSettings) -> u64 {
     // One byte more, to distinguish a value that is too large from one that just fits.
     MAX_VALUE_BYTES.max(settings.max_bytes + 1)
@@ -216,8 +217,8 @@ fn configured(path: &Path, settings: DriverSettings) -> rusqlite::Result<Connect
     Ok(connection)
 }
 
-/// Retries while the database is locked, until the time-out or a stop request. `attempt` must not have produced any
-/// output when it finds the database locked; SQLite detects that before the first row.
+/// Retries while the database is locked, until the time-out or a stop request. An attempt that finds the database
+/// locked must not have produced output; SQLite detects the lock before the first row.
 fn retry_while_locked<T>(
     settings: DriverSettings,
     stop: &StopSignal,
@@ -285,8 +286,8 @@ fn query(connection: &Connection, statement: &Statement, output: &mut SinkOutput
 /// The size of the values of a row, and its limit, in bytes.
 fn size(row: &Row<'_>, values: usize, statement: &Statement) -> rusqlite::Result<(u64, u64)> {
     if let Some(sizes) = statement.sizes {
-        let told = (values..values + sizes.columns).map(|at| row.get::<_, u64>(at));
-        return Ok((told.sum::<rusqlite::Result<u64>>()?, sizes.bytes));
+        let reported = (values..values + sizes.columns).map(|at| row.get::<_, u64>(at));
+        return Ok((reported.sum::<rusqlite::Result<u64>>()?, sizes.bytes));
     }
     let Some(bounds) = statement.foreign else { return Ok((0, u64::MAX)) };
     let mut size = 0;
@@ -324,7 +325,8 @@ fn explain(error: rusqlite::Error) -> DriverError {
         rusqlite::Error::SqlInputError { error, msg, .. } => (*error, msg.as_str()),
         _ => return DriverError::Failed(Arc::new(error)),
     };
-    // The lowest byte is the primary result code; the others refine it.
+    // The lowest byte is the primary result code; the others refine it. 5 is BUSY, 6 LOCKED, 8 READONLY, 9 INTERRUPT,
+    // 10 IOERR, 11 CORRUPT, 14 CANTOPEN, 18 TOOBIG, 20 MISMATCH and 26 NOTADB.
     let missing = ["no such table", "no such column"];
     match code.extended_code & 0xff {
         9 => DriverError::TimedOut,

@@ -77,9 +77,9 @@ struct DetectorConnection {
     connection: Connection,
     identity: FileIdentity,
     version: DatabaseVersion,
-    /// The stamp with which the file still has this version; `None` if the stamp proves nothing.
+    /// While the file has this stamp, it has this version. `None` if no stamp proves that.
     settled: Option<DatabaseFileStamp>,
-    /// Whether the `stat` results of the file system can be trusted: those of a remote one are cached.
+    /// Whether the `stat` results of the file are current. Those of a remote file system may be cached.
     is_local: bool,
 }
 
@@ -98,10 +98,10 @@ impl VersionDetector {
         self.lock().as_ref().is_some_and(|open| open.identity == identity)
     }
 
-    /// Uses this new connection, which was opened while the path led to the file with this identity.
+    /// Uses this new connection, which was opened when the file at the path had this identity.
     pub(super) fn open(&self, connection: Connection, identity: FileIdentity) -> rusqlite::Result<()> {
         static EPOCHS: AtomicU64 = AtomicU64::new(0);
-        // A check is made while a request waits.
+        // A check must not wait for a lock, because a request waits for the check.
         connection.busy_timeout(Duration::ZERO)?;
         let epoch = EPOCHS.fetch_add(1, Ordering::Relaxed);
         // The first check replaces both numbers.
@@ -111,7 +111,7 @@ impl VersionDetector {
         Ok(())
     }
 
-    /// The current version. `None` if the file was replaced or is missing, or without a connection.
+    /// The current version. `None` if the file was replaced or is missing, or if there is no connection yet.
     pub(super) fn version(&self) -> rusqlite::Result<Option<DatabaseVersion>> {
         let mut open = self.lock();
         let Some(open) = &mut *open else { return Ok(None) };
@@ -133,7 +133,7 @@ impl VersionCheck for VersionDetector {
 }
 
 impl DetectorConnection {
-    /// The current version, if the file had this stamp at or after `now`.
+    /// The current version. `stamp` is the stamp that the file has, taken at or after `now`.
     fn version_at(
         &mut self,
         path: &Path,
@@ -159,8 +159,8 @@ impl DetectorConnection {
         self.connection.prepare_cached(pragma)?.query_row([], |row| row.get(0))
     }
 
-    /// Whether the database uses a rollback journal. Leaving it needs a write to the file. In WAL mode, the connection
-    /// has created the WAL file by now.
+    /// Whether the database uses a rollback journal. A later switch to WAL mode writes to the file, and so changes the
+    /// stamp. In WAL mode, the connection has created the WAL file by now.
     fn has_rollback_journal(&self, path: &Path) -> rusqlite::Result<bool> {
         let mode: String =
             self.connection.prepare_cached("PRAGMA journal_mode")?.query_row([], |row| row.get(0))?;
@@ -171,8 +171,8 @@ impl DetectorConnection {
     }
 }
 
-/// Whether the `stat` results of a file are those of the moment. The file is not opened: closing it would release the
-/// locks that SQLite has on it.
+/// Whether the file is on a local file system, whose `stat` results are current. The file is not opened, because
+/// closing it would release the locks that SQLite has on it.
 #[cfg(target_os = "linux")]
 fn is_local(path: &Path) -> bool {
     !crate::remote::is_remote_path(path)

@@ -19,7 +19,7 @@ fn tree(rules: &str) -> (tempfile::TempDir, Tree) {
     (folder, tree)
 }
 
-/// Whether both have the same rules, and their identity too.
+/// Whether both have the same path, and rules of the same identity.
 fn is_same(one: &OpenFolder, other: &OpenFolder) -> bool {
     one.logical.identity().is_of(&other.logical)
 }

@@ -24,7 +24,7 @@ use crate::remote::is_remote;
 /// The events for a directory of the tree. `CLOSE_WRITE` is not among them: the writes before it caused `MODIFY`.
 const DIRECTORY_EVENTS: WatchFlags = ENTRY_EVENTS.union(CONTENT_EVENTS).union(MOVE_EVENTS);
 
-/// The events for a directory of which only one subdirectory matters.
+/// The events for a directory in which only one subdirectory matters.
 const SUBDIRECTORY_EVENTS: WatchFlags = ENTRY_EVENTS.union(WatchFlags::ONLYDIR);
 
 /// The events for a directory above the root, which matters only for the path of the root.
@@ -125,7 +125,8 @@ impl GenerationTracker {
         if path.canonicalize().ok()? != path {
             return None;
         }
-        // While a directory is open, its deletion causes no `DELETE_SELF`, but a `DELETE` in its parent.
+        // While a directory is open, its deletion causes no `DELETE_SELF`, but a `DELETE` in its parent. The root is
+        // open, so its parent is watched for `DELETE` too.
         let mut events = MOVE_EVENTS | WatchFlags::DELETE;
         let mut observed = Vec::new();
         for path in path.ancestors().skip(1) {
@@ -139,8 +140,9 @@ impl GenerationTracker {
     /// whether that was possible.
     pub(super) fn catch_up(&self) -> bool {
         match self.inotify.has_queued_events() {
-            // A thread that reads events sets `draining` before it does so.
+            // A thread sets `draining` before it reads events, so none was read that is not yet applied.
             Ok(false) if !self.draining.load(Ordering::SeqCst) => true,
+            // Waits until the other thread has applied the events that it has read.
             Ok(false) => {
                 drop(self.lock());
                 true
@@ -153,6 +155,7 @@ impl GenerationTracker {
         }
     }
 
+    /// Watches a directory and returns its current generation; `None` if its changes cannot be detected.
     fn watch(
         &self,
         target: WatchTarget<'_>,
@@ -161,6 +164,7 @@ impl GenerationTracker {
     ) -> Option<ObservedGeneration> {
         let mut table = self.lock();
         if table.directories.len() >= self.max_watches {
+            // Directories in use are watched again when they are next opened.
             table.remove_all(&self.inotify);
         }
         // The same directory may be watched for several reasons: its events add up.

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// The most names in a journal. Beyond, reading the whole directory costs less.
+/// The most names in a journal. Beyond that, reading the whole directory costs less.
 const MAX_NAMES: usize = 4_096;
 
 /// The most names in all journals of the process.
@@ -23,7 +23,7 @@ pub(in super::super) struct NameJournal {
 #[derive(Debug, Default)]
 struct JournalNames {
     names: HashSet<OsString>,
-    /// Whether names are missing, which remains so.
+    /// Whether names are missing. Never reset.
     incomplete: bool,
 }
 
@@ -63,6 +63,7 @@ impl NameJournal {
 
 impl Drop for NameJournal {
     fn drop(&mut self) {
+        // Subtracts its names from the total.
         self.mark_incomplete();
     }
 }

@@ -116,7 +116,7 @@ pub(super) struct PathEvidence {
     observed: ObservedGeneration,
     /// For the root only: its ancestors and the directories of `.git/info/exclude`.
     also_observed: Vec<ObservedGeneration>,
-    /// For a root whose ancestors cannot be watched: the path at which this directory must still be found.
+    /// For a root whose ancestors cannot be watched: its path, at which a directory of this identity must still be.
     expected_root: Option<(PathBuf, FileId)>,
     parent: Option<Arc<PathEvidence>>,
     began: Instant,
@@ -148,12 +148,12 @@ impl PathEvidence {
         true
     }
 
-    /// Evidence that from now on no file is created, deleted or renamed in the directory.
+    /// Evidence that holds until a file is created, deleted or renamed in the directory.
     pub(super) fn names_evidence(&self) -> DirectoryEvidence {
         DirectoryEvidence(self.observed.observe(ChangeScope::Names))
     }
 
-    /// Evidence that from now on no file in the directory changes in any way.
+    /// Evidence that holds until a file in the directory changes in any way.
     pub(super) fn files_evidence(&self) -> DirectoryEvidence {
         DirectoryEvidence(self.observed.observe(ChangeScope::Files))
     }
@@ -244,7 +244,7 @@ impl Prover {
     }
 }
 
-/// Collects what a response depends on while it is made, and turns it into a [`Proof`].
+/// Collects the dependencies of a response while it is built, and converts them to a [`Proof`].
 pub(crate) struct ProofBuilder {
     began: Instant,
     /// `None`: the response depends on something that cannot be proven unchanged.
@@ -256,9 +256,9 @@ struct Dependencies {
     tracker: &'static GenerationTracker,
     /// The path to the first directory that was added; those added later are below it.
     path: Option<Arc<PathEvidence>>,
-    /// The directories with their files.
+    /// The directories whose names and files must be unchanged.
     directories: Vec<ObservedGeneration>,
-    /// The only file that matters, where the response is about one file.
+    /// The file, if the response is about a single one.
     file: Option<(PathFromRoot, StatStamp)>,
 }
 
@@ -283,7 +283,7 @@ impl ProofBuilder {
             dependencies.directories.push(path_evidence.observed.observe(ChangeScope::Files));
             dependencies.path.get_or_insert_with(|| Arc::clone(path_evidence));
             // The names may have been read before this call. If they changed since, the generation observed just now
-            // is that of other names.
+            // belongs to newer names.
             if names_evidence.holds() {
                 return;
             }
@@ -291,8 +291,8 @@ impl ProofBuilder {
         self.dependencies = None;
     }
 
-    /// Narrows the dependency on the one directory that was added to this file in it, which had this stamp when it was
-    /// opened.
+    /// Narrows the dependency to a single file in the only directory that was added before. `stamp` is that of the file
+    /// when it was opened.
     pub(crate) fn add_file(&mut self, path: PathFromRoot, stamp: StatStamp) {
         if let Some(dependencies) = &mut self.dependencies {
             // Two changes within one tick of the file system's clock leave the same stamp. While the stamp is that
@@ -309,8 +309,8 @@ impl ProofBuilder {
         self.dependencies = None;
     }
 
-    /// Makes the response depend also on all that another one depends on. What this depends on already must include a
-    /// common ancestor.
+    /// Adds all dependencies of `other`. The first directory that was added here must be an ancestor of all its
+    /// directories.
     pub(crate) fn include(&mut self, other: &Self) {
         self.began = self.began.min(other.began);
         match (&mut self.dependencies, &other.dependencies) {

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use super::super::filter::IgnoreRules;
 use super::super::name;
 
-/// The most names in the set. Beyond, scanning everything costs less.
+/// The most names in the set. Beyond that, a scan of the whole tree costs less.
 const MAX_NAMES: usize = 100_000;
 
 /// The files and directories to scan again.
@@ -16,7 +16,7 @@ pub(super) struct DirtySet {
     pub(super) folders: BTreeMap<Box<str>, DirtyDirectory>,
     /// The number of names in all directories.
     names: usize,
-    /// Whether to scan everything.
+    /// Whether to scan the whole tree.
     pub(super) all: bool,
     /// Whether events were lost, so that a file with an unchanged stamp may have changed.
     pub(super) lost: bool,
@@ -78,7 +78,8 @@ impl DirtySet {
         }
     }
 
-    /// Marks a directory.
+    /// Marks a directory as an entry of its parent. For the watched directories in `.git`, which are not visible, marks
+    /// the whole tree, because its ignore rules may have changed.
     pub(super) fn mark_directory(&mut self, key: &str, event: EntryEvent) {
         match split(key) {
             Some(_) if key.starts_with(".git/") => self.mark_subtree(""),
@@ -97,7 +98,7 @@ impl DirtySet {
         self.all = true;
     }
 
-    /// Marks everything, because events were lost.
+    /// Marks everything, because events were lost or the set became too large.
     pub(super) fn mark_lost(&mut self) {
         *self = Self { all: true, lost: true, ..Self::default() };
     }
@@ -116,7 +117,7 @@ impl DirtySet {
         }
     }
 
-    /// Extends what to scan in a directory.
+    /// Widens the scope of the scan of a directory.
     fn widen(&mut self, key: &str, scope: RescanScope) {
         if !self.lost {
             let directory = self.folders.entry(key.into()).or_default();

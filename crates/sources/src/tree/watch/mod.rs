@@ -38,7 +38,8 @@ const DEBOUNCE: Duration = Duration::from_millis(10);
 /// above it was moved or that a deleted root was restored. Failed scans are retried at the same interval.
 const ROOT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The most directories with an unreadable ignore file that are checked one by one. Beyond, everything is scanned.
+/// The most directories with an unreadable ignore file that are checked one by one. Beyond that, the whole tree is
+/// scanned.
 const MAX_HIDDEN: usize = 1_000;
 
 /// Polling is idle for this many times the duration of a scan, so that it takes at most about a tenth of a processor.
@@ -79,6 +80,7 @@ struct TreeWatcher {
     poll_at: Instant,
     /// When to check the root and to retry failed scans.
     root_check_at: Instant,
+    /// Whether a scan failed, so that the whole tree must be scanned again.
     retry: bool,
     /// The directories that are hidden because their ignore file cannot be read.
     hidden: BTreeSet<String>,
@@ -170,6 +172,7 @@ impl TreeWatcher {
         next.saturating_duration_since(Instant::now())
     }
 
+    /// Marks what no event reports as dirty: hidden directories, failed scans, and a root that was moved or restored.
     fn check_root(&mut self) {
         self.root_check_at = Instant::now() + ROOT_CHECK_INTERVAL;
         for key in std::mem::take(&mut self.hidden) {
@@ -228,9 +231,11 @@ impl TreeWatcher {
         self.retry |= retry;
         self.retry_hidden(hidden);
         if retry {
+            // The retry must also find the changes that the failed scan missed.
             self.drained = since;
         }
         if !was_polling && self.events.needs_polling() {
+            // The watches were lost during this scan, so the first poll must find the changes since then.
             self.polled = since;
         }
         self.pending.wake();

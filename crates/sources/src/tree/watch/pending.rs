@@ -11,7 +11,7 @@ use libris_core::{Change, Uri};
 
 use super::events::WakeHandle;
 
-/// The most resources with pending changes. Beyond, the stream reports lost changes.
+/// The most resources with pending changes. Beyond that, the stream reports [`Change::Lost`].
 const MAX_RESOURCES: usize = 100_000;
 
 /// The pending changes, shared by the watcher and the stream.
@@ -34,8 +34,11 @@ struct ChangeSet {
 /// The coalesced changes of one resource.
 #[derive(Default)]
 struct PendingChange {
+    /// Whether it was added or removed; if so, the other flags are not reported.
     presence: Option<Presence>,
+    /// The contents changed.
     updated: bool,
+    /// The metadata changed.
     described: bool,
 }
 
@@ -46,6 +49,7 @@ enum Presence {
 }
 
 impl PendingChanges {
+    /// Adds a change without waking the consumer; call [`wake`](Self::wake) after a batch.
     pub(super) fn put(&self, change: Change) {
         let mut changes = self.lock();
         if changes.lost {
@@ -80,13 +84,14 @@ impl PendingChanges {
 }
 
 impl ChangeSet {
+    /// Merges a change into the pending changes of its resource.
     fn put(&mut self, change: Change) {
         let (uri, change): (_, fn(&mut PendingChange)) = match change {
             Change::Updated(uri) => (uri, |pending| pending.updated = true),
             Change::Described(uri) => (uri, |pending| pending.described = true),
             Change::Added(uri) => (uri, PendingChange::add),
             Change::Removed(uri) => {
-                // A resource that was added and removed before it was delivered never existed for the consumer.
+                // The addition was not delivered yet, so for the consumer the resource never existed.
                 if matches!(
                     self.changes.get(&uri),
                     Some(PendingChange { presence: Some(Presence::Added), .. })
@@ -106,6 +111,7 @@ impl ChangeSet {
         change(self.changes.entry(uri).or_default());
     }
 
+    /// The next change to deliver.
     fn take(&mut self) -> Option<Change> {
         if std::mem::take(&mut self.lost) {
             return Some(Change::Lost);
@@ -118,6 +124,8 @@ impl ChangeSet {
         let uri = next.or_else(|| self.changes.first_key_value())?.0.clone();
         let pending = self.changes.get_mut(&uri)?;
         if pending.presence.is_none() && pending.updated && pending.described {
+            // Both changed: delivers `Updated` now and `Described` later. `last` is not advanced, so that this URI is
+            // not skipped.
             pending.updated = false;
             return Some(Change::Updated(uri));
         }
@@ -135,7 +143,7 @@ impl ChangeSet {
 impl PendingChange {
     fn add(&mut self) {
         *self = match self.presence {
-            // For the consumer it existed before, and it exists again.
+            // The removal was not delivered yet, so for the consumer the resource has only changed.
             Some(Presence::Removed) => Self { presence: None, updated: true, described: true },
             _ => Self { presence: Some(Presence::Added), ..Self::default() },
         };

@@ -24,8 +24,8 @@ pub(super) struct Rescan<'a> {
     pub(super) later: DirtySet,
     /// Whether an entry could not be scanned and was assumed to be unchanged.
     pub(super) retry: bool,
-    /// The directories that are hidden because their ignore file cannot be read. No event reports when it becomes
-    /// readable.
+    /// The directories that are hidden because their ignore file cannot be read. No event reports when such a file
+    /// becomes readable.
     pub(super) hidden: Vec<String>,
 }
 
@@ -87,6 +87,7 @@ impl<'a> Rescan<'a> {
         }
     }
 
+    /// Scans the whole tree.
     fn rescan_all(&mut self, known: &mut Option<SnapshotDirectory>, events_missed: bool) {
         let opened = self.open_root();
         match (self.observe("", "", opened), known.as_mut()) {
@@ -114,6 +115,7 @@ impl<'a> Rescan<'a> {
         }
     }
 
+    /// Scans a dirty directory of the snapshot. If it was replaced, it is marked to be scanned from its parent.
     fn rescan_folder(&mut self, key: &str, dirty: &DirtyDirectory, root: &mut Option<SnapshotDirectory>) {
         // A directory that is not in the snapshot is not visible. If it becomes visible, its parent directory is
         // dirty too.
@@ -143,7 +145,8 @@ impl<'a> Rescan<'a> {
         }
     }
 
-    /// Compares a directory with its snapshot.
+    /// Compares a directory with its snapshot, reports the differences and updates the snapshot. `Absent` if the
+    /// directory no longer exists.
     fn compare(
         &mut self,
         folder: &OpenFolder,
@@ -195,7 +198,8 @@ impl<'a> Rescan<'a> {
         Observation::Present(())
     }
 
-    /// Scans one name, whatever its type is now. Returns whether reading its directory gives a different result.
+    /// Scans one name, whether it is a file or a directory now. Returns whether its directory must be reported as
+    /// updated.
     fn rescan_name(
         &mut self,
         folder: &OpenFolder,
@@ -218,7 +222,7 @@ impl<'a> Rescan<'a> {
         self.remove_entry(folder, known, is_not) | self.rescan_entry(folder, known, is, mode)
     }
 
-    /// Scans a visible entry. Returns whether reading its directory gives a different result.
+    /// Scans a visible entry. Returns whether its directory must be reported as updated.
     fn rescan_entry(
         &mut self,
         folder: &OpenFolder,
@@ -232,6 +236,7 @@ impl<'a> Rescan<'a> {
         }
     }
 
+    /// Scans a file. Returns whether its directory must be reported as updated.
     fn rescan_file(
         &mut self,
         folder: &OpenFolder,
@@ -264,6 +269,7 @@ impl<'a> Rescan<'a> {
         true
     }
 
+    /// Scans a subdirectory. Returns whether its parent must be reported as updated.
     fn rescan_directory(
         &mut self,
         folder: &OpenFolder,
@@ -317,7 +323,7 @@ impl<'a> Rescan<'a> {
             };
             entries.extend(node.map(|node| (key.into(), node)));
         }
-        // A map that is collected from a sorted vector has full nodes.
+        // Collecting a map from a sorted vector fills its nodes, which saves memory.
         Some(SnapshotDirectory { stamp: folder.stamp.clone(), entries: entries.into_iter().collect() })
     }
 
@@ -341,7 +347,7 @@ impl<'a> Rescan<'a> {
         self.open(|| tree.open_child(folder, segment, &name))
     }
 
-    /// Opens a directory that is watched before anything in it is read.
+    /// Opens a directory, and watches it before anything in it is read.
     fn open(&mut self, open: impl Fn() -> io::Result<Arc<OpenFolder>>) -> io::Result<Arc<OpenFolder>> {
         let folder = open()?;
         match self.events.add(&folder)? {
@@ -401,7 +407,8 @@ impl<'a> Rescan<'a> {
         }
     }
 
-    /// With `include`, a directory is listed while there is a file below it: this may have changed for all ancestors.
+    /// Reports all ancestors as updated: with `include`, a directory is listed only while there is a file below it, and
+    /// this may have changed.
     fn emit_ancestors_updated(&self, key: &str) {
         let mut rest = key;
         while let Some(end) = rest.strip_suffix('/') {

@@ -132,7 +132,7 @@ fn a_tree_that_fell_back_to_polling_is_watched_again() {
 }
 
 #[test]
-fn a_slow_consumer_is_told_that_changes_were_lost() {
+fn a_slow_consumer_receives_lost() {
     let mut watched = WatchedTree::new();
     let uri = |n: usize| Uri::parse(&format!("file:///m/{n}")).unwrap();
     for n in 0..200_000 {

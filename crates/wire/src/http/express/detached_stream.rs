@@ -71,10 +71,10 @@ where
     S::Future: Unpin,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let mut told = false;
+    let mut shutting_down = false;
     let ended = poll_fn(|context| {
-        if liveness.is_stopping() && !told {
-            told = true;
+        if liveness.is_stopping() && !shutting_down {
+            shutting_down = true;
             Pin::new(&mut *hyper).graceful_shutdown();
         }
         Pin::new(&mut *hyper).poll(context)
@@ -99,7 +99,7 @@ mod tests {
     use http_body_util::Full;
 
     #[test]
-    fn a_response_is_the_last_one_where_the_request_says_so_or_is_not_read_whole() {
+    fn the_connection_closes_if_the_request_asks_for_it_or_was_not_read_whole() {
         let framing = |method: &str, version, connection: &[&str], body: &'static str| {
             let mut request = Request::builder().method(method).version(version);
             for value in connection {

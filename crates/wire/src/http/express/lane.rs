@@ -57,8 +57,8 @@ pub(in crate::http) struct Lane {
     half_closed: Option<Pin<Box<Sleep>>>,
     /// The memory reservation of input that waits here, or that hyper has read and cannot answer yet.
     reservation: Option<InputReservation>,
-    /// For `Hyper::OwnsConnection`: the number of requests that hyper had parsed when it last read, until it parses
-    /// another.
+    /// For `Hyper::OwnsConnection`: the number of requests that hyper had parsed when it last read. `None` once it has
+    /// parsed another, and so holds no unfinished head.
     parsing: Option<u32>,
     /// Hyper was shut down, or read an end of file, only to free its memory; the connection continues.
     detached: bool,
@@ -288,10 +288,11 @@ impl Lane {
         }
     }
 
-    /// Whether an idle connection ends here: the server is shutting down, or hyper is to free its memory.
+    /// Whether `poll_next` returns although the connection is idle. With hyper: to end hyper and free its memory, which
+    /// sets `detached`. Without hyper: because the server is shutting down.
     fn ends_idle(&mut self, with_hyper: bool) -> bool {
         match with_hyper {
-            // Graceful shutdown is hyper's own task.
+            // Hyper does the graceful shutdown itself.
             true => {
                 let detach = self.hyper == Hyper::Idle && self.endpoint.connections.is_crowded();
                 self.detached = detach;

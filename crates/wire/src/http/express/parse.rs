@@ -81,7 +81,7 @@ struct Head<'a> {
     authorization: Option<&'a [u8]>,
     forwarded: Option<&'a [u8]>,
     forwarded_for: Option<&'a [u8]>,
-    /// One of the two is repeated, which matters only if it comes from a trusted proxy.
+    /// One of these two fields is repeated, which matters only if the request comes from a trusted proxy.
     forwarded_twice: bool,
     mcp: McpHeaders<'a>,
     /// A field is repeated, invalid or unknown: the request goes through hyper.
@@ -94,12 +94,12 @@ struct Head<'a> {
 impl<'a> Head<'a> {
     fn add(&mut self, name: &str, value: &'a [u8]) {
         // Returns whether hyper must validate the field: it is repeated or has invalid characters.
-        let put = |place: &mut Option<&'a str>| {
+        let put = |field: &mut Option<&'a str>| {
             let visible = |byte: &u8| *byte == b'\t' || matches!(byte, b' '..=b'~');
             let text = std::str::from_utf8(value).ok().filter(|_| value.iter().all(visible));
-            text.is_none_or(|text| place.replace(text).is_some())
+            text.is_none_or(|text| field.replace(text).is_some())
         };
-        let taken = match name.len() {
+        let needs_validation = match name.len() {
             4 if name.eq_ignore_ascii_case("host") => self.host.replace(value).is_some(),
             6 if name.eq_ignore_ascii_case("accept") => self.accept.replace(value).is_some(),
             6 if name.eq_ignore_ascii_case("origin") => true,
@@ -126,7 +126,7 @@ impl<'a> Head<'a> {
             }
             _ => !is_ignorable(name),
         };
-        self.needs_validation |= taken;
+        self.needs_validation |= needs_validation;
     }
 
     /// The length of the body; `None` if `Content-Length` is not a plain number of at most eight digits.
@@ -178,6 +178,7 @@ impl Endpoint {
             .unwrap_or(Parsed::ThroughHyper(end))
     }
 
+    /// Answers a common request, which ends at byte `end` of the input; `None` if it must go through hyper.
     fn dispatch(
         self: &Arc<Self>,
         origin: &mut Origin,
@@ -219,7 +220,7 @@ impl Endpoint {
             session.as_ref().map_or_else(|| params.shows_apps(&method), |session| session.shows_apps);
         let arrived = Arrived { since: now, id: &id, method: &method, params: &params, shows_apps };
         let cached = self.protocol.cached(&*view, revision, listener, arrived);
-        // Hyper refuses it, unless it is in time by then.
+        // A request that exceeds its rate goes through hyper, where it is counted again, and usually refused.
         let count = || self.rates.as_ref().is_none_or(|rates| rates.request(peer.client, 1).is_ok());
         if let Some(answer) = cached.as_ref().and_then(response) {
             if !count() {
@@ -262,7 +263,7 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// The peer of a request, or the client that a trusted proxy names; `None` if it names more than one.
+    /// The peer of a request, or the client that a trusted proxy names; `None` if the proxy repeats a forwarding header.
     fn forwarded_peer(&self, peer: Peer, head: &Head<'_>) -> Option<Peer> {
         let proxies = &self.config.proxies;
         if !proxies.trust(peer.client) {

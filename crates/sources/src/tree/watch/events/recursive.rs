@@ -75,7 +75,7 @@ pub(in super::super) struct EventSource {
     path: PathBuf,
     mount: String,
     polling: bool,
-    /// The watcher, and the root directory that it watches.
+    /// The watcher, with the identity of the root directory that it watches.
     watcher: Option<(FileId, RecommendedWatcher)>,
     /// When to try again to watch the tree; `None` unless it fell back to polling.
     pub(in super::super) retry: Option<WatchRetry>,
@@ -178,7 +178,7 @@ impl EventSource {
         !waited.unwrap_or_else(PoisonError::into_inner).0.dirty.is_empty()
     }
 
-    /// Moves the received events into the set of what to scan again. Returns whether none are left.
+    /// Moves the received events into the dirty set. Returns whether the queue is empty, which it always is here.
     pub(in super::super) fn drain(&mut self, dirty: &mut DirtySet) -> bool {
         dirty.merge(std::mem::take(&mut self.wake_handle.lock().dirty));
         true

@@ -104,7 +104,7 @@ async fn a_connection_that_ends_without_a_request_for_hyper_needs_none() {
 }
 
 #[tokio::test]
-async fn where_many_are_connected_hyper_is_kept_for_one_request_only() {
+async fn with_many_connections_hyper_exists_for_one_request_only() {
     let endpoint = Endpoint::new(Arc::new(Empty), Config { connections: 8, ..Config::default() });
     let address = [127, 0, 0, 1].into();
     let crowd: Vec<_> = (0..5).map(|_| endpoint.connections.accept(address)).collect();

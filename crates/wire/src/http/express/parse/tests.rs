@@ -48,7 +48,7 @@ fn each_connection_may_name_each_host_that_is_served() {
 }
 
 #[test]
-fn a_long_host_is_not_remembered() {
+fn a_long_host_is_not_cached() {
     let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
     let mut origin = Origin::new(Peer::default());
     for host in ["localhost:80", &format!("localhost:{}80", "0".repeat(8_000))] {
@@ -149,7 +149,7 @@ fn every_request_goes_through_hyper_if_the_lane_is_switched_off() {
 }
 
 #[test]
-fn a_field_that_is_there_twice_or_says_something_unusual_is_looked_at_by_hyper() {
+fn repeated_or_unusual_fields_go_through_hyper() {
     for (field, expected) in [
         ("connection: Keep-Alive", "cached"),
         ("mcp-name: a:1", "cached"),
@@ -182,7 +182,7 @@ fn a_field_that_is_there_twice_or_says_something_unusual_is_looked_at_by_hyper()
 }
 
 #[test]
-fn a_field_that_is_missing_or_has_another_value_is_looked_at_by_hyper() {
+fn missing_or_different_fields_go_through_hyper() {
     for (field, other) in [
         ("host: localhost\r\n", ""),
         ("host: localhost\r\n", "host: evil.example\r\n"),
@@ -225,7 +225,7 @@ fn a_field_that_is_missing_or_has_another_value_is_looked_at_by_hyper() {
 }
 
 #[test]
-fn the_end_of_a_request_is_told_by_a_plain_length() {
+fn a_plain_content_length_determines_the_end_of_a_request() {
     let size = BODY.len();
     for (length, expected) in [
         (format!("{size}"), "cached"),

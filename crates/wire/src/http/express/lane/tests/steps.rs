@@ -288,7 +288,7 @@ async fn the_beginning_of_a_request_outlives_a_detached_hyper() {
 }
 
 #[tokio::test]
-async fn hyper_stays_where_few_are_connected() {
+async fn with_few_connections_hyper_stays() {
     let (mut lane, mut client) = connect(&endpoint()).await;
     client.write_all(LONG).await.unwrap();
     stepped(&mut lane).await;
@@ -372,7 +372,7 @@ async fn hyper_that_is_shut_down_waits_for_a_response_of_the_lane() {
 }
 
 #[tokio::test]
-async fn after_a_response_hyper_is_woken_where_it_has_something_to_read() {
+async fn after_a_response_hyper_is_woken_if_there_is_input() {
     for (case, expected) in [("nothing", false), ("input", true), ("half-closed", true), ("crowded", true)] {
         let (endpoint, _crowd) = crowded();
         let endpoint = if case == "crowded" { endpoint } else { self::endpoint() };
