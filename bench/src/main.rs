@@ -119,8 +119,7 @@ enum What {
     /// Each source compared with its lower bound: cached responses of a folder, a repository and a database
     Sources,
     Documents(documents::Options),
-    /// Replicas on Redis: cached reads and changes with one, two and three of them
-    Cluster,
+    Cluster(cluster::Options),
     Live(live::Options),
     Search(search::Options),
     /// A scripted host that answers questions with the tools, and the passages that bundles contain
@@ -181,7 +180,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(What::Search(options)) => search::run(options, &mut report),
         Some(What::Tasks) => tasks::run(&binary, &mut report),
         Some(What::Git) => git::run(arguments.quick, &binary, &mut report),
-        Some(What::Cluster) => cluster::run(arguments.quick, &binary, &mut report),
+        Some(What::Cluster(options)) => cluster::run(options, arguments.quick, &binary, &mut report),
         Some(What::Sources) => sources::run(arguments.quick, &binary, &mut report),
         Some(What::Documents(options)) => documents::run(options, &binary, &mut report),
         what => measure(what.as_ref(), arguments, &binary, &mut report),

@@ -1,6 +1,7 @@
-//! Replicas on Redis: what a cached read and a change cost with one, two and three of them.
+//! Replicas on Redis: what a cached read and a change cost with one, two and three of them, and the arithmetic of many.
 
 mod redis;
+mod simulation;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,6 +21,16 @@ use crate::program::{Binary, OverHttp};
 use crate::report::{Aim, Report};
 use crate::statistics::median;
 use crate::table::{Cell, Table};
+
+/// Replicas on Redis: cached reads and changes with one, two and three of them, and changes with up to a thousand
+///
+/// The thousand replicas are simulated: they are parts of this program, with real connections to Redis.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only the simulated replicas
+    #[arg(long)]
+    simulated: bool,
+}
 
 /// The connections of the client to each replica.
 const CONNECTIONS: usize = 16;
@@ -60,8 +71,11 @@ struct ChangeCost {
     operations: f64,
 }
 
-/// Measures one process without Redis, and one, two and three replicas.
-pub(crate) fn run(quick: bool, binary: &Binary, report: &mut Report) -> Result<()> {
+/// Measures one process without Redis, one, two and three replicas, and simulated ones.
+pub(crate) fn run(options: &Options, quick: bool, binary: &Binary, report: &mut Report) -> Result<()> {
+    if options.simulated {
+        return simulation::run(quick, report);
+    }
     let redis = RedisServer::start()?;
     let (rounds, requests) = if quick { (2, 1_000) } else { (9, 20_000) };
     let bounds = Bounds { requests, time: Duration::from_secs(5) };
@@ -81,7 +95,7 @@ pub(crate) fn run(quick: bool, binary: &Binary, report: &mut Report) -> Result<(
         let name = format!("Redis operations per 1,000 cached reads with {}", cost.replicas);
         report.judge(name, cost.operations, "", Aim::AtMost(0.0));
     }
-    Ok(())
+    simulation::run(quick, report)
 }
 
 fn table(costs: &[ClusterCost]) -> Table {

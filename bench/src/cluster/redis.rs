@@ -68,6 +68,22 @@ impl RedisServer {
         Ok(count(&stats))
     }
 
+    /// What it has done since it started.
+    pub(super) fn figures(&self) -> Result<RedisFigures> {
+        let info = self.ask("INFO everything")?;
+        let stats = RedisStats(&info);
+        Ok(RedisFigures {
+            connections: stats.value("connected_clients").context("Redis does not count its connections")?,
+            operations: stats
+                .value("total_commands_processed")
+                .context("Redis does not count its commands")?,
+            bytes_sent: stats.value("total_net_output_bytes").context("Redis does not count its bytes")?,
+            stream_operations: ["multi", "xadd", "exec", "xread"].map(|name| stats.calls(name)).iter().sum(),
+            entries: stats.calls("xadd"),
+            size: info.len() as u64,
+        })
+    }
+
     fn ask(&self, command: &str) -> Result<String> {
         let mut stream = TcpStream::connect(self.address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -76,6 +92,37 @@ impl RedisServer {
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         Ok(answer)
+    }
+}
+
+/// Counters of a Redis server.
+pub(super) struct RedisFigures {
+    pub(super) connections: u64,
+    /// All operations, with those of scripts.
+    pub(super) operations: u64,
+    pub(super) bytes_sent: u64,
+    /// The operations by which changes are written and read.
+    pub(super) stream_operations: u64,
+    /// The entries that were written to streams.
+    pub(super) entries: u64,
+    /// The bytes of the response with these figures, which `bytes_sent` does not include yet.
+    pub(super) size: u64,
+}
+
+/// The lines of `INFO`.
+struct RedisStats<'a>(&'a str);
+
+impl RedisStats<'_> {
+    fn value(&self, name: &str) -> Option<u64> {
+        let value = self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        value.trim().parse().ok()
+    }
+
+    /// How often a command was executed.
+    fn calls(&self, name: &str) -> u64 {
+        let prefix = format!("cmdstat_{name}:calls=");
+        let calls = self.0.lines().find_map(|line| line.strip_prefix(&prefix)?.split(',').next());
+        calls.and_then(|calls| calls.parse().ok()).unwrap_or_default()
     }
 }
 
@@ -90,7 +137,14 @@ fn count(stats: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::count;
+    use super::{RedisStats, count};
+
+    #[test]
+    fn figures_are_read_from_their_lines() {
+        let stats = RedisStats("# Clients\r\nconnected_clients:7\r\ncmdstat_xadd:calls=3,usec=9\r\n");
+        assert_eq!((stats.value("connected_clients"), stats.value("clients")), (Some(7), None));
+        assert_eq!((stats.calls("xadd"), stats.calls("xread")), (3, 0));
+    }
 
     #[test]
     fn commands_are_counted_without_those_that_wait_or_measure() {

@@ -11,7 +11,7 @@ async fn ready(program: &Program) -> Value {
     serde_json::from_str(&response.text().await.unwrap()).unwrap()
 }
 
-async fn cluster_status(client: &Client) -> Value {
+pub(crate) async fn cluster_status(client: &Client) -> Value {
     let contents = client.read("libris://status?as=json").await.unwrap();
     let status: Value = serde_json::from_str(contents[0]["text"].as_str().unwrap()).unwrap();
     status["cluster"].clone()

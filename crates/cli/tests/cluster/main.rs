@@ -5,6 +5,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod addresses;
 mod balancer;
 mod changes;
 #[allow(dead_code, reason = "the tests of notifications use more of it")]

@@ -6,14 +6,14 @@ use crate::client::{DEADLINE, Program, eventually};
 use crate::replicas::{Folders, QUIET, Redis, connected, start, uri};
 
 /// A legacy client that speaks to any replica.
-struct Session {
+pub(crate) struct Session {
     http: reqwest::Client,
     id: String,
     token: Option<String>,
 }
 
 impl Session {
-    async fn open(program: &Program, token: Option<&str>) -> Self {
+    pub(crate) async fn open(program: &Program, token: Option<&str>) -> Self {
         let http = reqwest::Client::new();
         let mut session = Self { http, id: String::new(), token: token.map(ToOwned::to_owned) };
         let hello = json!({
@@ -47,13 +47,13 @@ impl Session {
             .unwrap()
     }
 
-    async fn subscribe(&self, program: &Program, uri: &str) {
+    pub(crate) async fn subscribe(&self, program: &Program, uri: &str) {
         let response = self.send(program, "resources/subscribe", json!({ "uri": uri })).await;
         assert_eq!(response.status(), 200);
         assert_eq!(response.text().await.unwrap(), r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
     }
 
-    async fn status_of_list(&self, program: &Program) -> u16 {
+    pub(crate) async fn status_of_list(&self, program: &Program) -> u16 {
         self.send(program, "resources/list", json!({})).await.status().as_u16()
     }
 

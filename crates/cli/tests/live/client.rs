@@ -23,9 +23,15 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn serve(arguments: &[&str]) -> Self {
+        Self::serve_in(arguments, &[])
+    }
+
+    /// Starts the program with these environment variables in addition.
+    pub(crate) fn serve_in(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_libris"))
             .arg("serve")
             .args(arguments)
+            .envs(environment.iter().copied())
             .args(["--http", "127.0.0.1:0"])
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
