@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -154,10 +154,7 @@ pub(crate) async fn indexed(arguments: &SourceArguments) -> Result<View> {
 
 /// How the sources are indexed: in a folder of their own below the cache folder, or in memory.
 pub(crate) fn settings(config: &Config, sources: &SourceArguments) -> SearchConfig {
-    let file = sources.file();
-    let base = file.as_deref().and_then(Path::parent);
     let folder = config.cache_folder.as_ref().map(|folder| {
-        let folder = base.map_or_else(|| folder.clone(), |base| base.join(folder));
         let mut hasher = DefaultHasher::new();
         sources.absolute().hash(&mut hasher);
         folder.join(format!("search-{}-{:016x}", libris::SEARCH_INDEX_FORMAT, hasher.finish()))

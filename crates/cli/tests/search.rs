@@ -229,6 +229,18 @@ fn an_index_is_whole_after_its_process_was_killed() {
 }
 
 #[test]
+fn a_cache_folder_is_relative_to_the_configuration() {
+    let (folder, _) = many(2);
+    let (above, name) = (folder.path().parent().unwrap(), folder.path().file_name().unwrap());
+    let config = std::path::Path::new(name).join("libris.toml");
+    let output =
+        libris(above).args(["search", "everywhere", "--json", "--config"]).arg(&config).output().unwrap();
+    assert_eq!(total(&output), 2);
+    assert!(folder.path().join("cache").is_dir());
+    assert!(!folder.path().join(name).exists(), "the folder was resolved twice");
+}
+
+#[test]
 fn two_processes_use_one_cache_folder() {
     let (folder, _) = many(60);
     let start =
