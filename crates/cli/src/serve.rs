@@ -168,7 +168,8 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     #[cfg(feature = "picker")]
     let picker = PickerChoice::of(&options, &config.listen);
     let ServeOptions { sources, http, sse, mut allow_host, allow_origin, allow_remote, .. } = options;
-    let command = own_command(&sources);
+    let program = std::env::current_exe().unwrap_or_else(|_| "libris".into());
+    let command = sources.stdio_command(&program);
     tokio::spawn(reload::run(sources, opened.clone(), catalog, access));
     if wants_stdio {
         return Ok(serve.stdio().await?);
@@ -340,20 +341,6 @@ fn stdin_is_null() -> bool {
     }
     #[cfg(not(unix))]
     false
-}
-
-/// The command that serves the same sources over stdio in any working directory.
-fn own_command(sources: &SourceArguments) -> Vec<String> {
-    let program = std::env::current_exe().map_or_else(|_| "libris".into(), |path| path.display().to_string());
-    let mut command = vec![program, "serve".to_owned()];
-    command.extend(sources.absolute());
-    command.push("--stdio".to_owned());
-    let started = sources.command();
-    if !started.is_empty() {
-        command.push("--".to_owned());
-        command.extend(started);
-    }
-    command
 }
 
 /// The name of the server's entry in the configuration of a host, without characters that a shell interprets.

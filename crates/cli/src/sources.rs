@@ -225,6 +225,19 @@ impl SourceArguments {
         config.into_iter().flatten().chain(self.sources.iter().map(source)).collect()
     }
 
+    /// The command line that serves the same sources over stdio in any working directory.
+    pub(crate) fn stdio_command(&self, program: &Path) -> Vec<String> {
+        let mut command = vec![program.display().to_string(), "serve".to_owned()];
+        command.extend(self.absolute());
+        command.push("--stdio".to_owned());
+        let started = self.command();
+        if !started.is_empty() {
+            command.push("--".to_owned());
+            command.extend(started);
+        }
+        command
+    }
+
     /// Reads the configuration and opens its sources and those on the command line. A source that cannot be opened is
     /// unavailable, and does not affect the others.
     ///

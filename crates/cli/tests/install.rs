@@ -98,6 +98,24 @@ fn the_entry_works() {
     assert!(answer.contains("# A"), "{answer}");
 }
 
+/// The command of an MCP server is part of the entry, with other sources and without.
+#[test]
+fn the_command_of_a_server_is_kept() {
+    let home = home();
+    for sources in [&["docs"][..], &[]] {
+        let arguments =
+            [&["cursor"], sources, &["--print", "--json", "--", "notes-server", "--verbose"]].concat();
+        let change = install(home.path(), &arguments);
+        let change: serde_json::Value = serde_json::from_slice(&change.stdout).unwrap();
+        let arguments = change["entry"]["args"].as_array().unwrap();
+        assert!(
+            arguments.ends_with(&["--stdio", "--", "notes-server", "--verbose"].map(Into::into)),
+            "{change}"
+        );
+        assert_eq!(arguments.len(), 5 + sources.len(), "{change}");
+    }
+}
+
 #[test]
 fn mistakes_change_nothing_and_say_what_to_do() {
     let home = home();

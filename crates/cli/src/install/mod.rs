@@ -150,8 +150,7 @@ impl InstallOptions {
             }
             return Ok(Connection::Http(url.clone()));
         }
-        let sources = self.sources.absolute();
-        if sources.is_empty() {
+        if self.sources.absolute().is_empty() && self.sources.command().is_empty() {
             return Err(advice(
                 "there is nothing to serve",
                 "name the sources, such as ./docs, or a configuration file with --config",
@@ -160,10 +159,7 @@ impl InstallOptions {
         // Reports invalid sources now: a host would fail to start the server without a visible reason.
         self.sources.definitions()?;
         let program = std::env::current_exe().context("could not determine the path of this program")?;
-        let mut command = vec![program.display().to_string(), "serve".to_owned()];
-        command.extend(sources);
-        command.push("--stdio".to_owned());
-        Ok(Connection::Stdio(command))
+        Ok(Connection::Stdio(self.sources.stdio_command(&program)))
     }
 }
 
