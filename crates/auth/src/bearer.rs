@@ -29,7 +29,7 @@ pub(crate) enum InvalidToken {
     NotYetValid,
     #[error("the token was issued for another resource")]
     Audience,
-    #[error("the token lacks a required claim")]
+    #[error("a required claim of the token is missing or malformed")]
     MissingClaim,
     #[error("the API key is unknown, revoked or expired")]
     ApiKey,

@@ -49,7 +49,8 @@ impl ProtectedResource {
     }
 
     /// The metadata document if `path` is one of its paths: the well-known path with the path of the resource, with
-    /// `/mcp`, or with nothing. The latter two work behind a proxy that removes a prefix.
+    /// `/mcp`, or with nothing. The last two are for a reverse proxy that rewrites the public path: the path that this
+    /// server receives then differs from the path in `resource`.
     pub fn document(&self, path: &str) -> Option<&str> {
         let rest = path.strip_prefix(WELL_KNOWN)?;
         (path == self.path || matches!(rest, "" | "/mcp")).then_some(&*self.document)
@@ -80,8 +81,8 @@ pub(crate) fn unauthenticated(resource: Option<&ProtectedResource>, error: Optio
     format!("Bearer {}", parameters.join(", "))
 }
 
-/// The `WWW-Authenticate` header of a 403 response to a caller whose token lacks one of these scopes; `None` if the
-/// server accepts no tokens.
+/// The `WWW-Authenticate` header of a 403 response that asks for a token with these scopes. Leaves out `offline_access`
+/// and malformed scopes. `None` if the server accepts no access tokens.
 pub(crate) fn insufficient_scope(
     resource: Option<&ProtectedResource>,
     scopes: &[impl AsRef<str>],

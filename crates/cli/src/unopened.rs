@@ -9,22 +9,23 @@ use libris::{
     UriTemplate,
 };
 
-/// What could not be done. After "could not ", it is the reason in `libris://status` and in the log.
+/// Completes the message "could not …" of `Error::failed`, which is shown in `libris://status` and logged.
 const DOING: &str = "open the source; the log of the server has the reason";
 
-/// Whether this reason in the log is that of a source that could not be opened.
+/// Whether a logged `reason` is the message of an `UnopenedSource`. The log hides these in a terminal where the command has
+/// already printed the error.
 pub(crate) fn is_reason(text: &str) -> bool {
     text.strip_prefix("could not ") == Some(DOING)
 }
 
-/// Takes the place of a source that could not be opened. Every request to it fails.
+/// Takes the place of a source that could not be opened. Lists, reads, templates, skills and prompts fail.
 pub(crate) struct UnopenedSource {
     name: String,
     /// Why the source could not be opened, which is logged and never sent: it may contain a path.
     reason: String,
     /// What the URIs of the source begin with.
     prefix: String,
-    /// Less specific than any other source: which URIs the source has is unknown.
+    /// The lowest specificity, so that every other source that covers a URI is tried first.
     specificity: Specificity,
 }
 

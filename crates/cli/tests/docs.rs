@@ -86,6 +86,7 @@ fn run(command: &str, folder: &Path) -> Output {
         .env_remove("XDG_CONFIG_HOME")
         .env("HOME", folder)
         .env("WEATHER_TOKEN", "sunshine")
+        .env("LIBRARY_TOKEN", "bookworm")
         .env("LIBRIS_REDIS_URL", "redis://127.0.0.1:6379")
         .env("LIBRIS_REDIS_PASSWORD", "hunter2")
         .output()

@@ -18,7 +18,7 @@ const PROMPT_OVERHEAD: usize = 192;
 /// All prompts of a server.
 #[derive(Default)]
 pub(crate) struct PromptList {
-    /// With served names.
+    /// The prompts, under the names that this server gives them (see `UriMount::outer_name`).
     pub(crate) prompts: Vec<Prompt>,
     pub(crate) hints: CacheHints,
 }
@@ -63,7 +63,7 @@ fn prompt_of(prompt: model::Prompt, mount: &UriMount) -> Prompt {
     }
 }
 
-/// Estimates the memory of a prompt, in bytes.
+/// Estimates the memory of a prompt without its icons and `_meta`, in bytes.
 fn weight(prompt: &model::Prompt) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let arguments = prompt.arguments.iter().flatten().map(|argument| {

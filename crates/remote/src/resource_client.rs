@@ -37,11 +37,11 @@ pub struct ResourceClient {
 /// Contents, parsed by their media type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParsedContent {
-    /// JSON: `application/json`, or a type that ends with `+json`.
+    /// Text of type `application/json` or `…+json`.
     Json(serde_json::Value),
     /// Other text.
     Text(String),
-    /// Binary data.
+    /// Binary data, of any type.
     Bytes(Bytes),
 }
 
@@ -171,7 +171,8 @@ impl ResourceClient {
         Ok(self.source.complete(request, &Context::default()).await?.values)
     }
 
-    /// A stream of changes of these resources, and of the list of resources.
+    /// A stream of changes: `Updated` for these resources only; `Added`, `Removed` and `Described` for all resources; and
+    /// `Lost`.
     pub async fn watch(&self, uris: &[&str]) -> Result<impl Stream<Item = Change> + Send + use<>> {
         let uris = uris.iter().map(|uri| Uri::parse(uri)).collect::<Result<Vec<_>>>()?;
         let changes = self.source.watch().await?;
@@ -188,7 +189,7 @@ impl ResourceClient {
     }
 }
 
-/// Follows resources until it is dropped.
+/// Unfollows the subjects when it is dropped.
 struct Following {
     source: Arc<dyn Source>,
     subjects: Vec<Uri>,

@@ -17,16 +17,16 @@ pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/skills";
 pub(crate) const LIST: &str = "skills/list";
 pub(crate) const GET: &str = "skills/get";
 
-/// The most files of a skill that the extension allows.
+/// The maximum number of files in a skill, by the extension.
 const MAX_FILES: usize = 512;
 
-/// The estimated memory of a skill or one of its files besides its URI, in bytes.
+/// The estimated memory of a skill, or of a file of a skill, in bytes, without the URI.
 const FILE_OVERHEAD: usize = 96;
 
 /// All skills of a server.
 #[derive(Default)]
 pub(crate) struct SkillList {
-    /// In URI order, with served URIs.
+    /// Sorted by URI. The URIs are those under which this server serves the skills, not those of the upstream server.
     pub(crate) skills: Vec<Skill>,
     pub(crate) hints: CacheHints,
 }

@@ -1,4 +1,4 @@
-//! A pool of buffers, reused while they are still in the processor's caches.
+//! A pool of buffers, reused last in, first out, so that a reused buffer is probably still in the CPU cache.
 
 use std::sync::Mutex;
 
@@ -14,7 +14,8 @@ const MAX_POOLED: usize = 64;
 
 static FREE: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
 
-/// The bytes that `write` has put at the start of a buffer; `write` returns their number.
+/// Takes a buffer from the pool (or allocates one), lets `write` fill its start, and returns that part. `write` returns the
+/// number of bytes it wrote; the buffer may contain old data.
 pub(crate) fn fill(write: impl FnOnce(&mut [u8]) -> usize) -> Bytes {
     let free = lock(&FREE).pop();
     let mut buffer = Buffer { bytes: free.unwrap_or_else(|| vec![0; SIZE].into()), filled: 0 };

@@ -19,8 +19,8 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
     let slides: Vec<_> = list
         .into_iter()
         .flat_map(Element::elements)
-        // A slide has the attributes `id` and `r:id`, which are both `id` without namespaces. The one that names a
-        // relationship is the right one.
+        // A slide has the attributes `id` and `r:id`. The XML parser drops namespace prefixes, so both are named `id`;
+        // the one that is a key of `targets` is the relationship.
         .filter_map(|slide| slide.attributes_named("id").find_map(|id| targets.get(id)))
         .cloned()
         .collect();
@@ -120,7 +120,7 @@ impl SlideWalk<'_> {
         }
     }
 
-    /// The text of all paragraphs in an element.
+    /// The Markdown of all paragraphs in an element, one per line.
     fn plain(&self, parent: &Element) -> String {
         let paragraphs = parent.descendants("p");
         paragraphs.into_iter().map(|paragraph| self.paragraph(paragraph)).collect::<Vec<_>>().join("\n")

@@ -59,9 +59,9 @@ fn refused(issuer: &TestIssuer) -> Vec<(&'static str, String, String)> {
             issuer.token(|it| it["aud"] = json!(["https://other.example/mcp", "http://127.0.0.1:4747"])),
             "the token was issued for another resource",
         ),
-        ("no audience", without("aud"), "the token lacks a required claim"),
-        ("no expiry", without("exp"), "the token lacks a required claim"),
-        ("no subject", without("sub"), "the token lacks a required claim"),
+        ("no audience", without("aud"), "a required claim of the token is missing or malformed"),
+        ("no expiry", without("exp"), "a required claim of the token is missing or malformed"),
+        ("no subject", without("sub"), "a required claim of the token is missing or malformed"),
         ("no issuer", without("iss"), "the token was issued by an unknown issuer"),
         (
             "another issuer",

@@ -84,7 +84,7 @@ fn is_private(address: IpAddr) -> bool {
 }
 
 fn forbidden() -> io::Error {
-    io::Error::other("the server names an authorization server at an address that is not public")
+    io::Error::other("the OAuth flow leads to an address that is not allowed for this MCP server")
 }
 
 /// The DNS resolver of the client, which drops the addresses that are not allowed.
@@ -141,7 +141,7 @@ impl OauthHttp {
             let target = Url::parse(&parts.uri.to_string())?.join(location.unwrap_or_default())?;
             parts.uri = target.as_str().parse()?;
         }
-        Err(io::Error::other("it redirects too often").into())
+        Err(io::Error::other(format!("more than {MAX_REDIRECTS} redirects in the OAuth flow")).into())
     }
 
     /// Refuses a forbidden IP literal, for which the client calls no resolver.

@@ -325,12 +325,12 @@ impl Source for Files {
         }
         // A line search became long and stopped. It starts again on a thread of low priority, under a permit.
         let busy = Error::Busy("too many long searches are in progress");
-        let turn = self.inner.long_searches.take(context.client(), 1).await.ok_or(busy)?;
-        *guard.search.turn() = Some(turn);
+        let permit = self.inner.long_searches.take(context.client(), 1).await.ok_or(busy)?;
+        *guard.search.permit() = Some(permit);
         let (inner, work, search) = (Arc::clone(&self.inner), work(), Arc::clone(&guard.search));
         let search = background::run(move || {
             let read = work(&inner);
-            *search.turn() = None;
+            *search.permit() = None;
             read
         });
         search.await.map_err(|cause| Error::failed("search the file", cause))?

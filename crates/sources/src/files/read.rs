@@ -23,8 +23,7 @@ const MAX_INLINE_READ: u64 = 2 * 1024 * 1024;
 /// The size of the byte range that an error suggests for a line that is too long.
 const SUGGESTED_RANGE: u64 = 64 * 1024;
 
-/// The size from which on memory is reserved before contents are loaded. Smaller contents are counted once they are
-/// loaded.
+/// Contents larger than this reserve memory before they are loaded. Smaller ones are accounted for afterwards.
 const RESERVE_THRESHOLD: u64 = 64 * 1024;
 
 /// The number of bytes after which a search for lines counts as long: about 4 ms.
@@ -47,18 +46,20 @@ pub(super) struct SearchControl {
     /// Whether the caller was cancelled.
     pub(super) abandoned: AtomicBool,
     /// The permit for a long search. Few such searches run at once, since each keeps a processor busy.
-    pub(super) turn: Mutex<Option<Lease>>,
-    /// Whether the search stopped because it became long without permission.
+    pub(super) permit: Mutex<Option<Lease>>,
+    /// Whether the search stopped because it exceeded `LONG_SEARCH_THRESHOLD` without a permit; the caller then takes one
+    /// and starts it again.
     pub(super) became_long: AtomicBool,
 }
 
 impl SearchControl {
-    /// Fails if the search must stop after this many bytes. A blocking task can only stop itself.
+    /// Fails if the search, which has scanned `done` bytes, must stop. Called regularly, because a blocking task cannot be
+    /// cancelled from outside.
     fn check_continue(&self, done: u64) -> io::Result<()> {
         if self.abandoned.load(Ordering::Relaxed) {
             return Err(io::Error::other("the caller was cancelled"));
         }
-        if done > LONG_SEARCH_THRESHOLD && self.turn().is_none() {
+        if done > LONG_SEARCH_THRESHOLD && self.permit().is_none() {
             self.became_long.store(true, Ordering::Relaxed);
             return Err(io::Error::other("the line search takes too long"));
         }
@@ -67,16 +68,16 @@ impl SearchControl {
 
     /// If another long search waits, passes the permit to it, and waits for a new one.
     fn give_way(&self, searches: &Arc<Budget>, client: Client) {
-        let mut turn = self.turn();
-        if turn.as_ref().is_some_and(Lease::is_needed) {
+        let mut permit = self.permit();
+        if permit.as_ref().is_some_and(Lease::is_needed) {
             // The permit is returned first, so that this search does not wait for itself.
-            *turn = None;
-            *turn = searches.take_blocking(client, 1);
+            *permit = None;
+            *permit = searches.take_blocking(client, 1);
         }
     }
 
-    pub(super) fn turn(&self) -> MutexGuard<'_, Option<Lease>> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn permit(&self) -> MutexGuard<'_, Option<Lease>> {
+        self.permit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,8 +107,9 @@ impl FileReader<'_> {
         Ok(Contents { parts, freshness: self.inner.freshness(proof.build()) })
     }
 
-    /// Reads without waiting for a disk; `None` unless the URI is that of a file of moderate size, in a cached
-    /// directory (which is always on a local file system), whose data is in the page cache.
+    /// Reads a whole file without blocking on the disk. Returns `None`, so that the caller uses a blocking thread, if the
+    /// URI has a query or is that of a directory, its parent directory is not cached (one on a network file system never
+    /// is) or has slow ignore rules, the file is large or cannot be opened, or its data is not in the page cache.
     pub(super) fn read_cached(&self) -> Option<Result<Contents>> {
         let path = self.inner.path(self.uri).filter(|_| self.uri.query().is_none())?;
         let tree = &self.inner.tree;
@@ -226,7 +228,7 @@ impl FileReader<'_> {
             }
             if done > LONG_SEARCH_THRESHOLD {
                 // Since Linux 6.6, a thread that wakes up waits for the end of this thread's time slice, about 3 ms, even
-                // though this thread has a low priority.
+                // though this thread has a low priority. So this thread yields voluntarily.
                 std::thread::yield_now();
             }
             self.search.check_continue(done)?;
@@ -290,7 +292,7 @@ impl FileReader<'_> {
     }
 }
 
-/// The media type by the name of a file, or else by its content. Listings and reads use this, so that they agree.
+/// The media type by the name of a file, or else by its content. Listings (`describe.rs: facts`) must use the same rule.
 fn mime(name: &OsStr, data: &[u8]) -> &'static str {
     let label = name.to_string_lossy();
     media::by_name(&label).unwrap_or_else(|| media::by_content(&label, data))
@@ -305,8 +307,8 @@ pub(super) fn read_up_to(file: &File, expected: u64, limit: u64) -> io::Result<O
     Ok((data.len() as u64 <= limit).then_some(data))
 }
 
-/// Reads into the spare capacity with one system call. The standard library would begin with a small buffer and
-/// double it.
+/// Reads into the spare capacity with one system call. `read_to_end` would begin with small reads and double their size,
+/// despite the reserved capacity.
 #[cfg(unix)]
 fn read_spare_capacity(file: &File, data: &mut Vec<u8>) -> io::Result<()> {
     match rustix::io::read(file, rustix::buffer::spare_capacity(data)) {

@@ -1,9 +1,9 @@
 //! Reads a folder: a listing, followed by small text files.
 //!
 //! The listing has the URI that was read. VS Code shows a folder as a directory whose entries are the URIs of the
-//! further contents, and removes the slash at the end of the URI before it reads. So a read without the slash returns a
-//! further part for every child of the page: its text, or if it has none that is small, a summary. A read with the
-//! slash, as in lists and links, returns only parts with the text of a file. No part is empty.
+//! further contents, and removes the slash at the end of the URI before it reads. So a read without the slash returns one
+//! part for each child on the page, after the listing: the text of a small text file, otherwise a summary. With the slash
+//! (as in lists and links), or with a query, at most the texts follow the listing, and no summaries. No part is empty.
 
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;

@@ -1,4 +1,4 @@
-//! Lists the branches and tags of a repository with their commits.
+//! Lists the branches, remote-tracking branches and tags of a repository with their commits.
 
 use gix::ObjectId;
 use libris_core::Result;
@@ -18,13 +18,14 @@ pub(super) struct Refs {
     pub(super) head: Option<String>,
     pub(super) head_commit: Option<ObjectId>,
     pub(super) all: Vec<GitRef>,
-    /// The number of refs that the page omits.
+    /// The number of refs after the last one that the page considered. Earlier refs without a commit are omitted, and not
+    /// counted here.
     pub(super) more: usize,
     /// The number of unreadable refs.
     pub(super) unreadable: usize,
 }
 
-/// A branch or tag.
+/// A branch, remote-tracking branch or tag.
 pub(super) struct GitRef {
     /// The full name.
     pub(super) name: String,
@@ -39,13 +40,14 @@ pub(super) struct GitRef {
 }
 
 impl GitRef {
-    /// The shortest name that resolves to this ref.
+    /// The shortest unambiguous name: without its namespace, as in `main`, unless that name resolves to another ref; then
+    /// without `refs/` only, as in `heads/main`.
     pub(super) fn short(&self) -> &str {
         if self.shadowed { self.name.trim_start_matches("refs/") } else { shortest(&self.name) }
     }
 }
 
-/// The name of a ref without its namespace.
+/// The name of a ref without its namespace, as in `main` for `refs/heads/main`. It may resolve to another ref.
 pub(super) fn shortest(name: &str) -> &str {
     VISIBLE_NAMESPACES.iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name)
 }

@@ -28,7 +28,8 @@ use crate::descriptive::with_descriptive_keys;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The name of the source in messages. Default: `base`; once the source is open, the scheme of its URIs.
+    /// The name of the source in messages. Default: `base`, or `[[http]]` without one, until the source is open; then the
+    /// scheme of its first URI, because `base` may contain a secret.
     pub name: Option<String>,
     /// The base URL: the URLs of the entries are relative to it.
     pub base: Option<String>,
@@ -123,8 +124,8 @@ pub struct Caching {
     /// How long a stale response is served while the API is unavailable.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub stale_if_error: Duration,
-    /// The size of the cache in bytes. At most 1 TiB. All APIs of one process share 64 MiB, or the largest of these sizes
-    /// if that is more.
+    /// The maximum size of this API's cache, in bytes, at most 1 TiB. The caches of all APIs in the process together are
+    /// limited to 64 MiB, or to the largest configured `bytes` if that is more, so this cache may get less.
     #[serde(deserialize_with = "crate::settings::cache_bytes")]
     pub bytes: u64,
     /// Who may share a response: `"private"` or `"public"`. A response with `Cache-Control: private` stays private.
@@ -159,7 +160,7 @@ pub enum TextOrSecret {
 pub struct EnvironmentSecret {
     /// The name of the environment variable.
     pub env: String,
-    /// A prefix of the value, such as `"Bearer "`.
+    /// Text to put before the value of the variable, such as `"Bearer "`.
     #[serde(default)]
     pub prefix: String,
 }
@@ -205,7 +206,8 @@ with_descriptive_keys! {
         /// Additional query parameters.
         #[serde(default = "BTreeMap::new")]
         pub query: BTreeMap<String, TextOrSecret>,
-        /// The media type. A response of another type is an error, and so is malformed JSON.
+        /// The expected media type. A response with an incompatible type is an error; for a JSON type, so is malformed
+        /// JSON.
         pub mime: Option<String>,
         /// For templates: the variables that must have a value.
         #[serde(default)]
@@ -269,7 +271,7 @@ pub enum Choices {
 pub enum Choice {
     /// A value without a label.
     Plain(String),
-    /// A value with a human-readable label, which matches typed text too.
+    /// A value with a human-readable label. Typed text is compared with the label as well as with the value.
     Labelled {
         /// The value.
         value: String,
@@ -287,7 +289,7 @@ impl Choice {
     }
 }
 
-/// A list of completions in a response. Either `url` or `from` is required.
+/// A list of completions in a response. Exactly one of `url` and `from` must be set.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChoiceList {
@@ -296,14 +298,15 @@ pub struct ChoiceList {
     pub url: Option<String>,
     /// The resource of this source that contains the list, such as `weather://stations`.
     pub from: Option<String>,
-    /// A JSON pointer to the list in the response: an array, or an object, each member of which is an item with a
-    /// `key` and a `value`.
+    /// A JSON pointer to the list in the response. Default: the whole response. The list is an array of items, or an
+    /// object; each member of an object becomes an item `{ key, value }`.
     #[serde(default)]
     pub items: String,
     /// A JSON pointer to the value in an item.
     #[serde(default)]
     pub value: String,
-    /// A JSON pointer to a human-readable label in an item, which matches typed text too.
+    /// A JSON pointer to a human-readable label in an item. Typed text is compared with the label as well as with the
+    /// value.
     pub label: Option<String>,
     /// A JSON pointer to the URL of the next page of the list, or to its cursor. Default: the `Link` header.
     pub next: Option<String>,
@@ -314,7 +317,7 @@ pub struct ChoiceList {
     pub max_pages: usize,
 }
 
-/// The list of the resources of a template. Either `url` or `from` is required.
+/// The list of the resources of a template. Exactly one of `url` and `from` must be set.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListConfig {
@@ -322,8 +325,8 @@ pub struct ListConfig {
     pub url: Option<String>,
     /// The resource of this source that contains the list, such as `weather://stations`.
     pub from: Option<String>,
-    /// A JSON pointer to the list in the response: an array, or an object, each member of which is an item with a
-    /// `key` and a `value`.
+    /// A JSON pointer to the list in the response. Default: the whole response. The list is an array of items, or an
+    /// object; each member of an object becomes an item `{ key, value }`.
     #[serde(default)]
     pub items: String,
     /// A JSON pointer in an item for each variable, as in `{ city = "/id" }`.

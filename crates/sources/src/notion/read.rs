@@ -7,7 +7,7 @@ use super::client::{NotionClient, NotionFault, RequestBudget};
 use super::{NotionInner, id, markdown, property, text, tree};
 use crate::meta;
 
-/// The number of rows per page.
+/// A response ends after the request to Notion with which it reaches this many rows.
 const ROWS_PER_PAGE: usize = 500;
 
 /// A parsed URI.
@@ -27,7 +27,8 @@ pub(super) struct RowCursor {
 
 impl RowCursor {
     pub(super) fn parse(text: &str) -> Result<Self> {
-        let wrong = || Error::invalid("`after` is not a valid cursor: use the value of `next`");
+        let wrong =
+            || Error::invalid("`after` is not a valid cursor: read the URI in `next` of the previous page");
         let (table, cursor) = text.split_once('.').ok_or_else(wrong)?;
         let table = table.parse().map_err(|_| wrong())?;
         Ok(Self { table, cursor: Some(cursor).filter(|cursor| !cursor.is_empty()).map(str::to_owned) })
@@ -48,7 +49,8 @@ impl NotionUri {
         }
     }
 
-    /// The URI whose changes are reported for this one.
+    /// The URI under which changes of this resource are reported: without `json` and without the cursor. `None` for
+    /// `Info`, whose changes are not reported.
     pub(super) fn subject(&self) -> Option<Uri> {
         let text = match self {
             Self::Info => return None,

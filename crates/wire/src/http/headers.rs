@@ -28,7 +28,7 @@ pub(super) struct McpHeaders<'a> {
 }
 
 impl McpHeaders<'_> {
-    /// The revision of a modern request, whose headers must match its body.
+    /// Checks that the MCP headers of a modern (2026-07-28) request match its body, and returns its revision.
     pub(super) fn modern(&self, method: &str, params: &Params<'_>) -> Result<Revision, Refused> {
         let meta = params.meta()?;
         let named = meta.version()?.ok_or_else(|| Refused::Incomplete(protocol::unnamed()))?;
@@ -78,7 +78,8 @@ impl Accepts {
 
 /// Why a modern request is refused.
 pub(super) enum Refused {
-    /// A required member is missing: status 400, whatever the error code.
+    /// A required member of `_meta` is missing or invalid. Answered with status 400; for other errors the code determines
+    /// the status.
     Incomplete(ErrorObject),
     /// Any other error.
     Wrong(ErrorObject),

@@ -25,13 +25,16 @@ const MAX_STREAMS: usize = 4;
 /// If a client opens a stream without a valid `Last-Event-ID`, notifications sent within this period are sent again.
 pub(super) const RESEND_PERIOD: Duration = Duration::from_secs(60);
 
-/// The most recorded notifications of a session, in case its listener yields more than was subscribed to.
+/// The maximum number of recorded notifications. Normally there is at most one per subscription; this bounds memory if a
+/// listener yields others.
 const MAX_RECORDED: usize = 10_000;
 
 /// The notifications of a session.
 pub(super) struct NotificationLog {
+    /// The same object as `recorded`, as a trait object for callers.
     pub(super) listener: Arc<dyn Listener>,
     recorded: Arc<Recorded>,
+    /// The same object as `sent` of `recorded`.
     sent: Arc<Mutex<Sent>>,
     /// The numbers of the open event streams, the newest last.
     open: watch::Sender<Vec<u64>>,
@@ -43,7 +46,7 @@ pub(super) struct NotificationLog {
 struct Sent {
     /// The last event id.
     last: u64,
-    /// The number of the last event stream.
+    /// The number of the newest event stream. Streams are counted from 1.
     streams: u64,
     /// By event id.
     events: BTreeMap<u64, Delivery>,
@@ -86,6 +89,7 @@ impl Sent {
 /// A listener that discards the recorded notification of a resource when the client unsubscribes from it, and saves the
 /// subscriptions of a session that replicas share.
 struct Recorded {
+    /// The listener of the service, which this one wraps.
     listener: Arc<dyn Listener>,
     sent: Arc<Mutex<Sent>>,
     shared: Option<SharedSession>,
@@ -132,7 +136,8 @@ impl Listener for Recorded {
     async fn subscribe(&self, uri: &str) -> Result<(), Failure> {
         self.join(uri).await?;
         if let Some(shared) = &self.shared {
-            // Without the store the subscription exists at this replica, and is saved when the store is back.
+            // An error is ignored: the subscription works at this replica, and `SessionEvent::SaveAgain` saves it when the
+            // store is reachable again.
             let _ = shared.store.subscribe(&shared.id, uri).await;
         }
         Ok(())
@@ -160,8 +165,9 @@ impl Listener for Recorded {
 
 impl NotificationLog {
     pub(super) fn new(listener: Arc<dyn Listener>, shared: Option<SharedSession>) -> Self {
-        // A client may resume after an event of another replica. Replicas count from different random ids, so that
-        // such an id does not make notifications of this replica count as received.
+        // A client may send the `Last-Event-ID` of another replica. Each replica starts at a random id, so that the
+        // foreign id almost never lies in this replica's range, where it would mark undelivered notifications as
+        // delivered.
         let last = if shared.is_some() { first_event_id() } else { 0 };
         let sent = Arc::new(Mutex::new(Sent { last, ..Sent::default() }));
         let subscriptions = Mutex::default();
@@ -190,7 +196,8 @@ impl NotificationLog {
     }
 
     /// Opens an event stream. Notifications go to the stream that was opened last; `seen` is the `Last-Event-ID` of
-    /// the client, and notifications sent after it become pending again.
+    /// the client, and notifications sent after it become pending again. Without a valid id, those sent within
+    /// `RESEND_PERIOD` do.
     pub(super) fn open(self: &Arc<Self>, seen: Option<u64>) -> impl Stream<Item = Event> + Send + 'static {
         let number = {
             let mut sent = lock(&self.sent);
@@ -248,7 +255,8 @@ struct OpenStream {
 }
 
 impl OpenStream {
-    /// The next event; `None` once newer streams have replaced this one.
+    /// The next event; `None` once this stream is no longer one of the `MAX_STREAMS` newest. Waits while a newer one is
+    /// open.
     async fn next(&mut self) -> Option<Event> {
         loop {
             let number = self.number;
@@ -273,8 +281,8 @@ impl Drop for OpenStream {
         if self.log.streams() == 0 {
             return;
         }
-        // While another stream is open the client will not resume this one, so the other one sends its notifications
-        // again.
+        // While another stream is open the client will not resume this one, so the notifications sent on this stream are
+        // queued again, and go to the newest open stream.
         let mut sent = lock(&self.log.sent);
         let Sent { events, ids, .. } = &mut *sent;
         events.retain(|_, delivery| {

@@ -61,8 +61,8 @@ impl OpenApiDocument {
     }
 
     /// The URL of the first server.
-    pub(super) fn server(&self, document: Option<&String>) -> Result<String> {
-        location(&self.0["servers"][0], document).map_err(Error::invalid)
+    pub(super) fn server(&self, document_url: Option<&String>) -> Result<String> {
+        location(&self.0["servers"][0], document_url).map_err(Error::invalid)
     }
 
     /// The GET operations.
@@ -124,8 +124,9 @@ impl OpenApiDocument {
     }
 }
 
-/// The URL of a server with the defaults of its variables; it may be relative to the URL of the document.
-pub(super) fn location(server: &Value, document: Option<&String>) -> Result<String, String> {
+/// The absolute URL of a server, with its variables replaced by their defaults. A relative server URL is resolved
+/// against `document_url`.
+pub(super) fn location(server: &Value, document_url: Option<&String>) -> Result<String, String> {
     let mut url = server["url"].as_str().unwrap_or("/").to_owned();
     for (name, variable) in server["variables"].as_object().into_iter().flatten() {
         // YAML parses a port or a version as a number.
@@ -141,7 +142,7 @@ pub(super) fn location(server: &Value, document: Option<&String>) -> Result<Stri
     let url = match url.starts_with("http://") || url.starts_with("https://") {
         true => Some(url),
         false => {
-            let from = document.and_then(|document| Url::parse(document).ok());
+            let from = document_url.and_then(|url| Url::parse(url).ok());
             from.and_then(|from| from.join(&url).ok()).map(String::from)
         }
     };
@@ -149,7 +150,7 @@ pub(super) fn location(server: &Value, document: Option<&String>) -> Result<Stri
     Ok(url.trim_end_matches('/').to_owned())
 }
 
-/// The only one of several schemas that allows more than `null`; `None` if there are several.
+/// The schema whose `type` is not `null`, if there is exactly one.
 fn only(schemas: &Value) -> Option<&Value> {
     let mut schemas = schemas.as_array()?.iter().filter(|schema| schema["type"] != "null");
     schemas.next().filter(|_| schemas.next().is_none())

@@ -60,8 +60,8 @@ impl fmt::Display for StreamDetached {
 
 impl Error for StreamDetached {}
 
-/// Serves an HTTP/1 connection through hyper until the connection ends or hyper hands over an event stream. Returns
-/// the connection.
+/// Serves an HTTP/1 connection through hyper until the connection ends, hyper hands over an event stream, or hyper ends
+/// after a normal response to free its memory ([`Lane::was_detached`]). Returns the connection.
 pub(in crate::http) async fn through_hyper<S>(
     mut hyper: Box<http1::Connection<Lane, S>>,
     liveness: &Liveness,

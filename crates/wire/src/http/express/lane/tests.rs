@@ -1,4 +1,4 @@
-//! Tests of the memory that an idle connection holds.
+//! Tests of the memory that idle connections and unfinished requests hold, and of when hyper exists.
 
 mod steps;
 
@@ -122,6 +122,7 @@ async fn with_many_connections_hyper_exists_for_one_request_only() {
         let hyper = Box::new(http1::Builder::new().serve_connection(lane, service));
         let detached = timeout(Duration::from_secs(40), through_hyper(hyper, &liveness)).await;
         lane = detached.expect("hyper goes on").unwrap();
+        // The first call resets the flag.
         assert!(lane.was_detached() && !lane.was_detached());
         let mut answer = [0; 12];
         client.read_exact(&mut answer).await.unwrap();
