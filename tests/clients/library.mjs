@@ -190,8 +190,8 @@ export function visits(client, { revision, connect }) {
 
       test('gets prompts', async () => {
         assert.deepEqual((await visitor.prompts()).map(prompt => prompt.name), ['use-resources']);
-        const messages = await visitor.prompt('use-resources', { topic: 'intro' });
-        assert.match(messages[0].content.text, /Task: intro\n/);
+        const messages = await visitor.prompt('use-resources', { topic: 'xylophones' });
+        assert.match(messages[0].content.text, /Task: xylophones\n/);
         const { resource } = messages.find(({ content }) => content.type === 'resource').content;
         assert.equal(resource.uri, INDEX);
         assert.ok(resource.text.includes(ROOT), resource.text);

@@ -223,8 +223,8 @@ class Visits:
 
     async def test_gets_prompts(self, client):
         assert [prompt.name for prompt in await client.prompts()] == ["use-resources"]
-        messages = wire(await client.prompt("use-resources", {"topic": "intro"}))["messages"]
-        assert "Task: intro\n" in messages[0]["content"]["text"]
+        messages = wire(await client.prompt("use-resources", {"topic": "xylophones"}))["messages"]
+        assert "Task: xylophones\n" in messages[0]["content"]["text"]
         index = next(message["content"] for message in messages if message["content"]["type"] == "resource")
         assert index["resource"]["uri"] == INDEX
         assert ROOT in index["resource"]["text"]
