@@ -74,6 +74,7 @@ def template(number):
 CASES = [
     ("kept read of 1 KiB", "kept", read("1k.txt"), 500, 3000),
     ("read of 1 KiB", "cold", read("1k.txt"), 100, 3000),
+    ("read of 1 KiB, documents off", "undocumented", read("1k.txt"), 100, 3000),
     ("read of 1 MiB of text", "cold", read("1m.txt"), 8, 64),
     ("read of 1 MiB of bytes", "cold", read("1m.bin"), 8, 64),
     ("list of 100", "cold", lists, 10, 100),
@@ -88,6 +89,10 @@ CASES = [
     ("kept completion of a ref", "mixed", refs, 500, 20000),
     ("kept not found", "mixed", read("missing.txt"), 500, 20000),
 ]
+
+# A layer must cost next to nothing where it has nothing to do: two cases of one run, and how many times as
+# many instructions the first may take. Both are counted with the same compiler, so this is always compared.
+LAYERS = [("read of 1 KiB", "read of 1 KiB, documents off", 1.03)]
 
 
 def prepare(folder):
@@ -112,6 +117,7 @@ def prepare(folder):
     (folder / "mixed.toml").write_text(f"{source}{git}{sql}")
     (folder / "kept.toml").write_text(source)
     (folder / "cold.toml").write_text(f"[server]\ncache_bytes = 0\n{source}")
+    (folder / "undocumented.toml").write_text(f'documents = "off"\n[server]\ncache_bytes = 0\n{source}')
     (folder / "templates.toml").write_text(f"[server]\ncache_bytes = 0\n{TEMPLATES}")
 
 
@@ -169,6 +175,11 @@ def main():
             if comparable and off:
                 failed.append(name)
             print(f"{name:34}{now:>12,}{before or 0:>12,}{'  <-' if comparable and off else ''}")
+    for with_layer, without, most in LAYERS:
+        ratio = counts[with_layer] / counts[without]
+        print(f"{with_layer} / {without}: {ratio:.3f}, at most {most}")
+        if ratio > most:
+            sys.exit(f"guard: {with_layer} costs {ratio:.3f} times as much as {without}")
     if "--write" in sys.argv:
         BASELINE.write_text(json.dumps({"rustc": rustc, "instructions": counts}, indent=2) + "\n")
     elif not comparable:

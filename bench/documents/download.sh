@@ -28,8 +28,9 @@ while read -r registry name pattern; do
         continue
     fi
     folder=$target/packages/$registry-$name
-    # Files with the same name in one package are the same document in most cases.
-    find "$folder" -type f \( -name "$pattern" -o -name "$pattern.gz" \) -size +1c | sort | head -n 12 | while read -r file; do
+    # Files with the same name in one package are the same document in most cases. `head` would end `sort` with SIGPIPE,
+    # and with it this script.
+    find "$folder" -type f \( -name "$pattern" -o -name "$pattern.gz" \) -size +1c | sort | sed -n '1,12p' | while read -r file; do
         copy=$target/files/$name--$(basename "${file%.gz}" | tr ' ' '_')
         case $file in
             *.gz) gzip -dc "$file" >"$copy" ;;

@@ -29,7 +29,7 @@ impl Authenticate for BearerNames {
     fn identify(&self, caller: &Caller<'_>) -> Identified {
         let token = caller.authorization.and_then(|value| value.strip_prefix(b"Bearer "));
         let name = token.and_then(|token| str::from_utf8(token).ok());
-        if name.is_some() != (self.sender == Sender::Identified) {
+        if name.is_some() != (self.sender != Sender::Anonymous) {
             let message = format!("only requests of the sender `{:?}` are expected", self.sender);
             return Identified::Refused(Refusal::Forbidden { challenge: None, message });
         }

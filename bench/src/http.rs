@@ -1,5 +1,6 @@
 //! A minimal HTTP/1.1 client with little overhead, so that the server dominates the measurement.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -77,9 +78,21 @@ fn length(head: &[u8]) -> Result<usize> {
 
 /// A number from the metrics of the server.
 pub(crate) async fn metric(address: SocketAddr, name: &str) -> Result<usize> {
-    let request = format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\n\r\n");
     let mut connection = Connection::open(address).await?;
+    let metrics = metrics(&mut connection, address).await?;
+    metrics.get(name).copied().with_context(|| format!("there is no metric `{name}`"))
+}
+
+/// The metrics of the server by their names, without the prefix `libris_`.
+pub(crate) async fn metrics(
+    connection: &mut Connection,
+    address: SocketAddr,
+) -> Result<HashMap<String, usize>> {
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\n\r\n");
     let text = String::from_utf8_lossy(connection.ask(request.as_bytes()).await?).into_owned();
-    let line = text.lines().find_map(|line| line.strip_prefix("libris_")?.strip_prefix(name));
-    line.and_then(|count| count.trim().parse().ok()).with_context(|| format!("there is no metric `{name}`"))
+    let metric = |line: &str| {
+        let (name, count) = line.strip_prefix("libris_")?.split_once(' ')?;
+        Some((name.to_owned(), count.trim().parse().ok()?))
+    };
+    Ok(text.lines().filter_map(metric).collect())
 }

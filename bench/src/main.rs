@@ -7,6 +7,9 @@
 mod chart;
 mod cluster;
 mod compare;
+#[path = "../../crates/sources/tests/sql/server.rs"]
+#[expect(dead_code, reason = "the tests of the source need more of it")]
+mod database_server;
 mod documents;
 mod drive;
 mod embedded;
@@ -116,7 +119,7 @@ enum What {
     Growth,
     /// A git repository of 100,000 files and 2,000 commits, compared with the `git` program
     Git,
-    /// Each source compared with its lower bound: cached responses of a folder, a repository and a database
+    /// Each source compared with its lower bound, and with the reference servers for git and SQLite and FastMCP
     Sources,
     Documents(documents::Options),
     Cluster(cluster::Options),
@@ -140,6 +143,12 @@ enum Serve {
     LimitSqlite { file: PathBuf },
     #[command(hide = true)]
     LimitGit { repository: PathBuf },
+    #[command(hide = true)]
+    LimitPostgres { url: String },
+    #[command(hide = true)]
+    LimitProxy { upstream: String },
+    #[command(hide = true)]
+    UncachedApi,
     #[command(hide = true)]
     RmcpHttp {
         folder: PathBuf,
@@ -246,6 +255,9 @@ fn serve(which: &Serve) -> Result<()> {
         Serve::LimitStdio { folder } => limit::over_stdio(folder),
         Serve::LimitSqlite { file } => runtime()?.block_on(sources::limit_of_sqlite(file)),
         Serve::LimitGit { repository } => runtime()?.block_on(sources::limit_of_git(repository)),
+        Serve::LimitPostgres { url } => runtime()?.block_on(sources::limit_of_postgres(url)),
+        Serve::LimitProxy { upstream } => runtime()?.block_on(sources::limit_of_proxy(upstream)),
+        Serve::UncachedApi => runtime()?.block_on(sources::uncached_api()),
         Serve::RmcpHttp { folder, era, fresh } => {
             runtime()?.block_on(minimal::over_http(folder, *era, *fresh))
         }

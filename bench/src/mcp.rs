@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum as _;
 use memchr::{memchr, memmem};
 use serde_json::{Value, json};
 
@@ -28,12 +29,14 @@ pub(crate) enum Sender {
     Anonymous,
     /// Clients with a bearer token each, so that every connection has another identity.
     Identified,
+    /// Clients with a signed access token each, whose rights are those of access rules.
+    Authorized,
 }
 
 impl Sender {
-    /// The bearer token of requests on this connection.
-    pub(crate) fn token(self, connection: usize) -> Option<String> {
-        (self == Self::Identified).then(|| format!("client-{connection}"))
+    /// Its name as an argument of this program.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 

@@ -16,7 +16,7 @@ const STATUS = 'libris://status';
 const NOT_FOUND = { [LEGACY]: -32002, [MODERN]: -32602 };
 const ROOT = 'file:///library/';
 const TEMPLATE = `${ROOT}{+path}{?lines,bytes}`;
-const FOLDERS = `${ROOT}{+folder}{?after,format,contents}`;
+const FOLDERS = `${ROOT}{+folder}{?after,match,format,contents}`;
 const SEGMENTS = 'file:///library{/path*}';
 const TEXTS = `${ROOT}{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}`;
 const INTRO = Array.from({ length: 9 }, (_, n) => `line ${n + 1}\n`);

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use self::redis::RedisServer;
 use crate::drive::http::Client;
 use crate::drive::{Bounds, Nothing};
-use crate::mcp::{Era, Sender};
+use crate::mcp::Era;
 use crate::process::Computing;
 use crate::program::{Binary, OverHttp};
 use crate::report::{Aim, Report};
@@ -189,8 +189,7 @@ impl Replicas {
         let read = Era::Modern.read("file:///data/0007.txt");
         let mut clients = Vec::new();
         for server in &self.servers {
-            let mut client =
-                Client::open(server, Era::Modern, Sender::Anonymous, CONNECTIONS, |_| read.clone())?;
+            let mut client = Client::open(server, Era::Modern, CONNECTIONS, |_| Ok(None), |_| read.clone())?;
             let answer = client.look(0)?;
             ensure!(answer["result"].is_object(), "{answer}");
             client.slice(Bounds { requests: 200, ..bounds }, &mut Nothing)?;

@@ -1,5 +1,6 @@
 //! Runs the same workloads on Libris, on a lower bound (the limit) and on other servers, in turns.
 
+mod access;
 mod data;
 mod results;
 mod targets;
@@ -12,11 +13,12 @@ use clap::Args;
 use clap::builder::ValueParser;
 use serde_json::Value;
 
+use self::access::Access;
 use self::data::{Ask, Data, Folder};
 use self::results::Results;
 use self::workload::{Way, Workload};
 use crate::drive::{Bounds, Nothing, Slice, http, stdio};
-use crate::mcp::Era;
+use crate::mcp::{Era, Sender};
 use crate::program::OverHttp;
 use crate::report::Report;
 use crate::servers::{Server, Servers};
@@ -42,7 +44,8 @@ pub(crate) struct Options {
     /// A name consists of the transport and the request. Transports: http16, http64 (2026-07-28 over this many
     /// connections), legacy16 (sessions of 2025-11-25), stdio64, stdio1 (this many requests in flight). Requests:
     /// read-1k, call-1k (with a tool), list, read-1m-text, read-1m-blob. With -cold, the file changes before each read.
-    /// With -identified, each connection sends a bearer token, which only the server `embedded` accepts.
+    /// With -identified, each connection sends a bearer token, which only the server `embedded` accepts. With -authorized,
+    /// each connection sends a signed access token (JWT) to Libris, which has 100 access rules.
     #[arg(long, value_name = "PART", value_parser = ValueParser::new(known))]
     workload: Vec<String>,
     /// How many turns each server has
@@ -68,7 +71,8 @@ pub(crate) fn run(options: &Options, quick: bool, servers: &Servers<'_>, report:
     };
     let rounds = options.rounds.unwrap_or(if quick { 3 } else { 21 });
     let time = Duration::from_millis(options.slice.unwrap_or(100).into());
-    let bench = Bench { data: Data::new()?, servers, quick, rounds: rounds.into(), time };
+    let bench =
+        Bench { data: Data::new()?, access: Access::new()?, servers, quick, rounds: rounds.into(), time };
     bench.data.settle();
     let mut results = Results::default();
     let outcome = workload::all().into_iter().try_for_each(|mut group| {
@@ -86,6 +90,7 @@ pub(crate) fn run(options: &Options, quick: bool, servers: &Servers<'_>, report:
 
 struct Bench<'b> {
     data: Data,
+    access: Access,
     servers: &'b Servers<'b>,
     quick: bool,
     rounds: usize,
@@ -135,9 +140,17 @@ impl Bench<'_> {
         match workload.way {
             Way::Http { era, connections } => {
                 let (sender, fresh) = (workload.sender, workload.folder == Folder::Cold);
-                let running = self.servers.over_http(server, &folder, era, sender, fresh)?;
+                let running = match sender {
+                    Sender::Authorized => self.servers.configured(&self.access.config(&folder)?)?,
+                    _ => self.servers.over_http(server, &folder, era, sender, fresh)?,
+                };
+                let token = |connection| match sender {
+                    Sender::Anonymous => Ok(None),
+                    Sender::Identified => Ok(Some(format!("client-{connection}"))),
+                    Sender::Authorized => self.access.token(connection).map(Some),
+                };
                 let ask = |connection| request(era, workload, connection);
-                let client = http::Client::open(&running, era, sender, connections, ask)?;
+                let client = http::Client::open(&running, era, connections, token, ask)?;
                 Ok(Asked::Http { client, _running: running })
             }
             Way::Stdio { in_flight } => {

@@ -38,6 +38,12 @@ pub(super) fn judge(results: &Results, report: &mut Report) {
             results.ratio((&identified, Server::Embedded), (anonymous, Server::Embedded), Slice::cost);
         report.judge_if_measured(format!("{identified}: computing ÷ anonymous"), ratio, Aim::AtMost(1.15));
     }
+    for anonymous in ["http16-read-1k", "http16-read-1k-cold"] {
+        let authorized = format!("{anonymous}-authorized");
+        let ratio = results.ratio((&authorized, Server::Libris), (anonymous, Server::Libris), Slice::cost);
+        let name = format!("{authorized}, with a JWT and 100 rules: computing ÷ anonymous");
+        report.judge_if_measured(name, ratio, Aim::AtMost(1.3));
+    }
     let mut rate = |workload: &str, other: Server, aim: f64| {
         let ratio = results.ratio((workload, Server::Libris), (workload, other), Slice::rate);
         let name = format!("{workload}: requests/s ÷ {}", other.name());

@@ -31,14 +31,20 @@ pub(super) fn all() -> Vec<Vec<Workload>> {
     let warm = |way, ask| workload(way, ask, Folder::Warm);
     let cold = |way, ask| workload(way, ask, Folder::Cold);
     let identified = |workload| Workload { sender: Sender::Identified, ..workload };
+    let authorized = |workload| Workload { sender: Sender::Authorized, ..workload };
     let mut all = vec![
         vec![
             warm(sixteen, Kilobyte),
             identified(warm(sixteen, Kilobyte)),
+            authorized(warm(sixteen, Kilobyte)),
             warm(sessions, Kilobyte),
             warm(sixteen, Tool),
         ],
-        vec![cold(sixteen, Kilobyte), identified(cold(sixteen, Kilobyte))],
+        vec![
+            cold(sixteen, Kilobyte),
+            identified(cold(sixteen, Kilobyte)),
+            authorized(cold(sixteen, Kilobyte)),
+        ],
     ];
     all.extend([List, Text].map(|ask| vec![warm(sixteen, ask), warm(sessions, ask)]));
     all.push(vec![warm(sixteen, Blob)]);
@@ -54,11 +60,14 @@ pub(super) fn all() -> Vec<Vec<Workload>> {
 
 impl Workload {
     /// Whether a server takes part. The embedded server takes part only where identified callers are compared with
-    /// anonymous ones, and only it supports identified callers. In a quick run, slow servers, which take long to start,
+    /// anonymous ones, and only it supports identified callers; only Libris supports authorized ones. In a quick run, slow servers, which take long to start,
     /// take part only in workloads that have targets for them.
     pub(super) fn is_for(&self, server: Server, quick: bool) -> bool {
         let compares_senders = self.ask == Ask::Kilobyte
             && matches!(self.way, Way::Http { era: Era::Modern, connections: ..64 });
+        if self.sender == Sender::Authorized {
+            return server == Server::Libris;
+        }
         if server == Server::Embedded || self.sender == Sender::Identified {
             return server == Server::Embedded && compares_senders;
         }
@@ -96,6 +105,10 @@ impl fmt::Display for Workload {
         };
         out.write_str(what)?;
         out.write_str(if self.folder == Folder::Cold { "-cold" } else { "" })?;
-        out.write_str(if self.sender == Sender::Identified { "-identified" } else { "" })
+        out.write_str(match self.sender {
+            Sender::Anonymous => "",
+            Sender::Identified => "-identified",
+            Sender::Authorized => "-authorized",
+        })
     }
 }

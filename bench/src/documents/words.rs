@@ -51,7 +51,7 @@ impl WordCounts {
     }
 }
 
-/// Markdown without the targets of links and without line breaks in cells.
+/// Markdown without the targets of links, line breaks in cells and escapes.
 pub(super) fn without_markup(markdown: &str) -> String {
     let mut out = String::with_capacity(markdown.len());
     let mut rest = markdown;
@@ -60,7 +60,8 @@ pub(super) fn without_markup(markdown: &str) -> String {
         rest = rest[at..].find(')').map_or("", |end| &rest[at + end + 1..]);
     }
     out.push_str(rest);
-    out.replace("<br>", " ").replace(['*', '\\'], "")
+    // A backslash begins an escape or a command of LaTeX; both separate words.
+    out.replace("<br>", " ").replace('\\', " ").replace('*', "")
 }
 
 #[cfg(test)]
@@ -74,5 +75,6 @@ mod tests {
         assert_eq!(f1("a b", "a c"), 0.5);
         assert_eq!(f1("", ""), 1.0);
         assert_eq!(without_markup("[a](http://b) **c**<br>d"), "[a c d");
+        assert_eq!(f1(&without_markup("$\\left\\lbrack x$"), "left lbrack x"), 1.0);
     }
 }

@@ -11,7 +11,7 @@ use rustix::event::{Timespec, epoll};
 use serde_json::Value;
 
 use super::{Beside, Bounds, CHUNK, Clock, PATIENCE, Slice};
-use crate::mcp::{self, Era, Sender};
+use crate::mcp::{self, Era};
 use crate::program::OverHttp;
 
 /// How many bytes of a response are stored: its head and the beginning of its body.
@@ -55,13 +55,13 @@ enum End {
 }
 
 impl Client {
-    /// Opens connections; in the legacy era, each has its own session. `ask` returns the request of each connection.
-    /// Sessions are anonymous.
+    /// Opens connections; in the legacy era, each has its own session. `ask` returns the request of each connection, and
+    /// `token` its bearer token. Sessions are anonymous.
     pub(crate) fn open(
         server: &OverHttp,
         era: Era,
-        sender: Sender,
         connections: usize,
+        token: impl Fn(usize) -> Result<Option<String>>,
         ask: impl Fn(usize) -> Value,
     ) -> Result<Self> {
         let waiting = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -73,7 +73,7 @@ impl Client {
                 Era::Modern => None,
                 Era::Legacy => Some(begin(&mut stream, server.address)?),
             };
-            let token = sender.token(at);
+            let token = token(at)?;
             let request =
                 era.posted_with_token(server.address, session.as_deref(), token.as_deref(), &ask(at));
             stream.set_nonblocking(true)?;

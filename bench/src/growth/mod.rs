@@ -137,9 +137,13 @@ impl Grown {
         let (running, memory, last, found) = listed(servers, folder)?;
         ensure!(found == resources, "the list has {found} resources");
         let open = |operation: Operation| {
-            Client::open(&running, Era::Modern, Sender::Anonymous, CONNECTIONS, |_| {
-                operation.request(last.as_deref())
-            })
+            Client::open(
+                &running,
+                Era::Modern,
+                CONNECTIONS,
+                |_| Ok(None),
+                |_| operation.request(last.as_deref()),
+            )
         };
         let clients: Result<Vec<_>> = OPERATIONS.into_iter().map(open).collect();
         let slices = vec![Vec::new(); OPERATIONS.len()];

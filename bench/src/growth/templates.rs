@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use super::CONNECTIONS;
 use crate::drive::http::Client;
 use crate::drive::{Bounds, Nothing, Slice};
-use crate::mcp::{Era, Sender};
+use crate::mcp::Era;
 use crate::report::Report;
 use crate::servers::Servers;
 use crate::statistics::median;
@@ -26,8 +26,7 @@ pub(super) fn run(rounds: usize, servers: &Servers<'_>, report: &mut Report) -> 
         std::fs::write(&config, configuration(count))?;
         let running = servers.configured(&config)?;
         let request = Era::Modern.read(&format!("note://t{:04}/paris", count / 2));
-        let client =
-            Client::open(&running, Era::Modern, Sender::Anonymous, CONNECTIONS, |_| request.clone())?;
+        let client = Client::open(&running, Era::Modern, CONNECTIONS, |_| Ok(None), |_| request.clone())?;
         asked.push((running, client, Vec::new()));
     }
     let bounds = Bounds { requests: 5_000, time: Duration::from_millis(100) };

@@ -1,9 +1,5 @@
 //! Attacks on databases: abandoned queries, a huge value, and a lock held by another process.
 
-#[path = "../../../crates/sources/tests/sql/server.rs"]
-#[expect(dead_code, reason = "the tests of the source need more of it")]
-mod server;
-
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,12 +10,12 @@ use anyhow::{Context as _, Result, ensure};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use tokio::task::JoinSet;
 
-use self::server::Server;
 use super::client::{ATTACKER, Client, Tally, crowd, outcome};
 use super::probe::Series;
 use super::site::Site;
 use super::watch::Watch;
 use super::{Outcome, Stage};
+use crate::database_server::Server;
 use crate::mcp::Era;
 
 /// The example database, for attacks to which the contents do not matter.

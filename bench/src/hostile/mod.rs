@@ -7,6 +7,7 @@ mod bodies;
 mod bystander;
 mod client;
 mod databases;
+mod exhaustion;
 mod folders;
 mod http2;
 mod priority;
@@ -68,6 +69,7 @@ const DESCRIPTORS: usize = 4_096;
   abandoned-sql  48 slow queries that nobody waits for, PostgreSQL and MariaDB where they are installed
   old-sse        25 clients of `--sse` that ask for 8 MiB twelve times and do not read
   sessions       one client opens 10,000 sessions and uses them all
+  exhaustion     one client holds all that it can get of everything, while new clients arrive
   stalled        18, then 70 sockets that ask for 8 MiB and do not read
   git-fifo       repositories with a FIFO and with a sparse file of 4 GB among their refs
   million        100 lists at once of a folder of 1,000,000 files that keeps changing
@@ -116,6 +118,7 @@ pub(crate) enum Attack {
     AbandonedSql,
     OldSse,
     Sessions,
+    Exhaustion,
     Stalled,
     GitFifo,
     Million,
@@ -143,6 +146,7 @@ impl Attack {
             Self::AbandonedSql => databases::abandoned(stage).await,
             Self::OldSse => unread::old_sse(stage).await,
             Self::Sessions => sessions::run(stage).await,
+            Self::Exhaustion => exhaustion::run(stage).await,
             Self::Stalled => unread::stalled(stage).await,
             Self::GitFifo => programs::git_fifo(stage).await,
             Self::Million => folders::million(stage).await,

@@ -30,7 +30,7 @@ const HOLD: Duration = Duration::from_secs(15);
 /// The number of streams per HTTP/2 connection.
 const STREAMS: usize = 125;
 
-fn large_files(folder: &Path, count: usize) -> Result<()> {
+pub(super) fn large_files(folder: &Path, count: usize) -> Result<()> {
     for number in 0..count {
         let line =
             format!("{number:06} a line of a large file that nobody takes, however often it is asked for\n");
@@ -41,7 +41,7 @@ fn large_files(folder: &Path, count: usize) -> Result<()> {
     Ok(())
 }
 
-fn large(number: usize, files: usize) -> String {
+pub(super) fn large(number: usize, files: usize) -> String {
     format!("file:///data/{}.txt", number % files)
 }
 

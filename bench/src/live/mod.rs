@@ -2,6 +2,7 @@
 
 mod latency;
 mod reads;
+mod revocation;
 mod streams;
 
 use std::path::{Path, PathBuf};
@@ -30,8 +31,8 @@ const SETTLE: Duration = Duration::from_secs(1);
 ///
 /// Opens many `subscriptions/listen` streams to one file of one server; one of them never reads. Prints the memory per
 /// stream, the time until a change of the file reaches all other streams, the rate of reads beside the streams (compared
-/// with a server without streams, in alternating slices of a second), and the time from a write to the notification of
-/// one subscriber over HTTP and one over stdio. With the defaults, it takes about a minute and a half.
+/// with a server without streams, in alternating slices of a second), the time from a write to the notification of
+/// one subscriber over HTTP and one over stdio, and the time until 1,000 streams of a revoked key have ended. With the defaults, it takes about a minute and a half.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// How many streams to open
@@ -56,7 +57,8 @@ pub(crate) async fn run(options: &Options, binary: &Binary, report: &mut Report)
     // The readers, and a reserve for other files, in addition to the streams.
     machine::raise_open_files(usize::from(options.streams) + usize::from(options.connections) + 100)?;
     under_load(options, binary, report).await.context("with many streams")?;
-    one_by_one(options, binary, report).await.context("with one subscriber")
+    one_by_one(options, binary, report).await.context("with one subscriber")?;
+    revocation::run(binary, report).await.context("with a revoked key")
 }
 
 /// A folder of a few small files, one of which will change.

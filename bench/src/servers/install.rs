@@ -13,7 +13,7 @@ enum Runtime {
 }
 
 /// A peer in `bench/peers`.
-pub(super) struct Peer {
+pub(crate) struct Peer {
     runtime: Runtime,
     /// The folder into which it is installed, which peers may share.
     home: &'static str,
@@ -21,7 +21,7 @@ pub(super) struct Peer {
     /// The measured package.
     package: &'static str,
     /// The script that is run, and the files that it needs.
-    scripts: [(&'static str, &'static str); 2],
+    scripts: &'static [(&'static str, &'static str)],
 }
 
 const PACKAGES: &str = include_str!("../../peers/package.json");
@@ -33,7 +33,7 @@ pub(super) const TYPESCRIPT: Peer = Peer {
     home: "node",
     manifest: PACKAGES,
     package: "@modelcontextprotocol/server",
-    scripts: [("typescript.mjs", include_str!("../../peers/typescript.mjs")), SHELF],
+    scripts: &[("typescript.mjs", include_str!("../../peers/typescript.mjs")), SHELF],
 };
 
 pub(super) const TYPESCRIPT_1: Peer = Peer {
@@ -41,7 +41,7 @@ pub(super) const TYPESCRIPT_1: Peer = Peer {
     home: "node",
     manifest: PACKAGES,
     package: "@modelcontextprotocol/sdk",
-    scripts: [("typescript1.mjs", include_str!("../../peers/typescript1.mjs")), SHELF],
+    scripts: &[("typescript1.mjs", include_str!("../../peers/typescript1.mjs")), SHELF],
 };
 
 pub(super) const PYTHON: Peer = Peer {
@@ -49,7 +49,7 @@ pub(super) const PYTHON: Peer = Peer {
     home: "python",
     manifest: include_str!("../../peers/requirements-python.txt"),
     package: "mcp",
-    scripts: [("serve_python.py", include_str!("../../peers/serve_python.py")), SHELF_PY],
+    scripts: &[("serve_python.py", include_str!("../../peers/serve_python.py")), SHELF_PY],
 };
 
 pub(super) const FASTMCP: Peer = Peer {
@@ -57,19 +57,37 @@ pub(super) const FASTMCP: Peer = Peer {
     home: "fastmcp",
     manifest: include_str!("../../peers/requirements-fastmcp.txt"),
     package: "fastmcp",
-    scripts: [("serve_fastmcp.py", include_str!("../../peers/serve_fastmcp.py")), SHELF_PY],
+    scripts: &[("serve_fastmcp.py", include_str!("../../peers/serve_fastmcp.py")), SHELF_PY],
+};
+
+/// A server of FastMCP for the rows of a SQLite database.
+pub(crate) const FASTMCP_ROWS: Peer = Peer {
+    runtime: Runtime::Python,
+    home: "fastmcp",
+    manifest: include_str!("../../peers/requirements-fastmcp.txt"),
+    package: "fastmcp",
+    scripts: &[("serve_fastmcp_rows.py", include_str!("../../peers/serve_fastmcp_rows.py")), SHELF_PY],
+};
+
+/// The reference servers of MCP for git and SQLite, which offer tools over stdio.
+pub(crate) const REFERENCE: Peer = Peer {
+    runtime: Runtime::Python,
+    home: "reference",
+    manifest: include_str!("../../peers/requirements-reference.txt"),
+    package: "mcp-server-git",
+    scripts: &[("serve_reference.py", include_str!("../../peers/serve_reference.py"))],
 };
 
 /// A peer that can be run.
-pub(super) struct Installed {
+pub(crate) struct Installed {
     program: PathBuf,
     script: PathBuf,
     /// The versions of the package and of its runtime.
-    pub(super) version: String,
+    pub(crate) version: String,
 }
 
 impl Installed {
-    pub(super) fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.arg(&self.script);
         command
@@ -78,7 +96,7 @@ impl Installed {
 
 impl Peer {
     /// Installs the peer, unless it is already installed from the same manifest.
-    pub(super) fn install(&self) -> Result<Installed> {
+    pub(crate) fn install(&self) -> Result<Installed> {
         let bench = std::env::current_exe().context("could not tell where this program is")?;
         let target = bench.ancestors().nth(2).context("this program is nowhere")?;
         let home = target.join("bench-peers").join(self.home);
@@ -91,7 +109,7 @@ impl Peer {
             self.fetch(&home).with_context(|| format!("could not install {}", self.package))?;
             std::fs::write(done, self.manifest)?;
         }
-        for (name, text) in self.scripts {
+        for &(name, text) in self.scripts {
             std::fs::write(home.join(name), text)?;
         }
         let program = home.join(match self.runtime {

@@ -1,6 +1,6 @@
 //! The servers that are compared, and how each of them is started on the same folder.
 
-mod install;
+pub(crate) mod install;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -156,10 +156,7 @@ impl<'b> Servers<'b> {
         match server {
             Server::Libris => command.args(["--http", "127.0.0.1:0"]),
             Server::Limit => command.arg(folder),
-            Server::Embedded => command.arg(folder).arg(match sender {
-                Sender::Anonymous => "anonymous",
-                Sender::Identified => "identified",
-            }),
+            Server::Embedded => command.arg(folder).arg(sender.name()),
             _ => command.arg(folder).arg(era).args(fresh.then_some("--fresh")),
         };
         // Node.js warns about the number of listeners, which is the number of requests in flight.

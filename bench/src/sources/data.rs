@@ -1,16 +1,22 @@
 //! The folders, the repository and the database that are served.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use rusqlite::Connection;
 
+use crate::database_server::Server;
+
 /// The number of files in the large folder, which a quick run does not create.
 const MANY_NAMES: usize = 1_000_000;
 
 /// The number of files in the small folder and in the repository, and of rows in the database.
 const FEW: usize = 1_000;
+
+/// The name of the PostgreSQL database; `initdb` creates it.
+const POSTGRES: &str = "postgres";
 
 /// What is served, and the configuration files that serve it.
 pub(super) struct Data {
@@ -19,6 +25,37 @@ pub(super) struct Data {
     pub(super) many: Option<PathBuf>,
     pub(super) database: PathBuf,
     pub(super) repository: PathBuf,
+    /// `None` if PostgreSQL is not installed.
+    pub(super) postgres: Option<Postgres>,
+}
+
+/// A running PostgreSQL server.
+pub(super) struct Postgres {
+    server: Server,
+    pub(super) config: PathBuf,
+}
+
+impl Postgres {
+    /// Starts a server with the rows of the other databases.
+    fn start(folder: &Path) -> Result<Option<Self>> {
+        if !Path::new("/usr/lib/postgresql").is_dir() {
+            eprintln!("PostgreSQL is left out: it is not installed");
+            return Ok(None);
+        }
+        let started = Self { server: Server::postgres(), config: folder.join("postgres.toml") };
+        let sql = format!(
+            "CREATE TABLE items (id bigint PRIMARY KEY, name text NOT NULL);
+             INSERT INTO items SELECT n, 'item ' || n FROM generate_series(0, {FEW} - 1) AS n; ANALYZE items"
+        );
+        let made = Command::new("psql").args(["-q", "-c", &sql, &started.url()]).status();
+        ensure!(made.context("could not run `psql`")?.success(), "the table could not be created");
+        std::fs::write(&started.config, format!("[[sql]]\nurl = \"{}\"\nname = \"shop\"\n", started.url()))?;
+        Ok(Some(started))
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.server.url(POSTGRES)
+    }
 }
 
 impl Data {
@@ -51,8 +88,20 @@ impl Data {
             many: if quick { None } else { Some(config("many.toml", &many(folder)?)?) },
             database,
             repository,
+            postgres: Postgres::start(folder)?,
         })
     }
+}
+
+/// Writes the configuration of an HTTP source for this API.
+pub(super) fn http_source(folder: &Path, api: SocketAddr) -> Result<PathBuf> {
+    let path = folder.join("http.toml");
+    let text = format!(
+        "[[http]]\nname = \"api\"\nbase = \"http://{api}\"\n\n[http.limits]\nallow_private = true\n\n\
+         [[http.template]]\nuri = \"api://items/{{id}}\"\nurl = \"items/{{id}}\"\n"
+    );
+    std::fs::write(&path, text)?;
+    Ok(path)
 }
 
 /// Creates a folder of empty files. Returns the configuration that serves it.

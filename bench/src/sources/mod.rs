@@ -1,9 +1,10 @@
-//! Compares each source with its lower bound: the CPU time of cached responses in a catalog of a folder, a repository
-//! and a database.
+//! Compares each source with its lower bound, and with servers that people would use instead: the CPU time per request.
 
 mod data;
 mod limits;
+mod peers;
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,11 +12,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-pub(crate) use limits::{git as limit_of_git, sqlite as limit_of_sqlite};
+pub(crate) use limits::{
+    git as limit_of_git, postgres as limit_of_postgres, proxy as limit_of_proxy, sqlite as limit_of_sqlite,
+    uncached_api,
+};
 
 use crate::drive::http::Client;
 use crate::drive::{Bounds, Nothing};
-use crate::mcp::{Era, Sender};
+use crate::mcp::Era;
 use crate::program::{Binary, OverHttp};
 use crate::report::{Aim, Report};
 use crate::statistics::median;
@@ -23,6 +27,9 @@ use data::Data;
 
 /// The number of connections of the client.
 const CONNECTIONS: usize = 16;
+
+const ROW: &str = "sqlite://shop/items/rows/7";
+const BLOB: &str = "git://repository/tree/HEAD/0500.txt";
 
 /// A server that is measured with one request.
 struct Measured {
@@ -36,7 +43,8 @@ pub(crate) fn run(quick: bool, binary: &Binary, report: &mut Report) -> Result<(
     let folder = tempfile::tempdir()?;
     let data = Data::make(folder.path(), quick)?;
     let (alone, mixed) = (serve(binary, &data.alone)?, serve(binary, &data.mixed)?);
-    let (sqlite, git) = (limit("limit-sqlite", &data.database)?, limit("limit-git", &data.repository)?);
+    let sqlite = limit("limit-sqlite", data.database.as_os_str())?;
+    let git = limit("limit-git", data.repository.as_os_str())?;
     let read = |uri: &str| Era::Modern.read(uri);
     let mut servers = vec![
         measured("file of 1 KiB", &alone, &read("file:///few/0500.txt"))?,
@@ -44,10 +52,10 @@ pub(crate) fn run(quick: bool, binary: &Binary, report: &mut Report) -> Result<(
         measured("list page of a mixed catalog", &mixed, &Era::Modern.list(None))?,
         measured("schema of a database", &mixed, &read("sqlite://shop/schema"))?,
         measured("page of 100 rows", &mixed, &read("sqlite://shop/items/rows"))?,
-        measured("row by key", &mixed, &read("sqlite://shop/items/rows/7"))?,
-        measured("limit: row by key, rusqlite and hyper", &sqlite, &read("sqlite://shop/items/rows/7"))?,
-        measured("blob of 1 KiB", &mixed, &read("git://repository/tree/HEAD/0500.txt"))?,
-        measured("limit: blob of 1 KiB, gix and hyper", &git, &read("git://repository/tree/HEAD/0500.txt"))?,
+        measured("row by key", &mixed, &read(ROW))?,
+        measured("limit: row by key, rusqlite and hyper", &sqlite, &read(ROW))?,
+        measured("blob of 1 KiB", &mixed, &read(BLOB))?,
+        measured("limit: blob of 1 KiB, gix and hyper", &git, &read(BLOB))?,
         measured("folder of a repository", &mixed, &read("git://repository/tree/HEAD/"))?,
         measured(
             "completion of 1,000 paths",
@@ -71,6 +79,25 @@ pub(crate) fn run(quick: bool, binary: &Binary, report: &mut Report) -> Result<(
         let completion = complete("file:///many/{+path}{?lines,bytes}", "path", "05");
         servers.push(measured("completion of 1,000,000 paths", many, &completion)?);
     }
+    // These two are not cached. Each connection asks for another resource, because Libris asks the database or the
+    // API once for simultaneous requests of the same one.
+    let postgres = data.postgres.as_ref();
+    let postgres = postgres.map(|postgres| {
+        let limit = limit("limit-postgres", postgres.url().as_ref())?;
+        anyhow::Ok((serve(binary, &postgres.config)?, limit))
+    });
+    let postgres = postgres.transpose()?;
+    if let Some((libris, limit)) = &postgres {
+        let row = |at: usize| read(&format!("postgres://shop/items/rows/{at}"));
+        servers.push(measured_with("row by key, PostgreSQL", libris, row)?);
+        servers.push(measured_with("limit: row by key, tokio-postgres and hyper", limit, row)?);
+    }
+    let api = limit("uncached-api", "".as_ref())?;
+    let proxy = limit("limit-proxy", format!("http://{}/items/7", api.address).as_ref())?;
+    let http = serve(binary, &data::http_source(folder.path(), api.address)?)?;
+    let item = |at: usize| read(&format!("api://items/{at}"));
+    servers.push(measured_with("item of an HTTP API", &http, item)?);
+    servers.push(measured_with("limit: item of an HTTP API, hyper", &proxy, item)?);
     // Libris trusts the stamp of a file only two seconds after its last change.
     std::thread::sleep(Duration::from_secs(3));
     let (rounds, requests) = if quick { (3, 2_000) } else { (9, 20_000) };
@@ -85,6 +112,7 @@ pub(crate) fn run(quick: bool, binary: &Binary, report: &mut Report) -> Result<(
         }
     }
     judge(&servers, report);
+    peers::measure(&data, report);
     Ok(())
 }
 
@@ -108,17 +136,36 @@ fn judge(servers: &[Measured], report: &mut Report) {
     for (name, one, other, most) in [
         ("mixed catalog ÷ folder alone", "list page of a mixed catalog", "list page of a folder alone", 1.3),
         ("row ÷ its limit", "row by key", "limit: row by key, rusqlite and hyper", 1.5),
+        (
+            "row, PostgreSQL ÷ its limit",
+            "row by key, PostgreSQL",
+            "limit: row by key, tokio-postgres and hyper",
+            1.5,
+        ),
         ("blob ÷ file", "blob of 1 KiB", "file of 1 KiB", 1.3),
         ("not found ÷ file", "not found", "file of 1 KiB", 1.2),
     ] {
         let ratio = cost(one).zip(cost(other)).map(|(one, other)| one / other);
         report.judge_if_measured(name, ratio, Aim::AtMost(most));
     }
+    let http = cost("item of an HTTP API").zip(cost("limit: item of an HTTP API, hyper"));
+    if let Some((item, limit)) = http {
+        report.add("item of an HTTP API ÷ its limit", item / limit, "×");
+    }
 }
 
-/// Opens connections to a server, and checks its response to the request: a result, or the error for a missing resource.
 fn measured(name: &'static str, server: &OverHttp, request: &Value) -> Result<Measured> {
-    let mut client = Client::open(server, Era::Modern, Sender::Anonymous, CONNECTIONS, |_| request.clone())?;
+    measured_with(name, server, |_| request.clone())
+}
+
+/// Opens connections to a server, and checks its response to the request of the first one: a result, or the error for a
+/// missing resource.
+fn measured_with(
+    name: &'static str,
+    server: &OverHttp,
+    request: impl Fn(usize) -> Value,
+) -> Result<Measured> {
+    let mut client = Client::open(server, Era::Modern, CONNECTIONS, |_| Ok(None), request)?;
     let answer = client.look(0)?;
     let is_missing = name == "not found" && answer["error"]["message"].is_string();
     ensure!(answer["result"].is_object() || is_missing, "{name}: {answer}");
@@ -140,9 +187,10 @@ fn serve(binary: &Binary, config: &Path) -> Result<OverHttp> {
 }
 
 /// Starts this program as one of the limit servers.
-fn limit(which: &'static str, path: &Path) -> Result<OverHttp> {
+fn limit(which: &'static str, argument: &OsStr) -> Result<OverHttp> {
     let mut command = std::process::Command::new(std::env::current_exe()?);
-    let child = command.arg(which).arg(path).stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let argument = (!argument.is_empty()).then_some(argument);
+    let child = command.arg(which).args(argument).stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
     OverHttp::listening(child.context("could not start a limit server")?, which)
 }
 

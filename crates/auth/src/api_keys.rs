@@ -73,7 +73,7 @@ pub enum KeyFileError {
     #[error("could not write the API keys to `{}`", .0.display())]
     Write(PathBuf, #[source] io::Error),
     /// The content of the file is not what `libris key` writes.
-    #[error("`{}` is not a file of API keys", .0.display())]
+    #[error("`{}` is not a file of API keys; hint: name the file that `libris key add` wrote", .0.display())]
     Invalid(PathBuf, #[source] Box<toml::de::Error>),
     /// Another key has this name.
     #[error("there is an API key `{0}` already; hint: choose another name, or revoke that key first")]
@@ -259,7 +259,7 @@ impl KeyStore {
             }
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::error!(%error, cause, "the previous API keys stay in effect");
+                tracing::error!(%error, cause, "the previous API keys stay in effect; hint: correct the file of API keys");
                 false
             }
         }

@@ -111,7 +111,7 @@ impl Authenticator {
             true => Ok(None),
             false => Err(Refusal::Unauthenticated {
                 challenge: metadata::unauthenticated(self.resource.as_ref(), None),
-                message: "authentication is required".to_owned(),
+                message: "authentication is required: send `Authorization: Bearer TOKEN`".to_owned(),
             }),
         })
     }

@@ -130,10 +130,10 @@ pub enum ConfigError {
     #[error("`{0}` is not the URL of a key set; hint: use `https`, or `http` for an issuer on this machine")]
     KeySet(String),
     /// Two entries have the same issuer.
-    #[error("the issuer `{0}` is configured twice")]
+    #[error("the issuer `{0}` is configured twice; hint: remove one of the entries")]
     DuplicateIssuer(String),
     /// The list of algorithms is empty.
-    #[error("the issuer `{0}` has no algorithms")]
+    #[error("the issuer `{0}` has no algorithms; hint: remove `algorithms`, or name some")]
     NoAlgorithms(String),
     /// A text that cannot be a scope.
     #[error(

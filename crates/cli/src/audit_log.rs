@@ -1,8 +1,8 @@
 //! The audit log: JSON lines in a file or on a standard stream, written by a thread of its own.
 //!
-//! A request never waits for the log. Lines are dropped if too many wait to be written, because the disk is slow, and lost
-//! if they cannot be written, for example because it is full. Both are counted: the next line that is queued is preceded
-//! by a line that says how many are missing.
+//! A request never waits for the log. Lines are dropped if too many wait to be written, because the disk is slow, and
+//! lost if they cannot be written, for example because the disk is full. Both are counted: the next line that is queued
+//! is preceded by a line that says how many are missing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,6 +15,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, Result};
 use libris::{AuditLog, AuditRecord};
 use serde::Deserialize;
+
+use crate::terminal::advice;
 
 /// How many bytes of lines may wait to be written.
 const MAX_WAITING_BYTES: usize = 4 << 20;
@@ -49,16 +51,51 @@ impl Destination {
     }
 }
 
+#[cfg(unix)]
 fn append(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    use rustix::fs::{OFlags, fcntl_setfl};
+
     let mut options = OpenOptions::new();
-    options.append(true).create(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        // Readable only by the owner, because the log records who accessed what.
-        options.mode(0o600);
+    // Readable only by the owner, because the log records who accessed what.
+    options.append(true).create(true).mode(0o600);
+    // Opening a FIFO that nobody reads must fail instead of blocking. Writing to it may block: a thread of its own does.
+    let file = options.custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    fcntl_setfl(&file, OFlags::APPEND)?;
+    Ok(file)
+}
+
+#[cfg(not(unix))]
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+/// The error of a log that could not be opened.
+fn unopened(destination: &Destination, cause: io::Error) -> anyhow::Error {
+    match destination {
+        Destination::File(path) => {
+            let message = format!("could not open the audit log `{}`: {cause}", path.display());
+            match is_unread_fifo(&cause) {
+                true => advice(message, "it is a FIFO that no program reads: start the reader first"),
+                false => anyhow::Error::msg(message),
+            }
+        }
+        Destination::Stdout | Destination::Stderr => {
+            anyhow::Error::new(cause).context("could not open the audit log")
+        }
     }
-    options.open(path)
+}
+
+/// Whether a file could not be opened because it is a FIFO without a reader.
+#[cfg(unix)]
+fn is_unread_fifo(cause: &io::Error) -> bool {
+    cause.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
+}
+
+#[cfg(not(unix))]
+fn is_unread_fifo(_: &io::Error) -> bool {
+    false
 }
 
 /// Writes records in a thread.
@@ -101,10 +138,7 @@ impl AuditWriter {
             (None, false) => Destination::Stdout,
             (None, true) => Destination::Stderr,
         };
-        let output = destination.open().with_context(|| match &destination {
-            Destination::File(path) => format!("could not open the audit log `{}`", path.display()),
-            Destination::Stdout | Destination::Stderr => "could not open the audit log".to_owned(),
-        })?;
+        let output = destination.open().map_err(|cause| unopened(&destination, cause))?;
         Self::start(destination, output)
     }
 
@@ -179,7 +213,7 @@ impl AuditLog for AuditWriter {
     }
 }
 
-/// The thread that writes.
+/// The thread that writes the log.
 struct LogThread {
     destination: Destination,
     output: Box<dyn Write + Send>,
@@ -324,6 +358,41 @@ mod tests {
         log.flush();
         assert_eq!(log.dropped(), 2);
         assert_eq!(*disk.written.lock().unwrap(), b"{\"dropped\":2}\nthree\n");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_fifo_without_a_reader_is_an_error_and_one_with_a_reader_is_written_to() {
+        use std::io::Read as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.fifo");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        let config = AuditConfig { file: Some("audit.fifo".into()) };
+        let open = || AuditWriter::open(&config, folder.path(), false);
+        let error = crate::terminal::describe(&open().err().expect("nobody reads"));
+        assert!(error.contains("start the reader first"), "{error}");
+        let opened = std::thread::spawn(move || std::fs::File::open(path).unwrap());
+        // The thread opens the FIFO as soon as there is a writer.
+        let log = loop {
+            match open() {
+                Ok(log) => break log,
+                Err(_) => std::thread::yield_now(),
+            }
+        };
+        let mut reader = opened.join().unwrap();
+        // More than the buffer of a pipe: writing waits for the reader, and no line is lost.
+        let line = format!("{}\n", "x".repeat(9_999));
+        (0..20).for_each(|_| log.queue(line.clone()));
+        let mut text = vec![0; 20 * line.len()];
+        reader.read_exact(&mut text).unwrap();
+        assert_eq!((text, log.dropped()), (line.repeat(20).into_bytes(), 0));
+        // If the reader leaves, lines are lost and counted.
+        drop(reader);
+        log.queue("lost\n".to_owned());
+        log.flush();
+        assert_eq!(log.dropped(), 1);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::terminal::advice;
 
 /// The arguments that select who may call.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AuthArguments {
     /// Require an API key of this file, which `libris key` writes
     #[arg(long, value_name = "FILE")]
@@ -58,6 +58,38 @@ impl AuthArguments {
     /// Opens the files of keys and certificates. Paths in the configuration are relative to its `file`.
     pub(crate) fn open(&self, config: &Config, file: Option<&Path>) -> Result<CallerSetup> {
         let tls = tls_files(config, file, self);
+        let asks_for_certificates = tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        let auth = self.auth_config(config, file, asks_for_certificates);
+        let tls = tls.map(TlsServer::open).transpose().context("could not set up TLS")?;
+        let authenticator = auth.map(authenticator).transpose()?;
+        Ok(CallerSetup { authenticator, tls })
+    }
+
+    /// The authenticator for a reloaded configuration. It is `current` if its settings are unchanged, so that fetched keys
+    /// and verified tokens stay known. Whether connections ask for client certificates does not change while serving.
+    pub(crate) fn reopen(
+        &self,
+        config: &Config,
+        file: Option<&Path>,
+        current: Option<&Arc<Authenticator>>,
+    ) -> Result<Option<Arc<Authenticator>>> {
+        let asks_for_certificates = current.is_some_and(|current| current.config().client_certificates);
+        match self.auth_config(config, file, asks_for_certificates) {
+            Some(auth) => match current.filter(|current| *current.config() == auth) {
+                Some(unchanged) => Ok(Some(unchanged.clone())),
+                None => authenticator(auth).map(Some),
+            },
+            None => Ok(None),
+        }
+    }
+
+    /// The settings of authentication; `None` if there are none.
+    fn auth_config(
+        &self,
+        config: &Config,
+        file: Option<&Path>,
+        asks_for_certificates: bool,
+    ) -> Option<AuthConfig> {
         let mut auth = config.auth.clone();
         if let Some(auth) = &mut auth {
             auth.keys = auth.keys.take().map(|path| beside(file, &path));
@@ -71,13 +103,10 @@ impl AuthArguments {
         if let Some(keys) = &self.keys {
             auth.get_or_insert_default().keys = Some(keys.clone());
         }
-        let asks_for_certificates = tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         if asks_for_certificates {
             auth.get_or_insert_default().client_certificates = true;
         }
-        let tls = tls.map(TlsServer::open).transpose().context("could not set up TLS")?;
-        let authenticator = auth.map(authenticator).transpose()?;
-        Ok(CallerSetup { authenticator, tls })
+        auth
     }
 }
 
@@ -115,10 +144,15 @@ pub(crate) fn beside(file: Option<&Path>, path: &Path) -> PathBuf {
     file.and_then(Path::parent).unwrap_or(Path::new("")).join(path)
 }
 
+/// Whether callers without credentials are refused, so that the server may be reachable from other machines.
+pub(crate) fn authenticates(authenticator: Option<&Arc<Authenticator>>) -> bool {
+    authenticator.is_some_and(|authenticator| authenticator.config().authenticates())
+}
+
 impl CallerSetup {
-    /// Whether every caller must authenticate, so that the server may be reachable from other machines.
+    /// Whether every caller must [authenticate](authenticates).
     pub(crate) fn must_authenticate(&self) -> bool {
-        self.authenticator.as_ref().is_some_and(|authenticator| authenticator.config().authenticates())
+        authenticates(self.authenticator.as_ref())
     }
 
     /// The host name in the URL of the endpoint, by which clients address it.

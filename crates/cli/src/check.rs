@@ -1,5 +1,6 @@
 //! `libris check`: lists what would be served, without serving it.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::auth::AuthArguments;
 use crate::explain::rule_warnings;
-use crate::log::collected_warnings;
+use crate::log::{collected_warnings, left_out};
 use crate::sources::{ConfiguredSource, SourceArguments, SourceLayers, check_roots};
 use crate::terminal::{
     DETAIL, Explanation, HEADING, ProgressLine, SUCCESS, advice, bytes, counted, grouped, hint_label, print,
@@ -24,7 +25,7 @@ const PAGE_SIZE: usize = 1000;
 /// Check a configuration and show what it would serve
 ///
 /// Every source is opened and listed completely; one that fails does not stop the others. The exit code is 1 if a source
-/// fails, or if two sources have the same URI.
+/// fails, or if two sources have the same root URI.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   libris check ./docs                    what `libris serve ./docs` would serve
@@ -55,11 +56,11 @@ struct SourceListing {
     skill_count: u64,
     prompts: Vec<Prompt>,
     /// The URIs of a source without templates, up to a limit.
-    roots: Vec<String>,
+    uris: Vec<String>,
 }
 
 /// How many URIs of a source without templates are compared with the rules.
-const MAX_ROOTS: usize = 10_000;
+const MAX_URIS: usize = 10_000;
 
 /// The result of checking one source.
 struct SourceReport {
@@ -67,6 +68,8 @@ struct SourceReport {
     outcome: Result<SourceListing, Arc<anyhow::Error>>,
     /// What the source left out, and other warnings.
     warnings: Vec<String>,
+    /// The entries of a folder that are not served on purpose, such as hidden files, with the reason of each.
+    left_out: BTreeMap<String, String>,
     /// What else the source could be served as.
     tip: Option<String>,
 }
@@ -82,6 +85,7 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
     let rules = RuleSet::new(config.rules);
     let (mut reports, mut sources) = (Vec::new(), Vec::new());
     collected_warnings();
+    left_out();
     for definition in definitions {
         let source = ConfiguredSource::open(definition, &layers);
         let keep = if options.json { usize::MAX } else { options.show };
@@ -90,7 +94,7 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
             None => list(&source.label, source.source.as_ref(), keep).await.map_err(Arc::new),
         };
         let (name, warnings, tip) = (source.label.clone(), collected_warnings(), source.tip());
-        let report = SourceReport { name, outcome, warnings, tip };
+        let report = SourceReport { name, outcome, warnings, left_out: left_out(), tip };
         if !options.json {
             report.print(options.show).context("could not print")?;
         }
@@ -142,8 +146,8 @@ fn served(reports: &[SourceReport]) -> Vec<String> {
     let templates = listings.clone().flat_map(|listing| &listing.templates);
     let literals =
         templates.map(|template| template.uri.as_str().split('{').next().unwrap_or_default().to_owned());
-    let roots = listings.flat_map(|listing| &listing.roots).cloned();
-    literals.chain(roots).chain(["libris://status".to_owned()]).collect()
+    let uris = listings.flat_map(|listing| &listing.uris).cloned();
+    literals.chain(uris).chain(["libris://status".to_owned()]).collect()
 }
 
 /// What is wrong with the prompts: resources in them that no source has.
@@ -188,8 +192,8 @@ async fn list(label: &str, source: &dyn Source, keep: usize) -> Result<SourceLis
             for resource in page.resources {
                 listing.count += 1;
                 listing.size += resource.size.unwrap_or_default();
-                if listing.templates.is_empty() && listing.roots.len() < MAX_ROOTS {
-                    listing.roots.push(resource.uri.to_string());
+                if listing.templates.is_empty() && listing.uris.len() < MAX_URIS {
+                    listing.uris.push(resource.uri.to_string());
                 }
                 if listing.resources.len() < keep {
                     listing.resources.push(resource);
@@ -272,6 +276,11 @@ impl SourceReport {
             ));
         }
         lines.extend(more(listing.prompts.len().saturating_sub(show) as u64, "prompt"));
+        for (path, why) in self.left_out.iter().take(show) {
+            lines.push(format!("  {} {}  {why}", styled(DETAIL, "left out"), shown(path)));
+        }
+        let rest = self.left_out.len().saturating_sub(show);
+        lines.extend((rest > 0).then(|| format!("  … and {} more left out", grouped(rest as u64))));
         for text in self.warnings.iter().take(show) {
             lines.push(format!("  {}", warning(shown(text))));
         }
@@ -287,6 +296,9 @@ impl SourceReport {
         };
         object["source"] = self.name.clone().into();
         object["warnings"] = self.warnings.clone().into();
+        if !self.left_out.is_empty() {
+            object["leftOut"] = json!(self.left_out);
+        }
         object
     }
 }

@@ -51,7 +51,7 @@ pub(crate) async fn run(options: CompleteOptions) -> Result<ExitCode> {
     let target = OpenedTarget::open(&options.sources)?;
     let request =
         CompletionRequest { template: &template, variable, typed, known: &known, limit: Completion::LIMIT };
-    let completion = target.view.now().complete(request, &Context::default()).await;
+    let completion = target.view.snapshot().complete(request, &Context::default()).await;
     target.close().await;
     let Completion { values, total, more, .. } = completion.context("could not complete the variable")?;
     let text = match options.json {

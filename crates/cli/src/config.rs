@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use libris::auth::AuthConfig;
 use libris::catalog;
 use libris::rules::Rule;
@@ -41,7 +41,7 @@ pub(crate) struct Config {
     pub(crate) auth: Option<AuthConfig>,
     /// The access rules, in order.
     pub(crate) rules: Vec<Rule>,
-    /// What callers may use.
+    /// How much each caller, and all callers together, may use: requests, bytes, sessions, subscriptions.
     pub(crate) limits: LimitsConfig,
     /// The audit log.
     pub(crate) audit: Option<AuditConfig>,
@@ -155,11 +155,11 @@ pub(crate) struct ServerConfig {
     /// The size of the response cache in bytes; 0 disables it. At most 1 TiB.
     #[serde(deserialize_with = "settings::cache_bytes")]
     pub(crate) cache_bytes: u64,
-    /// The time-out for a source to list its resources or templates, as in `"5s"`. After it, the list has those of the
-    /// other sources. From 10 milliseconds to 10 minutes.
+    /// The time-out for a source to list its resources or templates, as in `"5s"`. A source that exceeds it is unavailable:
+    /// lists contain its last known resources, if there are any. From 10 milliseconds to 10 minutes.
     #[serde(deserialize_with = "source_timeout")]
     pub(crate) source_timeout: Duration,
-    /// Whether a source that fails makes the whole list fail.
+    /// Whether the whole list fails if one source fails or exceeds its time-out.
     pub(crate) strict: bool,
 }
 
@@ -216,7 +216,7 @@ pub(crate) struct LiveConfig {
     /// The debounce window, as in `"50ms"`: changes within it cause one notification. At most an hour.
     #[serde(deserialize_with = "window")]
     pub(crate) window: Duration,
-    /// How many resources one client may subscribe to. From 1 to 1,000,000.
+    /// How many resources one session or stream may subscribe to. From 1 to 1,000,000.
     #[serde(deserialize_with = "subscriptions")]
     pub(crate) subscriptions: usize,
     /// How many bytes of memory the subscriptions of all clients may use.
@@ -261,7 +261,8 @@ pub(crate) struct ListenConfig {
     /// The addresses of reverse proxies, such as `"10.0.0.0/8"`, that name the client whose request they forward.
     #[serde(deserialize_with = "address_ranges")]
     pub(crate) trusted_proxies: Vec<http::AddressRange>,
-    /// The header in which they name it: `"x-forwarded-for"` or `"forwarded"`. The proxy must set it or append to it.
+    /// The header in which these proxies name the client: `"x-forwarded-for"` or `"forwarded"`. The proxy must set it
+    /// or append to it.
     #[serde(deserialize_with = "forwarded_header")]
     pub(crate) forwarded_header: http::ForwardedHeader,
 }
@@ -345,10 +346,15 @@ pub(crate) fn read(path: &Path) -> Result<Config> {
                 message,
                 "check the path; serve large texts from a folder instead of writing them into the configuration",
             ),
+            io::ErrorKind::NotFound => advice(format!("there is no file `{shown}`"), "check the path"),
+            io::ErrorKind::PermissionDenied => {
+                advice(message, "let the user that runs Libris read the file")
+            }
             _ => anyhow::Error::new(cause).context(format!("could not read `{shown}`")),
         }
     })?;
-    let text = String::from_utf8(data).with_context(|| format!("could not read `{shown}`"))?;
+    let not_text = |_| advice(format!("`{shown}` is not UTF-8 text"), "save it as UTF-8");
+    let text = String::from_utf8(data).map_err(not_text)?;
     toml::from_str(&text).map_err(|error| {
         // A hint at the end of the message becomes a line of its own.
         let (said, given) = match error.message().split_once("; hint: ") {

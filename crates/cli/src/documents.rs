@@ -1,4 +1,4 @@
-//! Documents as text: the key `documents` of the configuration, and the layer over every source.
+//! Documents as text: the key `documents` of the configuration, and the layer over the sources.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -42,6 +42,9 @@ struct DocumentKeys {
     /// The size of the largest document whose text is extracted. At most 1 GiB.
     #[serde(deserialize_with = "settings::content_bytes")]
     max_size: u64,
+    /// The size of the longest text of a document. At most 1 GiB.
+    #[serde(deserialize_with = "settings::content_bytes")]
+    max_text: u64,
     /// How much memory one extraction may use.
     #[serde(deserialize_with = "memory")]
     memory: u64,
@@ -65,6 +68,7 @@ impl Default for DocumentKeys {
         Self {
             read: DocumentReading::default(),
             max_size: max_document,
+            max_text: limits.text,
             memory: limits.memory,
             cpu_time: limits.cpu,
             timeout: limits.wall,
@@ -110,7 +114,7 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error
 
 /// The default configuration, with this program as the child.
 fn reader_config() -> ReaderConfig {
-    // The path of the executable may belong to another version once this one is replaced.
+    // After an upgrade, the path of the executable leads to another version; `/proc/self/exe` always leads to this one.
     let program = match cfg!(target_os = "linux") {
         true => "/proc/self/exe".into(),
         false => std::env::current_exe().unwrap_or_else(|_| "libris".into()),
@@ -118,7 +122,7 @@ fn reader_config() -> ReaderConfig {
     ReaderConfig::new(program, [EXTRACT_COMMAND])
 }
 
-/// The layer over every source.
+/// The layer over sources that serves documents as text. Clones share one reader.
 #[derive(Clone)]
 pub(crate) struct DocumentLayer {
     reader: Arc<DocumentReader>,
@@ -135,6 +139,7 @@ impl DocumentLayer {
             DocumentReading::Off => return None,
         };
         let mut reader = reader_config();
+        reader.limits.text = keys.max_text;
         reader.limits.memory = keys.memory;
         reader.limits.cpu = keys.cpu_time;
         reader.limits.wall = keys.timeout;

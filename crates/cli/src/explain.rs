@@ -73,7 +73,7 @@ struct Explained<'a> {
     /// Whether a source covers the URI.
     is_served: bool,
     decisions: [(Operation, RuleDecision); 4],
-    /// How many sources could not be opened, so that other names may be missing.
+    /// How many sources could not be opened, so that `decisions` may ignore other names of the resource.
     unavailable: usize,
 }
 

@@ -79,7 +79,7 @@ impl Machine {
                 "Claude Code",
                 claude.then(|| Step::Run(format!("claude mcp add --transport http {name} {url}"))),
             ),
-            // Over HTTP it accepts only servers that are reachable from the internet; over stdio, any.
+            // Over HTTP, Claude Desktop accepts only servers that are reachable from the internet; over stdio, any.
             (
                 "Claude Desktop",
                 add(desktop.join("claude_desktop_config.json"), "mcpServers", json_entry(stdio)),

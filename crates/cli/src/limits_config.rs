@@ -1,4 +1,4 @@
-//! The `[limits]` table of the configuration: what callers may use.
+//! The `[limits]` table of the configuration: how much callers may use.
 
 use libris::SubscriptionConfig;
 use libris::wire::http::{self, UsageLimits};
@@ -17,11 +17,13 @@ pub(crate) struct LimitsConfig {
     total: CallerLimits,
 }
 
-/// The limits of one caller, or of all. By default there are no rates, and one caller may use three quarters of the rest.
+/// The limits of one caller, or of all. By default there are no rate limits, and one caller may use three quarters of
+/// each other limit.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct CallerLimits {
-    /// Requests per minute: as many at once, and then evenly. From 1 to 1,000,000,000.
+    /// Requests per minute (a token bucket): up to this many at once, and then at an even rate. From 1 to
+    /// 1,000,000,000.
     #[serde(deserialize_with = "count")]
     requests_per_minute: Option<u64>,
     /// Bytes of responses per minute, as in `"100MB"`. From 1 to 1 PiB.

@@ -1,5 +1,6 @@
 //! Logging, to standard error only: standard output carries the protocol.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::io::IsTerminal as _;
 use std::sync::{Mutex, PoisonError};
@@ -48,8 +49,8 @@ impl LogOptions {
         let filter = filter.filter(|_| !is_word || known.contains(&&*level.to_ascii_lowercase()));
         // `rmcp`, the MCP client library, is off unless the filter names it: Libris reports the same failures more
         // clearly, and the events of rmcp contain text from remote servers.
-        let silent = |filter: Targets| filter.with_target("rmcp", LevelFilter::OFF);
-        let filter = filter.map(|filter| if level.contains("rmcp") { filter } else { silent(filter) });
+        let without_rmcp = |filter: Targets| filter.with_target("rmcp", LevelFilter::OFF);
+        let filter = filter.map(|filter| if level.contains("rmcp") { filter } else { without_rmcp(filter) });
         let Some(filter) = filter else {
             return Err(advice(
                 format!("`{level}` is not a log level"),
@@ -66,7 +67,12 @@ impl LogOptions {
             LogFormat::Human => layer.boxed(),
             LogFormat::Json => layer.json().boxed(),
         };
-        let collector = Collector.with_filter(silent(Targets::new().with_default(LevelFilter::WARN)));
+        let mut collected = without_rmcp(Targets::new().with_default(LevelFilter::WARN));
+        // Only the report of `check` has what is left out. Other commands do not determine it.
+        if default == OFF {
+            collected = collected.with_target(LEFT_OUT, LevelFilter::DEBUG);
+        }
+        let collector = Collector.with_filter(collected);
         tracing_subscriber::registry().with(layer.with_filter(filter)).with(collector).init();
         Ok(())
     }
@@ -94,6 +100,20 @@ static WARNINGS: Mutex<Option<Vec<String>>> = Mutex::new(None);
 /// The most warnings that are collected between two calls of [`collected_warnings`].
 const MAX_WARNINGS: usize = 1000;
 
+/// The default log level of `check`, whose report has the warnings.
+pub(crate) const OFF: &str = "off";
+
+/// The target of the events about entries of folders that are not served.
+const LEFT_OUT: &str = "libris_sources::left_out";
+
+/// The entries of folders that are not served, with the reason of each, since the last call of [`left_out`].
+static OMISSIONS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
+/// Takes the paths of the entries that were left out since the last call, with the reason of each.
+pub(crate) fn left_out() -> BTreeMap<String, String> {
+    std::mem::take(&mut *OMISSIONS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// Takes the warnings since the last call. The first call starts the collection.
 pub(crate) fn collected_warnings() -> Vec<String> {
     let mut warnings = WARNINGS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,6 +125,17 @@ struct Collector;
 
 impl<S: Subscriber> Layer<S> for Collector {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        if event.metadata().target() == LEFT_OUT {
+            let mut text = EventText::default();
+            event.record(&mut text);
+            let mut omissions = OMISSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+            if let (Some(path), Some(why)) = (text.path, text.why)
+                && omissions.len() < MAX_WARNINGS
+            {
+                omissions.insert(path, why);
+            }
+            return;
+        }
         let mut warnings = WARNINGS.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(warnings) = warnings.as_mut().filter(|warnings| warnings.len() < MAX_WARNINGS) else {
             return;
@@ -122,6 +153,10 @@ struct EventText {
     fields: String,
     /// The field `reason`.
     reason: Option<String>,
+    /// The field `path`.
+    path: Option<String>,
+    /// The field `why`.
+    why: Option<String>,
 }
 
 impl Visit for EventText {
@@ -130,8 +165,11 @@ impl Visit for EventText {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "reason" {
-            self.reason = Some(format!("{value:?}"));
+        match field.name() {
+            "reason" => self.reason = Some(format!("{value:?}")),
+            "path" => self.path = Some(format!("{value:?}")),
+            "why" => self.why = Some(format!("{value:?}")),
+            _ => {}
         }
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),

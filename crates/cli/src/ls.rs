@@ -75,7 +75,7 @@ async fn list(options: &LsOptions, target: &OpenedTarget) -> Result<ExitCode> {
     let mut progress = ProgressLine::new();
     let (mut after, mut found, mut tree) = (None, 0, PathTree::default());
     loop {
-        let page = target.view.now().list(after.as_ref(), PAGE_SIZE, &Context::default()).await;
+        let page = target.view.snapshot().list(after.as_ref(), PAGE_SIZE, &Context::default()).await;
         progress.clear();
         let page = page.context("could not list the resources")?;
         after = page.resources.last().map(|last| last.uri.clone());

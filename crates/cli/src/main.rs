@@ -56,8 +56,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The argument with which a server starts this program as its reaper: the process that kills the commands of a server
-/// that was killed itself.
+/// The argument with which a server starts this program as its reaper: the process that kills the child processes of
+/// the server after the server itself was killed.
 #[cfg(all(any(feature = "command", feature = "mcp", feature = "text-documents"), unix))]
 const REAPER_COMMAND: &str = "reap-commands";
 
@@ -113,7 +113,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // Not a subcommand: only a server starts it.
+    // These two are not subcommands: only a server starts the program with them.
     #[cfg(all(any(feature = "command", feature = "mcp", feature = "text-documents"), unix))]
     if std::env::args_os().nth(1).is_some_and(|first| first == REAPER_COMMAND) {
         libris_process::reap(std::io::stdin().lock());
@@ -121,7 +121,7 @@ fn main() -> ExitCode {
     }
     #[cfg(feature = "text-documents")]
     if std::env::args_os().nth(1).is_some_and(|first| first == documents::EXTRACT_COMMAND) {
-        return match libris_documents::child::run(std::io::stdin().lock(), std::io::stdout().lock()) {
+        return match libris_documents::child::run() {
             Ok(()) => ExitCode::SUCCESS,
             // The server has ended, or a user ran the command directly.
             Err(_) => ExitCode::FAILURE,
@@ -134,7 +134,7 @@ fn main() -> ExitCode {
     }
     let level = match arguments.command {
         // The report contains the warnings.
-        Command::Check(_) => "off",
+        Command::Check(_) => log::OFF,
         // These commands fail with the error of a source and print it, so a warning about it would repeat it.
         Command::Ls(_)
         | Command::Read(_)
@@ -161,23 +161,23 @@ fn main() -> ExitCode {
             Command::Explain(options) => explain::run(options).map(|()| ExitCode::SUCCESS),
             Command::Install(options) => install::run(&options).map(|()| ExitCode::SUCCESS),
             #[cfg(feature = "mcp")]
-            Command::Login(arguments) => target::exit(login::login(arguments).await),
+            Command::Login(arguments) => target::exit_code(login::login(arguments).await),
             #[cfg(feature = "mcp")]
-            Command::Logout(arguments) => target::exit(login::logout(&arguments)),
-            Command::Ls(options) => target::exit(ls::run(options).await),
-            Command::Read(options) => target::exit(read::run(options).await),
-            Command::Templates(options) => target::exit(templates::run(options).await),
-            Command::Complete(options) => target::exit(complete::run(options).await),
-            Command::Prompts(options) => target::exit(prompts::run(options).await),
+            Command::Logout(arguments) => target::exit_code(login::logout(&arguments)),
+            Command::Ls(options) => target::exit_code(ls::run(options).await),
+            Command::Read(options) => target::exit_code(read::run(options).await),
+            Command::Templates(options) => target::exit_code(templates::run(options).await),
+            Command::Complete(options) => target::exit_code(complete::run(options).await),
+            Command::Prompts(options) => target::exit_code(prompts::run(options).await),
             #[cfg(feature = "skills")]
-            Command::Skills(options) => target::exit(skills::run(options).await),
-            Command::Watch(options) => target::exit(watch::run(options).await),
-            Command::Info(options) => target::exit(info::run(options).await),
-            Command::Bench(options) => target::exit(bench::run(options).await),
+            Command::Skills(options) => target::exit_code(skills::run(options).await),
+            Command::Watch(options) => target::exit_code(watch::run(options).await),
+            Command::Info(options) => target::exit_code(info::run(options).await),
+            Command::Bench(options) => target::exit_code(bench::run(options).await),
             #[cfg(feature = "search")]
-            Command::Search(options) => target::exit(search::run(options).await),
+            Command::Search(options) => target::exit_code(search::run(options).await),
             #[cfg(feature = "search")]
-            Command::Bundle(options) => target::exit(bundle::run(options).await),
+            Command::Bundle(options) => target::exit_code(bundle::run(options).await),
             #[cfg(feature = "postgres")]
             Command::Triggers(options) => triggers::run(options).await.map(|()| ExitCode::SUCCESS),
             Command::Completions(options) => completions::run(&options).map(|()| ExitCode::SUCCESS),
@@ -199,7 +199,7 @@ fn main() -> ExitCode {
 #[cfg(all(any(feature = "command", feature = "mcp", feature = "text-documents"), unix))]
 fn reaper() -> Option<std::process::Command> {
     use std::os::unix::process::CommandExt as _;
-    // The path of the executable may belong to another version once this one is replaced.
+    // After an upgrade, the path of the executable leads to another version; `/proc/self/exe` always leads to this one.
     let program = match cfg!(target_os = "linux") {
         true => "/proc/self/exe".into(),
         false => std::env::current_exe().ok()?,

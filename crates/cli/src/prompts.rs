@@ -51,7 +51,7 @@ pub(crate) async fn run(options: PromptsOptions) -> Result<ExitCode> {
 }
 
 async fn list(target: &OpenedTarget, as_json: bool) -> Result<ExitCode> {
-    let prompts = target.view.now().prompts(&Context::default()).await;
+    let prompts = target.view.snapshot().prompts(&Context::default()).await;
     let prompts = prompts.context("could not list the prompts")?.prompts;
     let lines = prompts.iter().map(|prompt| match as_json {
         true => json_line(&prompt_json(prompt)),
@@ -67,7 +67,7 @@ async fn get(
     arguments: BTreeMap<String, String>,
     as_json: bool,
 ) -> Result<ExitCode> {
-    let view = target.view.now();
+    let view = target.view.snapshot();
     let prompts = view.prompts(&Context::default()).await.context("could not list the prompts")?.prompts;
     let Some(prompt) = prompts.iter().find(|prompt| prompt.name == name) else {
         let names: Vec<_> =
@@ -117,7 +117,7 @@ fn check_arguments(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<
 async fn resolved(target: &OpenedTarget, message: PromptMessage) -> Result<Vec<PromptMessage>> {
     let PromptMessage { role, content } = message;
     let PromptContent::Resource(uri) = content else { return Ok(vec![PromptMessage { role, content }]) };
-    let contents = target.view.now().read(&uri, &Context::default()).await;
+    let contents = target.view.snapshot().read(&uri, &Context::default()).await;
     let parts = contents.with_context(|| format!("could not read `{uri}`"))?.parts.into_iter();
     Ok(parts.map(|part| PromptMessage { role, content: PromptContent::Embedded(part) }).collect())
 }

@@ -62,7 +62,7 @@ pub(crate) async fn run(options: ReadOptions) -> Result<ExitCode> {
         }
     };
     let target = OpenedTarget::open(&options.sources)?;
-    let contents = target.view.now().read(&uri, &Context::default()).await;
+    let contents = target.view.snapshot().read(&uri, &Context::default()).await;
     target.close().await;
     let parts = contents.with_context(|| format!("could not read `{uri}`"))?.parts;
     if options.json {

@@ -12,6 +12,8 @@ use libris::rules::RuleSet;
 use libris::{Catalog, Policy, PolicyHandle};
 
 use crate::audit_log::AuditWriter;
+use crate::auth::{self, AuthArguments};
+use crate::config::Config;
 use crate::rule_config::LocalCallers;
 use crate::serve;
 use crate::sources::{ConfiguredSource, OpenedConfig, SourceArguments, check_roots};
@@ -28,20 +30,41 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct ServerAccess {
     pub(crate) rules: RuleSet,
     pub(crate) authenticator: Option<Arc<Authenticator>>,
+    pub(crate) arguments: AuthArguments,
+    /// Whether every caller must authenticate, because other machines can reach the server.
+    pub(crate) must_authenticate: bool,
     pub(crate) policy: PolicyHandle,
     pub(crate) audit: Option<AuditWriter>,
 }
 
 impl ServerAccess {
-    /// Puts new rules into effect.
-    fn replace(&mut self, rules: RuleSet) {
-        if rules == self.rules {
-            return;
+    /// Puts the rules and the authentication of a new configuration into effect. If its authentication is invalid, neither
+    /// changes.
+    fn replace(&mut self, config: &mut Config, file: Option<&Path>) -> Result<()> {
+        let authenticator = self.arguments.reopen(config, file, self.authenticator.as_ref())?;
+        if self.must_authenticate && !auth::authenticates(authenticator.as_ref()) {
+            return Err(advice(
+                "the new configuration has no authentication, but other machines can reach this server",
+                "restore `[auth]`; to serve everybody, start Libris again with --allow-remote",
+            ));
+        }
+        let rules = RuleSet::new(std::mem::take(&mut config.rules));
+        let is_same = match (&authenticator, &self.authenticator) {
+            (Some(new), Some(old)) => Arc::ptr_eq(new, old),
+            (new, old) => new.is_none() && old.is_none(),
+        };
+        if rules == self.rules && is_same {
+            return Ok(());
         }
         let open: Arc<dyn Policy> = Arc::new(LocalCallers);
-        self.policy.replace(serve::policy(&rules, self.authenticator.as_ref()).unwrap_or(open));
-        self.rules = rules;
-        tracing::info!(rules = self.rules.rules().len(), "the access rules are in effect");
+        self.policy.replace(serve::policy(&rules, authenticator.as_ref()).unwrap_or(open));
+        (self.rules, self.authenticator) = (rules, authenticator);
+        tracing::info!(
+            rules = self.rules.rules().len(),
+            authentication = auth::authenticates(self.authenticator.as_ref()),
+            "new access rules and authentication are in effect"
+        );
+        Ok(())
     }
 }
 
@@ -49,15 +72,19 @@ impl ServerAccess {
 /// invalid configuration is reported, and the previous one stays in effect. Sources that could not be opened are tried
 /// again with exponential backoff.
 ///
-/// The rules take effect before sources are opened, which can take long, and even if a source cannot be opened.
+/// `seen` is the stamp of the configuration file from before `open` was configured from it, so that no later change is
+/// missed.
+///
+/// The rules and the authentication take effect before sources are opened, which can take long, and even if a source cannot be
+/// opened.
 pub(crate) async fn run(
     arguments: SourceArguments,
     mut open: Vec<ConfiguredSource>,
     catalog: Arc<Catalog>,
     mut access: ServerAccess,
+    mut seen: Option<ConfigFileStamp>,
 ) {
     let file = arguments.file();
-    let mut seen = file.as_deref().and_then(stamp);
     let mut polls = tokio::time::interval(POLL_INTERVAL);
     let mut hangup = Hangup::new();
     let mut retry = Retry::new();
@@ -79,8 +106,8 @@ pub(crate) async fn run(
         retry = Retry::new();
         let reloaded = tokio::task::block_in_place(|| {
             catch_panic(|| {
-                let (config, _) = arguments.definitions()?;
-                access.replace(RuleSet::new(config.rules));
+                let (mut config, _) = arguments.definitions()?;
+                access.replace(&mut config, file.as_deref())?;
                 let reloaded = arguments.open(&open)?;
                 replace(&catalog, &open, &reloaded.sources);
                 Ok(reloaded)
@@ -170,10 +197,23 @@ fn catch_panic<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// The modification time and size of a file.
-fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+/// What tells one version of a file from another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConfigFileStamp {
+    modified: SystemTime,
+    size: u64,
+    /// The inode number, which differs if the file was replaced; 0 on systems without one.
+    inode: u64,
+}
+
+/// The stamp of a file; `None` if it cannot be read.
+pub(crate) fn stamp(path: &Path) -> Option<ConfigFileStamp> {
     let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
+    #[cfg(unix)]
+    let inode = std::os::unix::fs::MetadataExt::ino(&metadata);
+    #[cfg(not(unix))]
+    let inode = 0;
+    Some(ConfigFileStamp { modified: metadata.modified().ok()?, size: metadata.len(), inode })
 }
 
 /// SIGHUP, the signal to reload the configuration.

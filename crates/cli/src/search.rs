@@ -103,7 +103,8 @@ fn since(text: &str) -> Result<Timestamp, String> {
     let age = humantime::parse_duration(text).map_err(
         |_| "expected a date such as 2026-01-31, a time such as 2026-01-31T12:00:00Z, or an age such as 7d",
     )?;
-    let time = SystemTime::now().checked_sub(age).ok_or("this is too long ago")?;
+    let time =
+        SystemTime::now().checked_sub(age).ok_or("this is too long ago: use a later time, such as 365d")?;
     Timestamp::try_from(time).map_err(|error| error.to_string())
 }
 
@@ -191,7 +192,7 @@ async fn wait(catalog: &Catalog) {
 async fn open(view: &View, hit: &SearchHit) -> Result<()> {
     let uri = Uri::parse(&hit.uri)?;
     let contents = view
-        .now()
+        .snapshot()
         .read(&uri, &Context::default())
         .await
         .with_context(|| format!("could not read `{uri}`"))?;

@@ -92,6 +92,7 @@ fn examples() -> String {
 
 /// Serves until the client disconnects or the process receives a signal to stop.
 pub(crate) async fn run(options: ServeOptions) -> Result<()> {
+    let stamp = options.sources.file().as_deref().and_then(reload::stamp);
     let OpenedConfig { config, sources: opened, errors } = options.sources.open(&[])?;
     if errors.len() == opened.len() {
         // The opened sources hold clones of these `Arc`s; drop them so that `none_opened` can take the error out.
@@ -162,6 +163,9 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     let access = ServerAccess {
         rules,
         authenticator: callers.authenticator.clone(),
+        arguments: options.auth.clone(),
+        must_authenticate: options.http.is_some_and(|address| !address.ip().is_loopback())
+            && !options.allow_remote,
         policy: serve.policy_handle(),
         audit,
     };
@@ -170,7 +174,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     let ServeOptions { sources, http, sse, mut allow_host, allow_origin, allow_remote, .. } = options;
     let program = std::env::current_exe().unwrap_or_else(|_| "libris".into());
     let command = sources.stdio_command(&program);
-    tokio::spawn(reload::run(sources, opened.clone(), catalog, access));
+    tokio::spawn(reload::run(sources, opened.clone(), catalog, access, stamp));
     if wants_stdio {
         return Ok(serve.stdio().await?);
     }
@@ -244,7 +248,8 @@ impl PickerChoice {
         self.wants_webdav.unwrap_or_else(|| self.serves(address))
     }
 
-    /// Prints the address of the page for a user at a terminal or of `libris browse`, which may also open it.
+    /// Prints the address of the page if standard error is a terminal or the command is `libris browse`.
+    /// `libris browse` also opens it in the browser unless it was told not to.
     fn announce(&self, page: &str) {
         if self.browsing.is_some() || io::stderr().is_terminal() {
             note(format_args!("browse at {page}"));

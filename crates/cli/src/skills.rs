@@ -71,7 +71,7 @@ async fn list(target: &OpenedTarget, as_json: bool) -> Result<ExitCode> {
 
 /// All skills, page by page.
 async fn all(target: &OpenedTarget) -> libris::Result<Vec<Skill>> {
-    let view = target.view.now();
+    let view = target.view.snapshot();
     let mut skills: Vec<Skill> = Vec::new();
     loop {
         let after = skills.last().map(|skill| skill.uri.clone());
@@ -132,7 +132,7 @@ async fn named(target: &OpenedTarget, name: &str) -> Result<Skill> {
         (None, _) => {
             let unlisted = async {
                 let uri = Uri::parse(name).ok()?;
-                Some(target.view.now().skill(&uri, &Context::default()).await)
+                Some(target.view.snapshot().skill(&uri, &Context::default()).await)
             };
             let missing = || format!("there is no skill `{name}`; hint: `libris skills` lists them");
             match unlisted.await {
@@ -146,7 +146,7 @@ async fn named(target: &OpenedTarget, name: &str) -> Result<Skill> {
 
 /// Reads a file of a skill. The inner error says how it differs from the size, the digest or the front matter in the list.
 async fn verified(target: &OpenedTarget, skill: &Skill, uri: &Uri) -> Result<Result<Vec<u8>, String>> {
-    let contents = target.view.now().read(uri, &Context::default()).await;
+    let contents = target.view.snapshot().read(uri, &Context::default()).await;
     let mut parts = contents.with_context(|| format!("could not read `{uri}`"))?.parts.into_iter();
     let (Some(part), None) = (parts.next(), parts.next()) else {
         return Ok(Err(format!("`{uri}` is not one file")));

@@ -47,7 +47,7 @@ pub(crate) struct ConfiguredSource {
     /// The source, or an [`UnopenedSource`].
     pub(crate) source: Arc<dyn Source>,
     root: Option<SourceRoot>,
-    /// The layer over the source; `None` if it is off.
+    /// The layer over the source that serves office documents and PDFs as text; `None` if it is off.
     #[cfg(feature = "text-documents")]
     documents: Option<DocumentLayer>,
     /// Why the source could not be opened.
@@ -124,7 +124,7 @@ impl ConfiguredSource {
     }
 }
 
-/// The layers over every source, which the sources share.
+/// The layers that every opened source is wrapped in. All sources share their caches.
 #[derive(Clone)]
 pub(crate) struct SourceLayers {
     #[cfg(feature = "text-documents")]

@@ -1,6 +1,6 @@
 //! The targets of the client commands (`ls`, `read`, `templates`, `complete`, `prompts`, `skills`, `watch`, `info`,
 //! `bench`): any sources, or another MCP server. Also the JSON that these commands share, and their exit codes, which
-//! `search` and `bundle` have too.
+//! `search`, `bundle`, `login` and `logout` share too.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::terminal::{advice, report, shown};
 /// The exit codes of the client commands, for their help texts.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0  success
-  1  another failure, or nothing was found
+  1  nothing was found (an empty result), or another failure
   2  wrong arguments
-  3  there is no such resource, or no access to it
+  3  the requested resource does not exist, or access to it is denied
   4  the target is unavailable";
 
 /// How long a source may take to list its resources. Long, because no other client waits for this process.
@@ -66,7 +66,7 @@ impl OpenedTarget {
 }
 
 /// Prints the error if a command failed, and returns its exit code.
-pub(crate) fn exit(outcome: Result<ExitCode>) -> Result<ExitCode> {
+pub(crate) fn exit_code(outcome: Result<ExitCode>) -> Result<ExitCode> {
     let error = match outcome {
         Ok(code) => return Ok(code),
         Err(error) => error,
@@ -133,7 +133,7 @@ pub(crate) fn template_json(template: &Template) -> Value {
     object.into()
 }
 
-/// A part of contents, with the names that the protocol has for its fields.
+/// An item of the `contents` of a read, with the names that the protocol has for its fields.
 pub(crate) fn content_json(content: &Content) -> Value {
     let mut object = Map::new();
     object.insert("uri".to_owned(), content.uri.as_str().into());

@@ -31,7 +31,7 @@ pub(crate) struct TemplatesOptions {
 /// Lists the templates.
 pub(crate) async fn run(options: TemplatesOptions) -> Result<ExitCode> {
     let target = OpenedTarget::open(&options.sources)?;
-    let templates = target.view.now().templates(&Context::default()).await;
+    let templates = target.view.snapshot().templates(&Context::default()).await;
     target.close().await;
     let templates = templates.context("could not list the templates")?.templates;
     let lines = templates.iter().map(|template| match options.json {

@@ -13,9 +13,9 @@ const CHUNK: usize = 4096;
 /// How a terminal shows images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImageProtocol {
-    /// That of kitty, for PNG only.
+    /// The graphics protocol of kitty, which shows only PNG here.
     Kitty,
-    /// That of iTerm2.
+    /// The inline images protocol of iTerm2.
     Inline,
 }
 

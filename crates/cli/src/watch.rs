@@ -60,7 +60,7 @@ async fn watch(options: &WatchOptions, target: &OpenedTarget) -> Result<ExitCode
     let mut uris = options.uri.iter().map(|uri| Uri::parse(uri)).collect::<libris::Result<Vec<_>>>()?;
     let page = target
         .view
-        .now()
+        .snapshot()
         .list(None, MAX_WATCHED, &Context::default())
         .await
         .context("could not list the resources")?;
@@ -109,7 +109,7 @@ async fn watch(options: &WatchOptions, target: &OpenedTarget) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a program for a change. Its failure does not end the watch.
+/// Runs a program for a change. A program that fails does not end the watch; one that cannot be started does.
 async fn execute(program: &str, kind: &str, uri: Option<&Uri>) -> Result<()> {
     let mut command = tokio::process::Command::new(program);
     command.arg(kind).args(uri.map(Uri::as_str)).stdin(Stdio::null());

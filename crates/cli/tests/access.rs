@@ -45,13 +45,15 @@ impl Program {
     }
 
     fn read(&mut self, uri: &str) -> Value {
-        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {
-            "uri": uri,
-            "_meta": {
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientCapabilities": {},
-            },
-        } });
+        self.ask("resources/read", json!({ "uri": uri }))
+    }
+
+    fn ask(&mut self, method: &str, mut params: Value) -> Value {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         writeln!(self.input.as_ref().unwrap(), "{message}").unwrap();
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
@@ -187,41 +189,203 @@ fn a_wrong_rule_is_reported_with_a_hint() {
     assert!(!ok && text.contains("rule 1: the pattern `file:///docs/a?lines=1` has a `?` or `#`"), "{text}");
 }
 
+/// A page of HTML.
+#[cfg(feature = "documents")]
+const PAGE: &str = "<html><body><p>The treasure is under the old oak tree, near the river.</p></body></html>";
+
+/// A zip archive of these members.
+#[cfg(feature = "documents")]
+fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, data) in members {
+        archive.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+        archive.write_all(data).unwrap();
+    }
+    archive.finish().unwrap().into_inner()
+}
+
+#[cfg(feature = "documents")]
+fn deny(uri: &str) -> String {
+    format!("[[rule]]\nuri = \"{uri}\"\naction = \"deny\"\n")
+}
+
+#[cfg(feature = "documents")]
+impl Program {
+    /// Asserts that a URI with `open` for `NAME` can be read, and one with `secret` looks as if it did not exist.
+    fn assert_secret_is_absent(&mut self, uri: &str) {
+        let [open, secret, absent] =
+            ["open", "secret", "absent"].map(|name| self.read(&uri.replace("NAME", name)));
+        assert!(is_allowed(&open), "{uri}: {open}");
+        assert!(!is_allowed(&secret), "{uri}: {secret}");
+        assert_eq!(secret.to_string().replace("secret", "absent"), absent.to_string(), "{uri}");
+    }
+}
+
 /// What a rule says about a document holds for its text, and for an archive also for its members, however they are asked
 /// for.
 #[cfg(feature = "documents")]
 #[test]
 fn rules_hold_for_the_texts_and_members_of_documents() {
-    let rule = |uri: &str| format!("[[rule]]\nuri = \"{uri}\"\naction = \"deny\"\n");
-    let rules = rule("file:///docs/secret.html") + &rule("file:///docs/secret.zip");
+    let rules = ["secret.html", "secret.zip", "open.zip/inner/secret.html", "open.zip/secret.zip"]
+        .map(|path| deny(&format!("file:///docs/{path}")))
+        .concat();
     let folder = folder(&(rules + "[[rule]]\naction = \"allow\"\n"));
-    let page = "<html><body><p>The treasure is under the old oak tree, near the river.</p></body></html>";
+    let nested = archive(&[("a.html", PAGE.as_bytes())]);
+    let members = [
+        ("inner/a.html", PAGE.as_bytes()),
+        ("inner/open.html", PAGE.as_bytes()),
+        ("inner/secret.html", PAGE.as_bytes()),
+        ("open.zip", &nested),
+        ("secret.zip", &nested),
+    ];
     for name in ["open", "secret"] {
-        std::fs::write(folder.path().join(format!("docs/{name}.html")), page).unwrap();
-        let file = std::fs::File::create(folder.path().join(format!("docs/{name}.zip"))).unwrap();
-        let mut archive = zip::ZipWriter::new(file);
-        archive.start_file("inner/a.html", zip::write::SimpleFileOptions::default()).unwrap();
-        archive.write_all(page.as_bytes()).unwrap();
-        archive.finish().unwrap();
+        std::fs::write(folder.path().join(format!("docs/{name}.html")), PAGE).unwrap();
+        std::fs::write(folder.path().join(format!("docs/{name}.zip")), archive(&members)).unwrap();
     }
     let mut program = Program::serve(folder.path());
-    let uris = [
+    for uri in [
         "file:///docs/NAME.html",
         "file:///docs/NAME.html?as=text",
         "file:///docs/NAME.html?as=original",
         "file:///docs/NAME.zip",
         "file:///docs/NAME.zip/",
+        "file:///docs/NAME.zip?as=text",
         "file:///docs/NAME.zip/inner/a.html",
         "file:///docs/NAME.zip/inner/a.html?as=text",
-    ];
-    for uri in uris {
-        let open = program.read(&uri.replace("NAME", "open"));
-        assert!(is_allowed(&open), "{uri}: {open}");
-        let (hidden, absent) =
-            (program.read(&uri.replace("NAME", "secret")), program.read(&uri.replace("NAME", "absent")));
-        assert!(!is_allowed(&hidden), "{uri}: {hidden}");
-        assert_eq!(hidden.to_string().replace("secret", "absent"), absent.to_string());
+        // A rule about one member.
+        "file:///docs/open.zip/inner/NAME.html",
+        "file:///docs/open.zip/inner/NAME.html?as=text",
+        // A rule about an archive in an archive.
+        "file:///docs/open.zip/NAME.zip",
+        "file:///docs/open.zip/NAME.zip/",
+        "file:///docs/open.zip/NAME.zip/a.html?as=text",
+    ] {
+        program.assert_secret_is_absent(uri);
+    }
+    for uri in ["inner%2Fsecret.html", "secret.zip%2Fa.html", "inner//secret.html", "%73ecret.zip/a.html"] {
+        let answer = program.read(&format!("file:///docs/open.zip/{uri}"));
+        assert!(!is_allowed(&answer), "{uri}: {answer}");
     }
     let folder = program.read("file:///docs/").to_string();
     assert!(folder.contains("open.html") && !folder.contains("secret."), "{folder}");
+    let listed = program.ask("resources/list", json!({})).to_string();
+    assert!(listed.contains("open.html?as=text") && !listed.contains("secret."), "{listed}");
+    let mut complete = |path: &str| {
+        let template = "file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}";
+        program.ask(
+            "completion/complete",
+            json!({
+                "ref": { "type": "ref/resource", "uri": template },
+                "argument": { "name": "content", "value": "" },
+                "context": { "arguments": { "path": path } },
+            }),
+        )
+    };
+    assert_eq!(complete("open.html")["result"]["completion"]["values"], json!(["main", "all"]));
+    assert_eq!(complete("secret.zip/inner/a.ipynb"), complete("absent.zip/inner/a.ipynb"));
+}
+
+/// A rule about a path at `HEAD` holds for the text and the members at every revision and under every name.
+#[cfg(feature = "documents")]
+#[test]
+fn rules_hold_for_the_texts_of_documents_in_a_repository() {
+    let rules =
+        ["secret.html", "secret.zip"].map(|path| deny(&format!("git://repo/tree/HEAD/{path}"))).concat();
+    let folder = folder(&format!("[[git]]\npath = \"repo\"\n{rules}[[rule]]\naction = \"allow\"\n"));
+    let repository = folder.path().join("repo");
+    std::fs::create_dir(&repository).unwrap();
+    for name in ["open", "secret"] {
+        std::fs::write(repository.join(format!("{name}.html")), PAGE).unwrap();
+        let data = archive(&[("inner/a.html", PAGE.as_bytes())]);
+        std::fs::write(repository.join(format!("{name}.zip")), data).unwrap();
+    }
+    for arguments in [&["init", "-q", "-b", "main"][..], &["add", "."], &["commit", "-q", "-m", "first"]] {
+        let identity = ["-c", "user.name=a", "-c", "user.email=a@a.example"];
+        let git = Command::new("git").args(identity).args(arguments).current_dir(&repository).status();
+        assert!(git.unwrap().success());
+    }
+    let mut program = Program::serve(folder.path());
+    for kind in ["tree", "blob"] {
+        for revision in ["HEAD", "main", "heads%2Fmain"] {
+            for path in
+                ["NAME.html?as=text", "NAME.zip/inner/a.html", "NAME.zip/inner/a.html?as=text", "NAME.zip/"]
+            {
+                program.assert_secret_is_absent(&format!("git://repo/{kind}/{revision}/{path}"));
+            }
+        }
+    }
+}
+
+/// Rules about the members of an archive: its list does not name them, and a nested archive that is hidden hides its members.
+#[cfg(feature = "documents")]
+#[test]
+fn hidden_members_of_an_archive_are_not_named() {
+    let archive = |members: &[(&str, &[u8])]| {
+        let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        for (name, data) in members {
+            archive.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+            archive.write_all(data).unwrap();
+        }
+        archive.finish().unwrap().into_inner()
+    };
+    let folder = folder(
+        "[[rule]]\nuri = [\"file:///docs/box.zip/private/**\", \"file:///docs/box.zip/nested.zip\"]\n\
+         action = \"deny\"\n[[rule]]\naction = \"allow\"\n",
+    );
+    let nested = archive(&[("c.txt", b"treasure")]);
+    let members: &[(&str, &[u8])] = &[
+        ("open/a.txt", b"open"),
+        ("private/b.txt", b"treasure"),
+        ("nested.zip", &nested),
+        ("other.zip", &nested),
+    ];
+    std::fs::write(folder.path().join("docs/box.zip"), archive(members)).unwrap();
+    let mut program = Program::serve(folder.path());
+    for list in ["file:///docs/box.zip/", "file:///docs/box.zip?as=text"] {
+        let text = program.read(list).to_string();
+        assert!(text.contains("open") && text.contains("other.zip"), "{text}");
+        assert!(!text.contains("box.zip/private") && !text.contains("nested"), "{text}");
+    }
+    assert!(program.read("file:///docs/box.zip/other.zip/c.txt").to_string().contains("treasure"));
+    for hidden in [
+        "file:///docs/box.zip/private/b.txt",
+        "file:///docs/box.zip/private%2Fb.txt",
+        "file:///docs/box.zip/nested.zip",
+        "file:///docs/box.zip/nested.zip/",
+        "file:///docs/box.zip/nested.zip/c.txt",
+        "file:///docs/box.zip/nested.zip%2Fc.txt",
+        "file:///docs/box.zip/nested.zip/c.txt?as=text",
+        "file:///docs/box.zip/open/../nested.zip/c.txt",
+    ] {
+        let answer = program.read(hidden);
+        assert_eq!(answer["error"]["message"], "resource not found", "{hidden}: {answer}");
+    }
+}
+
+/// The schema of a database does not name the tables that a rule hides.
+#[cfg(feature = "sql")]
+#[test]
+fn hidden_tables_are_not_in_the_schema_of_the_database() {
+    let folder = folder(
+        "[[sql]]\nurl = \"sqlite:shop.db\"\n[[rule]]\nuri = \"sqlite://shop/users/**\"\naction = \"deny\"\n\
+         [[rule]]\nuser = \"ada\"\nuri = \"sqlite://shop/orders/schema\"\nrequire = \"orders\"\n\
+         [[rule]]\naction = \"allow\"\n",
+    );
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shop.db");
+    std::fs::copy(examples, folder.path().join("shop.db")).unwrap();
+    let mut program = Program::serve(folder.path());
+    for uri in [
+        "sqlite://shop/schema",
+        "sqlite://shop/schema?format=json",
+        "sqlite://shop/",
+        "sqlite://shop/items/schema",
+        "sqlite://shop/items/",
+    ] {
+        let answer = program.read(uri).to_string();
+        assert!(!answer.contains("users"), "{uri}: {answer}");
+    }
+    let schema = program.read("sqlite://shop/schema").to_string();
+    assert!(schema.contains("items"), "{schema}");
+    // What requires a scope may be named, but its columns are not shown.
+    assert!(!schema.contains("sqlite://shop/orders/rows"), "{schema}");
 }

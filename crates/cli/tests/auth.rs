@@ -118,6 +118,114 @@ async fn a_server_with_keys_serves_whom_it_knows() {
     }
 }
 
+/// Waits until a request with this key has the expected status.
+async fn read_until(url: &str, key: Option<&str>, expected: u16) {
+    let until = Instant::now() + LONG;
+    loop {
+        let (status, text) = read(url, key).await;
+        if status == expected {
+            return;
+        }
+        assert!(Instant::now() < until, "status {status} instead of {expected}: {text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_authentication_take_effect_while_serving() {
+    let folder = furnished();
+    let key = |name: &str, file: &str| {
+        let added = libris(folder.path(), &["key", "add", name, "--keys", file]);
+        String::from_utf8(added.stdout).unwrap().trim().to_owned()
+    };
+    let (one, other) = (key("one", "one.toml"), key("other", "other.toml"));
+    let config = folder.path().join("libris.toml");
+    let configure = |auth: &str| {
+        // Replaced at once, because a reload may read a file that is written in part.
+        std::fs::write(folder.path().join("new.toml"), format!("{auth}\n[[files]]\npath = \"docs\"\n"))
+            .unwrap();
+        std::fs::rename(folder.path().join("new.toml"), &config).unwrap();
+    };
+    configure("[auth]\nkeys = \"one.toml\"");
+    let arguments = [OsStr::new("--config"), config.as_os_str()];
+    let mut server = HttpServer::start(&arguments).await;
+    assert_eq!((read(&server.url, Some(&one)).await.0, read(&server.url, Some(&other)).await.0), (200, 401));
+    let stream = reqwest::Client::new()
+        .post(&server.url)
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", "subscriptions/listen")
+        .header("authorization", format!("Bearer {one}"))
+        .body(
+            json!({
+                "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen",
+                "params": {
+                    "notifications": { "resourcesListChanged": true },
+                    "_meta": {
+                        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                        "io.modelcontextprotocol/clientCapabilities": {},
+                    },
+                },
+            })
+            .to_string(),
+        )
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(stream.status().as_u16(), 200);
+    // Another file of keys: the stream of a key that is not in it ends.
+    configure("[auth]\nkeys = \"other.toml\"");
+    read_until(&server.url, Some(&other), 200).await;
+    assert_eq!(read(&server.url, Some(&one)).await.0, 401);
+    let rest = tokio::time::timeout(LONG, stream.text()).await.expect("the stream ends").unwrap();
+    assert!(rest.contains("acknowledged"), "{rest}");
+    // An issuer: clients find its metadata.
+    std::fs::write(folder.path().join("jwks.json"), "{\"keys\":[]}").unwrap();
+    let issuer = "[auth]\nkeys = \"other.toml\"\nresource = \"http://127.0.0.1/mcp\"\n\
+                  [[auth.issuer]]\nissuer = \"https://login.example\"\njwks = \"jwks.json\"";
+    let metadata = server.url.replace("/mcp", "/.well-known/oauth-protected-resource");
+    assert_ne!(reqwest::get(&metadata).await.unwrap().status().as_u16(), 200);
+    configure(issuer);
+    let until = Instant::now() + LONG;
+    loop {
+        let text = reqwest::get(&metadata).await.unwrap().text().await.unwrap();
+        if text.contains("https://login.example") {
+            break;
+        }
+        assert!(Instant::now() < until, "{text}");
+    }
+    assert_eq!(read(&server.url, Some(&other)).await.0, 200);
+    // What is invalid changes nothing, neither the keys nor the rules.
+    configure("[auth]\nkeys = \"one.toml\"\nscopes = [\"offline_access\"]\n[[rule]]\naction = \"deny\"");
+    server.says("the previous configuration stays in effect").await;
+    assert_eq!((read(&server.url, Some(&one)).await.0, read(&server.url, Some(&other)).await.0), (401, 200));
+    // On this machine only, authentication may be removed.
+    configure("");
+    read_until(&server.url, None, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_does_not_open_a_server_that_others_can_reach() {
+    let folder = furnished();
+    let added = libris(folder.path(), &["key", "add", "one", "--keys", "keys.toml"]);
+    let key = String::from_utf8(added.stdout).unwrap().trim().to_owned();
+    let config = folder.path().join("libris.toml");
+    let configure = |text: &str| {
+        std::fs::write(folder.path().join("new.toml"), format!("{text}\n[[files]]\npath = \"docs\"\n"))
+            .unwrap();
+        std::fs::rename(folder.path().join("new.toml"), &config).unwrap();
+    };
+    configure("[auth]\nkeys = \"keys.toml\"");
+    let arguments = [OsStr::new("--config"), config.as_os_str()];
+    let mut server = HttpServer::start_on("0.0.0.0:0", &arguments).await;
+    let url = server.url.replace("0.0.0.0", "127.0.0.1");
+    for open in ["", "[auth]\nkeys = \"keys.toml\"\nanonymous = true"] {
+        configure(open);
+        server.says("the previous configuration stays in effect").await;
+        assert_eq!((read(&url, None).await.0, read(&url, Some(&key)).await.0), (401, 200));
+    }
+}
+
 #[test]
 fn a_configuration_that_nobody_can_use_is_refused() {
     let folder = furnished();

@@ -42,11 +42,44 @@ fn check_says_what_would_be_served() {
       file:///docs/b/  inode/directory
       file:///docs/b/c.txt  text/plain  b/c.txt
       template file:///docs/{+path}{?lines,bytes}
-      template file:///docs/{+folder}{?after,format,contents}
+      template file:///docs/{+folder}{?after,match,format,contents}
       template file:///docs{/path*}
       template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
     ok
     ");
+}
+
+#[cfg(unix)]
+#[test]
+fn check_names_what_is_left_out_on_purpose() {
+    let folder = folder(&[
+        ("docs/.cache/x", ""),
+        ("docs/.gitignore", "*.tmp\n"),
+        ("docs/a.md", ""),
+        ("docs/b.tmp", ""),
+        ("docs/c/d.log", ""),
+        ("docs/c/e.pdf", ""),
+        (
+            "libris.toml",
+            "[[files]]\npath = \"docs\"\ninclude = [\"*.md\", \"*.log\"]\nexclude = [\"*.log\"]\n",
+        ),
+    ]);
+    std::os::unix::fs::symlink("a.md", folder.path().join("docs/f.md")).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(folder.path().join("docs/s")).unwrap());
+    let said = libris(folder.path(), &["check"]);
+    let named: Vec<_> = said.lines().filter(|line| line.contains("left out")).collect();
+    assert_snapshot!(named.join("\n"), @"
+    left out .cache  hidden
+    left out .gitignore  hidden
+    left out b.tmp  ignore file
+    left out c/d.log  `exclude`
+    left out f.md  symbolic link
+    left out s  special file
+    ");
+    let json = libris(folder.path(), &["check", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(json.strip_prefix("exit: 0\n").unwrap()).unwrap();
+    assert_eq!(json["sources"][0]["leftOut"]["b.tmp"], "ignore file");
+    assert_eq!(json["sources"][0]["leftOut"].as_object().unwrap().len(), 6);
 }
 
 #[test]
@@ -59,11 +92,11 @@ fn check_goes_on_after_an_error_and_reports_every_source() {
       file:///docs/  inode/directory
       file:///docs/a.md  text/markdown
       template file:///docs/{+path}{?lines,bytes}
-      template file:///docs/{+folder}{?after,format,contents}
+      template file:///docs/{+folder}{?after,match,format,contents}
       template file:///docs{/path*}
       template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
     error: could not serve `nowhere`
-      because: there is no folder `nowhere`
+      because: there is no file or folder `nowhere`
     hint: check the path
     error: could not list `sqlite:broken.db`
       because: the database `broken` cannot be used: its file is not a SQLite database
@@ -286,7 +319,7 @@ fn check_shows_a_repository() {
       template git://project/log/{ref}{?path,limit,format}
       template git://project/refs{?format}
       template git://project/status{?format}
-      template git://project/tree/{ref}/{+folder}{?after,format,contents}
+      template git://project/tree/{ref}/{+folder}{?after,match,format,contents}
       template git://project/tree/{ref}/{+path}{?lines,bytes}
       … and 2 more templates
     ok
@@ -314,7 +347,7 @@ fn names_do_not_command_the_terminal() {
       file:///docs/  inode/directory
       file:///docs/a%1B%5B31m.md  text/markdown  \u{1b}[2J
       template file:///docs/{+path}{?lines,bytes}
-      template file:///docs/{+folder}{?after,format,contents}
+      template file:///docs/{+folder}{?after,match,format,contents}
       template file:///docs{/path*}
       template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
     ok

@@ -36,11 +36,13 @@ const DUPLICATES: &[(&str, &str)] = &[
     ("cpufeatures", "sha2"),
     ("crypto-common", "digest"),
     ("digest", "sqlx 0.8; gix has the newer one"),
+    ("fallible-iterator", "tokio-postgres, which the benchmarks use; rusqlite has the newer one"),
     ("foldhash", "hashbrown"),
     ("getrandom", "ring 0.17 and sqlx 0.8"),
     ("hashbrown", "rusqlite, sqlx, gix and quick_cache each have their own"),
     ("hashlink", "rusqlite, whose version is bound to the SQLite of sqlx"),
     ("hayro-ccitt", "unpdf has the older one, its dependency hayro-jbig2 the newer"),
+    ("hmac", "sqlx 0.8; tokio-postgres, which the benchmarks use, has the newer one"),
     ("io-lifetimes", "cap-std has the newer one, its dependency fs-set-times the older"),
     ("md-5", "sqlx 0.8; unpdf has the newer one"),
     ("rand", "sqlx 0.8; tantivy has the newer one"),
@@ -51,6 +53,7 @@ const DUPLICATES: &[(&str, &str)] = &[
     ("synstructure", "asn1-rs, the parser of client certificates; yoke has the newer one"),
     ("thiserror", "oauth2, which rmcp uses, has the older one"),
     ("thiserror-impl", "thiserror"),
+    ("whoami", "sqlx 0.8; tokio-postgres, which the benchmarks use, has the newer one"),
 ];
 
 fn cargo(arguments: &[&str]) -> String {

@@ -24,7 +24,7 @@ type Client = RunningService<RoleClient, ()>;
 
 const ROOT: &str = "file:///library/";
 const TEMPLATE: &str = "file:///library/{+path}{?lines,bytes}";
-const FOLDERS: &str = "file:///library/{+folder}{?after,format,contents}";
+const FOLDERS: &str = "file:///library/{+folder}{?after,match,format,contents}";
 const SEGMENTS: &str = "file:///library{/path*}";
 const TEXTS: &str = "file:///library/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}";
 const INTRO: &str = "line 1\nline 2\nline 3\nline 4\nline 5\n";

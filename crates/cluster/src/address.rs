@@ -71,7 +71,7 @@ pub(crate) enum RedisAddress {
     Cluster(SeveralHosts),
 }
 
-/// The parts of a URL that Sentinel and Cluster have.
+/// The parts of a URL with several hosts, for Sentinel or Redis Cluster.
 pub(crate) struct SeveralHosts {
     hosts: Vec<(String, u16)>,
     user: Option<String>,
@@ -149,7 +149,7 @@ impl SeveralHosts {
         let mut found = Vec::new();
         let mut first = None;
         for host in hosts.split(',') {
-            // A scheme that the parser treats like `http`, so that it parses the host.
+            // A `Url` has one host, so each host is parsed with the credentials and the path.
             let url = Url::parse(&format!("redis://{credentials}{host}{tail}"));
             let url = url.map_err(|error| error.to_string())?;
             let name = url.host_str().filter(|name| !name.is_empty()).ok_or("a host is missing")?;
@@ -196,7 +196,7 @@ impl SeveralHosts {
         if let Some(user) = &self.user {
             builder = builder.set_client_to_redis_username(user);
         }
-        // The Sentinels may have no password; with the one of Redis, a Sentinel without one would refuse the connection.
+        // The password is sent to Redis only: a Sentinel without a password would refuse a connection with one.
         if let Some(password) = &self.password {
             builder = builder.set_client_to_redis_password(password);
         }

@@ -22,7 +22,7 @@ pub(crate) struct Connector {
 
 impl Connector {
     pub(crate) fn new(url: &RedisUrl, password: Option<&str>) -> Result<Self, ClusterConfigError> {
-        // Fails if the program has selected one already.
+        // Fails if the program has selected a crypto provider already; then that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Self { address: RedisAddress::parse(url, password)? })
     }
@@ -86,7 +86,7 @@ impl RedisConnection {
     }
 }
 
-/// A pause before the next attempt to connect, which doubles.
+/// Exponential backoff between attempts to connect.
 pub(crate) struct ReconnectPause(Duration);
 
 impl ReconnectPause {

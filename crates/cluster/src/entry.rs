@@ -2,7 +2,7 @@
 
 use libris::{Change, Uri};
 
-/// What one line of an entry says.
+/// A message: one line of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StreamMessage {
     Change(Change),
@@ -22,7 +22,7 @@ pub(crate) enum StreamMessage {
 }
 
 impl StreamMessage {
-    /// The line for this message; `None` if it has none, because a URI contains a line break.
+    /// Encodes the message as a line; `None` if it contains a line break.
     pub(crate) fn encode(&self) -> Option<String> {
         let line = match self {
             Self::Change(Change::Updated(uri)) => format!("U{uri}"),
@@ -37,7 +37,7 @@ impl StreamMessage {
         (!line.contains('\n')).then_some(line)
     }
 
-    /// The message of a line; `None` if this version does not know it.
+    /// Decodes a line; `None` if this version of Libris does not know its kind.
     fn decode(line: &str) -> Option<Self> {
         let rest = line.get(1..)?;
         let uri = || Uri::parse(rest).ok();
@@ -59,7 +59,7 @@ impl StreamMessage {
     }
 }
 
-/// The messages of an entry. What another version of Libris may mean by an unknown line is treated as lost changes.
+/// The messages of an entry. An unknown line, which another version of Libris may have written, counts as lost changes.
 pub(crate) fn decode(data: &str) -> Vec<StreamMessage> {
     let lines = data.lines().filter(|line| !line.is_empty());
     lines.map(|line| StreamMessage::decode(line).unwrap_or(StreamMessage::Change(Change::Lost))).collect()

@@ -133,7 +133,8 @@ impl Keys {
         format!("{{{}}}:changes", self.prefix)
     }
 
-    /// When and by whom the database was first used: another value means that its contents were lost.
+    /// The key with the time and the replica of the first use of the database. If its value changes, the contents of
+    /// the database were lost.
     fn incarnation(&self) -> String {
         format!("{{{}}}:incarnation", self.prefix)
     }
@@ -148,7 +149,7 @@ impl Keys {
         ["followed", "followed-until", "followed-version"].map(|name| format!("{{{}}}:{name}", self.prefix))
     }
 
-    /// The stream of what clients have used.
+    /// The stream by which replicas exchange how many requests and bytes clients have used.
     fn usage(&self) -> String {
         format!("{{{}}}:usage", self.prefix)
     }
@@ -184,14 +185,14 @@ struct ReplicaState {
     received: AtomicUsize,
     lost: AtomicUsize,
     reconnected: AtomicUsize,
-    /// Requests at other replicas.
+    /// The number of requests that other replicas answered.
     used_elsewhere: AtomicUsize,
 }
 
-/// The most events that wait for the relay; then the reader waits.
+/// The capacity of the event queues. While one is full, the reader waits (backpressure).
 const QUEUED_EVENTS: usize = 1_024;
 
-/// The most session writes that wait for Redis; further ones fail.
+/// The capacity of the queue of session writes. While it is full, further writes fail.
 const QUEUED_WRITES: usize = 4_096;
 
 impl RedisCluster {
@@ -199,7 +200,7 @@ impl RedisCluster {
     pub fn start(config: &Config) -> Result<Arc<Self>, ClusterConfigError> {
         let (url, password) = config.address()?;
         let connector = Connector::new(&url, password.as_deref())?;
-        // The same at all replicas, and as secret as the credentials of Redis.
+        // The secret is the same at all replicas, because it is derived from the configuration that they share.
         let keys = config.keys()?;
         Client::share_secret(&format!("{} {} {password:?}", keys.prefix, url.credentials()));
         let mut random = [0; 8];
@@ -221,7 +222,7 @@ impl RedisCluster {
         let (events, received) = mpsc::channel(QUEUED_EVENTS);
         let (session_events, received_sessions) = mpsc::channel(QUEUED_EVENTS);
         let (session_writes, writes) = mpsc::channel(QUEUED_WRITES);
-        // Before the tasks run: a watch reports only later states.
+        // Subscribes before the tasks run, because a watch reports only later states.
         let status = Mutex::new(shared.status.watch());
         let writer = RedisWriter::new(shared.clone(), writes, session_events.clone());
         tokio::spawn(writer.run());

@@ -1,8 +1,9 @@
 //! Which replica polls which source, and what it follows for the others.
 //!
 //! A source that polls a service is polled by the replica that holds its lease: a key that expires unless the replica
-//! renews it. Every replica writes the subjects that its clients subscribe to into a hash, which the polling ones read
-//! when its version has changed. A replica that cannot reach Redis for the time of a lease polls by itself.
+//! renews it. Every replica writes the subjects that its clients subscribe to into a hash. The replicas that hold a
+//! lease read the hash when its version has changed. A replica that cannot reach Redis for the time of a lease polls by
+//! itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,9 +40,10 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 0
 "#;
 
-/// Writes the subjects that this replica follows (if `ARGV[3]` is 1), removes those of replicas that are gone, and
-/// returns the version, and all subjects if the version is another one than `ARGV[6]` and this replica polls (`ARGV[5]`
-/// is 1). Returns nothing if Redis has no subjects of this replica.
+/// Writes the subjects that this replica follows (`ARGV[4]`) if `ARGV[3]` is 1, and removes those of replicas that are
+/// gone. Returns the version of the hash. If this replica polls (`ARGV[5]` is 1) and knows another version (`ARGV[6]`),
+/// the subjects of all replicas follow. Returns nothing if Redis has no subjects of this replica, so that it must write
+/// them again.
 const FOLLOW: &str = r#"
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -85,14 +87,14 @@ impl Polling {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this replica polls the source with this name, from now on. It is a candidate until the receiver is
-    /// dropped.
+    /// Makes this replica a candidate for polling the source with this name, until the receiver is dropped. The
+    /// receiver says whether this replica polls it.
     pub(crate) fn poller(&self, source: &str) -> watch::Receiver<bool> {
         let mut state = self.lock();
-        let turn = state.sources.entry(source.to_owned()).or_default().subscribe();
+        let poller = state.sources.entry(source.to_owned()).or_default().subscribe();
         drop(state);
         self.changed.notify_one();
-        turn
+        poller
     }
 
     pub(crate) fn follow(&self, subject: &Uri) {
@@ -109,13 +111,13 @@ impl Polling {
 
     /// The number of sources that this replica polls.
     pub(crate) fn polled(&self) -> usize {
-        self.lock().sources.values().filter(|turn| *turn.borrow()).count()
+        self.lock().sources.values().filter(|poller| *poller.borrow()).count()
     }
 
     /// The sources that the catalog still has.
     fn candidates(&self) -> Vec<String> {
         let mut state = self.lock();
-        state.sources.retain(|_, turn| turn.receiver_count() > 0);
+        state.sources.retain(|_, poller| poller.receiver_count() > 0);
         state.sources.keys().cloned().collect()
     }
 
@@ -128,8 +130,8 @@ impl Polling {
 
     /// Records whether this replica polls a source.
     fn set(&self, source: &str, is_poller: bool) {
-        if let Some(turn) = self.lock().sources.get(source)
-            && turn.send_if_modified(|current| std::mem::replace(current, is_poller) != is_poller)
+        if let Some(poller) = self.lock().sources.get(source)
+            && poller.send_if_modified(|current| std::mem::replace(current, is_poller) != is_poller)
         {
             match is_poller {
                 true => tracing::info!(source, "this replica polls the source"),
@@ -142,7 +144,7 @@ impl Polling {
 /// Renews leases and followed subjects until the replica ends.
 pub(crate) async fn run(shared: Arc<ReplicaState>, events: mpsc::Sender<ClusterEvent>) {
     let renewer =
-        LeaseRenewer { shared: shared.clone(), events, connection: None, link: RedisCopy::default() };
+        LeaseRenewer { shared: shared.clone(), events, connection: None, known: RedisCopy::default() };
     tokio::select! {
         () = shared.status.stopped() => {}
         () = renewer.renew_forever() => {}
@@ -154,16 +156,16 @@ pub(crate) async fn run(shared: Arc<ReplicaState>, events: mpsc::Sender<ClusterE
 struct RedisCopy {
     /// The subjects of this replica in Redis; `None` if they are to be written.
     written: Option<String>,
-    /// The version of the subjects of all replicas that the relay has; empty if it has none.
+    /// The version of the hash whose subjects the relay has; empty if it has none.
     version: String,
 }
 
-/// The task that renews.
+/// The task that renews the leases and the followed subjects.
 struct LeaseRenewer {
     shared: Arc<ReplicaState>,
     events: mpsc::Sender<ClusterEvent>,
     connection: Option<RedisConnection>,
-    link: RedisCopy,
+    known: RedisCopy,
 }
 
 /// The relay of the replica no longer exists.
@@ -184,8 +186,8 @@ impl LeaseRenewer {
                 Err(error) => {
                     tracing::debug!(%error, "the leases could not be renewed");
                     self.connection = None;
-                    self.link = RedisCopy::default();
-                    // Neither do the others hear of changes here, nor this replica of theirs.
+                    self.known = RedisCopy::default();
+                    // Without Redis this replica gets no changes from the one that polls, so it polls itself.
                     if renewed.is_none_or(|renewed| renewed.elapsed() > LEASE) {
                         for source in shared.polling.candidates() {
                             shared.polling.set(&source, true);
@@ -221,7 +223,7 @@ impl LeaseRenewer {
         let is_leaseholder = left.contains(&0);
         let followed =
             self.exchange(&mut connection, subjects.clone().unwrap_or_default(), is_leaseholder).await?;
-        // Before this replica begins to poll, so that it follows the subjects of all from the beginning.
+        // Sent before this replica begins to poll, so that it follows the subjects of all replicas from the beginning.
         if let Some(subjects) = followed
             && self.events.send(ClusterEvent::Followed { subjects }).await.is_err()
         {
@@ -236,8 +238,9 @@ impl LeaseRenewer {
         Ok(Ok(earliest.map_or(RENEWAL, |earliest| earliest.min(RENEWAL))))
     }
 
-    /// Writes the subjects of this replica if they have changed. Returns the subjects of the other replicas if the relay
-    /// has others; those of a replica without a lease are none.
+    /// Writes the subjects of this replica if they have changed. Returns the subjects of the other replicas if they
+    /// have changed since the relay got them. A replica without a lease does not follow them, so it gets an empty list,
+    /// once.
     async fn exchange(
         &mut self,
         connection: &mut RedisConnection,
@@ -246,26 +249,26 @@ impl LeaseRenewer {
     ) -> RedisResult<Option<Vec<Uri>>> {
         let shared = &self.shared;
         loop {
-            let is_new = self.link.written.as_ref() != Some(&subjects);
+            let is_new = self.known.written.as_ref() != Some(&subjects);
             let mut follow = redis::cmd("EVAL");
             follow.arg(FOLLOW).arg(3).arg(&shared.keys.followed());
             follow.arg(&shared.replica).arg(LEASE.as_millis() as u64).arg(u8::from(is_new));
             follow.arg(if is_new { &*subjects } else { "" });
-            follow.arg(u8::from(is_leaseholder)).arg(&self.link.version);
+            follow.arg(u8::from(is_leaseholder)).arg(&self.known.version);
             let answer: Vec<String> = connection.query(&follow).await?;
             let Some((version, entries)) = answer.split_first() else {
-                // Redis has lost them.
-                self.link.written = None;
+                // Redis has lost the subjects of this replica.
+                self.known.written = None;
                 continue;
             };
-            self.link.written = Some(subjects);
+            self.known.written = Some(subjects);
             if !is_leaseholder {
-                return Ok((!std::mem::take(&mut self.link.version).is_empty()).then(Vec::new));
+                return Ok((!std::mem::take(&mut self.known.version).is_empty()).then(Vec::new));
             }
-            if *version == self.link.version {
+            if *version == self.known.version {
                 return Ok(None);
             }
-            self.link.version.clone_from(version);
+            self.known.version.clone_from(version);
             let others = entries.chunks_exact(2).filter(|entry| entry[0] != shared.replica);
             let lines = others.flat_map(|entry| entry[1].lines()).filter_map(|line| Uri::parse(line).ok());
             return Ok(Some(lines.collect()));

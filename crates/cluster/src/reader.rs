@@ -102,12 +102,12 @@ impl Inspection {
             created,
             first: EntryId::parse(first),
             last: EntryId::parse(last),
-            // Redis before 7.0 does not tell.
+            // Redis before 7.0 does not report `entries-added`; then the stream counts as trimmed.
             is_trimmed: !length.is_empty() && length != added,
         })
     }
 
-    /// Where a replica that starts begins to read: with the entries of the last minute.
+    /// The position at which a new replica starts to read: the entries of the last minute.
     fn recent_start(&self) -> EntryId {
         EntryId::at(self.now.saturating_sub(RECENT_PERIOD.as_millis() as u64))
     }
@@ -133,8 +133,8 @@ struct Position {
     numbers: HashMap<String, u64>,
 }
 
-/// The receivers of what is read.
-struct Outlets {
+/// Where the reader sends what it has read.
+struct EventSenders {
     changes: mpsc::Sender<ClusterEvent>,
     sessions: mpsc::Sender<SessionEvent>,
 }
@@ -148,19 +148,19 @@ pub(crate) async fn run(
     changes: mpsc::Sender<ClusterEvent>,
     sessions: mpsc::Sender<SessionEvent>,
 ) {
-    let outlets = Outlets { changes, sessions };
+    let senders = EventSenders { changes, sessions };
     tokio::select! {
         () = shared.status.stopped() => {}
-        () = read_forever(&shared, &outlets) => {}
+        () = read_forever(&shared, &senders) => {}
     }
 }
 
-async fn read_forever(shared: &ReplicaState, outlets: &Outlets) {
+async fn read_forever(shared: &ReplicaState, senders: &EventSenders) {
     let mut position = None;
     let mut pause = ReconnectPause::new();
     loop {
         let mut is_open = false;
-        let failed = match read_stream(shared, outlets, &mut position, &mut is_open).await {
+        let failed = match read_stream(shared, senders, &mut position, &mut is_open).await {
             Ok(Closed) => return,
             Err(error) => error,
         };
@@ -175,7 +175,7 @@ async fn read_forever(shared: &ReplicaState, outlets: &Outlets) {
 /// Reads until the connection fails.
 async fn read_stream(
     shared: &ReplicaState,
-    outlets: &Outlets,
+    senders: &EventSenders,
     position: &mut Option<Position>,
     is_open: &mut bool,
 ) -> RedisResult<Closed> {
@@ -198,15 +198,16 @@ async fn read_stream(
             at.numbers.clear();
             // In a stream that began anew, the ids may be lower.
             at.last_read = at.last_read.min(state.recent_start());
-            if outlets.sessions.send(SessionEvent::SaveAgain).await.is_err() {
+            if senders.sessions.send(SessionEvent::SaveAgain).await.is_err() {
                 return Ok(Closed);
             }
         }
     }
-    if is_lost && lose(shared, outlets).await.is_err() {
+    if is_lost && report_lost(shared, senders).await.is_err() {
         return Ok(Closed);
     }
-    // A replica that continues after its last entry knows no more of the past than before.
+    // After a reconnection, the reader continues after the last entry that it has read, so it learns nothing new about
+    // the past.
     shared.status.set_reader(Ok(()), is_first && state.knows_recent_changes());
     let stream = shared.keys.stream();
     let mut now = state.now;
@@ -219,7 +220,7 @@ async fn read_stream(
         for entry in entries.into_iter().flat_map(|key| key.ids) {
             let Some(id) = EntryId::parse(&entry.id) else { continue };
             now = now.max(id.milliseconds);
-            let delivered = deliver(shared, outlets, at, &entry, now.saturating_sub(id.milliseconds)).await;
+            let delivered = deliver(shared, senders, at, &entry, now.saturating_sub(id.milliseconds)).await;
             if delivered.is_err() {
                 return Ok(Closed);
             }
@@ -229,16 +230,16 @@ async fn read_stream(
 }
 
 /// Reports that changes were missed.
-async fn lose(shared: &ReplicaState, outlets: &Outlets) -> Result<(), Closed> {
+async fn report_lost(shared: &ReplicaState, senders: &EventSenders) -> Result<(), Closed> {
     shared.lost.fetch_add(1, Ordering::Relaxed);
     let event = ClusterEvent::Changed { change: Change::Lost, age: Duration::ZERO };
-    outlets.changes.send(event).await.map_err(|_| Closed)
+    senders.changes.send(event).await.map_err(|_| Closed)
 }
 
 /// Delivers an entry of another replica.
 async fn deliver(
     shared: &ReplicaState,
-    outlets: &Outlets,
+    senders: &EventSenders,
     at: &mut Position,
     entry: &StreamId,
     age: u64,
@@ -246,7 +247,7 @@ async fn deliver(
     let (Some(replica), Some(number), Some(data)) =
         (entry.get::<String>("r"), entry.get::<u64>("n"), entry.get::<String>("d"))
     else {
-        return lose(shared, outlets).await;
+        return report_lost(shared, senders).await;
     };
     if replica == shared.replica {
         return Ok(());
@@ -256,23 +257,23 @@ async fn deliver(
     }
     let before = at.numbers.insert(replica, number);
     if before.is_some_and(|before| number > before + 1) {
-        lose(shared, outlets).await?;
+        report_lost(shared, senders).await?;
     }
     for message in entry::decode(&data) {
         shared.received.fetch_add(1, Ordering::Relaxed);
         let sent = match message {
             StreamMessage::Change(change) => {
                 let event = ClusterEvent::Changed { change, age: Duration::from_millis(age) };
-                outlets.changes.send(event).await.is_ok()
+                senders.changes.send(event).await.is_ok()
             }
             StreamMessage::Subscribed { session: id, uri } => {
-                outlets.sessions.send(SessionEvent::Subscribed { id, uri }).await.is_ok()
+                senders.sessions.send(SessionEvent::Subscribed { id, uri }).await.is_ok()
             }
             StreamMessage::Unsubscribed { session: id, uri } => {
-                outlets.sessions.send(SessionEvent::Unsubscribed { id, uri }).await.is_ok()
+                senders.sessions.send(SessionEvent::Unsubscribed { id, uri }).await.is_ok()
             }
             StreamMessage::Ended { session: id } => {
-                outlets.sessions.send(SessionEvent::Ended { id }).await.is_ok()
+                senders.sessions.send(SessionEvent::Ended { id }).await.is_ok()
             }
         };
         if !sent {

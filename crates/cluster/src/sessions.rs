@@ -14,12 +14,12 @@ use crate::RedisCluster;
 use crate::connection::RedisConnection;
 use crate::writer::{SessionAction, SessionWrite};
 
-/// How long a request waits for Redis. Then it continues without.
+/// How long a request waits for Redis. After that, it continues without Redis.
 const WAIT: Duration = Duration::from_secs(1);
 
 impl RedisCluster {
     fn write(&self, action: SessionAction, done: Option<oneshot::Sender<bool>>) {
-        // If the queue is full, the sender is dropped, which tells that it failed.
+        // If the queue is full, `done` is dropped, so that `written` fails.
         let _ = self.session_writes.try_send(SessionWrite { action, done });
     }
 

@@ -1,7 +1,7 @@
-//! What clients have used, exchanged between replicas once a second if there are rate limits.
+//! Replicas tell each other once a second how many requests and bytes clients have used, if there are rate limits.
 //!
-//! A replica adds one entry to a short stream and reads the entries of the others, in one script. What it misses while it
-//! cannot reach Redis is not counted: by then it is old.
+//! A replica adds one entry to a short stream and reads the entries of the others, in one script. A replica that could
+//! not reach Redis reads only the entries of the last ten seconds: older usage no longer matters for a rate limit.
 
 use std::sync::atomic::Ordering;
 
@@ -11,11 +11,11 @@ use redis::RedisResult;
 
 use crate::RedisCluster;
 
-/// The name of all clients together.
+/// Stands for the name of a client in the line with the sum of all clients.
 const ALL_CLIENTS: &str = "*";
 
-/// Adds an entry, unless it is empty, and returns the id of the last entry and those after `ARGV[3]` of other replicas; if
-/// `ARGV[3]` is empty, those of the last ten seconds.
+/// Adds an entry, unless it is empty. Returns the id of the last entry, and the entries of other replicas after
+/// `ARGV[3]`; if `ARGV[3]` is empty, those of the last ten seconds.
 const EXCHANGE: &str = r#"
 if ARGV[2] ~= '' then
     redis.call('XADD', KEYS[1], 'MAXLEN', '~', 4096, '*', 'r', ARGV[1], 'd', ARGV[2])
@@ -35,7 +35,7 @@ return answer
 "#;
 
 impl RedisCluster {
-    /// Writes what was used here, and reads what was used at other replicas.
+    /// Writes what clients have used at this replica, and reads what they have used at the others.
     pub(crate) async fn exchange(&self, used: &[ClientUsage]) -> RedisResult<Vec<ClientUsage>> {
         let mut connection = self.query_connection().await?;
         let mut last = self.last_usage.lock().await;

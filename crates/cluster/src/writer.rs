@@ -1,7 +1,7 @@
 //! Writes to Redis: the changes of this replica's sources, and its sessions.
 //!
-//! While Redis is away, changes wait in a bounded set, and session writes fail at once: the replica keeps its sessions
-//! in memory and saves them again when Redis is back.
+//! While Redis cannot be reached, changes wait in a bounded set, and session writes fail at once: the replica keeps its
+//! sessions in memory and saves them again when Redis is reachable.
 
 use std::collections::{HashSet, VecDeque};
 use std::mem;
@@ -19,7 +19,7 @@ use crate::ReplicaState;
 use crate::connection::{ReconnectPause, RedisConnection, reason};
 use crate::entry::StreamMessage;
 
-/// The most entries of the stream, about. Redis removes the oldest.
+/// The approximate maximum number of entries in the stream. Redis removes the oldest.
 const STREAM_LENGTH: usize = 65_536;
 
 /// The most changes per entry.
@@ -28,7 +28,8 @@ const CHANGES_PER_ENTRY: usize = 128;
 /// The most session writes per pipeline.
 const WRITES_AT_ONCE: usize = 128;
 
-/// The most unpublished changes, and the most bytes of their URIs. Beyond, one [`Change::Lost`] replaces them.
+/// The most unpublished changes, and the most bytes of their URIs. If there are more, one [`Change::Lost`] replaces
+/// them.
 const MAX_PENDING: usize = 100_000;
 const MAX_PENDING_BYTES: usize = 8 << 20;
 
@@ -84,10 +85,12 @@ impl Pending {
         taken
     }
 
-    /// Returns changes that were not published.
+    /// Returns changes that were not published, before those that came later: of a resource that was added and then
+    /// removed, the removal stays the last change.
     fn put_back(&self, lines: Vec<String>) {
         let mut state = self.lock();
-        lines.into_iter().for_each(|line| state.put(line));
+        let later = mem::take(&mut *state);
+        lines.into_iter().chain(later.order).for_each(|line| state.put(line));
     }
 }
 
@@ -109,7 +112,7 @@ impl PendingState {
 /// A write of a session.
 pub(crate) struct SessionWrite {
     pub(crate) action: SessionAction,
-    /// Is told whether it succeeded.
+    /// Receives whether the write succeeded; dropped if it was not attempted.
     pub(crate) done: Option<oneshot::Sender<bool>>,
 }
 
@@ -121,7 +124,7 @@ pub(crate) enum SessionAction {
     Touch { ids: Vec<Arc<str>>, keep: Duration },
 }
 
-/// The task that writes.
+/// The task that writes to Redis.
 pub(crate) struct RedisWriter {
     shared: Arc<ReplicaState>,
     writes: mpsc::Receiver<SessionWrite>,
@@ -170,7 +173,7 @@ impl RedisWriter {
             let changes = shared.pending.take();
             let written = self.write(&changes, &writes).await;
             for done in writes.into_iter().filter_map(|write| write.done) {
-                // Whoever asked may have left.
+                // Fails if the caller no longer waits.
                 let _ = done.send(written.is_ok());
             }
             match written {
@@ -179,7 +182,7 @@ impl RedisWriter {
                     shared.status.set_writer(Ok(()));
                     self.pause = ReconnectPause::new();
                     if mem::take(&mut self.has_failed) {
-                        // What failed meanwhile, and what Redis may have lost.
+                        // Saves the sessions whose writes have failed, and those that Redis may have lost.
                         let _ = self.session_events.try_send(SessionEvent::SaveAgain);
                     }
                 }
@@ -200,7 +203,7 @@ impl RedisWriter {
         loop {
             tokio::select! {
                 () = sleep_until(due) => return,
-                // Its sender is dropped, which tells that it failed.
+                // A write fails when its `done` is dropped.
                 write = self.writes.recv() => if write.is_none() { return },
             }
         }
@@ -225,7 +228,8 @@ impl RedisWriter {
         }
         // In one transaction, so that no replica learns of a subscription that is not saved.
         let _: Value = connection.pipeline(pipeline.atomic()).await?;
-        // Not before: an entry that may not have been written is written again under the same number.
+        // The number grows only after success: an entry that may not have been written is written again under the same
+        // number.
         self.number += u64::from(!lines.is_empty());
         self.connection = Some(connection);
         Ok(())
@@ -277,7 +281,8 @@ impl RedisWriter {
     }
 }
 
-/// Postpones the expiry of a session, if it exists. The remaining time to live tells when it was touched.
+/// Postpones the expiry of a session, if it exists. From the remaining TTL, other replicas compute how long the session
+/// has been idle.
 fn touch(pipeline: &mut Pipeline, key: &str, keep: Duration) {
     pipeline.cmd("PEXPIRE").arg(key).arg(keep.as_millis() as u64).ignore();
 }
@@ -301,6 +306,17 @@ mod tests {
         assert_eq!(pending.take(), Vec::<String>::new());
         pending.put(&updated(1));
         assert_eq!(pending.len(), 1, "it changed again");
+    }
+
+    #[test]
+    fn unpublished_changes_return_before_later_ones() {
+        let pending = Pending::default();
+        let uri = || Uri::parse("a://1").unwrap();
+        pending.put(&Change::Added(uri()));
+        let taken = pending.take();
+        pending.put(&Change::Removed(uri()));
+        pending.put_back(taken);
+        assert_eq!(pending.take(), ["Aa://1", "Ra://1"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The IPv4 address that an IPv6 address embeds, or else the address itself.
+/// The IPv4 address that an IPv6 address embeds (as NAT64 addresses do), or else the address itself.
 pub fn without_embedding(address: IpAddr) -> IpAddr {
     embedded(address).map_or(address, IpAddr::V4)
 }
@@ -22,8 +22,8 @@ fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Whether an address is public, by the IANA registries of special-purpose addresses. Apply [`without_embedding`] first:
-/// an IPv6 address that embeds an IPv4 address does not count as public.
+/// Whether an address is public: not in the IANA registries of special-purpose addresses. Apply [`without_embedding`]
+/// first, because IPv6 addresses that embed an IPv4 address never count as public here.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -33,8 +33,8 @@ pub fn is_public(address: IpAddr) -> bool {
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
-    // The numbers are "this network", reserved addresses, carrier-grade NAT, protocol assignments, 6to4 relays and
-    // benchmarks.
+    // The conditions without a method are, in this order: "this network", reserved addresses, carrier-grade NAT, protocol
+    // assignments, 6to4 relays and benchmarks.
     !(a == 0
         || address.is_private()
         || address.is_loopback()

@@ -7,13 +7,13 @@ use tokio::sync::oneshot;
 
 use crate::Client;
 
-/// The maximum number of waiters of a budget. It bounds the waiting time rather than the memory.
+/// The default maximum number of waiters of a budget. Its purpose is to bound the waiting time, not the memory.
 const MAX_WAITERS: usize = 1_024;
 
 /// A weighted semaphore that is fair to clients.
 ///
-/// By default, one client may hold three quarters of it. Waiting clients are served round-robin, so a client with one
-/// request waits for at most one request of every other client. There is no built-in timeout: drop the future to stop
+/// By default, one client may hold three quarters of the total. Waiting clients are served round-robin, so a client with
+/// one request waits for at most one request of every other client. There is no built-in timeout: drop the future to stop
 /// waiting.
 #[derive(Debug)]
 pub struct Budget {
@@ -31,8 +31,8 @@ pub struct Budget {
 #[derive(Debug, Default)]
 struct BudgetState {
     used: usize,
-    /// The client of the last operation, and the amount that it holds. Kept apart from `others`, so that the next
-    /// operation, which is usually of the same client, needs no lookup in the map.
+    /// The client of the last operation, and the amount that it holds. It is not in `others`, so that the next operation,
+    /// which is usually of the same client, needs no lookup in the map.
     last: (Client, usize),
     /// The amounts that the other clients hold.
     others: HashMap<Client, usize>,
@@ -56,7 +56,7 @@ struct Waiter {
 impl Budget {
     /// A budget of which each client may hold three quarters, rounded up, but never all unless `total` is one.
     pub fn new(total: usize) -> Arc<Self> {
-        Self::with_share(total, most(total))
+        Self::with_share(total, default_share(total))
     }
 
     /// Whether the total amount is in use.
@@ -69,17 +69,17 @@ impl Budget {
         Self::with_shares(total, Some(share), Some(share))
     }
 
-    /// A budget of which each identity may hold `identity`, and each client without one `address`; `None` is three
-    /// quarters of `total`.
+    /// A budget of which each client with an identity may hold `identity`, and each client without one `address`. `None`
+    /// is three quarters of `total`.
     pub fn with_shares(total: usize, address: Option<usize>, identity: Option<usize>) -> Arc<Self> {
-        let share = |share: Option<usize>| share.unwrap_or(most(total)).clamp(1, total.max(1));
+        let share = |share: Option<usize>| share.unwrap_or(default_share(total)).clamp(1, total.max(1));
         let (share, identity_share) = (share(address), share(identity));
         Arc::new(Self { total, share, identity_share, waiters: MAX_WAITERS, state: Mutex::default() })
     }
 
-    /// A budget with this maximum number of waiters.
+    /// A budget of which each client may hold three quarters, with this maximum number of waiters.
     pub fn with_waiters(total: usize, waiters: usize) -> Arc<Self> {
-        let share = most(total);
+        let share = default_share(total);
         Arc::new(Self { total, share, identity_share: share, waiters, state: Mutex::default() })
     }
 
@@ -88,15 +88,15 @@ impl Budget {
         if client.has_identity() { self.identity_share } else { self.share }
     }
 
-    /// Takes `amount` if it is available, even if others are waiting. An amount above the client's share counts as the
-    /// whole share, so that large requests succeed when the client holds nothing else.
+    /// Takes `amount` if it is available, even if other requests are waiting. An amount above the client's share is reduced
+    /// to the share, so that large requests can succeed when the client holds nothing else.
     pub fn try_take(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         let amount = amount.min(self.share_of(client));
         self.state().take(self, client, amount).then(|| self.lease(client, amount))
     }
 
     /// Waits for `amount` and takes it; `None` if too many requests wait already. At most three quarters of the waiters may
-    /// be of the same client.
+    /// belong to the same client.
     pub async fn take(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         match self.try_take_fairly(client, amount) {
             Some(lease) => Some(lease),
@@ -105,7 +105,7 @@ impl Budget {
         }
     }
 
-    /// Takes `amount` if it is available and no request waits.
+    /// Takes `amount` if it is available and no other request is waiting.
     pub fn try_take_fairly(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         let amount = amount.min(self.share_of(client));
         let mut state = self.state();
@@ -127,7 +127,7 @@ impl Budget {
         let amount = amount.min(self.share_of(client));
         let mut state = self.state();
         // Cancelled waiters must not count.
-        state.forget_closed();
+        state.remove_cancelled();
         let all: usize = state.queues.iter().map(|queue| queue.waiting.len()).sum();
         let own = state.queues.iter().position(|queue| queue.client == client);
         let own_length = own.map_or(0, |own| state.queues[own].waiting.len());
@@ -160,7 +160,7 @@ impl Budget {
     }
 
     fn state(&self) -> MutexGuard<'_, BudgetState> {
-        // A panic leaves the amounts consistent: nothing can panic between two updates that belong together.
+        // Poisoning is ignored: nothing can panic between two updates that belong together.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -176,14 +176,14 @@ impl Budget {
 }
 
 /// The default share of one client: three quarters of `total`, at least one, and never all unless `total` is one.
-fn most(total: usize) -> usize {
+fn default_share(total: usize) -> usize {
     total.saturating_sub((total / 4).max(1)).max(1)
 }
 
 impl BudgetState {
     /// Takes `amount` if it is within the total and the client's share. Returns whether it was.
     fn take(&mut self, budget: &Budget, client: Client, amount: usize) -> bool {
-        self.look_up(client);
+        self.make_last(client);
         if self.used.saturating_add(amount) > budget.total || !self.is_within_share(budget, client, amount) {
             return false;
         }
@@ -198,13 +198,13 @@ impl BudgetState {
     }
 
     fn give_back(&mut self, client: Client, amount: usize) {
-        self.look_up(client);
+        self.make_last(client);
         self.used -= amount;
         self.last.1 -= amount;
     }
 
     /// Moves the amount of `client` into `last`.
-    fn look_up(&mut self, client: Client) {
+    fn make_last(&mut self, client: Client) {
         if self.last.0 == client {
             return;
         }
@@ -250,7 +250,7 @@ impl BudgetState {
         }
     }
 
-    fn forget_closed(&mut self) {
+    fn remove_cancelled(&mut self) {
         for queue in &mut self.queues {
             queue.waiting.retain(|waiter| !waiter.granted.is_closed());
         }
@@ -258,8 +258,8 @@ impl BudgetState {
     }
 }
 
-/// The receiving side of a [`Waiter`]. If its future is cancelled after the amount was granted but before it was
-/// received, dropping this returns the amount.
+/// The receiving side of a [`Waiter`]. If the future is cancelled after the amount was granted but before it was received,
+/// dropping this value returns the amount.
 struct PendingGrant {
     budget: Arc<Budget>,
     client: Client,
@@ -285,7 +285,7 @@ impl Drop for PendingGrant {
     fn drop(&mut self) {
         let Some(mut receiver) = self.receiver.take() else { return };
         receiver.close();
-        // The grant and the cancellation raced.
+        // The amount was granted before the receiver was closed.
         if receiver.try_recv().is_ok() {
             self.budget.give_back(self.client, self.amount);
         }
@@ -301,7 +301,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Whether requests are waiting, so that returning this lease may help.
+    /// Whether requests are waiting that may be granted if this lease is returned.
     pub fn is_needed(&self) -> bool {
         self.amount > 0 && self.budget.has_waiters()
     }
@@ -311,8 +311,8 @@ impl Lease {
         self.amount
     }
 
-    /// Changes the lease to `amount`, or to the client's share if that is less. Returns `false`, and leaves the lease
-    /// unchanged, if so much is not available.
+    /// Changes the lease to `amount`, or to the client's share if that is less. If this much is not available, returns
+    /// `false` and leaves the lease unchanged.
     pub fn resize(&mut self, amount: usize) -> bool {
         let amount = amount.min(self.budget.share_of(self.client));
         if let Some(less) = self.amount.checked_sub(amount) {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn identities_have_shares_of_their_own_wherever_they_are() {
+    fn identities_have_shares_independent_of_their_address() {
         let ada = Client::of(&Identity::new("ada"));
         assert_eq!(ada, Client::of(&Identity::new("ada")));
         assert_ne!(ada, Client::of(&Identity::new("bob")));
@@ -418,7 +418,7 @@ mod tests {
         let mut large = Box::pin(budget.take(client(2), 9));
         let mut small = Box::pin(budget.take(client(3), 4));
         assert!((&mut large).now_or_never().is_none());
-        // It would fit, but would delay the large request.
+        // The amount is available, but granting it would delay the large request.
         assert!((&mut small).now_or_never().is_none());
         drop(held);
         let large = large.await.unwrap();

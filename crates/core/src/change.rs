@@ -14,6 +14,6 @@ pub enum Change {
     Added(Uri),
     /// A resource was removed.
     Removed(Uri),
-    /// Changes were lost, for example in a queue overflow. Watchers must list and read again.
+    /// The source may have missed changes, for example in a queue overflow. Watchers must list and read again.
     Lost,
 }

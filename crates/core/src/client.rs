@@ -1,4 +1,4 @@
-//! Clients, as the limits per client distinguish them.
+//! Clients: the units to which limits per client apply.
 
 use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use crate::Identity;
 
-/// The client whose share of a [`Budget`](crate::Budget) a request uses: all requests of one identity, or all requests
-/// without an identity from one network address.
+/// The client against whose share of a [`Budget`](crate::Budget) a request counts. All requests of one identity belong to
+/// one client, and so do all requests without an identity from one network address.
 ///
 /// A program that embeds an endpoint and identifies clients in another way, such as by a proxy's header, puts a
 /// `Client` into the extensions of the HTTP request.
@@ -19,11 +19,11 @@ enum ClientKey {
     #[default]
     Unknown,
     Address(IpAddr),
-    /// A hash of a secret and the principal: without the secret, nobody can construct a collision.
+    /// A hash of the principal and a secret. Without the secret, nobody can construct two principals with the same hash.
     Identity(u64),
 }
 
-/// The secret in the hashes of principals: random, or the same for all replicas of a server.
+/// The secret in the hashes of principals. Random, unless [`Client::share_secret`] has set it.
 static CLIENT_SECRET: OnceLock<[u64; 2]> = OnceLock::new();
 
 impl Client {
@@ -49,9 +49,9 @@ impl Client {
         Self(ClientKey::Identity(hasher.finish()))
     }
 
-    /// Sets the secret in the hashes of principals, so that all processes with the same secret, such as the replicas of a
-    /// server, get the same client for an identity. Has no effect after the first call of this function or of
-    /// [`of`](Self::of).
+    /// Sets the secret with which clients are derived from identities. All processes with the same secret, such as the
+    /// replicas of a server, derive the same client from an identity. Has no effect after the first call of this function
+    /// or of [`of`](Self::of).
     pub fn share_secret(secret: &str) {
         let part = |number: u8| {
             let mut hasher = DefaultHasher::new();
@@ -61,8 +61,8 @@ impl Client {
         let _ = CLIENT_SECRET.set([part(0), part(1)]);
     }
 
-    /// A name without spaces, from which processes with the same [secret](Self::share_secret) restore the client; `None` if
-    /// the client is [unknown](Self::is_known). It does not reveal the identity.
+    /// A name of this client, without spaces, for other processes with the same [secret](Self::share_secret); `None` if the
+    /// client is not [known](Self::is_known). The name does not reveal the identity.
     pub fn shared_name(self) -> Option<String> {
         match self.0 {
             ClientKey::Unknown => None,

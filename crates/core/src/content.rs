@@ -7,7 +7,7 @@ use crate::{Freshness, Meta, Uri};
 /// One part of the contents of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Content {
-    /// The URI of this part: the one that was read, or that of a child of a directory.
+    /// The URI of this part: the URI that was read, or that of a child of a directory.
     pub uri: Uri,
     /// The media type, if known.
     pub mime: Option<String>,

@@ -20,22 +20,22 @@ pub enum Error {
     /// There is no resource at this URI.
     #[error("no resource at `{0}`")]
     NotFound(Uri),
-    /// There is no resource at this URI, and the source knows why: see [`Error::missing`]. Callers with restricted
-    /// rights get the same response as for [`NotFound`](Self::NotFound), because a hint may name other resources.
+    /// There is no resource at this URI, and the source has a hint: see [`Error::missing`]. Callers with restricted
+    /// rights get the same response as for [`NotFound`](Self::NotFound), because a hint may name hidden resources.
     #[error("no resource at `{uri}`: {hint}")]
     Missing {
         /// The requested URI.
         uri: Uri,
         /// What is wrong with the URI, and what to request instead.
         hint: String,
-        /// Checks whether the error is still right. Without a proof, the server does not cache it.
+        /// Checks whether there is still no such resource. Without a proof, the server does not cache the error.
         proof: Option<Proof>,
     },
     /// The caller may not access this resource. Callers get the same response as for [`NotFound`](Self::NotFound).
     #[error("access to `{0}` is denied")]
     Denied(Uri),
-    /// The resource is visible to the caller, but its access token lacks scopes for this operation. The response names the
-    /// scopes to request.
+    /// The resource is visible to the caller, but the caller's access token lacks scopes for this operation. The response
+    /// names the scopes to request.
     #[error("access to `{uri}` requires the scope `{}`", scopes.join(" "))]
     ScopeRequired {
         /// The requested URI.
@@ -61,7 +61,7 @@ pub enum Error {
         /// How to read a part of the resource.
         hint: Option<String>,
     },
-    /// The source is unavailable; the text says what to do.
+    /// The source is unavailable; the text explains why and what to do.
     #[error("{0}")]
     Unavailable(String),
     /// A limit on requests or memory is reached. The source works; the request can be retried later.
@@ -119,7 +119,7 @@ impl Error {
         Self::Invalid(why.into())
     }
 
-    /// A copy of an error that several callers get, because they shared one read or other work (single-flight).
+    /// A copy of an error for one of several callers that shared the failed work (single-flight).
     pub fn from_shared(error: &Arc<Self>) -> Self {
         match &**error {
             Self::Failed { doing, .. } => Self::failed(doing, SharedCause(error.clone())),
@@ -130,7 +130,7 @@ impl Error {
         }
     }
 
-    /// A copy of an error that is sent to callers; `None` for [`Error::Failed`].
+    /// A copy of this error; `None` for [`Error::Failed`], whose cause cannot be copied.
     pub fn public_copy(&self) -> Option<Self> {
         Some(match self {
             Self::NotFound(uri) => Self::NotFound(uri.clone()),

@@ -6,9 +6,9 @@ use crate::Proof;
 
 /// How clients and the server may cache a response.
 ///
-/// Clients and intermediate caches get [`ttl`](Self::ttl) and [`scope`](Self::scope), and are not notified when the
-/// response changes. The server caches a response for all callers while its [`proof`](Self::proof) holds, except a
-/// response for which the source used the [identity](crate::Context::identity) of the caller.
+/// Clients and intermediate caches get [`ttl`](Self::ttl) and [`scope`](Self::scope). They may use the response until the
+/// TTL ends, even if it has changed. The server caches a response for all callers while its [`proof`](Self::proof) holds,
+/// unless the source used the [identity](crate::Context::identity) of the caller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Freshness {
     /// How long clients may cache the response. Zero: not at all.
@@ -17,8 +17,8 @@ pub struct Freshness {
     pub scope: CacheScope,
     /// Checks whether the response is still valid. Without a proof, the server does not cache the response.
     pub proof: Option<Proof>,
-    /// When the response expires. Clients get at most the remaining time as [`ttl`](Self::ttl). `None` if `ttl` counts from
-    /// the time when the response is sent.
+    /// When the response expires. Clients get at most the remaining time as [`ttl`](Self::ttl). With `None`, `ttl` counts
+    /// from the time at which the response is sent.
     pub expires: Option<Instant>,
 }
 
@@ -33,8 +33,8 @@ impl Freshness {
         Self { ttl: Duration::MAX, scope: CacheScope::Public, proof: Some(Proof::always()), expires: None }
     }
 
-    /// Forbids clients to cache the response if its TTL is [unlimited](Self::unlimited), which means that no part of it
-    /// set one. Other freshness is unchanged.
+    /// Forbids clients to cache the response if its TTL is [unlimited](Self::unlimited), which means that no combined part
+    /// has set a TTL. Otherwise returns the freshness unchanged.
     pub fn or_uncached(self) -> Self {
         match self.ttl {
             Duration::MAX => Self { ttl: Duration::ZERO, scope: CacheScope::Private, ..self },
@@ -57,7 +57,8 @@ impl Freshness {
         Self { scope, ..self }
     }
 
-    /// The freshness of a response combined from two: the shorter TTL, the narrower scope, and both proofs.
+    /// The freshness of a response that is combined from two others: the shorter TTL, the narrower scope, both proofs (none
+    /// if one is missing), and the earlier expiry.
     pub fn and(self, other: Self) -> Self {
         let Self { ttl, scope, proof, expires } = other;
         Self {
@@ -82,7 +83,7 @@ impl Freshness {
         }
     }
 
-    /// Adds a proof that must hold too; with `None` the result has no proof.
+    /// Adds a proof that must hold too. With `None`, the result has no proof.
     pub fn and_proof(self, proof: Option<Proof>) -> Self {
         Self { proof: both_hold(proof, self.proof), ..self }
     }
@@ -112,7 +113,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn a_limited_lifetime_is_sent_as_its_rest() {
+    fn the_ttl_is_at_most_the_time_until_the_expiry() {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
         let limited = Freshness::unproven().with_ttl(second * 9).until(now + second * 9);
         assert_eq!(limited.clone().at(now).ttl, second * 9);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_combination_is_as_fresh_as_its_staler_part() {
+    fn a_combination_has_the_stricter_freshness() {
         let second = Duration::from_secs(1);
         let long = Freshness::proven(Proof::always()).with_ttl(second * 2).with_scope(CacheScope::Public);
         let short = Freshness::proven(Proof::new(|| false)).with_ttl(second);

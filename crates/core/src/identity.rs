@@ -8,12 +8,13 @@ use serde_json::json;
 
 use crate::Meta;
 
-/// How a caller was authenticated. Two callers with the same name are the same principal only if this is equal too.
+/// How a caller was authenticated. Two callers with the same name are the same principal only if they were authenticated in
+/// the same way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Authentication {
     /// By the program that embeds the server.
     Program,
-    /// Not at all: the user of this machine who started the server over stdio.
+    /// Without credentials: the local user who started the server over stdio.
     LocalUser,
     /// By an access token of this issuer.
     Token {
@@ -58,7 +59,7 @@ impl Identity {
         }))
     }
 
-    /// Changes the data, of this clone only.
+    /// Changes the data of this clone. Other clones keep theirs.
     fn with(mut self, change: impl FnOnce(&mut IdentityData)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
@@ -140,13 +141,14 @@ impl Identity {
         self.0.name == other.0.name && self.0.authentication == other.0.authentication
     }
 
-    /// The address of the data that clones of this identity share: a key for caches that hold a clone.
+    /// The memory address of the data that clones of this identity share. A cache may use it as a key while it holds a
+    /// clone; as long as a clone exists, the address is not reused.
     pub fn address(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// A text that differs between identities with different names, authentication, groups, scopes or claims. Expiry and
-    /// signing key do not count, so that a renewed token has the same key.
+    /// A cache key. It differs between identities with different names, authentication, groups, scopes or claims, but not
+    /// with different expiry or signing key, so that a renewed token has the same key.
     pub(crate) fn cache_key(&self) -> String {
         let IdentityData { name, authentication, groups, scopes, claims, expires: _, signing_key: _ } =
             &*self.0;
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_principal_is_a_name_and_the_authority_that_vouches_for_it() {
+    fn a_principal_is_a_name_and_its_authentication() {
         let ada = token("ada", "https://one.example");
         assert!(ada.is_same_principal(&ada.clone().with_scopes(["read"]).with_groups(["staff"])));
         assert!(!ada.is_same_principal(&token("bob", "https://one.example")));
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn equality_and_cache_keys_distinguish_everything_but_the_expiry() {
+    fn cache_keys_distinguish_identities_but_ignore_the_expiry() {
         let ada = token("ada", "https://one.example");
         let others = [
             token("ada", "https://other.example"),

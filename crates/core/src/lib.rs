@@ -1,4 +1,4 @@
-//! The [`Source`] trait and its types, which authors of sources depend on.
+//! The [`Source`] trait and its types, for authors of sources.
 //!
 //! A [`Source`] lists [`Resource`]s and [`Template`]s, reads [`Content`] and reports each [`Change`]. The other crates
 //! of Libris build on this trait. This crate contains no runtime and no network code.

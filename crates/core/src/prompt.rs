@@ -21,8 +21,9 @@ pub struct Prompt {
     pub icons: Vec<Icon>,
     /// The `_meta` of the protocol.
     pub meta: Option<Meta>,
-    /// The resources that it embeds, as templates whose variables are arguments. A caller that may not read them does
-    /// not see the prompt. An argument is completed with the values that sources offer for their own templates.
+    /// The resources that it embeds, as templates whose variables are arguments of the prompt. A caller that may not read
+    /// these resources does not see the prompt. An argument is completed with the values that the sources offer for the
+    /// variable.
     pub resources: Vec<UriTemplate>,
 }
 
@@ -76,9 +77,9 @@ impl PromptArgument {
 /// A message of a prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PromptMessage {
-    /// Who says it.
+    /// The sender.
     pub role: PromptRole,
-    /// What it says.
+    /// The content.
     pub content: PromptContent,
 }
 
@@ -94,7 +95,7 @@ impl PromptMessage {
     }
 }
 
-/// Who says a [`PromptMessage`].
+/// The sender of a [`PromptMessage`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PromptRole {
@@ -105,7 +106,7 @@ pub enum PromptRole {
     Assistant,
 }
 
-/// What a [`PromptMessage`] says.
+/// The content of a [`PromptMessage`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum PromptContent {
     /// A text.
@@ -155,7 +156,8 @@ pub struct Prompts {
 }
 
 impl Default for Prompts {
-    /// The prompts of a source that never has any. They do not limit how a combined list may be cached.
+    /// The prompts of a source that never has any. Merging them into a catalog's list does not restrict how that list may be
+    /// cached.
     fn default() -> Self {
         Self { prompts: Vec::new(), freshness: Freshness::unlimited(), unavailable: Vec::new() }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 /// A check whether a response of a source is still valid.
 ///
-/// A cache runs the check before each use of the response, so it must be far cheaper than a new response and must not
-/// block. A source that cannot check returns no proof, and its responses are not cached.
+/// A cache runs the check before each use of the response. So the check must not block, and must be far cheaper than a new
+/// response. A source that cannot check returns no proof, and its responses are not cached.
 #[derive(Clone)]
 pub struct Proof(Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -21,7 +21,7 @@ impl Proof {
         Self::new(|| true)
     }
 
-    /// Whether the source would return the same response now.
+    /// Whether the response is still valid: the source would return the same one now.
     pub fn holds(&self) -> bool {
         (self.0)()
     }
@@ -38,7 +38,7 @@ impl fmt::Debug for Proof {
     }
 }
 
-/// Always equal: a proof is about the validity of a response and not part of its value.
+/// All proofs are equal, so that a proof does not affect the equality of the response that contains it.
 impl PartialEq for Proof {
     fn eq(&self, _other: &Self) -> bool {
         true

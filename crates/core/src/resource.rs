@@ -24,7 +24,7 @@ pub struct Resource {
     pub description: Option<String>,
     /// The media type, if known.
     pub mime: Option<String>,
-    /// The size in bytes before JSON or base64 encoding, if known.
+    /// The size of the contents in bytes, before JSON or base64 encoding, if known.
     pub size: Option<u64>,
     /// The icons.
     pub icons: Vec<Icon>,

@@ -7,16 +7,16 @@ use crate::Audience;
 /// A search.
 ///
 /// In the text, `"quoted words"` are a phrase that must occur, and `-word` excludes resources with this word. All
-/// other words are optional: the more of them occur, the better.
+/// other words are optional; resources with more of them rank higher.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SearchQuery {
     /// The text that was typed.
     pub text: String,
     /// Only resources of these sources; empty for all.
     pub sources: Vec<String>,
-    /// Only resources of these media types; `text/*` matches all texts. Empty for all.
+    /// Only resources of these media types; `text/*` matches all text types. Empty for all.
     pub mimes: Vec<String>,
-    /// Only resources for this audience, and those that name none.
+    /// Only resources for this audience, and resources without an audience.
     pub audience: Option<Audience>,
     /// Only resources that were modified at this time or later, in seconds since the epoch.
     pub modified_since: Option<i64>,
@@ -49,7 +49,8 @@ pub struct SearchAnswer {
     pub hits: Vec<SearchHit>,
     /// How many visible resources match, near-duplicates included.
     pub total: usize,
-    /// The query with misspelt words replaced by similar ones that visible resources contain, if there are any.
+    /// The query with misspelt words corrected; `None` if there is nothing to correct. Only words of visible resources are
+    /// suggested.
     pub correction: Option<String>,
     /// The names of sources that were left out because they failed or did not answer in time.
     pub left_out: Vec<String>,
@@ -81,7 +82,7 @@ pub struct SearchHit {
     pub mime: Option<String>,
     /// The name of the source.
     pub source: String,
-    /// The configured note on the path.
+    /// The note that the configuration attaches to the path.
     pub note: Option<String>,
     /// The score; comparable within one answer only.
     pub score: f32,

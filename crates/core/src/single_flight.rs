@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt as _;
@@ -10,12 +11,12 @@ use futures_util::future::{BoxFuture, Map as Mapped, Shared, WeakShared, ready};
 
 /// The work in flight, by key (single-flight).
 ///
-/// The callers drive the work: when the last one is cancelled, the work is dropped.
+/// The futures of the callers poll the work. When the last of them is dropped, the work is dropped too.
 pub struct Flights<K, T> {
     in_flight: Arc<Mutex<FlightMap<K, T>>>,
 }
 
-/// A future of shared work. A panic of the work panics all callers.
+/// A future of shared work. If the work panics, every caller panics.
 pub type Flight<T> = Mapped<Shared<SharedWork<T>>, fn(Option<T>) -> T>;
 
 /// The output is `None` if the work panicked. Inside `Shared`, a panic would not wake the other callers.
@@ -23,8 +24,12 @@ type SharedWork<T> = BoxFuture<'static, Option<T>>;
 
 type FlightMap<K, T> = HashMap<K, NumberedFlight<T>>;
 
+/// The number of the next flight. Numbers are not reused: the guard of an abandoned flight may be dropped after a later
+/// flight with the same key has ended, and must not remove the one after that.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+
 struct NumberedFlight<T> {
-    /// Distinguishes the flight from an abandoned one with the same key, whose guard may be dropped later.
+    /// Distinguishes this flight from an abandoned one with the same key, whose guard may be dropped later.
     number: u64,
     flight: WeakShared<SharedWork<T>>,
 }
@@ -46,25 +51,26 @@ where
 {
     /// Joins the flight for `key`, or starts one with `start`.
     ///
-    /// `done` looks the result up in the caller's cache, in case a flight ended since the caller's last lookup. The
-    /// work must store its result there before it ends.
+    /// The caller has looked the result up in its cache before. `done` does so once more, in case a flight has ended in
+    /// between. The work must store its result in that cache before it ends.
     pub fn join<F>(&self, key: &K, done: impl FnOnce() -> Option<T>, start: impl FnOnce() -> F) -> Flight<T>
     where
         F: Future<Output = T> + Send + 'static,
     {
         let mut in_flight = lock(&self.in_flight);
-        // Abandoned: all callers were cancelled, and the guard has not removed the flight yet.
-        let (number, abandoned) = match in_flight.get(key) {
+        // A flight is abandoned if all its callers were cancelled, but its guard has not removed it yet.
+        let abandoned = match in_flight.get(key) {
             Some(found) => match found.flight.upgrade() {
                 Some(flight) => return flight.map(completed),
-                None => (found.number + 1, true),
+                None => true,
             },
-            None => (0, false),
+            None => false,
         };
-        // Abandoned work did not end, so the cache cannot have its result.
+        // Abandoned work did not complete, so the cache cannot have its result.
         if !abandoned && let Some(done) = done() {
             return ready(Some(done)).boxed().shared().map(completed);
         }
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let guard = InFlightGuard { in_flight: self.in_flight.clone(), key: key.clone(), number };
         let work = start();
         let work = async move {
@@ -76,6 +82,11 @@ where
             in_flight.insert(key.clone(), NumberedFlight { number, flight: weak });
         }
         flight.map(completed)
+    }
+
+    /// Joins the flight for `key`; `None` if there is none.
+    pub fn join_existing(&self, key: &K) -> Option<Flight<T>> {
+        Some(lock(&self.in_flight).get(key)?.flight.upgrade()?.map(completed))
     }
 
     /// Whether no work is in flight.
@@ -121,7 +132,9 @@ mod tests {
         };
         let (one, other) = (flights.join(&"a", || None, count()), flights.join(&"a", || None, count()));
         let elsewhere = flights.join(&"b", || None, count());
-        assert_eq!((one.await, other.await, elsewhere.await), (0, 0, 1));
+        let third = flights.join_existing(&"a").unwrap();
+        assert_eq!((one.await, other.await, elsewhere.await, third.await), (0, 0, 1, 0));
+        assert!(flights.join_existing(&"a").is_none());
         assert!(flights.is_empty());
         assert_eq!(flights.join(&"a", || Some(7), count()).await, 7);
         assert_eq!(flights.join(&"a", || None, count()).await, 2);

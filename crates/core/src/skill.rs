@@ -1,4 +1,4 @@
-//! Skills: directories with a `SKILL.md`, which the Skills extension of MCP publishes.
+//! Skills: directories with a `SKILL.md`, published with the Skills extension of MCP.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ pub struct Skill {
 pub enum SkillResources {
     /// Every file in the directory of the skill, its `SKILL.md` and the files of nested skills included.
     Files(Vec<SkillFile>),
-    /// The files are generated, so that they have no digests.
+    /// The files are generated on request, so they have no fixed digests.
     Dynamic,
 }
 
@@ -86,7 +86,8 @@ pub struct SkillPage {
 }
 
 impl Default for SkillPage {
-    /// The page of a source that never has skills. It does not limit how a combined page may be cached.
+    /// The page of a source that never has skills. Merging it into a catalog's page does not restrict how that page may be
+    /// cached.
     fn default() -> Self {
         Self { skills: Vec::new(), more: false, freshness: Freshness::unlimited(), unavailable: Vec::new() }
     }

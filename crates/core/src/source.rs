@@ -22,24 +22,25 @@ use crate::{
 /// (feature `contract`) tests an implementation.
 #[async_trait]
 pub trait Source: Send + Sync + 'static {
-    /// Whether this source may have a resource at `uri`, and how specific its pattern for `uri` is.
+    /// How specific the pattern of this source for `uri` is, if it may have a resource there. A catalog tries the source
+    /// with the most specific pattern first.
     ///
-    /// `None` means that [`read`](Source::read) returns [`Error::NotFound`]. Must be cheap: a catalog calls it on every
-    /// source for every read.
+    /// `None` means that [`read`](Source::read) of `uri` would return [`Error::NotFound`]. Must be cheap: a catalog calls
+    /// it on every source for every read.
     fn covers(&self, uri: &Uri) -> Option<Specificity>;
 
     /// Whether a resource at `uri` can be created or removed without a change of the configuration: true for a path in
     /// a folder, false for a resource with a fixed URI. Must be cheap, like [`covers`](Source::covers).
     ///
-    /// Clients can subscribe to such a URI before the resource exists. A view therefore accepts subscriptions to hidden
-    /// resources too, so that clients cannot distinguish hidden from missing resources.
+    /// Clients can subscribe to such a URI before the resource exists. A view also accepts subscriptions to such URIs of
+    /// hidden resources, so that clients cannot distinguish hidden from missing resources.
     fn may_appear(&self, uri: &Uri) -> bool {
         self.covers(uri).is_some_and(|specificity| specificity != Specificity::EXACT)
     }
 
-    /// Whether this source must be the only one with its URIs, because a third party chooses them, as with another MCP
-    /// server. If another source claims the same URI, a catalog serves it from neither: it cannot know which resource is
-    /// meant.
+    /// Whether no other source may have the URIs of this source, because a third party chooses them, as with another MCP
+    /// server. If another source claims the same URI, a catalog serves the URI from neither: it cannot know which resource
+    /// the client means.
     fn is_exclusive(&self) -> bool {
         false
     }
@@ -54,29 +55,29 @@ pub trait Source: Send + Sync + 'static {
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page>;
 
     /// A range of URIs, in URI order, that contains all resources that [`list`](Source::list) returns; `None`, the default,
-    /// if it is not known. It must not change. A catalog does not query the source for pages outside this range.
+    /// if no such range is known. The range must never change. A catalog does not query the source for pages outside of it.
     fn span(&self) -> Option<UriSpan> {
         None
     }
 
     /// Whether the source can become unavailable although its lists have a [proof](Freshness::proof), as a database can.
-    /// A catalog stores the last known list of such a source and serves it during an outage. It stores lists without a
-    /// proof in any case.
+    /// A catalog stores the last known list of such a source, and serves it during an outage. It always does so for lists
+    /// without a proof.
     fn may_fail(&self) -> bool {
         false
     }
 
-    /// How a catalog may cache the list, if [`list`](Source::list) computes all resources for every page; `None`, the
-    /// default, if `list` starts at `after`.
+    /// For a source whose [`list`](Source::list) computes all resources for every page: how a catalog may cache the whole
+    /// list. `None`, the default, for a source whose `list` starts at `after`.
     ///
-    /// With `Some`, a catalog lists all resources for the first page, and takes the following pages from that list for the
-    /// [`ttl`](Freshness::ttl), while the [`proof`](Freshness::proof) holds. The
-    /// [`scope`](Freshness::scope) is private if the list depends on the caller. Clients do not see this freshness.
+    /// With `Some`, a catalog lists all resources for the first page. It takes the following pages from that list until the
+    /// [`ttl`](Freshness::ttl) ends or the [`proof`](Freshness::proof) no longer holds. The [`scope`](Freshness::scope) is
+    /// private if the list depends on the caller. Clients do not see this freshness.
     fn whole_list(&self) -> Option<Freshness> {
         None
     }
 
-    /// The package of the program that defines this source, by which a server introduces itself. The attribute
+    /// The package of the program that defines this source. Its name and version become those of the server. The attribute
     /// `#[resources]` sets it.
     fn package(&self) -> Option<Package> {
         None
@@ -85,18 +86,18 @@ pub trait Source: Send + Sync + 'static {
     /// Reads the resource at `uri`; [`Error::NotFound`] if there is none.
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents>;
 
-    /// The hint of [`Error::missing`] for a URI that this source does not cover but that is similar to one that it covers. A
-    /// catalog calls this if no source covers the URI.
+    /// The hint of [`Error::missing`] for a URI that this source does not cover, but that is similar to a URI that it
+    /// covers. A catalog calls this if no source covers the URI.
     fn hint(&self, _uri: &Uri) -> Option<String> {
         None
     }
 
-    /// Lists the URI templates of the source; [`read`](Source::read) accepts URIs that match them.
+    /// Lists the URI templates of the source. [`read`](Source::read) accepts the URIs that match them.
     async fn templates(&self, _context: &Context) -> Result<Templates> {
         Ok(Templates { freshness: Freshness::proven(Proof::always()), ..Templates::default() })
     }
 
-    /// Completes a variable of a template; best values first.
+    /// Completes a variable of a template.
     async fn complete(&self, _partial: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
         Ok(Completion::default())
     }
@@ -119,9 +120,9 @@ pub trait Source: Send + Sync + 'static {
         false
     }
 
-    /// Lists one page of the skills that the source publishes: at most `limit`, in URI order after `after`. A skill that
-    /// exists but is not published is found by [`skill`](Source::skill) only. The files of skills are resources of the
-    /// source, and reading one gives the bytes that its digest covers.
+    /// Lists one page of the skills that the source publishes: at most `limit`, in URI order after `after`. An unpublished
+    /// skill is not listed, but [`skill`](Source::skill) returns it. The files of skills are resources of the source;
+    /// reading one gives the bytes that its digest covers.
     async fn skills(&self, _after: Option<&Uri>, _limit: usize, _context: &Context) -> Result<SkillPage> {
         Ok(SkillPage::default())
     }
@@ -136,8 +137,8 @@ pub trait Source: Send + Sync + 'static {
         Ok(Prompts::default())
     }
 
-    /// The messages of the prompt with this name; `None`, the default, if the source has no such prompt. The caller of this
-    /// method has checked the arguments: required ones are present, and unknown ones are not.
+    /// The messages of the prompt with this name; `None`, the default, if the source has no such prompt. The arguments are
+    /// already validated: all required ones are present, and there are no unknown ones.
     async fn prompt(
         &self,
         _name: &str,
@@ -156,15 +157,15 @@ pub trait Source: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Searches the source itself; `None`, the default, if it cannot. A source implements this if it searches better
-    /// than an index of its texts, as a database with full-text search does. A catalog fuses the hits by rank with the hits
-    /// of its index, and removes hidden resources.
+    /// Searches the source with its own means; `None`, the default, if it has none. A source implements this if it searches
+    /// better than an index of its texts would, as a database with full-text search does. A catalog fuses the hits by rank
+    /// with the hits of its index, and removes hidden resources.
     async fn search(&self, _query: &SearchQuery, _context: &Context) -> Result<Option<SearchAnswer>> {
         Ok(None)
     }
 
-    /// Whether contents at `uri` are expensive and independent of the caller. A catalog then shares one read between
-    /// concurrent callers (single-flight), without an identity, and caches the contents until their
+    /// Whether the contents at `uri` are expensive and independent of the caller. A catalog then shares one read, without
+    /// an identity, between concurrent callers (single-flight). It caches the contents until their
     /// [`ttl`](Freshness::ttl) ends or their [`proof`](Freshness::proof) no longer holds.
     fn is_shared(&self, _uri: &Uri) -> bool {
         false
@@ -177,60 +178,61 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Other URIs that access rules must allow too: other names of the resource, and resources whose contents it shows. If a
-    /// rule denies one of them, the view denies `uri`. By default, this is the [subject](Source::subject).
+    /// rule denies one of them, the view denies `uri`. The default is the [subject](Source::subject).
     ///
-    /// Variants of a URI that differ in spelling, in the query or in a trailing slash need not be returned: rules ignore
+    /// URIs that differ from `uri` only in spelling, in the query or in a trailing slash need not be returned: rules ignore
     /// these differences.
     fn aliases(&self, uri: &Uri) -> Vec<Uri> {
         let subject = self.subject(uri);
         if subject == *uri { Vec::new() } else { vec![subject] }
     }
 
-    /// Starts reporting changes of this subject, while a watch is open. A source that cannot watch all its resources
-    /// polls only the followed subjects, and divides its polling time between the clients. `client` is one of the
-    /// subscribers. May be called again for a subject that is followed already.
+    /// Asks the source to report changes of this subject while a watch is open, because a client has subscribed to it. A
+    /// source that cannot watch all its resources polls only the followed subjects, and divides its polling time between
+    /// the clients. `client` is one of the subscribers. May be called again for a subject that is followed already.
     fn follow(&self, _subject: &Uri, _client: Client) {}
 
     /// Stops reporting changes of this subject: it has no subscribers left.
     fn unfollow(&self, _subject: &Uri) {}
 
     /// Whether the watch of this source polls a service that is the same for all replicas of a server, such as a database
-    /// server. Then one replica polls it, and follows the subjects of all. False, the default, for what may differ
-    /// between machines, such as a folder.
+    /// server. Then only one replica polls it, and follows the subjects of all replicas. False, the default, for data that
+    /// may differ between machines, such as a folder.
     fn polls_shared_service(&self) -> bool {
         false
     }
 
-    /// Like [`follow`](Source::follow), for clients of other replicas. The source does not know what these clients read
-    /// last, so the watch reports the subject as changed as soon as the source knows its state.
+    /// Like [`follow`](Source::follow), for clients of other replicas. The source does not know which contents these
+    /// clients have read, so the watch reports the subject as changed as soon as the source has read its state once.
     fn follow_for_replicas(&self, subject: &Uri) {
         self.follow(subject, Client::default());
     }
 
-    /// Drops cached data that this change affects. Another replica has reported the change.
+    /// Drops cached data that this change affects. Called for changes that another replica has reported.
     fn invalidate(&self, _change: &Change) {}
 
     /// The maximum number of concurrent reads and completions. A catalog issues this many permits, at most three
-    /// quarters of them to one client; other requests wait in a queue per client. Lists and watches do not count. A
-    /// source that limits its work by another quantity uses its own [`Budget`](crate::Budget) and keeps the default.
+    /// quarters of them to one client; further requests wait in a queue per client. Lists and watches do not count. A
+    /// source that limits its work by another quantity uses its own [`Budget`](crate::Budget) and keeps this default.
     fn concurrency(&self) -> usize {
         64
     }
 
-    /// Verifies the configuration against the service behind the source, such as whether a database accepts the
-    /// configured queries. `libris check` calls it. The error is for the operator: it may contain parts of the
+    /// Verifies the configuration against the service behind the source: for example, whether a database accepts the
+    /// configured queries. `libris check` calls it. The error is for the operator, so it may contain parts of the
     /// configuration.
     async fn verify(&self) -> Result<()> {
         Ok(())
     }
 
-    /// A stream of changes; `None` if this source cannot report changes. It contains every change that happens after this
-    /// method has returned. Dropping the stream stops the watch.
+    /// A stream of changes (a watch); `None` if this source cannot report changes. The stream contains every change that
+    /// happens after this method has returned. Dropping the stream stops the watch.
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(None)
     }
 
-    /// Closes the connections to services behind the source before the program exits. No other method is called afterwards.
+    /// Closes the connections to the services behind the source, before the program exits. No other method is called
+    /// afterwards.
     async fn close(&self) {}
 }
 
@@ -414,7 +416,7 @@ pub struct Templates {
     pub templates: Vec<Template>,
     /// How the templates may be cached.
     pub freshness: Freshness,
-    /// The unavailable sources, whose templates are missing or stale.
+    /// The unavailable sources, whose templates are missing or stale. Only a catalog sets this.
     pub unavailable: Vec<UnavailableSource>,
 }
 
@@ -431,7 +433,7 @@ pub struct UnavailableSource {
     pub source: String,
     /// The start of the outage.
     pub since: SystemTime,
-    /// Whether the response contains the last known listing of the source; otherwise it contains nothing of it.
+    /// Whether the response contains the last known list of the source; otherwise it contains nothing of this source.
     pub stale: bool,
 }
 
@@ -459,7 +461,7 @@ pub struct Completion {
     pub total: Option<u64>,
     /// Whether there are more than `values`.
     pub more: bool,
-    /// Checks whether the values are still right. Without a proof, the server does not cache the completion.
+    /// Checks whether the values are still valid. Without a proof, the server does not cache the completion.
     pub proof: Option<Proof>,
 }
 
@@ -488,7 +490,7 @@ impl Completion {
         Self { more: total > matching.len() as u64, values: matching, total: Some(total), proof: None }
     }
 
-    /// Sets the proof that the values are still right.
+    /// Sets the proof that the values are still valid.
     pub fn with_proof(self, proof: impl Into<Option<Proof>>) -> Self {
         Self { proof: proof.into(), ..self }
     }
@@ -507,7 +509,7 @@ pub struct Context {
     permit: Option<Arc<HeldPermit>>,
 }
 
-/// A permit for a request, linked to the permits that the context held before.
+/// A permit of a request, linked to the permits that its context already held.
 #[derive(Debug)]
 struct HeldPermit {
     _lease: Lease,
@@ -515,9 +517,9 @@ struct HeldPermit {
 }
 
 impl Context {
-    /// Adds a permit for the request. All permits are released when the last clone of the context is dropped. A source
-    /// whose work cannot be cancelled moves a clone of the context into that work, so that the permit is held until the
-    /// work has ended, even if the caller is gone.
+    /// Adds a permit that the request holds. All permits are released when the last clone of the context is dropped. A
+    /// source whose work cannot be cancelled moves a clone of the context into that work, so that the permit is held until
+    /// the work has ended, even if the request was cancelled.
     pub fn with_permit(self, lease: Lease) -> Self {
         let permit = HeldPermit { _lease: lease, _outer: self.permit };
         Self { permit: Some(Arc::new(permit)), ..self }
@@ -529,7 +531,7 @@ impl Context {
     }
 
     /// Whether the caller may see a resource. A source checks this for each other resource that it names in contents,
-    /// such as the entries of a directory. The view checks lists, completions and the resource itself.
+    /// such as the entries of a directory. The view checks lists, completions, and the resource that is read.
     pub fn sees(&self, uri: &Uri) -> bool {
         self.visibility.as_ref().is_none_or(|visibility| visibility.sees(uri))
     }
@@ -582,21 +584,21 @@ impl Context {
         Self { memory: Some(memory), ..self }
     }
 
-    /// The context for work that several callers share. It keeps only the client, whose permits the work uses, and the
+    /// The context for work that several callers share. It contains only the client, whose permits the work uses, and the
     /// receiver of progress reports.
     pub fn without_caller(self) -> Self {
         Self { client: self.client, progress: self.progress, ..Self::default() }
     }
 
-    /// The client that sent the request. A source with a queue takes permits from a [`Budget`](crate::Budget) for this
-    /// client, so that no client waits behind all requests of another.
+    /// The client that sent the request. A source that queues requests takes permits from a [`Budget`](crate::Budget) for
+    /// this client, so that no client waits behind all requests of another client.
     pub fn client(&self) -> Client {
         self.client
     }
 
     /// Reserves memory for `bytes` more of contents. A source that knows the size of its contents calls this before it
-    /// loads them, and returns the error unchanged: the server then waits for free memory, without holding a permit of
-    /// the source, and reads again.
+    /// loads them, and returns the error unchanged. The server then waits for free memory, without holding a permit of
+    /// the source, and repeats the read.
     pub fn reserve(&self, bytes: u64) -> Result<()> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         granted(self.memory.as_ref().is_none_or(|memory| memory.reserve(bytes)))
@@ -609,14 +611,15 @@ impl Context {
         granted(self.memory.as_ref().is_none_or(|memory| memory.grow(bytes)))
     }
 
-    /// The identity of the caller, if known. After this call, the response is not cached for other callers.
+    /// The identity of the caller; `None` if it is anonymous. After this call, the server does not cache the response for
+    /// other callers.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity_used.store(true, Ordering::Release);
         self.identity.as_ref()
     }
 
-    /// A cache key that differs between identities; `None` for an anonymous caller. This does not count as a use of the
-    /// identity.
+    /// A cache key that differs between identities; `None` for an anonymous caller. Unlike [`identity`](Self::identity),
+    /// this does not prevent the server from caching the response.
     pub fn identity_key(&self) -> Option<String> {
         self.identity.as_ref().map(Identity::cache_key)
     }
@@ -627,7 +630,7 @@ impl Context {
         self.identity_used.load(Ordering::Acquire)
     }
 
-    /// Reports the progress of a long read. Cheap without a receiver.
+    /// Reports the progress of a long read. Cheap if nobody receives the reports.
     pub fn progress(&self, done: u64, total: Option<u64>) {
         if let Some(progress) = &self.progress {
             progress.report(done, total);
@@ -635,7 +638,7 @@ impl Context {
     }
 }
 
-/// Turns the answer of a [`ContentMemory`] into a result.
+/// Turns the return value of a [`ContentMemory`] into a result.
 fn granted(granted: bool) -> Result<()> {
     if granted { Ok(()) } else { Err(Error::NO_MEMORY) }
 }
@@ -661,7 +664,7 @@ pub trait Visibility: Send + Sync {
         true
     }
 
-    /// A cache key: checks of the same class have the same results. `None` if results must not be cached.
+    /// A cache key: two checks with the same class always have the same results. `None` if results must not be cached.
     fn class(&self) -> Option<u64> {
         None
     }
@@ -675,8 +678,8 @@ impl std::fmt::Debug for dyn Visibility {
 
 /// A memory limit for contents.
 pub trait ContentMemory: Send + Sync {
-    /// Reserves more bytes for the contents of one read. If it returns `false`, the read fails, and the server waits
-    /// for free memory and reads again.
+    /// Reserves `bytes` more for the contents of one read. If this returns `false`, the read fails, and the server waits
+    /// for free memory and repeats it.
     fn reserve(&self, bytes: usize) -> bool;
 
     /// Like [`reserve`](Self::reserve), for a read that the server must not repeat.

@@ -1,12 +1,12 @@
-//! Names that are close to a wrong one, for error messages.
+//! Suggests names that are similar to a misspelt one, for error messages.
 
 /// The maximum number of suggestions.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// The maximum number of names that are compared, so that a wrong name costs a bounded time.
+/// The maximum number of names that are compared, which bounds the time of an error message.
 const MAX_COMPARED: usize = 10_000;
 
-/// The longest name that is compared, in bytes: the time is quadratic in it.
+/// The longest name that is compared, in bytes: the time of a comparison is quadratic in the length.
 const MAX_LENGTH: usize = 128;
 
 /// How similar a name must be, from 0 to 1.
@@ -30,7 +30,7 @@ pub fn closest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Vec
     similar.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
 }
 
-/// How similar two names are, from 0 to 1: by Jaro-Winkler similarity, or because one begins with the other.
+/// How similar two names are, from 0 to 1: 0.95 if one begins with the other, otherwise the Jaro-Winkler similarity.
 fn similarity(one: &str, other: &str) -> f64 {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     match short.len() >= 3 && long.starts_with(short) {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_whether_one_of_them_was_meant() {
+    fn formats_suggestions_as_a_question() {
         assert_eq!(did_you_mean("mian", ["main"]), "; did you mean `main`?");
         assert_eq!(did_you_mean("tab", ["tab1", "tab2", "tab3"]), "; did you mean `tab1`, `tab2` or `tab3`?");
         assert_eq!(did_you_mean("mian", []), "");

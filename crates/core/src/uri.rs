@@ -16,13 +16,13 @@ pub(crate) use parse::{authority, excerpt, path};
 
 /// An absolute URI (RFC 3986) in normal form, cheap to clone.
 ///
-/// Two URIs are equal, and sort, by the bytes of their normal form: the scheme is in lower case,
-/// escapes are in upper case, escapes of unreserved characters are decoded, and dot segments are removed
-/// (also if written as `%2e`), so a `Uri` never has a `..` between its slashes.
+/// URIs are compared by the bytes of their normal form. In it, the scheme is in lower case, the digits of escapes are in
+/// upper case, escapes of unreserved characters are decoded, and dot segments are removed, also if they are written as
+/// `%2e`. So the path of a `Uri` has no segment `..`.
 ///
-/// The host is in lower case only where the authority really is a host: `http`, `https`, `ws`, `wss`,
-/// `ftp` and `file`. In other schemes, as in `docs://{doc_id}`, it is an identifier and case-sensitive.
-/// The default ports of `http` and `https` are dropped, and their empty path is `/`.
+/// The host is in lower case only for schemes whose authority is a host: `http`, `https`, `ws`, `wss`, `ftp` and `file`. In
+/// other schemes, as in `docs://{doc_id}`, the authority is an identifier and case-sensitive. The default ports of `http`
+/// and `https` are removed, and their empty path is `/`. `file://localhost/` is `file:///`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uri(Arc<str>);
 
@@ -38,8 +38,8 @@ impl Uri {
         parse::normalise(text).map(|normal| Self(normal.into()))
     }
 
-    /// Appends `path` to this URI and normalises the result. Cheap if `path` needs no normalisation, like most file
-    /// paths.
+    /// Appends `path` to the text of this URI and normalises the result. Cheap if this URI ends with a slash and `path`
+    /// needs no normalisation, like most file paths.
     pub fn below(&self, path: &str) -> Result<Self> {
         let joined = [&self.0, path].concat();
         let bare = self.0.ends_with('/') && !self.0.contains(['?', '#']) && self.path().ends_with('/');
@@ -95,8 +95,8 @@ impl Uri {
 
     /// Percent-encodes bytes as one path segment in normal form.
     ///
-    /// A URI in normal form cannot contain the segments `.` and `..`, even escaped. They are returned unchanged, and
-    /// the caller must not build a path from them.
+    /// The bytes `.` and `..` are returned unchanged, because a URI in normal form cannot contain them as a segment, not
+    /// even escaped. The caller must not build a path from them.
     pub fn encode_segment(bytes: &[u8]) -> String {
         let mut out = String::with_capacity(bytes.len());
         for &byte in bytes {

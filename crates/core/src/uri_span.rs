@@ -1,4 +1,4 @@
-//! Spans: ranges in the order of all URIs.
+//! Spans: ranges in URI order.
 
 use crate::Uri;
 
@@ -35,7 +35,7 @@ impl UriSpan {
         }
     }
 
-    /// Whether the whole span is after `uri`.
+    /// Whether all URIs of the span sort after `uri`.
     pub fn is_after(&self, uri: &Uri) -> bool {
         *self.first > *uri.as_str()
     }
@@ -76,7 +76,7 @@ mod tests {
         let both = UriSpan::below("sqlite://shop/").and(UriSpan::of(&uri("db://users")));
         assert!(both.is_after(&uri("db://a")) && !both.is_after(&uri("db://users")));
         assert_eq!(both.start_after(Some(&uri("sqlite://shop/z"))), Some("sqlite://shop/z"));
-        // Of nested prefixes, the outer one decides.
+        // If one prefix contains the other, the result is the span of the shorter one.
         let nested = UriSpan::below("a:/x").and(UriSpan::below("a:/x/y"));
         assert!(nested.start_after(Some(&uri("a:/x/z"))).is_some());
     }

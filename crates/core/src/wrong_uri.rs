@@ -1,15 +1,15 @@
 //! Hints for URIs that are similar to known resources and templates: what is wrong with the path or the query.
 //!
-//! A source whose configuration names all its URIs uses this for [`Source::hint`](crate::Source::hint). For the other
-//! sources, the catalog compares the URI with what they list. Only the catalog gives hints for a wrong scheme, since only
-//! it knows all schemes.
+//! A source whose configuration names all its URIs uses this for [`Source::hint`](crate::Source::hint). For other sources,
+//! the catalog compares the URI with the resources and templates that they list. Only the catalog gives hints for a wrong
+//! scheme, since only it knows all schemes.
 
 use crate::{Error, Uri, UriTemplate, suggest};
 
 /// The most URIs and templates that a hint names.
 const MAX_NAMED: usize = 4;
 
-/// The error for a URI that is none of these resources and matches none of these templates.
+/// The error for a URI that is neither one of these resources nor matches one of these templates.
 pub fn error<'a>(
     uri: &Uri,
     resources: impl IntoIterator<Item = &'a Uri>,
@@ -21,8 +21,8 @@ pub fn error<'a>(
     }
 }
 
-/// What is wrong with a URI: an unknown query parameter, a misspelt segment, or another number of segments. `None` if
-/// no resource or template of its scheme is similar.
+/// A hint on what is wrong with a URI: an unknown query parameter, a misspelt segment, or a wrong number of segments. `None`
+/// if none of the resources and templates has its scheme, or if none is similar and there are too many to name.
 pub fn hint<'a>(
     uri: &Uri,
     resources: impl IntoIterator<Item = &'a Uri>,
@@ -56,7 +56,8 @@ pub fn hint<'a>(
     }
 }
 
-/// The hint for a URI with a query, if the URI is right without it.
+/// The hint for an unknown query parameter, if the URI without its query is one of these resources or matches one of these
+/// templates.
 pub fn query_hint(uri: &Uri, resources: &[&Uri], templates: &[&UriTemplate]) -> Option<String> {
     let query = uri.query()?;
     let bare = uri.without_query();
@@ -101,8 +102,8 @@ impl<'a> UriForm<'a> {
         (!varies).then(|| Self { text, scheme, segments: rest[..end].split('/').collect() })
     }
 
-    /// The number of corrections, and the wrong URI with its misspelt segments replaced by the segments of this form; `None`
-    /// if it is not similar.
+    /// The number of misspelt segments of `wrong`, and its URI with these segments replaced by those of this form. `None` if
+    /// `wrong` is not similar to this form.
     fn corrected(&self, wrong: &UriForm<'_>) -> Option<(usize, String)> {
         if self.segments.len() != wrong.segments.len() {
             return None;

@@ -46,7 +46,7 @@ impl ExceededLimit {
         match self {
             Self::Memory => format!("it needs more than {} MiB of memory", limits.memory >> 20),
             Self::Cpu => format!("it needs more than {} seconds of processor time", limits.cpu.as_secs()),
-            Self::Output => format!("the result has more than {} MiB", limits.output >> 20),
+            Self::Output => format!("its text has more than {} MiB", limits.text >> 20),
             Self::Crashed => "the extraction crashed on it".to_owned(),
         }
     }

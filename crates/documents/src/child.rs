@@ -3,7 +3,8 @@
 //!
 //! The program that embeds this crate starts itself as the child, with an argument that it chooses. In the child, it
 //! calls [`run`]. The request is a line of JSON followed by the document. The response is a line of JSON; if a member
-//! was requested, its contents follow.
+//! was requested, its contents follow. The parent keeps the child's standard input open until the child has ended: end of
+//! file means that the parent has ended, and the child exits.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
@@ -50,26 +51,43 @@ pub enum ChildResponse {
     Failed(ExtractFailure),
 }
 
-/// Handles one request: sets the limits of this process, reads the document, and writes the response. An error means
-/// that the parent process is gone or does not follow the protocol.
-pub fn run(input: impl Read, mut output: impl Write) -> io::Result<()> {
-    let mut input = BufReader::new(input);
+/// Handles one request on standard input and output: sets the limits of this process, reads the document, and writes the
+/// response. The process exits early if its parent ends. An error means that the parent has ended or does not follow the
+/// protocol.
+pub fn run() -> io::Result<()> {
+    let mut input = BufReader::new(io::stdin());
     let mut line = String::new();
     input.read_line(&mut line)?;
     let request: ChildRequest = serde_json::from_str(&line)?;
     set_limits(&request.limits);
     let mut data = Vec::with_capacity(usize::try_from(request.size).unwrap_or_default());
-    input.read_to_end(&mut data)?;
-    drop(input);
+    input.by_ref().take(request.size).read_to_end(&mut data)?;
     if data.len() as u64 != request.size {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
+    exit_with_parent(input)?;
+    respond(&request, &data, io::stdout().lock())
+}
+
+/// Starts a thread that ends this process at the end of `input`. A killed parent cannot end its children, but the kernel
+/// closes its pipes.
+fn exit_with_parent(mut input: impl Read + Send + 'static) -> io::Result<()> {
+    // Counts against the memory limit, so the default of 2 MiB would be a waste.
+    const STACK: usize = 64 * 1024;
+    let watch = move || {
+        let _ = io::copy(&mut input, &mut io::sink());
+        std::process::exit(1);
+    };
+    std::thread::Builder::new().stack_size(STACK).spawn(watch).map(drop)
+}
+
+fn respond(request: &ChildRequest, data: &[u8], mut output: impl Write) -> io::Result<()> {
     let mut contents = Vec::new();
     let limits = &request.limits;
     let response = match &request.work {
-        ChildWork::Text(options) => extract::extract(&data, *options, limits).map(ChildResponse::Text),
-        ChildWork::Members(format) => archive::members(&data, *format, limits).map(ChildResponse::Members),
-        ChildWork::Member(format, path) => archive::member(&data, *format, path, limits).map(|member| {
+        ChildWork::Text(options) => extract::extract(data, *options, limits).map(ChildResponse::Text),
+        ChildWork::Members(format) => archive::members(data, *format, limits).map(ChildResponse::Members),
+        ChildWork::Member(format, path) => archive::member(data, *format, path, limits).map(|member| {
             contents = member;
             ChildResponse::Member(contents.len() as u64)
         }),
@@ -87,15 +105,18 @@ fn set_limits(limits: &ExtractionLimits) {
     #[cfg(unix)]
     {
         use rustix::process::{Resource, Rlimit, setrlimit};
-        let set = |resource: Resource, most: u64| {
-            let _ = setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) });
+        let set_both = |resource: Resource, soft: u64, hard: u64| {
+            let _ = setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) });
         };
+        let set = |resource: Resource, most: u64| set_both(resource, most, most);
         // `RLIMIT_DATA` limits private writable memory. `RLIMIT_AS` would also count address space that allocators
         // only reserve.
         #[cfg(target_os = "linux")]
         set(Resource::Data, limits.memory);
-        // The kernel ends the process with SIGXCPU or SIGKILL.
-        set(Resource::Cpu, limits.cpu.as_secs().max(1));
+        // The kernel ends the process with SIGXCPU at the soft limit. At the hard limit it would send SIGKILL, which
+        // the parent could not tell from the out-of-memory killer.
+        let seconds = limits.cpu.as_secs().max(1);
+        set_both(Resource::Cpu, seconds, seconds + 1);
         set(Resource::Fsize, 0);
         set(Resource::Core, 0);
         set(Resource::Nofile, 16);

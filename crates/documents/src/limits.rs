@@ -13,8 +13,11 @@ pub struct ExtractionLimits {
     pub cpu: Duration,
     /// The most time from the start of the process to its end.
     pub wall: Duration,
-    /// The most bytes that the process may write, and so the size of the largest extracted member.
-    pub output: u64,
+    /// The most bytes of an extracted text or list of members, as JSON. The server parses them, so its memory grows by
+    /// twice as much for each concurrent extraction.
+    pub text: u64,
+    /// The most bytes of an extracted member.
+    pub member: u64,
     /// The most bytes that may be decompressed from one document or archive.
     pub expanded: u64,
 }
@@ -25,7 +28,8 @@ impl Default for ExtractionLimits {
             memory: 512 << 20,
             cpu: Duration::from_secs(60),
             wall: Duration::from_secs(120),
-            output: 64 << 20,
+            text: 16 << 20,
+            member: 64 << 20,
             expanded: 256 << 20,
         }
     }

@@ -33,7 +33,7 @@ pub struct ReaderConfig {
     pub arguments: Vec<OsString>,
     /// The limits of one extraction.
     pub limits: ExtractionLimits,
-    /// The largest document, in bytes.
+    /// The largest document or archive, in bytes.
     pub max_document: u64,
     /// The most extractions at once.
     pub concurrency: usize,
@@ -72,6 +72,14 @@ pub enum ExtractionError {
     /// The document cannot be extracted, or exceeds a limit. The message may be sent to clients.
     #[error("{0}")]
     Refused(String),
+    /// The document or archive is larger than the limit.
+    #[error("the document has {size} bytes, more than the limit of {limit}")]
+    TooLarge {
+        /// Its size in bytes.
+        size: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// The archive has no member of this name.
     #[error("the archive has no such member")]
     NoMember,
@@ -93,7 +101,10 @@ struct ReaderInner {
     permits: Arc<Budget>,
     cache: ResultCache,
     disk: Option<DiskCache>,
-    flights: Flights<ResultKey, Result<CachedResult, ExtractionError>>,
+    /// The running extractions, each of which holds a permit.
+    extractions: Flights<ResultKey, Result<CachedResult, ExtractionError>>,
+    /// The requests for a result, one for each client, which wait for a permit or for a running extraction.
+    requests: Flights<(ResultKey, Client), Result<CachedResult, ExtractionError>>,
     /// How many child processes were started.
     started: AtomicU64,
 }
@@ -108,7 +119,8 @@ impl DocumentReader {
                 permits: Budget::new(config.concurrency.max(1)),
                 cache: ResultCache::new(config.cache_bytes),
                 disk,
-                flights: Flights::default(),
+                extractions: Flights::default(),
+                requests: Flights::default(),
                 started: AtomicU64::new(0),
                 config,
             }),
@@ -178,6 +190,7 @@ impl DocumentReader {
         path: &str,
         client: Client,
     ) -> Result<Bytes, ExtractionError> {
+        self.check_size(data)?;
         let work = ChildWork::Member(format, path.to_owned());
         let permit = self.inner.permit(client).await?;
         match self.inner.run(permit, work, data.clone()).await? {
@@ -190,29 +203,38 @@ impl DocumentReader {
         }
     }
 
-    /// The result of `work` on a document: from the memory cache, or from the one flight for it.
+    fn check_size(&self, data: &Bytes) -> Result<(), ExtractionError> {
+        let (size, limit) = (data.len() as u64, self.inner.config.max_document);
+        if size > limit { Err(ExtractionError::TooLarge { size, limit }) } else { Ok(()) }
+    }
+
+    /// The result of `work` on a document, from a cache or from an extraction.
     async fn result(
         &self,
         data: &Bytes,
         work: ChildWork,
         client: Client,
     ) -> Result<CachedResult, ExtractionError> {
+        self.check_size(data)?;
         let key = ResultKey { digest: self.digest(data).await, work };
         if let Some(found) = self.inner.cache.find(&key) {
             return Ok(found);
         }
         let done = || self.inner.cache.find(&key).map(Ok);
-        let flight = self.inner.flights.join(&key, done, || {
+        let request = self.inner.requests.join(&(key.clone(), client), done, || {
             let (inner, key, data) = (self.inner.clone(), key.clone(), data.clone());
-            async move { inner.extract(key, data, client).await }
+            async move { inner.request(key, data, client).await }
         });
-        flight.await
+        request.await
     }
 }
 
 impl ReaderInner {
-    /// Loads a result from the disk cache, or runs the extraction, and caches the result.
-    async fn extract(
+    /// Loads a result from the disk cache, or waits for its extraction, which this starts if none is running.
+    ///
+    /// Each client waits for a permit in its own queue. If all clients waited for the permit of the first, a client with
+    /// a long queue would delay every document in it for everybody else.
+    async fn request(
         self: Arc<Self>,
         key: ResultKey,
         data: Bytes,
@@ -222,11 +244,29 @@ impl ReaderInner {
             self.cache.insert(key, found.clone(), client);
             return Ok(found);
         }
+        if let Some(running) = self.extractions.join_existing(&key) {
+            return running.await;
+        }
         let permit = self.permit(client).await?;
-        // A flight is dropped with its last caller. The spawned task joins it too, so a started extraction completes
-        // even if all callers time out, and the next request finds the result in the cache.
-        let keeper = self.flights.join(&key, || None, || async { Err(ExtractionError::Busy) });
-        tokio::spawn(async move { drop(keeper.await) });
+        let done = || self.cache.find(&key).map(Ok);
+        let extraction = self.extractions.join(&key, done, || {
+            let (inner, key) = (self.clone(), key.clone());
+            async move { inner.extract(permit, key, data, client).await }
+        });
+        // In a task, so that an extraction that was started completes even if all callers disconnect, and the next
+        // request finds the result in the cache.
+        let failed = |cause| ExtractionError::Failed(Arc::new(std::io::Error::other(cause)));
+        tokio::spawn(extraction).await.map_err(failed)?
+    }
+
+    /// Runs an extraction and caches its result.
+    async fn extract(
+        self: Arc<Self>,
+        permit: Lease,
+        key: ResultKey,
+        data: Bytes,
+        client: Client,
+    ) -> Result<CachedResult, ExtractionError> {
         let result = match self.run(permit, key.work.clone(), data).await? {
             Ok((ChildResponse::Text(text), _)) => CachedResult::Text(Arc::new(text)),
             Ok((ChildResponse::Members(members), _)) => CachedResult::Members(Arc::new(members)),
@@ -270,12 +310,17 @@ impl ReaderInner {
         let request = ChildRequest { limits, size: data.len() as u64, work };
         let failed = |cause| ExtractionError::Failed(Arc::new(cause));
         let process = ChildProcess::start(&self.config, &request, data).map_err(failed)?;
-        let output = match process.finish(&limits).await.map_err(failed)? {
+        let output = match process.finish(limits.wall).await.map_err(failed)? {
             ChildEnd::Output(output) => output,
             ChildEnd::Exceeded(exceeded) => return Ok(Err(exceeded)),
             ChildEnd::TimedOut => {
                 let seconds = limits.wall.as_secs();
                 return Err(ExtractionError::Refused(format!("it takes longer than {seconds} seconds")));
+            }
+            ChildEnd::Killed => {
+                let cause =
+                    "the child process was killed, for example because the system has too little memory";
+                return Err(failed(std::io::Error::other(cause)));
             }
         };
         let parse = move || {

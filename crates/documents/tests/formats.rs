@@ -79,6 +79,8 @@ fn spreadsheets_keep_cells_in_their_places() {
     assert_eq!(sheets[0].name.as_deref(), Some("Numbers"));
     assert_eq!(sheets[0].text, "| name | value |\n|---|---|\n| pi | 3.14159 |\n| big | 1000000 |");
     assert_eq!((sheets[1].name.as_deref(), &*sheets[1].text), (Some("Empty"), ""));
+    // Some programs write spaces around numbers.
+    assert_eq!(text(Format::Xlsx, &xlsx(&[("A", &[&["n"], &[" 41"]])])), "| n |\n|---|\n| 41 |");
 }
 
 #[test]

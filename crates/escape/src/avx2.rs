@@ -1,4 +1,4 @@
-//! Escaping with AVX2, in safe code. The caller must check that the processor supports it.
+//! Escaping with AVX2, in safe code. The caller must check that the processor [supports](is_supported) it.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_or_si128, _mm_shuffle_epi8, _mm_srli_si128, _mm256_and_si256, _mm256_blendv_epi8,
@@ -6,27 +6,27 @@ use std::arch::x86_64::{
     _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8,
 };
 
-/// The bytes that are classified at a time.
+/// How many bytes are classified at a time.
 const BLOCK: usize = 32;
 
 /// The length of the longest escape, `\u001f`.
 const MAX_ESCAPE: usize = 6;
 
-/// The output space that a block needs. Stores are 16 bytes wide, so the last one may reach past the escaped block; the
-/// next block overwrites that.
+/// The output space that a block needs. Stores are up to 16 bytes wide, so the last one may write past the escaped block;
+/// the next block overwrites these bytes.
 const OUTPUT_SPACE: usize = BLOCK * MAX_ESCAPE + 16;
 
-/// The letters of the short escapes such as `\n`, by control character; 0 for a character without one. The table has two
-/// equal halves, because a shuffle indexes the halves of a vector separately.
+/// The letters of the short escapes such as `\n`, indexed by the control characters below 16; 0 for a character without a
+/// short escape. The table has two equal halves, because a shuffle indexes the halves of a vector separately.
 const LETTERS: [u8; 32] = *b"\0\0\0\0\0\0\0\0btn\0fr\0\0\0\0\0\0\0\0\0\0btn\0fr\0\0";
 
-/// For each set of bytes to escape among eight: the shuffle that leaves a gap before each of them.
+/// The shuffle that leaves a gap before each byte to escape, for eight bytes. Indexed by a bit set of the bytes to escape.
 static SPREAD: [[u8; 16]; 256] = spread();
 
-/// For each such set: the backslashes in the gaps.
+/// The backslashes in these gaps, indexed by the same bit set.
 static BACKSLASHES: [[u8; 16]; 256] = backslashes();
 
-/// The escape of each byte; the last element is its length.
+/// The escaped form of each byte. The last element is its length.
 static ESCAPES: [[u8; 8]; 256] = escapes();
 
 /// Whether the processor has the features that [`escape`] is compiled for.
@@ -64,8 +64,8 @@ fn escape_block(block: &[u8; BLOCK], out: &mut [u8; OUTPUT_SPACE]) -> usize {
         out[..BLOCK].copy_from_slice(block);
         return BLOCK;
     }
-    // Replaces control characters by the letters of their short escapes. Those from 16 on have none; `high` finds them,
-    // because a shuffle uses only the low four bits of an index.
+    // The letters of the short escapes of control characters. The shuffle uses only the low four bits of an index, so it
+    // also gives letters for control characters from 16 on, which have no short escape; `high` excludes them.
     let letters = _mm256_and_si256(_mm256_shuffle_epi8(bytemuck::cast(LETTERS), bytes), control);
     let none = _mm256_cmpeq_epi8(letters, _mm256_setzero_si256());
     let high = _mm256_cmpgt_epi8(bytes, _mm256_set1_epi8(0x0f));
@@ -75,7 +75,7 @@ fn escape_block(block: &[u8; BLOCK], out: &mut [u8; OUTPUT_SPACE]) -> usize {
     }
     let bytes = _mm256_blendv_epi8(bytes, letters, control);
     let (low, high) = (_mm256_castsi256_si128(bytes), _mm256_extracti128_si256::<1>(bytes));
-    // The output offset of the byte at `index`: each escape before it takes one more byte.
+    // The output offset of the byte at `index`: each escaped byte before it takes two bytes.
     let offset = |index: u32| index as usize + (special & !(u32::MAX << index)).count_ones() as usize;
     escape_eight(low, special, &mut out[..16]);
     escape_eight(_mm_srli_si128::<8>(low), special >> 8, &mut out[offset(8)..][..16]);
@@ -84,7 +84,7 @@ fn escape_block(block: &[u8; BLOCK], out: &mut [u8; OUTPUT_SPACE]) -> usize {
     BLOCK + special.count_ones() as usize
 }
 
-/// Writes the first eight bytes, with a backslash before each byte of the set.
+/// Writes the first eight of `bytes`, with a backslash before each byte in the bit set `set`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn escape_eight(bytes: __m128i, set: u32, out: &mut [u8]) {

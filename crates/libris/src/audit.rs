@@ -13,7 +13,7 @@ use crate::rights::{Decision, Operation};
 use crate::server::ServerInner;
 use crate::view::View;
 
-/// Receives the records. Called while requests are answered, so it must not block.
+/// The destination of audit records. Its methods are called while requests are answered, so they must not block.
 pub trait AuditLog: Send + Sync + 'static {
     /// Writes a record.
     fn record(&self, record: &AuditRecord<'_>);
@@ -38,7 +38,7 @@ pub struct AuditRecord<'a> {
     pub decision: AuditDecision,
     /// The number of the deciding rule, beginning with 1.
     pub rule: Option<usize>,
-    /// Why an allowed request failed, in one word.
+    /// Why an allowed request failed: `not found`, `invalid`, `busy` or `failed`.
     pub failure: Option<&'static str>,
     /// The size of the result in bytes.
     pub bytes: usize,
@@ -113,7 +113,7 @@ pub(crate) struct Audited<'a> {
     pub(crate) view: &'a View,
     pub(crate) client: Client,
     pub(crate) operation: &'static str,
-    /// The operation whose rules decide about the URI; `None` if no rule decides about the request as a whole.
+    /// The operation whose rules apply to the URI; `None` if rules apply only to the items of the result, as in a list.
     pub(crate) right: Option<Operation>,
     pub(crate) uri: Option<&'a str>,
     pub(crate) took: Duration,
@@ -126,7 +126,7 @@ impl ServerInner {
         let Audited { view, client, operation, right, uri, took } = *audited;
         let parsed = uri.and_then(|uri| Uri::parse(uri).ok());
         let decided = right.zip(parsed.as_ref());
-        let decision = match decided.map(|(right, uri)| view.now().decide(right, uri)) {
+        let decision = match decided.map(|(right, uri)| view.snapshot().decide(right, uri)) {
             None | Some(Decision::Allow) => AuditDecision::Allow,
             Some(Decision::Deny) => AuditDecision::Deny,
             Some(Decision::Require(_)) => AuditDecision::Require,
@@ -178,6 +178,10 @@ impl Listener for AuditedListener {
 
     fn listed(&self) {
         self.listener.listed();
+    }
+
+    async fn reserve(&self, uris: &[&str]) -> Result<(), Failure> {
+        self.listener.reserve(uris).await
     }
 
     async fn subscribe(&self, uri: &str) -> Result<(), Failure> {

@@ -42,7 +42,7 @@ pub struct AuthenticatedCallers {
 }
 
 impl AuthenticatedCallers {
-    /// Admits the callers that this authenticates.
+    /// A policy that admits the callers whom `authentication` accepts.
     pub fn new(authentication: Arc<dyn Authenticate>) -> Self {
         Self { authentication }
     }

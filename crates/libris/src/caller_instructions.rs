@@ -1,4 +1,4 @@
-//! The instructions that a caller's model gets when it connects, generated from what the caller sees.
+//! The instructions for the model of a caller, sent when the client connects, and generated from what the caller sees.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ use crate::view::ViewSnapshot;
 /// How long sources may take to list. If they take longer, the instructions do not describe the resources.
 const LISTING_TIME: Duration = Duration::from_secs(3);
 
-/// How long instructions without a proof are used.
+/// How long cached instructions are used if they have no [`Proof`] that they are current.
 const MAX_AGE: Duration = Duration::from_secs(10);
 
 /// How many roots are described, and how many resources of each are considered.
 const MAX_GROUPS: usize = 20;
 const MAX_RESOURCES: usize = 100;
 
-/// The instructions for a rights class.
+/// The cached instructions for a rights class, that is, for all callers with the same rights.
 pub(crate) struct KnownInstructions {
     text: Arc<str>,
     proof: Option<Proof>,
@@ -44,7 +44,7 @@ impl CallerView {
         if self.inner.config.instructions.is_some() {
             return None;
         }
-        let view = self.view.now();
+        let view = self.view.snapshot();
         let class = view.rights().class();
         if let Some(known) = self.inner.instructions.get(&class).filter(|known| known.is_valid()) {
             return Some(known.text.as_ref().to_owned());

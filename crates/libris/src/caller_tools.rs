@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use libris_core::{Context, Freshness, Proof};
+use libris_core::{Context, Freshness, Proof, Uri};
 use libris_wire::{Answer, AppPage, CacheableRequest, Call, Failure, Reply};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -46,7 +46,7 @@ impl CallerView {
     fn tools(&self) -> Vec<Tool> {
         let mut tools = Tool::configured(&self.inner.config.tools);
         if !tools.is_empty() {
-            let view = self.view.now();
+            let view = self.view.snapshot();
             tools.retain(|tool| tools::decide(&view, tool.name()) != Decision::Deny);
         }
         tools
@@ -60,7 +60,7 @@ impl CallerView {
     /// The page of the picker, if the caller may use it. A tool opens it, so a caller without tools has no picker.
     pub(crate) fn app(&self) -> Option<&Arc<dyn AppPage>> {
         let app = self.inner.config.app.as_ref()?;
-        let is_denied = tools::decide(&self.view.now(), AppTool::Open.name()) == Decision::Deny;
+        let is_denied = tools::decide(&self.view.snapshot(), AppTool::Open.name()) == Decision::Deny;
         (!is_denied && self.has_tools()).then_some(app)
     }
 
@@ -88,13 +88,14 @@ impl CallerView {
             // All tools are on the first page.
             return Err(Failure::invalid("unknown cursor; list again without a cursor"));
         }
-        let (view, context) = (self.view.now(), self.context(call));
+        let (view, context) = (self.view.snapshot(), self.context(call));
         let templates = self.template_tools(&view, &context).await?;
         let apps: &[AppTool] = if call.shows_apps() && self.app().is_some() { &AppTool::ALL } else { &[] };
         let members = tools::definitions(&self.tools(), &templates, apps, call.revision.facts());
         let reply = Reply { members, freshness: Some(Freshness::default()), meta: Bytes::new() };
         if call.shows_apps() {
-            // Not cached: the cache has the list for clients that do not show apps.
+            // Not cached: the cache key is the same for all clients, and the cached list is for those that do not show
+            // apps.
             return Ok(self.scoped(reply));
         }
         // Without a proof, the list is not cached: tools for templates change with the templates.
@@ -108,7 +109,7 @@ impl CallerView {
         let ToolParams { name, arguments } = serde_json::from_str(params)
             .map_err(|_| Failure::invalid("`name` is missing, or not a string"))?;
         let config = &self.inner.config.tools;
-        let view = self.view.now();
+        let view = self.view.snapshot();
         let context = self.reading_context(call);
         let of_app = || AppTool::named(&name).filter(|_| self.app().is_some());
         let tool = match Tool::named(&name, config)
@@ -124,13 +125,17 @@ impl CallerView {
         };
         // The rule for the tool that opens the picker decides about both tools of the picker.
         let decided: &str = if let NamedTool::OfApp(_) = tool { AppTool::Open.name() } else { &name };
-        match tools::decide(&view, decided) {
-            Decision::Allow => {}
-            Decision::Deny => return Err(tools::unknown(&name, &self.tools())),
+        let refusal = match tools::decide(&view, decided) {
+            Decision::Allow => None,
+            Decision::Deny => Some(tools::unknown(&name, &self.tools())),
             Decision::Require(scopes) => {
                 let message = format!("the tool `{name}` requires the scope `{}`", scopes.join(" "));
-                return Err(Failure::ScopeRequired { scopes, message });
+                Some(Failure::ScopeRequired { scopes, message })
             }
+        };
+        if let Some(refusal) = refusal {
+            self.audit_refused_tool(call, &tool, decided, &refusal);
+            return Err(refusal);
         }
         let arguments = arguments.map_or("", RawValue::get);
         let running = ToolCall { view: &view, context: &context, call, inner: &self.inner };
@@ -168,6 +173,26 @@ impl CallerView {
         let proof = freshness.proof.filter(|_| failure.is_none() && !context.identity_was_used());
         let request = CacheableRequest::Tool { name: &name, arguments };
         Ok(self.inner.cache.insert(view.rights().class(), call.revision, request, reply, proof))
+    }
+
+    /// Records that a rule refused a tool, by the URI of the tool.
+    fn audit_refused_tool(&self, call: &Call, tool: &NamedTool, name: &str, refusal: &Failure) {
+        if self.inner.audit.is_some() {
+            let operation = match tool {
+                NamedTool::Own(tool) => audited(*tool).0,
+                NamedTool::OfTemplate(_) | NamedTool::OfApp(_) => Operation::Read.name(),
+            };
+            let uri = tools::uri_of(name);
+            let audited = Audited {
+                view: &self.view,
+                client: call.client,
+                operation,
+                right: Some(Operation::Read),
+                uri: uri.as_ref().map(Uri::as_str),
+                took: call.elapsed(),
+            };
+            self.inner.audit(&audited, Err(refusal));
+        }
     }
 
     fn audit_tool(

@@ -30,8 +30,9 @@ use crate::view::{View, ViewSnapshot};
 /// Loaded contents of up to this many bytes need no memory reservation; larger ones are refused if memory is short.
 const UNRESERVED_BYTES: usize = 64 << 10;
 
-/// The member for the empty result of a list that is not declared as a capability. Some hosts request these lists from
-/// every server and disconnect on an error. From 2026-07-28 on, a method without its capability must be unknown.
+/// The name of the array in the empty result of a list that is not declared as a capability; `None` for other methods.
+/// Some hosts request these lists from every server and disconnect on an error. From 2026-07-28 on, a method without
+/// its capability must be unknown.
 fn undeclared_list(revision: Revision, method: &str) -> Option<&'static str> {
     match (method, revision.facts().era) {
         ("tools/list", Era::Legacy) => Some("tools"),
@@ -43,7 +44,7 @@ fn undeclared_list(revision: Revision, method: &str) -> Option<&'static str> {
 pub(crate) struct CallerView {
     pub(crate) inner: Arc<ServerInner>,
     pub(crate) view: Arc<View>,
-    /// The client of the identity; `None` for an anonymous caller.
+    /// The key of the identity for quotas; `None` for an anonymous caller.
     client: Option<Client>,
 }
 
@@ -164,7 +165,7 @@ impl libris_wire::ServiceView for CallerView {
     }
 
     fn shows_metrics(&self) -> bool {
-        self.view.now().allows(Operation::Read, &status::uri())
+        self.view.snapshot().allows(Operation::Read, &status::uri())
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -183,7 +184,7 @@ impl libris_wire::ServiceView for CallerView {
     }
 
     fn cached(&self, revision: Revision, request: CacheableRequest<'_>, since: Instant) -> Option<Answer> {
-        let class = self.view.now().rights().class();
+        let class = self.view.snapshot().rights().class();
         let mut answer = self.inner.cache.find(class, revision, request, since)?;
         self.audit_cached(request, since, &answer);
         if let Ok(Reply { freshness: Some(freshness), .. }) = &mut answer
@@ -268,13 +269,13 @@ impl libris_wire::ServiceView for CallerView {
 
 impl CallerView {
     async fn list_page(&self, call: &Call, cursor: Option<&str>) -> Answer {
-        let (facts, view) = (call.revision.facts(), self.view.now());
+        let (facts, view) = (call.revision.facts(), self.view.snapshot());
         let after = match cursor {
             None => None,
             Some(cursor) => Some(
                 cursor::decode(cursor::ListKind::Resources, cursor)
                     .and_then(|last| Uri::parse(&last).ok())
-                    .ok_or_else(foreign)?,
+                    .ok_or_else(unknown_cursor)?,
             ),
         };
         let context = self.context(call);
@@ -287,17 +288,17 @@ impl CallerView {
             members =
                 members.text("nextCursor", &cursor::encode(cursor::ListKind::Resources, last.uri.as_str()));
         }
-        let meta = missing(&view, &page.unavailable);
+        let meta = unavailable_meta(&view, &page.unavailable);
         let made =
             EncodedResponse { members: members.finish(), freshness: page.freshness, meta, context: &context };
         Ok(self.cache(view.rights(), call, CacheableRequest::List(cursor), made))
     }
 
     async fn template_page(&self, call: &Call, cursor: Option<&str>) -> Answer {
-        let (facts, view) = (call.revision.facts(), self.view.now());
+        let (facts, view) = (call.revision.facts(), self.view.snapshot());
         let after = match cursor {
             None => String::new(),
-            Some(cursor) => cursor::decode(cursor::ListKind::Templates, cursor).ok_or_else(foreign)?,
+            Some(cursor) => cursor::decode(cursor::ListKind::Templates, cursor).ok_or_else(unknown_cursor)?,
         };
         let context = self.context(call);
         let Templates { mut templates, freshness, unavailable } =
@@ -313,13 +314,13 @@ impl CallerView {
             members =
                 members.text("nextCursor", &cursor::encode(cursor::ListKind::Templates, last.uri.as_str()));
         }
-        let meta = missing(&view, &unavailable);
+        let meta = unavailable_meta(&view, &unavailable);
         let made = EncodedResponse { members: members.finish(), freshness, meta, context: &context };
         Ok(self.cache(view.rights(), call, CacheableRequest::Templates(cursor), made))
     }
 
     async fn contents(&self, call: &Call, uri: &str) -> Answer {
-        let (facts, view) = (call.revision.facts(), self.view.now());
+        let (facts, view) = (call.revision.facts(), self.view.snapshot());
         if uri == tools::app::PICKER_URI
             && let Some(page) = self.app().and_then(|app| tools::app::content(app.document()))
         {
@@ -330,7 +331,7 @@ impl CallerView {
         let context = self.reading_context(call);
         let contents = match self.loaded(call, &view, &parsed, &context).await {
             Ok(contents) => contents,
-            Err(error) => return Err(self.unread(call, &view, uri, error, &context)),
+            Err(error) => return Err(self.failed_read(call, &view, uri, error, &context)),
         };
         self.reserve_loaded(call, contents.parts.iter().map(|part| part.body.len()).sum())?;
         let members = encode::contents(facts, contents.parts);
@@ -368,7 +369,7 @@ impl CallerView {
     }
 
     /// The failure of a read. It is cached if the resource is missing and the error has a proof.
-    fn unread(
+    fn failed_read(
         &self,
         call: &Call,
         view: &ViewSnapshot<'_>,
@@ -402,7 +403,7 @@ impl CallerView {
             Reference::Prompt(name) => return self.complete_prompt_argument(call, name, completing).await,
         };
         let template = UriTemplate::parse(text).map_err(to_failure)?;
-        let (view, context) = (self.view.now(), self.context(call));
+        let (view, context) = (self.view.snapshot(), self.context(call));
         let completion = if template.variables().next().is_none() {
             // A URI without variables has nothing to complete, but a source must cover it.
             let uri = Uri::parse(text).map_err(to_failure)?;
@@ -465,7 +466,7 @@ struct EncodedResponse<'a> {
 }
 
 /// The `_meta` member that lists unavailable sources, with their names if the caller may read `libris://status`.
-pub(crate) fn missing(view: &ViewSnapshot<'_>, unavailable: &[UnavailableSource]) -> Bytes {
+pub(crate) fn unavailable_meta(view: &ViewSnapshot<'_>, unavailable: &[UnavailableSource]) -> Bytes {
     match unavailable {
         [] => Bytes::new(),
         sources => encode::unavailable(sources, view.allows(Operation::Read, &status::uri())),
@@ -500,6 +501,6 @@ fn visible(error: Error) -> Result<bool, Error> {
 }
 
 /// The error for a cursor that is corrupted or of another list.
-pub(crate) fn foreign() -> Failure {
+pub(crate) fn unknown_cursor() -> Failure {
     Failure::invalid("unknown cursor; list again without a cursor")
 }

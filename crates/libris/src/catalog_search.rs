@@ -1,4 +1,5 @@
-//! Searches of a catalog: its index, the sources that search themselves, and names while the index is being built.
+//! Searches of a catalog: in its index, by the sources that implement [`Source::search`](libris_core::Source::search),
+//! and in names while the index is being built.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,7 +29,8 @@ const NAMES_TIMEOUT: Duration = Duration::from_secs(1);
 const NAMES_PAGE: usize = 1000;
 
 impl Catalog {
-    /// Searches the index and the sources that search themselves, and fuses the hits by rank; `None` if there is neither.
+    /// Searches the index and the sources with a search of their own, and fuses the hits by rank; `None` if there is
+    /// neither.
     pub(crate) async fn search_sources(
         &self,
         query: &SearchQuery,
@@ -107,8 +109,8 @@ impl Catalog {
         libris_core::IndexingProgress::default()
     }
 
-    /// The answers of the sources that search themselves, without hidden resources, and the names of those that failed
-    /// or were too slow.
+    /// The answers of the sources with a search of their own, without hidden resources, and the names of those that
+    /// failed or were too slow.
     async fn search_own(
         &self,
         query: &SearchQuery,
@@ -213,7 +215,7 @@ impl Catalog {
         Self::candidates(&self.sources(), uri).first().map(|gated| gated.health().name().to_owned())
     }
 
-    /// Reads a resource for the index, with a permit that no client needs.
+    /// Reads a resource for the index, when the source has a permit that no client needs.
     #[cfg(feature = "search")]
     pub(crate) async fn read_in_background(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let sources = self.sources();

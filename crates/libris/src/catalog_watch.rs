@@ -39,8 +39,8 @@ struct SourceWatch {
     gated: GatedSource,
     state: SourceWatchState,
     backoff: Backoff,
-    /// Whether this replica polls the source: yields the current state, and each change of it. `None` if every replica
-    /// watches the source.
+    /// Yields whether this replica polls the source: first the current answer, then each change. `None` if every
+    /// replica watches the source.
     turns: Option<BoxStream<'static, bool>>,
 }
 
@@ -116,7 +116,8 @@ impl SourceWatch {
         self.state = SourceWatchState::Failed(Box::pin(sleep(self.backoff.pause())));
     }
 
-    /// Polls the next change. A watch that opened late yields [`Change::Lost`] first.
+    /// Polls the next change. A watch that opens here, after [`CatalogWatch::open`] or [`CatalogWatch::next`] stopped
+    /// waiting for it, yields [`Change::Lost`] first: earlier changes were missed.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Change> {
         self.poll_turn(context);
         if let SourceWatchState::Failed(pause) = &mut self.state {
@@ -270,7 +271,7 @@ impl CatalogWatch {
     }
 }
 
-/// A stream of whether this replica polls a source: the current state, and each change of it.
+/// Yields whether this replica polls a source: first the current answer, then each change.
 fn turns(poller: watch::Receiver<bool>) -> BoxStream<'static, bool> {
     stream::unfold((poller, true), async |(mut poller, is_first)| {
         if !is_first {

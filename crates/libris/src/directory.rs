@@ -5,14 +5,14 @@ use libris_core::{DIRECTORY, Error, Page, Resource, Uri};
 use libris_wire::{Answer, Call, Failure, Reply};
 use serde::Deserialize;
 
-use crate::caller_view::{CallerView, foreign, missing};
+use crate::caller_view::{CallerView, unavailable_meta, unknown_cursor};
 use crate::cursor::{self, ListKind};
 use crate::encode::{self, PageWriter};
 use crate::params;
 use crate::rights::Operation;
 use crate::server::to_failure;
 
-/// The method.
+/// The name of the method.
 pub(crate) const METHOD: &str = "resources/directory/read";
 
 #[derive(Deserialize)]
@@ -31,16 +31,16 @@ impl CallerView {
     }
 
     async fn directory_page(&self, call: &Call, params: &DirectoryParams) -> Answer {
-        let (facts, view) = (call.revision.facts(), self.view().now());
+        let (facts, view) = (call.revision.facts(), self.view().snapshot());
         let uri = Uri::parse(&params.uri).map_err(to_failure)?;
         // A cursor is valid for one directory, whether its URI is written with or without the trailing slash.
         let directory = without_slash(uri.as_str());
         let after = match &params.cursor {
             None => None,
             Some(cursor) => {
-                let decoded = cursor::decode(ListKind::Children, cursor).ok_or_else(foreign)?;
-                let (of, last) = decoded.split_once('\n').ok_or_else(foreign)?;
-                Some(Uri::parse(last).ok().filter(|_| of == directory).ok_or_else(foreign)?)
+                let decoded = cursor::decode(ListKind::Children, cursor).ok_or_else(unknown_cursor)?;
+                let (of, last) = decoded.split_once('\n').ok_or_else(unknown_cursor)?;
+                Some(Uri::parse(last).ok().filter(|_| of == directory).ok_or_else(unknown_cursor)?)
             }
         };
         let context = self.context(call);
@@ -60,7 +60,7 @@ impl CallerView {
         }
         let meta = match unavailable.is_empty() {
             true => Bytes::new(),
-            false => missing(&view, &unavailable),
+            false => unavailable_meta(&view, &unavailable),
         };
         Ok(Reply { members: members.finish(), freshness: None, meta })
     }

@@ -149,7 +149,7 @@ impl AnnotationsEncoder<'_> {
     fn last_modified(&self) -> Option<String> {
         let modified = self.annotations.last_modified.filter(|_| self.facts.titles)?;
         // Whole seconds, as in the specification's examples.
-        jiff_seconds(modified)
+        in_whole_seconds(modified)
     }
 
     fn is_empty(&self) -> bool {
@@ -159,7 +159,7 @@ impl AnnotationsEncoder<'_> {
     }
 }
 
-fn jiff_seconds(time: jiff::Timestamp) -> Option<String> {
+fn in_whole_seconds(time: jiff::Timestamp) -> Option<String> {
     jiff::Timestamp::from_second(time.as_second()).ok().map(|time| time.to_string())
 }
 

@@ -108,8 +108,8 @@ impl GatedSource {
         Ok(context.clone().with_permit(lease))
     }
 
-    /// Waits for a permit for work in the background. It takes one only while at most half of the permits are in use, or a
-    /// single permit while it is free, so that clients need not wait for that work.
+    /// Waits for a permit for work in the background. It takes one only while at most half of the permits are in use,
+    /// so that clients need not wait for that work; if the source has only one permit, while that is free.
     #[cfg(feature = "search")]
     pub(crate) async fn idle_permit(&self, context: &Context) -> Result<Context> {
         const PAUSE: Duration = Duration::from_millis(20);

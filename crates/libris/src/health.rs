@@ -188,7 +188,7 @@ impl Default for Health {
 }
 
 impl Health {
-    /// The health of a new source; it is available.
+    /// The health of a new source, which is available at first.
     pub(crate) fn source(&self, name: String) -> Arc<SourceHealth> {
         Arc::new(SourceHealth {
             name,

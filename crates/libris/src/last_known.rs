@@ -10,10 +10,13 @@ use libris_core::{Annotations, Page, Resource, Template, Uri};
 
 use crate::lock::lock;
 
-/// How many resources are stored per source and per catalog. A resource with long texts counts once more for each
-/// [`TEXT_UNIT`] bytes.
+/// The largest total [`weight`] of the stored resources of a source.
 const SOURCE_LIMIT: usize = 8_000;
+
+/// The largest total [`weight`] of the stored resources of all sources of a catalog.
 pub(crate) const CATALOG_LIMIT: usize = 12_000;
+
+/// The number of bytes of text that increase the weight of a resource by one.
 pub(crate) const TEXT_UNIT: usize = 1 << 10;
 
 /// How many templates are stored per source.
@@ -170,20 +173,20 @@ impl KnownListing {
         let wanted = self.weight - before + added;
         let room = self.weight + quota.take(wanted.saturating_sub(self.weight));
         // Drops resources from the end until the listing fits.
-        let (mut now, most) = (wanted, room.min(SOURCE_LIMIT));
+        let (mut used, limit) = (wanted, room.min(SOURCE_LIMIT));
         let mut length = self.resources.len();
-        while now > most {
+        while used > limit {
             length -= 1;
-            now -= weight(&self.resources[length]);
+            used -= weight(&self.resources[length]);
         }
         self.complete = complete && length == self.resources.len();
         self.resources.truncate(length);
-        quota.give(room - now);
-        self.weight = now;
+        quota.give(room - used);
+        self.weight = used;
     }
 }
 
-/// How much of the quota a resource uses.
+/// How much of the quota a resource uses: 1, and 1 more for each [`TEXT_UNIT`] bytes of its texts.
 fn weight(resource: &Resource) -> usize {
     let Resource { uri, name, title, description, mime, icons, annotations, meta, size: _ } = resource;
     let Annotations { audience, .. } = annotations;

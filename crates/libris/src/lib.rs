@@ -25,12 +25,12 @@
 //! - [`Serve::and`] or a [`Catalog`] combines several sources, for example those of the crate `libris-sources`.
 //! - A [`Server`] implements the MCP service of [`wire`], for programs with their own transport.
 
-/// The manual page, so that its examples are compiled.
+/// Compiles the examples of docs/library.md.
 #[cfg(all(doctest, feature = "axum"))]
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
 
-/// Another manual page with an example.
+/// Compiles the example of docs/client.md.
 #[cfg(all(doctest, feature = "remote", unix))]
 #[doc = include_str!("../../../docs/client.md")]
 struct ClientGuide;
@@ -161,7 +161,7 @@ pub mod __private {
         text.map(|text| T::read(name, text)).transpose()
     }
 
-    /// An icon with nothing but a location.
+    /// An icon of which only the location is set.
     pub fn icon(src: &str) -> Icon {
         Icon { src: src.to_owned(), mime: None, sizes: Vec::new(), theme: None }
     }

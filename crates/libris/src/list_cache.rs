@@ -71,7 +71,7 @@ struct CachedList {
     _memory: Option<Lease>,
 }
 
-/// A resource in less memory: what consecutive resources have in common is shared.
+/// A resource in compact form: consecutive resources share the metadata that is equal.
 struct CachedResource {
     uri: Uri,
     name: Box<str>,
@@ -95,8 +95,8 @@ impl ListCache {
         Self(Arc::new(ListCacheState { budget, lists: Mutex::default(), in_flight: Flights::default() }))
     }
 
-    /// One page. The first page runs the source; a following page does if no cached list is valid. Concurrent callers
-    /// share one run (single-flight).
+    /// One page. The first page runs the source; a following page runs it only if there is no valid cached list.
+    /// Concurrent callers share one run (single-flight).
     pub(crate) async fn page(
         &self,
         source: &Arc<dyn Source>,

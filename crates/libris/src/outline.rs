@@ -38,7 +38,7 @@ impl OutlineListing for ViewListing<'_> {
 /// What to scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OutlineRequest<'a> {
-    /// The prefix whose folders are groups; `None` groups by the roots.
+    /// Groups by the folders directly below this prefix; `None` groups by roots.
     pub(crate) below: Option<&'a str>,
     /// The URI after which the scan begins.
     pub(crate) after: Option<&'a Uri>,
@@ -63,8 +63,8 @@ pub(crate) struct OutlineGroup {
 }
 
 impl OutlineGroup {
-    /// The resource, if the group is a single one that is not in a folder.
-    pub(crate) fn single(&self) -> Option<&Resource> {
+    /// The resource, if this group is a single resource rather than a folder.
+    pub(crate) fn as_resource(&self) -> Option<&Resource> {
         self.resources.first().filter(|resource| resource.uri.as_str() == self.prefix)
     }
 
@@ -215,7 +215,7 @@ mod tests {
         let request = OutlineRequest { below: None, after: None, groups: 10, resources: 100 };
         let roots = outline(&listing, request).await.unwrap();
         assert_eq!(shown(&roots), ["file:///a/ 100+", "file:///b/ 1", "note: 2", "weather://stations 1"]);
-        assert!(roots.groups[0].folder.is_some() && roots.groups[3].single().is_some());
+        assert!(roots.groups[0].folder.is_some() && roots.groups[3].as_resource().is_some());
         assert!(listing.1.load(Ordering::Relaxed) <= 3);
         let below = OutlineRequest { below: Some("file:///a/"), resources: 2_000, ..request };
         let folders = outline(&listing, below).await.unwrap();

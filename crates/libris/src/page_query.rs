@@ -11,7 +11,7 @@ use crate::catalog::Config;
 use crate::gate::GatedSource;
 use crate::query::{self, SourceResponse};
 
-/// How long the sources at the start of a page may take before the others are queried too.
+/// How long a page waits for the sources with the lowest URIs before it queries the others too.
 const HEAD_START: Duration = Duration::from_millis(50);
 
 /// A request for one page of the merged list.

@@ -1,8 +1,8 @@
 //! The entries directly below a prefix of URIs, for routes that present the catalog as a file system, such as WebDAV.
 //!
 //! If the prefix is a directory of a source, the source lists its children. Otherwise the entries are derived from the
-//! list of resources. It is in URI order, so resources with a common prefix are adjacent, and once the prefix is known,
-//! the rest of them is skipped.
+//! list of resources. This list is in URI order, so resources with a common prefix are adjacent: after the first of
+//! them, the others are skipped.
 
 use std::time::SystemTime;
 
@@ -34,7 +34,7 @@ impl CallerView {
         after: Option<&str>,
     ) -> Result<PrefixPage, Failure> {
         let after = after.map(Uri::parse).transpose().map_err(to_failure)?;
-        let (view, context) = (self.view().now(), self.context(call));
+        let (view, context) = (self.view().snapshot(), self.context(call));
         let lister = PrefixLister { caller: self, view: &view, context: &context };
         let page = lister.page(prefix, after).await.map_err(to_failure);
         self.audit_prefix(call, prefix, page.as_ref().map(|page| page.entries.len()));
@@ -43,7 +43,7 @@ impl CallerView {
 
     /// The folder or resource at a URI; `None` if there is none.
     pub(crate) async fn prefix_entry(&self, call: &Call, uri: &str) -> Result<Option<PrefixEntry>, Failure> {
-        let (view, context) = (self.view().now(), self.context(call));
+        let (view, context) = (self.view().snapshot(), self.context(call));
         let lister = PrefixLister { caller: self, view: &view, context: &context };
         let found = lister.find(uri).await.map_err(to_failure);
         self.audit_prefix(call, uri, found.as_ref().map(|found| usize::from(found.is_some())));
@@ -146,8 +146,8 @@ impl PrefixLister<'_> {
         Ok(page)
     }
 
-    /// The folder or resource at a URI. There is no request for the metadata of one resource, so this lists a few resources
-    /// from a position shortly before the URI on.
+    /// The folder or resource at a URI. No method of a source returns the metadata of one resource, so this lists a few
+    /// resources, starting shortly before the URI.
     async fn find(&self, uri: &str) -> Result<Option<PrefixEntry>, Error> {
         if uri.is_empty() {
             return Ok(Some(PrefixEntry::folder("")));

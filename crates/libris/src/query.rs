@@ -40,9 +40,9 @@ struct SourceQuery<'a> {
     config: Config,
     /// The page size for the probes that follow a failure.
     limit: usize,
-    /// Whether it is a query that every client makes, such as for the first page. Only the failure of such a query starts an
-    /// outage.
-    is_first: bool,
+    /// Whether a failure of this query starts an outage: true for queries that every client makes, such as for the
+    /// first page.
+    starts_outage: bool,
 }
 
 impl GatedSource {
@@ -54,7 +54,7 @@ impl GatedSource {
         context: &Context,
         config: Config,
     ) -> Result<SourceResponse<Page>> {
-        let query = SourceQuery { context, config, limit, is_first: after.is_none() };
+        let query = SourceQuery { context, config, limit, starts_outage: after.is_none() };
         let request = PageRequest { after, limit };
         let page = |context: Context| async move {
             match self.source().whole_list() {
@@ -85,7 +85,7 @@ impl GatedSource {
         context: &Context,
         config: Config,
     ) -> Result<SourceResponse<Templates>> {
-        let query = SourceQuery { context, config, limit: 1, is_first: true };
+        let query = SourceQuery { context, config, limit: 1, starts_outage: true };
         let templates = |context: Context| async move { self.source().templates(&context).await };
         match self.query(query, templates).await? {
             Ok(given) => {
@@ -102,7 +102,7 @@ impl GatedSource {
         }
     }
 
-    /// One page of the skills of the source; skills of an unavailable source are not stored.
+    /// One page of the skills of the source. Skills have no last known listing.
     pub(crate) async fn skills(
         &self,
         after: Option<&Uri>,
@@ -110,8 +110,9 @@ impl GatedSource {
         context: &Context,
         config: Config,
     ) -> Result<SourceResponse<SkillPage>> {
-        // Not `is_first`: if skills cannot be listed, resources perhaps can, so a failure is no outage.
-        let query = SourceQuery { context, config, limit: 1, is_first: false };
+        // A source that cannot list its skills can perhaps still list its resources, so this failure does not start an
+        // outage.
+        let query = SourceQuery { context, config, limit: 1, starts_outage: false };
         let skills = |context: Context| async move { self.source().skills(after, limit, &context).await };
         match self.query(query, skills).await? {
             Ok(page) => Ok(SourceResponse::Current(page)),
@@ -119,9 +120,9 @@ impl GatedSource {
         }
     }
 
-    /// The prompts of the source; prompts of an unavailable source are not stored.
+    /// The prompts of the source. Prompts have no last known listing.
     pub(crate) async fn prompts(&self, context: &Context, config: Config) -> Result<SourceResponse<Prompts>> {
-        let query = SourceQuery { context, config, limit: 1, is_first: false };
+        let query = SourceQuery { context, config, limit: 1, starts_outage: false };
         let prompts = |context: Context| async move { self.source().prompts(&context).await };
         match self.query(query, prompts).await? {
             Ok(prompts) => Ok(SourceResponse::Current(prompts)),
@@ -173,7 +174,7 @@ impl GatedSource {
         };
         // A later page, or a page for one identity, may fail because of this caller. Such a failure must not make the
         // source unavailable for others.
-        let outage = match query.is_first && !query.context.identity_was_used() {
+        let outage = match query.starts_outage && !query.context.identity_was_used() {
             true => self.health().fail(&fault),
             false => self.health().record_suspicion(&fault),
         };
@@ -240,7 +241,7 @@ impl GatedSource {
         };
         match catch_panic(config.source_timeout, queried).await {
             Err(SourceFault::Error(Error::Busy(_))) => None,
-            // A refusal is a response too.
+            // A source that refuses a request has answered it, so it is available.
             Err(SourceFault::Error(Error::Invalid(_) | Error::Denied(_))) | Ok(()) => Some(Ok(())),
             Err(fault) => Some(Err(fault)),
         }

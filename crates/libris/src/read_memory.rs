@@ -22,7 +22,7 @@ struct ReadReservation {
     lease: Option<Lease>,
     /// The bytes of the lease that the source has reserved.
     bytes: usize,
-    /// The total of the reservation that failed last.
+    /// The total size that the last failed reservation would have needed, in bytes.
     wanted: Option<usize>,
 }
 

@@ -58,14 +58,24 @@ pub trait Rules: Send + Sync + 'static {
         if self.allow(operation, uri) { Decision::Allow } else { Decision::Deny }
     }
 
-    /// The objection of the rules to this operation because of another name of the resource; `None` if there is none. By
-    /// default, the operation must be allowed under all names.
+    /// The decision of the rules about this operation on another name of the resource, if they object; `None` if they
+    /// do not. By default, the operation must be allowed under all names.
     fn overrule(&self, operation: Operation, alias: &Uri) -> Option<Decision> {
         Some(self.decide(operation, alias)).filter(|decision| *decision != Decision::Allow)
     }
 
-    /// Whether the rules allow reading any resource whose URI begins with `prefix`. Called for templates, and for
-    /// completions while variables of the template have no value.
+    /// The decision of a rule that names a feature of the server, such as a tool, by its URI; `None` if there is none. A
+    /// rule for all URIs does not name features. By default, a decision that any other URI gets too is taken to be that
+    /// of a rule for all URIs.
+    fn decide_feature(&self, uri: &Uri) -> Option<Decision> {
+        /// A URI that only rules for all URIs match.
+        static ANYTHING: LazyLock<Option<Uri>> = LazyLock::new(|| Uri::parse("urn:libris:anything").ok());
+        let general = ANYTHING.as_ref().and_then(|anything| self.overrule(Operation::Read, anything));
+        self.overrule(Operation::Read, uri).filter(|decision| general.as_ref() != Some(decision))
+    }
+
+    /// Whether there may be a resource that the rules allow to read and whose URI begins with `prefix`. Called for
+    /// templates, and for completions while variables of the template have no value.
     fn may_allow_below(&self, _prefix: &str) -> bool {
         true
     }
@@ -129,16 +139,10 @@ impl Rights {
     /// denies it explicitly: a rule that matches all URIs does not apply to features. This is safe, because a feature
     /// returns only what the caller may see anyway.
     pub(crate) fn decide_feature(&self, uri: &Uri) -> Decision {
-        /// A URI that only rules for all URIs match.
-        static ANYTHING: LazyLock<Option<Uri>> = LazyLock::new(|| Uri::parse("urn:libris:anything").ok());
-        let Some(class) = &self.0 else { return Decision::Allow };
-        let decision = class.rules.overrule(Operation::Read, uri);
-        // A decision that any other URI gets too is taken to be that of a rule for all URIs.
-        let general = ANYTHING.as_ref().and_then(|anything| class.rules.overrule(Operation::Read, anything));
-        decision.filter(|decision| general.as_ref() != Some(decision)).unwrap_or(Decision::Allow)
+        self.0.as_ref().and_then(|class| class.rules.decide_feature(uri)).unwrap_or(Decision::Allow)
     }
 
-    /// Whether any resource whose URI begins with `prefix` may be read.
+    /// Whether there may be a readable resource whose URI begins with `prefix`.
     pub fn may_allow_below(&self, prefix: &str) -> bool {
         self.0.as_ref().is_none_or(|class| class.rules.may_allow_below(prefix))
     }
@@ -217,8 +221,8 @@ pub trait Authenticate: Send + Sync + 'static {
         Err(Refusal::Forbidden { challenge: None, message: "the caller cannot be authenticated".into() })
     }
 
-    /// Whether the credentials of an identity are still valid: neither expired nor revoked. The event streams of an
-    /// identity end when they are not, and it has no rights from then on.
+    /// Whether the credentials of an identity are still valid: neither expired nor revoked. When they are no longer
+    /// valid, the event streams of the identity end, and it has no rights.
     fn is_valid(&self, identity: &Identity) -> bool {
         !identity.has_expired(SystemTime::now())
     }

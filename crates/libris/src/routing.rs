@@ -30,7 +30,8 @@ impl UriCollision {
     }
 }
 
-/// The sources that cover a URI, the most specific first; an error if two of them claim it.
+/// The sources that cover a URI, the most specific first. It is an error if the most specific source is exclusive and
+/// another one covers the URI too, or if an exclusive source is as specific as the first one.
 pub(crate) fn route(sources: &[GatedSource], uri: &Uri) -> Result<Vec<GatedSource>, UriCollision> {
     let mut found: Vec<(Specificity, &GatedSource)> =
         sources.iter().filter_map(|gated| Some((gated.source().covers(uri)?, gated))).collect();

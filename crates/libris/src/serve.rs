@@ -132,7 +132,7 @@ impl Serve {
         Self { policy, ..self }
     }
 
-    /// Replaces the policy while the server runs.
+    /// A handle that replaces the policy while the server runs.
     pub fn policy_handle(&self) -> PolicyHandle {
         self.policy_handle.clone()
     }
@@ -221,8 +221,18 @@ impl Serve {
         };
         let failed = |cause: io::Error| Error::failed("listen", cause);
         let listener = TcpListener::bind(address).await.map_err(failed)?;
-        eprintln!("listening on http://{}/mcp", listener.local_addr().map_err(failed)?);
+        let scheme = serve.scheme();
+        eprintln!("listening on {scheme}://{}/mcp", listener.local_addr().map_err(failed)?);
         serve.listen(listener).await
+    }
+
+    /// The scheme of the server's URL.
+    fn scheme(&self) -> &'static str {
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            return "https";
+        }
+        "http"
     }
 
     /// Serves HTTP on this listener until the process is interrupted.
@@ -304,8 +314,8 @@ impl IntoFuture for Serve {
     }
 }
 
-/// Completes on Ctrl-C, or on Unix on SIGTERM. When this function returns, these signals no longer terminate the
-/// process by default.
+/// Completes on Ctrl-C and, on Unix, on SIGTERM. On Unix, these signals no longer terminate the process once this
+/// function has returned, even before the future is polled.
 pub fn interrupted() -> impl Future<Output = ()> + Send + 'static {
     #[cfg(unix)]
     {

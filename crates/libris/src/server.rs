@@ -434,7 +434,7 @@ mod tests {
         ];
         let sum: usize = budgets.iter().sum();
         assert!(sum <= 224 << 20, "{} MiB: {budgets:?}; docs/protocol.md promises 224 MiB", sum >> 20);
-        // Only programs with functions that list have such lists.
+        // The list cache is used only by programs with `#[list]` functions.
         let sum = sum + list_cache::CACHE_BYTES;
         assert!(sum <= 252 << 20, "{} MiB; docs/protocol.md promises 252 MiB", sum >> 20);
         assert!(client_subscription_bytes < subscription_bytes);

@@ -6,7 +6,7 @@ use libris_wire::{Answer, Call, Failure, Reply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::caller_view::{CallerView, foreign, missing};
+use crate::caller_view::{CallerView, unavailable_meta, unknown_cursor};
 use crate::cursor::{self, ListKind};
 use crate::encode::{self, PageWriter};
 use crate::params;
@@ -45,13 +45,13 @@ impl CallerView {
     }
 
     async fn skill_page(&self, call: &Call, cursor: Option<&str>) -> Answer {
-        let view = self.view().now();
+        let view = self.view().snapshot();
         let after = match cursor {
             None => None,
             Some(cursor) => Some(
                 cursor::decode(ListKind::Skills, cursor)
                     .and_then(|last| Uri::parse(&last).ok())
-                    .ok_or_else(foreign)?,
+                    .ok_or_else(unknown_cursor)?,
             ),
         };
         let page = view.skills(after.as_ref(), self.page_size(), &self.context(call)).await;
@@ -63,7 +63,7 @@ impl CallerView {
         let reply = Reply {
             members: members.finish(),
             freshness: Some(freshness.or_uncached()),
-            meta: missing(&view, &unavailable),
+            meta: unavailable_meta(&view, &unavailable),
         };
         Ok(self.scoped(reply))
     }
@@ -77,7 +77,7 @@ impl CallerView {
 
     async fn skill_entry(&self, call: &Call, requested: &str) -> Answer {
         let uri = Uri::parse(requested).map_err(to_failure)?;
-        let found = self.view().now().skill(&uri, &self.context(call)).await;
+        let found = self.view().snapshot().skill(&uri, &self.context(call)).await;
         let (skill, freshness) = found.map_err(|error| match error {
             // Not "resource not found": there may be a resource that is no skill. The code is the same in all revisions.
             Error::NotFound(_) | Error::Missing { .. } | Error::Denied(_) => {

@@ -96,20 +96,23 @@ impl Source for StatusSource {
         Ok(Page { resources, freshness: Freshness::proven(Proof::always()), ..Page::default() })
     }
 
-    async fn read(&self, uri: &Uri, _: &Context) -> Result<Contents> {
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let format = self.format(uri)?;
         let seen = self.health.transitions();
-        let states: Vec<_> = self.health.sources().iter().map(|source| SourceStatus::of(source)).collect();
+        // Numbers of resources include hidden ones.
+        let counts = context.sees_everything();
+        let states: Vec<_> =
+            self.health.sources().iter().map(|source| SourceStatus::of(source, counts)).collect();
         let content = match format {
             StatusFormat::Markdown => {
-                let lines = search_line(self.health.search()) + &cluster_line(self.health.cluster());
+                let lines = search_line(self.health.search(), counts) + &cluster_line(self.health.cluster());
                 let text = markdown(&states) + &lines;
                 Content::text(uri.clone(), "text/markdown", text)
             }
             StatusFormat::Json => {
                 let mut status = json(&states);
                 if let Some(search) = self.health.search() {
-                    status["search"] = search_json(&search);
+                    status["search"] = search_json(&search, counts);
                 }
                 if let Some(cluster) = self.health.cluster() {
                     status["cluster"] = cluster_json(&cluster);
@@ -159,20 +162,21 @@ struct SourceStatus {
     name: String,
     /// The start and the reason of the current outage.
     outage: Option<(SystemTime, Arc<str>)>,
-    /// During an outage: how many last known resources are listed, and whether these were all.
-    last_known: Option<(usize, bool)>,
+    /// During an outage: how many last known resources are listed, unless that is hidden, and whether these were all.
+    last_known: Option<(Option<usize>, bool)>,
     /// Since when its watch fails.
     unwatched: Option<SystemTime>,
 }
 
 impl SourceStatus {
-    fn of(source: &SourceHealth) -> Self {
+    /// The status of a source. `counts`: whether it includes numbers of resources.
+    fn of(source: &SourceHealth, counts: bool) -> Self {
         let outage = source.outage();
         let stored_size = outage.as_ref().and_then(|_| source.last_known().stored_size());
         Self {
             name: source.name().to_owned(),
             outage: outage.map(|outage| (outage.since, outage.reason)),
-            last_known: stored_size.map(|stored_size| (stored_size.resources, stored_size.complete)),
+            last_known: stored_size.map(|size| (counts.then_some(size.resources), size.complete)),
             unwatched: source.unwatched(),
         }
     }
@@ -201,8 +205,11 @@ fn markdown(states: &[SourceStatus]) -> String {
                 remarks.push(reason.to_string());
                 remarks.push(match state.last_known {
                     None => "its resources are not listed".to_owned(),
-                    Some((count, true)) => format!("listed as last known: {count} resources"),
-                    Some((count, false)) => format!("listed as last known: the first {count} resources"),
+                    Some((None, _)) => "its resources are listed as last known".to_owned(),
+                    Some((Some(count), true)) => format!("listed as last known: {count} resources"),
+                    Some((Some(count), false)) => {
+                        format!("listed as last known: the first {count} resources")
+                    }
                 });
                 format!("unavailable since {}", rfc3339(*since))
             }
@@ -215,20 +222,25 @@ fn markdown(states: &[SourceStatus]) -> String {
     text
 }
 
-/// A sentence about the search index; empty if there is none.
-fn search_line(state: Option<SearchIndexState>) -> String {
+/// A sentence about the search index; empty if there is none. `counts`: whether it includes numbers of resources.
+fn search_line(state: Option<SearchIndexState>, counts: bool) -> String {
     let Some(SearchIndexState { indexed, listed, is_complete, remark }) = state else { return String::new() };
-    let state = match is_complete {
-        true => format!("the index has {indexed} resources"),
-        false => format!("the index is being built: {indexed} of {listed} resources so far"),
+    let state = match (is_complete, counts) {
+        (true, true) => format!("the index has {indexed} resources"),
+        (false, true) => format!("the index is being built: {indexed} of {listed} resources so far"),
+        (true, false) => "the index is complete".to_owned(),
+        (false, false) => "the index is being built".to_owned(),
     };
     let remark = remark.map(|remark| format!("; {remark}")).unwrap_or_default();
     format!("\nSearch: {state}{remark}.\n")
 }
 
-fn search_json(state: &SearchIndexState) -> Value {
+fn search_json(state: &SearchIndexState, counts: bool) -> Value {
     let SearchIndexState { indexed, listed, is_complete, remark } = state;
-    json!({ "complete": is_complete, "indexed": indexed, "listed": listed, "remark": remark })
+    match counts {
+        true => json!({ "complete": is_complete, "indexed": indexed, "listed": listed, "remark": remark }),
+        false => json!({ "complete": is_complete, "remark": remark }),
+    }
 }
 
 /// A sentence about the connection to the other replicas; empty if there are none.
@@ -269,7 +281,10 @@ fn json(states: &[SourceStatus]) -> Value {
             object["reason"] = (**reason).into();
         }
         if let Some((resources, complete)) = state.last_known {
-            object["lastKnown"] = json!({ "resources": resources, "complete": complete });
+            object["lastKnown"] = json!({ "complete": complete });
+            if let Some(resources) = resources {
+                object["lastKnown"]["resources"] = resources.into();
+            }
         }
         if let Some(since) = state.unwatched {
             object["unwatchedSince"] = rfc3339(since).into();

@@ -73,7 +73,8 @@ pub(crate) fn root(text: &str) -> &str {
     literal[start..].find('/').map_or(literal, |slash| &literal[..=start + slash])
 }
 
-/// The distinct roots, in order; of a scheme with many roots only the scheme.
+/// The distinct roots, in order; of a scheme with many roots only the scheme. A root without a slash at the end, such as
+/// that of `file:///docs{/path*}`, is left out if the same root with a slash is served.
 fn roots(served: &[&str]) -> Vec<String> {
     let mut by_scheme: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for text in served {
@@ -84,9 +85,13 @@ fn roots(served: &[&str]) -> Vec<String> {
             roots.push(root);
         }
     }
-    let of_scheme = |(scheme, roots): (&str, Vec<&str>)| match roots.len() <= MAX_ROOTS_OF_SCHEME {
-        true => roots.into_iter().map(str::to_owned).collect(),
-        false => vec![format!("{scheme}:")],
+    let of_scheme = |(scheme, roots): (&str, Vec<&str>)| {
+        let is_folder = |root: &str| roots.iter().any(|other| other.strip_suffix('/') == Some(root));
+        let distinct: Vec<_> = roots.iter().filter(|root| !is_folder(root)).collect();
+        match distinct.len() <= MAX_ROOTS_OF_SCHEME {
+            true => distinct.into_iter().map(ToString::to_string).collect(),
+            false => vec![format!("{scheme}:")],
+        }
     };
     by_scheme.into_iter().flat_map(of_scheme).collect()
 }
@@ -162,6 +167,10 @@ mod tests {
             hint("git://project/", &["git://project/{+path}.md", "git://project/{+path}.txt"]),
             "nothing in `git://project/` matches this URI; there are `git://project/{+path}.md`, \
              `git://project/{+path}.txt`"
+        );
+        assert_eq!(
+            hint("file:///dcs/", &["file:///docs{/path*}", "file:///docs/{+path}", "file:///notes"]),
+            "no source serves `file:///dcs/`; served are `file:///docs/`, `file:///notes`; did you mean `file:///docs/`?"
         );
         assert_eq!(hint("a:b", &[]), "no resource at `a:b`");
     }

@@ -23,7 +23,7 @@ pub struct View {
     source: Arc<dyn Source>,
     access: Arc<CurrentPolicy>,
     identity: Option<Identity>,
-    /// The rights that the policy granted at `generation`.
+    /// The rights that the policy granted when its generation counter was `generation`.
     rights: Rights,
     generation: u64,
 }
@@ -58,11 +58,11 @@ impl View {
 
     /// Searches for resources that the caller may read, under its current rights.
     pub async fn search(&self, query: &SearchQuery, context: &Context) -> Result<SearchAnswer> {
-        self.now().search(query, context).await
+        self.snapshot().search(query, context).await
     }
 
-    /// The view under the caller's current rights.
-    pub fn now(&self) -> ViewSnapshot<'_> {
+    /// A snapshot of the view with the caller's current rights, for one request.
+    pub fn snapshot(&self) -> ViewSnapshot<'_> {
         let rights = match self.is_current() {
             true => Cow::Borrowed(&self.rights),
             false => Cow::Owned(self.access.policy().rights(self.identity.as_ref())),
@@ -109,8 +109,8 @@ impl ViewSnapshot<'_> {
         Some(Error::ScopeRequired { uri: uri.clone(), scopes })
     }
 
-    /// Removes the name of an unavailable source and the reason from an error, unless the caller may read
-    /// `libris://status`.
+    /// Removes from an error what this caller may not learn: hints, and the name and fault of an unavailable source
+    /// unless the caller may read `libris://status`.
     fn redacted(&self, error: Error) -> Error {
         match error {
             Error::Unavailable(_) if !self.allows(Operation::Read, &status::uri()) => Error::Unavailable(
@@ -269,7 +269,10 @@ impl ViewSnapshot<'_> {
             return Ok(self.or_searched(completion, partial, context).await);
         }
         if !rights.offer(partial.template) {
-            return Err(Error::invalid(format!("unknown template `{}`", partial.template)));
+            return Err(Error::invalid(format!(
+                "unknown template `{}`; `resources/templates/list` has the templates",
+                partial.template
+            )));
         }
         // Request all values, because hidden ones must neither displace visible ones nor be counted.
         let all = CompletionRequest { limit: MAX_UNFILTERED_VALUES, ..partial };
@@ -283,8 +286,8 @@ impl ViewSnapshot<'_> {
         Ok(self.or_searched(Completion { values, total, more, proof }, partial, context).await)
     }
 
-    /// The completion. If it has no values, the values of resources that a search for the typed text finds, so that a word
-    /// in the middle of a path or title completes too.
+    /// Returns `completion` if it has values. Otherwise searches for the typed text and returns the values of the
+    /// resources that it finds, so that a word in the middle of a path or title completes too.
     async fn or_searched(
         &self,
         completion: Completion,
@@ -316,13 +319,15 @@ impl ViewSnapshot<'_> {
         Completion { total: Some(values.len() as u64), more: false, values, proof: None }
     }
 
-    /// Whether this value leads to a resource that the caller may read. If a variable before it has no value, this is
-    /// unknown, and the value is omitted because it may name a hidden resource.
+    /// Whether this value leads to a resource that the caller may see. If an earlier variable of the template has no
+    /// value, this is unknown; the result is then `false`, because the value may name a hidden resource.
     fn completes(&self, partial: CompletionRequest<'_>, value: &str) -> bool {
         let known = partial.known.iter().filter(|(name, _)| *name != partial.variable);
         let known: Vec<_> = known.map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let without = partial.template.prefix(&partial.template.completed(known.iter().copied()));
-        let variables = partial.template.completed(known.into_iter().chain([(partial.variable, value)]));
+        let without =
+            partial.template.prefix(&partial.template.variables_from_completions(known.iter().copied()));
+        let variables =
+            partial.template.variables_from_completions(known.into_iter().chain([(partial.variable, value)]));
         match (partial.template.prefix(&variables), without) {
             (Ok(TemplatePrefix::Whole(uri)), _) => {
                 Uri::parse(&uri).is_ok_and(|uri| self.decide(Operation::Read, &uri) != Decision::Deny)

@@ -33,7 +33,7 @@ fn server(source: impl Source, rules: &[(&str, Effect)]) -> Server {
 /// All text of a response, or the error.
 async fn read(server: &Server, uri: &str) -> Result<String, Error> {
     let view = server.view_for(None);
-    let contents = view.now().read(&Uri::parse(uri).unwrap(), &Context::default()).await?;
+    let contents = view.snapshot().read(&Uri::parse(uri).unwrap(), &Context::default()).await?;
     let text = contents.parts.iter().map(|part| match &part.body {
         ContentBody::Text(text) => format!("{}\n{text}\n", part.uri),
         _ => part.uri.to_string(),
@@ -205,8 +205,8 @@ async fn what_requires_a_scope_is_named_and_not_shown() {
         assert!(text.contains("draft.md") && text.contains("public\n") && !text.contains(SECRET), "{text}");
     }
     let view = server.view_for(None);
-    let page = view.now().list(None, 10, &Context::default()).await.unwrap();
+    let page = view.snapshot().list(None, 10, &Context::default()).await.unwrap();
     assert!(page.resources.iter().any(|resource| resource.uri.as_str() == "file:///docs/draft.md"));
-    let rest = view.now().read(&Uri::parse("x:unserved").unwrap(), &Context::default()).await;
+    let rest = view.snapshot().read(&Uri::parse("x:unserved").unwrap(), &Context::default()).await;
     assert!(matches!(rest, Err(Error::NotFound(_))));
 }

@@ -405,7 +405,7 @@ async fn a_completion_that_is_no_prefix_is_searched() {
         let known = std::collections::BTreeMap::new();
         let partial =
             CompletionRequest { template: &template, variable: "path", typed, known: &known, limit: 10 };
-        view.now().complete(partial, &Context::default()).await.unwrap()
+        view.snapshot().complete(partial, &Context::default()).await.unwrap()
     };
     let Completion { values, .. } = complete("rotation").await;
     assert_eq!(values, ["guides/rotation.md"]);

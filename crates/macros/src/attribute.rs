@@ -21,10 +21,11 @@ impl TemplateLiteral {
         self.template.variables().collect()
     }
 
-    /// A normal form without the names of variables, which is equal for two templates that match the same URIs.
+    /// A text that is equal for two templates that differ only in the names of their variables, so that they match the same
+    /// URIs.
     pub(crate) fn shape(&self) -> String {
         let numbered = self.template.variables().enumerate().map(|(at, name)| (name, format!("v{at}")));
-        // Values that are texts can always be expanded.
+        // The expansion never fails if all values are strings.
         let filled = self.template.expand(&numbered.collect()).unwrap_or_default();
         let filled = Uri::parse(&filled).map_or(filled, |uri| uri.to_string());
         let forms = self
@@ -35,7 +36,7 @@ impl TemplateLiteral {
     }
 
     /// The variables as a phrase for messages, such as "only the variable `id`".
-    pub(crate) fn named(&self) -> String {
+    pub(crate) fn describe_variables(&self) -> String {
         match &*self.variables() {
             [] => "no variables".to_owned(),
             [one] => format!("only the variable `{one}`"),
@@ -53,7 +54,7 @@ impl Parse for TemplateLiteral {
         let text: LitStr = input.parse()?;
         let wrong = |cause: libris_core::Error| Error::new(text.span(), cause.to_string());
         let template = UriTemplate::parse(&text.value()).map_err(wrong)?;
-        // The expansion must be an absolute URI, whatever the values.
+        // The expansion must be an absolute URI for all values; one is tried.
         let filled = template.expand(&template.variables().map(|name| (name, "x")).collect());
         filled.and_then(|filled| Uri::parse(&filled)).map_err(|_| {
             let hint = "a resource needs an absolute URI with a scheme, as in `docs://documents/{id}`";
@@ -116,7 +117,7 @@ impl Parse for ResourceAttribute {
     }
 }
 
-/// A key that did not appear before, and the `=` after it.
+/// Parses a key, which must not appear twice, and the `=` after it.
 fn key(input: ParseStream<'_>, seen: &mut Vec<Ident>) -> Result<Ident> {
     let key: Ident = input.parse()?;
     if seen.contains(&key) {
@@ -169,18 +170,18 @@ impl Parse for PromptAttribute {
 }
 
 fn unknown_key(unknown: &str, keys: &[&str]) -> String {
-    match like(unknown, keys.iter().copied()) {
+    match closest(unknown, keys.iter().copied()) {
         Some(known) => format!("unknown key `{unknown}`; did you mean `{known}`?"),
         None => format!("unknown key `{unknown}`; the keys are `{}`", keys.join("`, `")),
     }
 }
 
 /// The known word that is most similar to an unknown one.
-pub(crate) fn like<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn closest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
         .map(|known| (strsim::jaro_winkler(unknown, known), known))
-        .filter(|(likeness, _)| *likeness > 0.75)
+        .filter(|(similarity, _)| *similarity > 0.75)
         .max_by(|one, other| one.0.total_cmp(&other.0))
         .map(|(_, known)| known)
 }

@@ -1,15 +1,16 @@
-//! Parses an `impl` block: the attributes of its functions.
+//! Parses an `impl` block and the attributes of its functions.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens as _, quote};
 use syn::ext::IdentExt as _;
 use syn::{Attribute, Error, Expr, ExprLit, ImplItem, ImplItemFn, ItemImpl, Lit, Meta, Result};
 
-use crate::attribute::{CompleteAttribute, PromptAttribute, ResourceAttribute, TemplateLiteral, like};
+use crate::attribute::{CompleteAttribute, PromptAttribute, ResourceAttribute, TemplateLiteral, closest};
 use crate::function::Function;
 use crate::generate;
 
-/// The functions of a block by attribute. Those of resources and prompts have their doc comment too.
+/// The functions of a block with their attributes. For resources and prompts, the second element is the doc comment of the
+/// function.
 #[derive(Default)]
 pub(crate) struct Block {
     pub(crate) resources: Vec<(ResourceAttribute, Option<String>, Function)>,
@@ -27,8 +28,8 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
             return quote!(::core::compile_error!(#message); #item);
         }
     };
-    let read = read(arguments, &mut implementation);
-    let source = match read.and_then(|block| generate::source(&implementation, &block)) {
+    let parsed = parse(arguments, &mut implementation);
+    let source = match parsed.and_then(|block| generate::source(&implementation, &block)) {
         Ok(source) => source,
         Err(error) => {
             let error = error.to_compile_error();
@@ -40,10 +41,10 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Removes the attributes from the functions of a block and parses them. Reports all errors at once.
-fn read(arguments: TokenStream, implementation: &mut ItemImpl) -> Result<Block> {
+fn parse(arguments: TokenStream, implementation: &mut ItemImpl) -> Result<Block> {
     let mut block = Block::default();
     let mut wrong: Option<Error> = None;
-    let mut note = |outcome: Result<()>| {
+    let mut record = |outcome: Result<()>| {
         if let Err(error) = outcome {
             match &mut wrong {
                 Some(wrong) => wrong.combine(error),
@@ -52,31 +53,31 @@ fn read(arguments: TokenStream, implementation: &mut ItemImpl) -> Result<Block> 
         }
     };
     if !arguments.is_empty() {
-        note(Err(Error::new_spanned(
+        record(Err(Error::new_spanned(
             arguments,
             "`#[resources]` takes no arguments; put them on each `#[resource]`",
         )));
     }
     if let Some((name, _)) = &implementation.trait_ {
         let message = "`#[resources]` does not support trait implementations; use an inherent `impl` block";
-        note(Err(Error::new_spanned(name, message)));
+        record(Err(Error::new_spanned(name, message)));
     }
     for item in &mut implementation.items {
         let ImplItem::Fn(function) = item else { continue };
         let mut ours = Vec::new();
         let mut others = Vec::new();
         for attribute in std::mem::take(&mut function.attrs) {
-            match kind(&attribute) {
+            match attribute_kind(&attribute) {
                 Some(kind) => ours.push((kind, attribute)),
                 None => others.push(attribute),
             }
         }
         function.attrs = others;
         for (kind, attribute) in ours {
-            note(block.add(kind, &attribute, function));
+            record(block.add(kind, &attribute, function));
         }
     }
-    note(block.check());
+    record(block.check());
     if block.resources.is_empty() && block.prompts.is_empty() {
         let message = "this block has no `#[resource(\"…\")]` function; add one";
         let here = implementation.self_ty.to_token_stream();
@@ -95,7 +96,7 @@ enum AttributeKind {
 }
 
 /// The kind of one of our attributes, written as `#[resource]` or as `#[libris::resource]`; `None` for other attributes.
-fn kind(attribute: &Attribute) -> Option<AttributeKind> {
+fn attribute_kind(attribute: &Attribute) -> Option<AttributeKind> {
     let path = &attribute.path().segments;
     let last = path.last()?;
     if path.len() > 2 || (path.len() == 2 && path[0].ident != "libris") {
@@ -116,49 +117,49 @@ impl Block {
         match kind {
             AttributeKind::Resource => {
                 let resource: ResourceAttribute = arguments(attribute)?;
-                let made = Function::of_resource(function, &resource.pattern)?;
-                if let Some((_, span)) = resource.cache.filter(|_| made.depends_on_caller()) {
+                let parsed = Function::of_resource(function, &resource.pattern)?;
+                if let Some((_, span)) = resource.cache.filter(|_| parsed.depends_on_caller()) {
                     let message = "a result that depends on the caller cannot be cached for others: remove `cache` \
                                    or the `Identity`";
                     return Err(Error::new(span, message));
                 }
-                self.resources.push((resource, description(&function.attrs), made));
+                self.resources.push((resource, description(&function.attrs), parsed));
             }
             AttributeKind::Complete => {
                 let complete: CompleteAttribute = arguments(attribute)?;
-                let made = Function::of_completion(function, &complete)?;
-                self.completions.push((complete, made));
+                let parsed = Function::of_completion(function, &complete)?;
+                self.completions.push((complete, parsed));
             }
             AttributeKind::List => {
                 let pattern: TemplateLiteral = arguments(attribute)?;
                 self.lists.push((pattern, Function::of_list(function)?));
             }
             AttributeKind::Changes => {
-                let made = Function::of_changes(function)?;
-                if made.is_async || self.changes.is_some() {
+                let parsed = Function::of_changes(function)?;
+                if parsed.is_async || self.changes.is_some() {
                     let message = "a block has at most one `#[changes]` function, which must not be `async`";
                     return Err(Error::new_spanned(&function.sig.ident, message));
                 }
-                self.changes = Some(made);
+                self.changes = Some(parsed);
             }
             AttributeKind::Prompt => {
                 let prompt: PromptAttribute = match &attribute.meta {
                     Meta::Path(_) => PromptAttribute::default(),
                     _ => arguments(attribute)?,
                 };
-                let made = Function::of_prompt(function, &prompt)?;
-                self.prompts.push((prompt, description(&function.attrs), made));
+                let parsed = Function::of_prompt(function, &prompt)?;
+                self.prompts.push((prompt, description(&function.attrs), parsed));
             }
         }
         Ok(())
     }
 
-    /// Checks the functions against each other.
+    /// Checks that the functions are consistent: no duplicates, and templates that a `#[resource]` has.
     fn check(&self) -> Result<()> {
         for (at, (resource, _, function)) in self.resources.iter().enumerate() {
-            // Functions with a `cfg` attribute may exclude each other.
-            let same = |(other, _, made): &(ResourceAttribute, _, Function)| {
-                made.cfg.is_empty() && other.pattern.shape() == resource.pattern.shape()
+            // Functions with a `cfg` attribute are not checked, because only one of them may be compiled.
+            let same = |(other, _, parsed): &(ResourceAttribute, _, Function)| {
+                parsed.cfg.is_empty() && other.pattern.shape() == resource.pattern.shape()
             };
             if function.cfg.is_empty() && self.resources[..at].iter().any(same) {
                 let message = "another function already has this URI";
@@ -166,14 +167,14 @@ impl Block {
             }
         }
         for (at, (complete, function)) in self.completions.iter().enumerate() {
-            self.known(&complete.pattern)?;
+            self.check_template(&complete.pattern)?;
             let variable = complete.variable.unraw().to_string();
             if !complete.pattern.variables().contains(&&*variable) {
-                let message = format!("the template has {}", complete.pattern.named());
+                let message = format!("the template has {}", complete.pattern.describe_variables());
                 return Err(Error::new(complete.variable.span(), message));
             }
-            let same = |(other, made): &(CompleteAttribute, Function)| {
-                made.cfg.is_empty()
+            let same = |(other, parsed): &(CompleteAttribute, Function)| {
+                parsed.cfg.is_empty()
                     && other.pattern.template == complete.pattern.template
                     && other.variable.unraw() == variable
             };
@@ -184,15 +185,15 @@ impl Block {
         }
         for (at, (prompt, _, function)) in self.prompts.iter().enumerate() {
             let name = function.prompt_name(prompt);
-            let same = |(other, _, made): &(PromptAttribute, _, Function)| {
-                made.cfg.is_empty() && made.prompt_name(other) == name
+            let same = |(other, _, parsed): &(PromptAttribute, _, Function)| {
+                parsed.cfg.is_empty() && parsed.prompt_name(other) == name
             };
             if function.cfg.is_empty() && self.prompts[..at].iter().any(same) {
                 return Err(Error::new(function.name.span(), format!("another prompt is called `{name}`")));
             }
         }
         for (pattern, _) in &self.lists {
-            self.known(pattern)?;
+            self.check_template(pattern)?;
             if pattern.variables().is_empty() {
                 let message =
                     "a resource without variables is listed anyway; use `#[list]` for templates only";
@@ -203,12 +204,12 @@ impl Block {
     }
 
     /// Fails unless a `#[resource]` function of the block has this template.
-    fn known(&self, pattern: &TemplateLiteral) -> Result<()> {
+    fn check_template(&self, pattern: &TemplateLiteral) -> Result<()> {
         let all = || self.resources.iter().map(|(resource, ..)| resource.pattern.template.as_str());
         if all().any(|template| template == pattern.template.as_str()) {
             return Ok(());
         }
-        let message = match like(pattern.template.as_str(), all()) {
+        let message = match closest(pattern.template.as_str(), all()) {
             Some(known) => format!("no `#[resource]` here has this template; did you mean `{known}`?"),
             None => "no `#[resource]` here has this template".to_owned(),
         };

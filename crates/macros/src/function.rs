@@ -1,4 +1,4 @@
-//! The functions of a block: checks their parameters against the template.
+//! Parses the functions of a block, and checks their parameters against the template.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt as _;
@@ -8,7 +8,7 @@ use syn::{
     ReceiverKind, Result, ReturnType, Type,
 };
 
-use crate::attribute::{CompleteAttribute, PromptAttribute, TemplateLiteral, like};
+use crate::attribute::{CompleteAttribute, PromptAttribute, TemplateLiteral, closest};
 
 /// A function with one of the attributes.
 pub(crate) struct Function {
@@ -21,14 +21,14 @@ pub(crate) struct Function {
     pub(crate) cfg: Vec<Attribute>,
 }
 
-/// The argument that the generated code passes for a parameter.
+/// The value that the generated code passes for a parameter of a function.
 pub(crate) enum FunctionArgument {
     Variable {
         name: String,
         ty: Type,
         multiplicity: Multiplicity,
     },
-    /// The value of another variable during a completion, if known.
+    /// In a completion: the value of another variable, if it is known.
     Known {
         name: String,
         ty: Type,
@@ -39,7 +39,7 @@ pub(crate) enum FunctionArgument {
         ty: Type,
         multiplicity: Multiplicity,
     },
-    /// The typed text of a completion.
+    /// In a completion: the typed text.
     Typed,
     Context,
     Uri,
@@ -73,11 +73,11 @@ impl Function {
         let mut arguments = Vec::new();
         let mut missing = pattern.variables();
         for parameter in &parameters {
-            if let Some(argument) = special(parameter.ty) {
+            if let Some(argument) = special_argument(parameter.ty) {
                 arguments.push(argument);
                 continue;
             }
-            let Some(name) = variable(parameter.name, pattern) else {
+            let Some(name) = variable_of(parameter.name, pattern) else {
                 let unknown = parameter.name.unraw().to_string();
                 return Err(Error::new(pattern.text.span(), unknown_parameter(&unknown, item, pattern)));
             };
@@ -115,18 +115,18 @@ impl Function {
         let mut arguments = Vec::new();
         for (at, parameter) in parameters.iter().enumerate() {
             let other =
-                variable(parameter.name, pattern).is_some_and(|name| complete.variable.unraw() != name);
+                variable_of(parameter.name, pattern).is_some_and(|name| complete.variable.unraw() != name);
             if at == 0 && is_str(parameter.ty) && !other {
                 arguments.push(FunctionArgument::Typed);
                 continue;
             }
-            if let Some(argument) = of_caller(parameter.ty) {
+            if let Some(argument) = caller_argument(parameter.ty) {
                 arguments.push(argument);
                 continue;
             }
             let hint = "a `#[complete]` function takes the typed text as `typed: &str`, then other variables of the \
                         template as `Option`s, or a `&Context`";
-            let Some(name) = variable(parameter.name, pattern) else {
+            let Some(name) = variable_of(parameter.name, pattern) else {
                 return Err(Error::new(parameter.name.span(), hint));
             };
             let (Multiplicity::Optional, ty) = multiplicity(parameter.ty) else {
@@ -141,7 +141,7 @@ impl Function {
     pub(crate) fn of_list(item: &ImplItemFn) -> Result<Self> {
         let argument = |parameter: &FunctionParameter<'_>| {
             let hint = "`#[list]` functions take `&self`, and a `&Context` or an `Option<&Identity>`";
-            of_caller(parameter.ty).ok_or_else(|| Error::new(parameter.name.span(), hint))
+            caller_argument(parameter.ty).ok_or_else(|| Error::new(parameter.name.span(), hint))
         };
         Self::new(item, parameters(item)?.iter().map(argument).collect::<Result<_>>()?)
     }
@@ -161,7 +161,7 @@ impl Function {
     pub(crate) fn of_prompt(item: &ImplItemFn, prompt: &PromptAttribute) -> Result<Self> {
         let mut arguments = Vec::new();
         for parameter in &parameters(item)? {
-            if let Some(argument) = of_caller(parameter.ty) {
+            if let Some(argument) = caller_argument(parameter.ty) {
                 arguments.push(argument);
                 continue;
             }
@@ -207,8 +207,8 @@ impl Function {
         Ok(Self { name, is_async, arguments, output, cfg })
     }
 
-    /// Whether the function takes the identity of the caller. A function that takes a `&Context` may use the identity too;
-    /// the context records that at run time.
+    /// Whether the function takes the identity of the caller as a parameter. A function that takes a `&Context` may use the
+    /// identity too; the context records that at run time.
     pub(crate) fn depends_on_caller(&self) -> bool {
         let is_identity = |argument: &FunctionArgument| {
             matches!(argument, FunctionArgument::Identity { .. } | FunctionArgument::OptionalIdentity { .. })
@@ -250,8 +250,9 @@ fn parameters(item: &ImplItemFn) -> Result<Vec<FunctionParameter<'_>>> {
         .collect()
 }
 
-/// The variable of the template that a parameter stands for. The name of an unused parameter may begin with `_`.
-fn variable(parameter: &Ident, pattern: &TemplateLiteral) -> Option<String> {
+/// The variable of the template that a parameter names; `None` if there is none. The name of an unused parameter may begin
+/// with `_`.
+fn variable_of(parameter: &Ident, pattern: &TemplateLiteral) -> Option<String> {
     let name = parameter.unraw().to_string();
     let variables = pattern.variables();
     let unused = name.trim_start_matches('_');
@@ -260,20 +261,20 @@ fn variable(parameter: &Ident, pattern: &TemplateLiteral) -> Option<String> {
 
 fn unknown_parameter(unknown: &str, item: &ImplItemFn, pattern: &TemplateLiteral) -> String {
     let function = &item.sig.ident;
-    match like(unknown, pattern.variables()) {
+    match closest(unknown, pattern.variables()) {
         Some(known) => format!(
             "the function `{function}` has a parameter `{unknown}`, which is not a variable of this template; did you \
              mean `{known}`?"
         ),
         None => format!(
             "the function `{function}` has a parameter `{unknown}`, but the template has {}",
-            pattern.named()
+            pattern.describe_variables()
         ),
     }
 }
 
 fn wrong_multiplicity(name: &str, wanted: Multiplicity, ty: &Type) -> String {
-    let ty = shown(ty);
+    let ty = type_text(ty);
     match wanted {
         Multiplicity::One => format!("`{name}` always has one value: use `{ty}`"),
         Multiplicity::Optional => format!("`{name}` is optional in the template: use `Option<{ty}>`"),
@@ -281,7 +282,7 @@ fn wrong_multiplicity(name: &str, wanted: Multiplicity, ty: &Type) -> String {
     }
 }
 
-fn shown(ty: &Type) -> String {
+fn type_text(ty: &Type) -> String {
     let text = quote::quote!(#ty).to_string();
     text.replace(" < ", "<")
         .replace(" <", "<")
@@ -292,21 +293,21 @@ fn shown(ty: &Type) -> String {
         .replace(" ,", ",")
 }
 
-/// The argument for a parameter of a special type, which is not a variable.
-fn special(ty: &Type) -> Option<FunctionArgument> {
+/// The argument for a parameter whose type shows that it is not a variable: `Context`, `Uri` or `Identity`.
+fn special_argument(ty: &Type) -> Option<FunctionArgument> {
     match ty {
-        Type::Group(group) => special(&group.elem),
-        Type::Reference(reference) => match last(&reference.elem)?.0.to_string().as_str() {
+        Type::Group(group) => special_argument(&group.elem),
+        Type::Reference(reference) => match last_segment(&reference.elem)?.0.to_string().as_str() {
             "Context" => Some(FunctionArgument::Context),
             "Uri" => Some(FunctionArgument::Uri),
             "Identity" => Some(FunctionArgument::Identity { borrowed: true }),
             _ => None,
         },
         ty => {
-            let (name, inner) = last(ty)?;
+            let (name, inner) = last_segment(ty)?;
             match (name.to_string().as_str(), inner) {
                 ("Identity", _) => Some(FunctionArgument::Identity { borrowed: false }),
-                ("Option", Some(inner)) => match special(inner)? {
+                ("Option", Some(inner)) => match special_argument(inner)? {
                     FunctionArgument::Identity { borrowed } => {
                         Some(FunctionArgument::OptionalIdentity { borrowed })
                     }
@@ -318,16 +319,17 @@ fn special(ty: &Type) -> Option<FunctionArgument> {
     }
 }
 
-/// The argument for a parameter of a `#[complete]`, `#[list]` or `#[prompt]` function that is about the caller.
-fn of_caller(ty: &Type) -> Option<FunctionArgument> {
-    special(ty).filter(|argument| {
+/// The argument for a parameter of a `#[complete]`, `#[list]` or `#[prompt]` function that describes the caller; `None` for
+/// other parameters.
+fn caller_argument(ty: &Type) -> Option<FunctionArgument> {
+    special_argument(ty).filter(|argument| {
         matches!(argument, FunctionArgument::Context | FunctionArgument::OptionalIdentity { .. })
     })
 }
 
 /// The multiplicity of a parameter type, and the type of one value.
 fn multiplicity(ty: &Type) -> (Multiplicity, &Type) {
-    match last(ty) {
+    match last_segment(ty) {
         Some((name, Some(inner))) if name == "Option" => (Multiplicity::Optional, inner),
         Some((name, Some(inner))) if name == "Vec" => (Multiplicity::List, inner),
         _ => (Multiplicity::One, ty),
@@ -335,10 +337,10 @@ fn multiplicity(ty: &Type) -> (Multiplicity, &Type) {
 }
 
 /// The last segment of a type path, and its only type argument.
-fn last(ty: &Type) -> Option<(&Ident, Option<&Type>)> {
+fn last_segment(ty: &Type) -> Option<(&Ident, Option<&Type>)> {
     let path = match ty {
-        // A type from a user macro is in an invisible group.
-        Type::Group(group) => return last(&group.elem),
+        // A type that a `macro_rules!` macro of the user has inserted is in an invisible group.
+        Type::Group(group) => return last_segment(&group.elem),
         Type::Path(path) => path,
         _ => return None,
     };
@@ -356,7 +358,7 @@ fn last(ty: &Type) -> Option<(&Ident, Option<&Type>)> {
 pub(crate) fn is_str(ty: &Type) -> bool {
     match ty {
         Type::Group(group) => is_str(&group.elem),
-        Type::Reference(reference) => last(&reference.elem).is_some_and(|(name, _)| name == "str"),
+        Type::Reference(reference) => last_segment(&reference.elem).is_some_and(|(name, _)| name == "str"),
         _ => false,
     }
 }

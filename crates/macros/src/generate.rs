@@ -12,7 +12,7 @@ use crate::attribute::ResourceAttribute;
 use crate::block::Block;
 use crate::function::{Function, FunctionArgument, Multiplicity, is_str};
 
-/// A stub implementation after an error, so that uses of the type do not cause more errors.
+/// A stub implementation of `Source`, generated after an error, so that uses of the type do not cause more errors.
 pub(crate) fn stub(implementation: &ItemImpl) -> TokenStream {
     let (generics, _, bounds) = implementation.generics.split_for_impl();
     let this = &implementation.self_ty;
@@ -46,13 +46,13 @@ pub(crate) fn stub(implementation: &ItemImpl) -> TokenStream {
 /// The implementation of `Source` for the type of a block.
 pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenStream> {
     let routes = block.resources.iter().enumerate().map(|(at, (resource, description, function))| {
-        let described = described(resource, description.as_deref(), function);
+        let spec = resource_spec(resource, description.as_deref(), function);
         let cfg = &function.cfg;
-        quote!(#(#cfg)* (#described, #at))
+        quote!(#(#cfg)* (#spec, #at))
     });
     let reads = block.resources.iter().enumerate().map(|(at, (_, _, function))| {
         let (before, call) = call(function);
-        let value = value(function);
+        let value = value_ident(function);
         let into = quote_spanned!(function.output=> ::libris::IntoContents::into_contents);
         let cfg = &function.cfg;
         quote! {
@@ -65,10 +65,10 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
         }
     });
     let completions = block.completions.iter().map(|(complete, function)| {
-        let at = route(block, complete.pattern.template.as_str());
+        let at = route_index(block, complete.pattern.template.as_str());
         let variable = complete.variable.unraw().to_string();
         let (before, call) = call(function);
-        let value = value(function);
+        let value = value_ident(function);
         let into = quote_spanned!(function.output=> ::libris::IntoCompletion::into_completion);
         let typed = match function.filters_values() {
             true => quote!(::core::option::Option::None),
@@ -81,7 +81,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
     let lists = block.lists.iter().map(|(pattern, function)| {
         let text = &pattern.text;
         let (before, call) = call(function);
-        let value = value(function);
+        let value = value_ident(function);
         let into = quote_spanned!(function.output=> ::libris::IntoInstances::into_instances);
         let cfg = &function.cfg;
         quote! {
@@ -94,12 +94,12 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
             }
         }
     });
-    // The results of `#[list]` functions can change at any time, so such pages have no proof.
+    // The results of `#[list]` functions can change at any time, so pages with them have no proof.
     let proof = match block.lists.is_empty() {
         true => quote!(page.freshness = ::libris::Freshness::proven(::libris::Proof::always());),
         false => quote!(),
     };
-    let (before, after) = proving(block);
+    let (before, after) = cache_statements(block);
     let whole_list = whole_list(block);
     let watch = watch(block);
     let prompts = prompts::methods(block);
@@ -202,15 +202,15 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
 }
 
 /// The index of the resource with this template.
-fn route(block: &Block, template: &str) -> usize {
+fn route_index(block: &Block, template: &str) -> usize {
     let mut all = block.resources.iter();
     all.position(|(resource, ..)| resource.pattern.template.as_str() == template).unwrap_or(usize::MAX)
 }
 
-/// The code that sets TTL and proof of cached contents: the statements before the function is called, and those after.
-/// Contents expire after the TTL, or at the next reported change. The proof is created before the call, so that a change
-/// during the call invalidates the contents.
-fn proving(block: &Block) -> (TokenStream, TokenStream) {
+/// The code that sets the TTL and the proof of cached contents: the statements before the call of the function, and those
+/// after it. Contents expire after the TTL, or at the next reported change. The proof is created before the call, so that a
+/// change during the call invalidates the contents.
+fn cache_statements(block: &Block) -> (TokenStream, TokenStream) {
     if block.resources.iter().all(|(resource, ..)| resource.cache.is_none()) {
         return (quote!(), quote!());
     }
@@ -231,7 +231,8 @@ fn proving(block: &Block) -> (TokenStream, TokenStream) {
     (before, after)
 }
 
-/// The code that lets a catalog cache the results of `#[list]` functions, which return the whole list at every page.
+/// The method `whole_list`, which lets a catalog cache the results of `#[list]` functions; `None` if there are none. These
+/// functions return the whole list for every page.
 fn whole_list(block: &Block) -> Option<TokenStream> {
     if block.lists.is_empty() {
         return None;
@@ -264,7 +265,7 @@ fn whole_list(block: &Block) -> Option<TokenStream> {
     })
 }
 
-/// The method `watch`, if the block has a `#[changes]` function.
+/// The method `watch`; `None` if the block has no `#[changes]` function.
 fn watch(block: &Block) -> Option<TokenStream> {
     let function = block.changes.as_ref()?;
     let name = &function.name;
@@ -280,49 +281,53 @@ fn watch(block: &Block) -> Option<TokenStream> {
 }
 
 /// The expression that creates the `ResourceSpec` of a function; `description` is its doc comment.
-fn described(resource: &ResourceAttribute, description: Option<&str>, function: &Function) -> TokenStream {
+fn resource_spec(
+    resource: &ResourceAttribute,
+    description: Option<&str>,
+    function: &Function,
+) -> TokenStream {
     let uri = &resource.pattern.text;
     let function = function.name.to_string();
     let function = function.strip_prefix("r#").unwrap_or(&function);
-    let mut described = quote!(::libris::ResourceSpec::new(#uri));
-    described = match &resource.name {
-        Some(name) => quote!(#described.name(#name)),
-        None => quote!(#described.name(#function)),
+    let mut spec = quote!(::libris::ResourceSpec::new(#uri));
+    spec = match &resource.name {
+        Some(name) => quote!(#spec.name(#name)),
+        None => quote!(#spec.name(#function)),
     };
     if let Some(title) = &resource.title {
-        described = quote!(#described.title(#title));
+        spec = quote!(#spec.title(#title));
     }
     if let Some(explicit) = &resource.description {
-        described = quote!(#described.description(#explicit));
+        spec = quote!(#spec.description(#explicit));
     } else if let Some(description) = description {
-        described = quote!(#described.description(#description));
+        spec = quote!(#spec.description(#description));
     }
     if let Some(mime) = &resource.mime {
-        described = quote!(#described.mime(#mime));
+        spec = quote!(#spec.mime(#mime));
     }
     if let Some(icon) = &resource.icon {
-        described = quote!(#described.icon(#icon));
+        spec = quote!(#spec.icon(#icon));
     }
     if !resource.audience.is_empty() {
         let audience = &resource.audience;
-        described = quote!(#described.audience([#(::libris::Audience::#audience),*]));
+        spec = quote!(#spec.audience([#(::libris::Audience::#audience),*]));
     }
     if let Some(priority) = resource.priority {
-        described = quote!(#described.priority(#priority));
+        spec = quote!(#spec.priority(#priority));
     }
     if let Some((time, _)) = resource.cache {
         let (seconds, nanoseconds) = (time.as_secs(), time.subsec_nanos());
-        described = quote!(#described.cache(::core::time::Duration::new(#seconds, #nanoseconds)));
+        spec = quote!(#spec.cache(::core::time::Duration::new(#seconds, #nanoseconds)));
     }
-    described
+    spec
 }
 
-/// The variable of a result, with the span of the return type, so that type errors point there.
-fn value(function: &Function) -> Ident {
+/// The name of the variable for a result. It has the span of the return type, so that type errors point there.
+fn value_ident(function: &Function) -> Ident {
     Ident::new("value", function.output.resolved_at(Span::call_site()))
 }
 
-/// The statements that prepare the arguments of a function, and the call.
+/// The statements that parse the arguments of a function, and the expression that calls it.
 fn call(function: &Function) -> (TokenStream, TokenStream) {
     let name = &function.name;
     let mut before = Vec::new();
@@ -338,14 +343,14 @@ fn call(function: &Function) -> (TokenStream, TokenStream) {
             FunctionArgument::OptionalIdentity { borrowed: true } => quote!(context.identity()),
             FunctionArgument::OptionalIdentity { borrowed: false } => quote!(context.identity().cloned()),
             FunctionArgument::Known { name, ty } => {
-                let read = owned(ty);
+                let read = parsed_type(ty);
                 before.push(quote_spanned! {ty.span()=>
                     let #place = ::libris::__private::known::<#read>(partial.known, #name);
                 });
-                passed(&place, ty, Multiplicity::Optional)
+                pass(&place, ty, Multiplicity::Optional)
             }
             FunctionArgument::Prompt { name, ty, multiplicity } => {
-                let read = owned(ty);
+                let read = parsed_type(ty);
                 let method = match multiplicity {
                     Multiplicity::Optional => quote_spanned!(ty.span()=> optional_argument),
                     Multiplicity::One | Multiplicity::List => quote_spanned!(ty.span()=> argument),
@@ -353,10 +358,10 @@ fn call(function: &Function) -> (TokenStream, TokenStream) {
                 before.push(quote_spanned! {ty.span()=>
                     let #place = ::libris::__private::#method::<#read>(arguments, #name)?;
                 });
-                passed(&place, ty, *multiplicity)
+                pass(&place, ty, *multiplicity)
             }
             FunctionArgument::Variable { name, ty, multiplicity } => {
-                let read = owned(ty);
+                let read = parsed_type(ty);
                 let method = match multiplicity {
                     Multiplicity::One => quote_spanned!(ty.span()=> variable),
                     Multiplicity::Optional => quote_spanned!(ty.span()=> optional),
@@ -364,7 +369,7 @@ fn call(function: &Function) -> (TokenStream, TokenStream) {
                 };
                 // The span makes type errors point at the parameter type.
                 before.push(quote_spanned!(ty.span()=> let #place = request.#method::<#read>(#name)?;));
-                passed(&place, ty, *multiplicity)
+                pass(&place, ty, *multiplicity)
             }
         });
     }
@@ -373,7 +378,7 @@ fn call(function: &Function) -> (TokenStream, TokenStream) {
 }
 
 /// The type to parse a variable as: `String` for `&str`.
-fn owned(ty: &Type) -> TokenStream {
+fn parsed_type(ty: &Type) -> TokenStream {
     match is_str(ty) {
         true => quote!(::std::string::String),
         false => quote!(#ty),
@@ -381,7 +386,7 @@ fn owned(ty: &Type) -> TokenStream {
 }
 
 /// The expression that passes a parsed value to the function.
-fn passed(place: &Ident, ty: &Type, multiplicity: Multiplicity) -> TokenStream {
+fn pass(place: &Ident, ty: &Type, multiplicity: Multiplicity) -> TokenStream {
     match (is_str(ty), multiplicity) {
         (false, _) => quote!(#place),
         (true, Multiplicity::One) => quote!(&*#place),

@@ -71,12 +71,12 @@ pub fn resources(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// The parameters are the variables of the template, by name, of any type that implements `FromStr`:
+/// The parameters are the variables of the template, by name. Their types must implement `FromStr`:
 ///
 /// | in the template | parameter |
 /// |---|---|
 /// | `{id}`, `{+path}` | `T` or `&str` |
-/// | `{?version}`, `{&page}`, `{/rest}`, `{.ext}`, `{#part}`, `{;a}`: optional | `Option<T>` |
+/// | `{?version}`, `{&page}`, `{/rest}`, `{.ext}`, `{#part}`, `{;a}` (optional) | `Option<T>` |
 /// | `{?tag*}` | `Vec<T>` |
 ///
 /// A function may also take
@@ -84,15 +84,15 @@ pub fn resources(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// - `Identity`, the authenticated caller, or `Option<Identity>` to accept anonymous callers too;
 /// - `&Uri`, the requested URI.
 ///
-/// With `cache`, the result is cached for that long, and concurrent reads share one call (single-flight). See
+/// With `cache`, a result is cached for this duration, and concurrent reads share one call (single-flight). See
 /// `IntoContents` for the return types.
 #[proc_macro_attribute]
 pub fn resource(_: TokenStream, item: TokenStream) -> TokenStream {
     misplaced("resource", item)
 }
 
-/// Completes a variable of a template, in a block with [`macro@resources`]. If the values depend on the caller, the
-/// function takes `&Context` or `Option<Identity>` too.
+/// Completes a variable of a template, in a block with [`macro@resources`]. A function whose values depend on the caller also
+/// takes `&Context` or `Option<Identity>`.
 ///
 /// ```
 /// # struct Weather;
@@ -103,13 +103,13 @@ pub fn resource(_: TokenStream, item: TokenStream) -> TokenStream {
 ///         format!("sun in {city}, {country}")
 ///     }
 ///
-///     /// Returns all values; the library selects those that begin with the typed text.
+///     /// Without a parameter for the typed text, the library selects the values that begin with it.
 ///     #[complete("weather://{country}/{city}", country)]
 ///     fn countries(&self) -> Vec<&'static str> {
 ///         vec!["France", "Norway"]
 ///     }
 ///
-///     /// Gets the typed text, and the values of other variables if known.
+///     /// With the typed text, the function selects the values itself. The values of other variables may be known.
 ///     #[complete("weather://{country}/{city}", city)]
 ///     async fn cities(&self, typed: &str, country: Option<String>) -> Vec<String> {
 ///         let all = if country.as_deref() == Some("Norway") { ["Oslo"] } else { ["Paris"] };
@@ -122,7 +122,7 @@ pub fn complete(_: TokenStream, item: TokenStream) -> TokenStream {
     misplaced("complete", item)
 }
 
-/// Lists the resources of a template, in a block with [`macro@resources`]. If they depend on the caller, the function
+/// Lists the resources of a template, in a block with [`macro@resources`]. A function whose list depends on the caller also
 /// takes `&Context` or `Option<Identity>`.
 ///
 /// ```
@@ -172,11 +172,13 @@ pub fn list(_: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// The parameters are the arguments of the prompt, of any type that implements `FromStr`; an `Option` is an optional
-/// argument. A function may also take `&Context` or `Option<Identity>`. The keys are `name` (default: the name of the
-/// function), `title`, `description`, `icon`, and `resources`: the resources that the messages embed, as URIs or
-/// templates whose variables are arguments. A caller that may not read them does not see the prompt, and the arguments
-/// are completed like the variables of the templates. See `IntoPromptMessages` for the return types.
+/// The parameters are the arguments of the prompt. Their types must implement `FromStr`; an `Option` is an optional
+/// argument. A function may also take `&Context` or `Option<Identity>`.
+///
+/// The keys of the attribute are `name` (default: the name of the function), `title`, `description`, `icon` and
+/// `resources`. `resources` are the resources that the messages embed, as URIs, or as templates whose variables are
+/// arguments of the prompt. A caller that may not read them does not see the prompt. The arguments are completed like the
+/// variables of these templates. See `IntoPromptMessages` for the return types.
 #[proc_macro_attribute]
 pub fn prompt(_: TokenStream, item: TokenStream) -> TokenStream {
     misplaced("prompt", item)
@@ -211,7 +213,8 @@ pub fn changes(_: TokenStream, item: TokenStream) -> TokenStream {
     misplaced("changes", item)
 }
 
-/// `#[resources]` removes these attributes, so their expansion means that it is missing.
+/// The error for an attribute outside of a `#[resources]` block. `#[resources]` removes the attributes of its functions
+/// before they are expanded, so an expansion means that `#[resources]` is missing.
 fn misplaced(name: &str, item: TokenStream) -> TokenStream {
     let message =
         format!("`#[{name}]` is only valid on a function of an `impl` block with `#[libris::resources]`");

@@ -9,13 +9,13 @@ use crate::reaper;
 pub struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {
-    /// The process group that the process with this id leads; `None` if the process has ended. The id is not reused while
-    /// a process of the group exists.
+    /// The process group whose leader has this process id. `None` if the leader has ended; then there is nothing to kill.
+    /// The id is not reused while a process of the group exists.
     pub fn of(leader: Option<u32>) -> Self {
         let id = leader.and_then(|id| Pid::from_raw(id.cast_signed()));
         let mut group = Self(id);
         if !id.is_none_or(reaper::add) {
-            // The server is ending, and `kill_all` was called already.
+            // `kill_all` was called already, because the server is about to exit.
             group.end();
         }
         group
@@ -26,7 +26,7 @@ impl ProcessGroup {
         self.signal(Signal::TERM);
     }
 
-    /// Kills the group, once only: after its end, the id may be reused.
+    /// Kills the group. Further calls do nothing, because the id may be reused after the end of the group.
     pub fn kill(&mut self) {
         if let Some(id) = self.0 {
             reaper::remove(id);

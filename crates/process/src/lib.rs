@@ -1,7 +1,6 @@
 //! Process groups that end with the server that started them, even if the server is killed. On Unix only.
 //!
-//! The command source, the connections to other MCP servers and the extraction of documents start processes through this
-//! crate.
+//! Commands of the command source, other MCP servers over stdio and the extraction of documents are such processes.
 
 #[cfg(unix)]
 mod group;

@@ -1,9 +1,9 @@
-//! Kills the commands of a server that was itself killed, and so could not kill them.
+//! The reaper: a process that kills the commands of a server after the server itself was killed.
 //!
-//! The reaper is a process that the server starts before its first command. The server writes the process groups that
-//! it starts and ends to the reaper's standard input. At end of file, which means that the server has ended, the reaper
-//! kills the remaining groups. One gap remains: a command keeps running if the server is killed between the start of
-//! the command and the write of its group.
+//! The server starts the reaper before its first command. It writes the ids of the process groups that it starts and ends
+//! to the reaper's standard input. An end of file there means that the server has ended: the reaper then kills the remaining
+//! groups. One gap remains: if the server is killed between the start of a command and the write of its group, the command
+//! keeps running.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write as _};
@@ -33,16 +33,16 @@ fn running() -> MutexGuard<'static, RunningGroups> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets the program that calls [`reap`], so that commands end even if this process is killed. It is started with the
+/// Sets the command that starts the reaper: a program that calls [`reap`] with its standard input. It is started before the
 /// first command. Without a reaper, the commands of a killed server run to completion.
 pub fn set_reaper(mut command: Command) {
-    // In its own process group, so that it survives signals from the terminal to the group of the server.
+    // In its own process group, so that signals from the terminal to the group of the server do not end it.
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     running().reaper = Some(Reaper { command, process: None });
 }
 
-/// The reaper process: reads process groups from its standard input until end of file, and then kills the remaining
-/// ones.
+/// The work of the reaper process: reads process groups from its standard input until the end of file, and then kills the
+/// remaining ones.
 pub fn reap(input: impl BufRead) {
     let mut groups = BTreeSet::new();
     for line in input.lines().map_while(Result::ok) {
@@ -61,14 +61,14 @@ fn kill(group: Pid) {
     let _ = kill_process_group(group, Signal::KILL);
 }
 
-/// Kills all running commands, and from then on every command that is started. Call this before the process exits:
+/// Kills all running commands. Commands that are started later are killed at once. Call this before the process exits:
 /// commands have process groups of their own, so they do not receive its signals.
 pub fn kill_all() {
     let groups = running().groups.take();
     groups.into_iter().flatten().filter_map(Pid::from_raw).for_each(kill);
 }
 
-/// Starts the reaper if it is not running, before a command is started.
+/// Starts the reaper if it is not running. Call this before a command is started.
 pub fn prepare() {
     let RunningGroups { groups: Some(groups), reaper: Some(reaper) } = &mut *running() else { return };
     if !reaper.is_running()
@@ -78,7 +78,7 @@ pub fn prepare() {
     }
 }
 
-/// Registers a started group; false after `kill_all`, so the caller must kill it.
+/// Registers a started group. Returns `false` after `kill_all`; then the caller must kill the group.
 pub(crate) fn add(group: Pid) -> bool {
     let RunningGroups { groups: Some(groups), reaper } = &mut *running() else { return false };
     groups.insert(group.as_raw_pid());

@@ -20,21 +20,32 @@ const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The estimated memory of a resource or an icon besides its texts, in bytes.
 const RESOURCE_OVERHEAD: usize = 256;
 
-/// Estimates the memory of a resource, in bytes. Parsed JSON takes about eight times its text.
+/// Estimates the memory of a resource, in bytes.
 pub(crate) fn resource_weight(resource: &model::Resource) -> usize {
     let texts = [&resource.title, &resource.description, &resource.mime_type];
-    let meta = resource
-        .meta
-        .as_ref()
-        .and_then(|meta| serde_json::to_string(meta).ok())
-        .map_or(0, |text| 8 * text.len());
-    let icons = resource.icons.iter().flatten().map(|icon| icon.src.len() + RESOURCE_OVERHEAD).sum::<usize>();
     RESOURCE_OVERHEAD
         + 2 * resource.uri.len()
         + resource.name.len()
         + texts.into_iter().flatten().map(String::len).sum::<usize>()
-        + meta
-        + icons
+        + extras_weight(resource.meta.as_ref(), resource.icons.as_deref())
+}
+
+/// Estimates the memory of a template, in bytes. It is stored several times: parsed, as an index, and as the upstream
+/// wrote it.
+pub(crate) fn template_weight(template: &model::ResourceTemplate) -> usize {
+    let texts = [&template.title, &template.description, &template.mime_type];
+    RESOURCE_OVERHEAD
+        + 8 * template.uri_template.len()
+        + template.name.len()
+        + texts.into_iter().flatten().map(String::len).sum::<usize>()
+        + extras_weight(template.meta.as_ref(), template.icons.as_deref())
+}
+
+/// Estimates the memory of `_meta` and icons, in bytes. Parsed JSON takes about eight times its text.
+pub(crate) fn extras_weight(meta: Option<&model::MetaObject>, icons: Option<&[model::Icon]>) -> usize {
+    let meta = meta.and_then(|meta| serde_json::to_string(meta).ok()).map_or(0, |text| 8 * text.len());
+    let icons = icons.unwrap_or_default().iter().map(|icon| icon.src.len() + RESOURCE_OVERHEAD);
+    meta + icons.sum::<usize>()
 }
 
 /// Converts a resource; an error if its URI is malformed.
@@ -85,7 +96,7 @@ pub(crate) fn embedded(
     content_at(contents, mount, |_| None)
 }
 
-/// Converts one part. `known` returns the served URI for an upstream URI; if it returns `None`, the mount does.
+/// Converts one part. `known` returns the served URI for an upstream URI; if it returns `None`, the mount maps the URI.
 fn content_at(
     contents: ResourceContents,
     mount: &UriMount,
@@ -108,7 +119,7 @@ fn content_at(
     Ok(Content { uri, mime, body, meta: meta(metadata, mount) })
 }
 
-/// The cache hints of a response. If the server gives none, it must not be cached.
+/// The cache hints of a response. A response without hints must not be cached.
 pub(crate) fn hints(ttl_ms: Option<u64>, scope: Option<model::CacheScope>) -> CacheHints {
     let ttl = Duration::from_millis(ttl_ms.unwrap_or(0)).min(MAX_TTL);
     let scope = match scope {

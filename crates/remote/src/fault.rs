@@ -50,23 +50,25 @@ pub(crate) enum RemoteFault {
     Token(String),
     #[error("refused the access token; hint: request a token with the scope `{0}`")]
     Scope(String),
-    #[error("did not answer within {0:?}")]
+    #[error("did not answer within {0:?}; hint: check the server, or raise `timeout`")]
     Silent(Duration),
     #[error("closed the connection{}", .0.as_ref().map(|last| format!(" after it wrote to its standard error: {last}")).unwrap_or_default())]
     Closed(Option<String>),
     #[error("could not be started: {0}")]
     NotStarted(String),
-    #[error("could not be reached: {0}")]
+    #[error("could not be reached: {0}; hint: check that it runs, and its URL")]
     Unreachable(String),
-    #[error("supports none of the protocol revisions that Libris speaks; it supports {0}")]
+    #[error("supports none of the protocol revisions that Libris speaks, only {0}; hint: update the server")]
     Revision(String),
     #[error("answered with error {code}: {message}")]
     Refused { code: i32, message: String },
-    #[error("asks for input of a user, which Libris cannot give")]
+    #[error(
+        "asks for input of a user, which Libris cannot give; hint: configure the server so that it needs none"
+    )]
     InputRequired,
-    #[error("sent a list with the same cursor twice")]
+    #[error("sent a list with the same cursor twice; hint: report this to the author of the server")]
     RepeatedCursor,
-    #[error("sent a list of more than {0} pages")]
+    #[error("sent a list of more than {0} pages; hint: report this to the author of the server")]
     EndlessPages(usize),
     #[error("sent a list of more than {0} resources or templates; hint: raise `max_resources`")]
     EndlessList(usize),

@@ -114,8 +114,8 @@ impl UpstreamHttp {
         }
     }
 
-    /// The events of a response. If an event is too large, the stream ends after an error response to `request` in its
-    /// place.
+    /// The events of a response. If an event exceeds the limit, an error response to `request` takes its place, and the
+    /// stream ends.
     fn events(
         &self,
         response: Response<Incoming>,

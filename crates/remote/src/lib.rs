@@ -5,7 +5,8 @@
 //! sizes, pages and times are limited, and a malformed message fails only the request that it answers.
 //! [`ResourceClient`] reads the resources of any source with a few lines of code.
 //!
-//! This crate is the only one that speaks MCP as a client, through `rmcp`. On Unix only, because of process groups.
+//! This crate is the only one that speaks MCP as a client, through `rmcp`. It exists on Unix only, because it ends
+//! child processes by their process groups.
 #![cfg(unix)]
 
 mod config;

@@ -255,7 +255,7 @@ struct Established {
     session: Arc<UpstreamSession>,
     notifications: mpsc::Receiver<UpstreamNotification>,
     overflow: Arc<Notify>,
-    /// Killed on drop.
+    /// The child process of the server, which is killed on drop.
     _process: Option<stdio::ServerProcess>,
 }
 
@@ -393,7 +393,7 @@ fn header(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
 }
 
-/// A notification from a server, reduced to what is handled.
+/// A notification from a server, of a kind that this crate handles.
 #[derive(Debug)]
 pub(crate) enum UpstreamNotification {
     Updated(String),

@@ -26,7 +26,8 @@ const LIST_TIME_FACTOR: u32 = 4;
 pub(crate) struct ResourceList {
     /// In URI order, with served URIs.
     pub(crate) resources: Vec<Resource>,
-    /// The upstream URI by served URI, only where it cannot be computed: the server writes it in another form.
+    /// Upstream URIs by served URI, only those that [`UriMount::inner`] cannot compute, because the server does not
+    /// write them in normal form.
     pub(crate) originals: HashMap<Uri, Box<str>>,
     /// The schemes of the served URIs.
     pub(crate) schemes: BTreeSet<Box<str>>,
@@ -127,6 +128,7 @@ impl TemplateList {
             let Some(page) = page else { break };
             walk.add(page.resource_templates.len(), page.next_cursor, page.ttl_ms, page.cache_scope)?;
             for template in page.resource_templates {
+                walk.add_bytes(convert::template_weight(&template))?;
                 let original = template.uri_template.clone();
                 match convert::template(template, mount) {
                     Ok(template) => {

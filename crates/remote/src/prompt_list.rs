@@ -18,7 +18,7 @@ const PROMPT_OVERHEAD: usize = 192;
 /// All prompts of a server.
 #[derive(Default)]
 pub(crate) struct PromptList {
-    /// The prompts, under the names that this server gives them (see `UriMount::outer_name`).
+    /// The prompts, under their served names (see [`UriMount::outer_name`]).
     pub(crate) prompts: Vec<Prompt>,
     pub(crate) hints: CacheHints,
 }
@@ -63,7 +63,7 @@ fn prompt_of(prompt: model::Prompt, mount: &UriMount) -> Prompt {
     }
 }
 
-/// Estimates the memory of a prompt without its icons and `_meta`, in bytes.
+/// Estimates the memory of a prompt, in bytes.
 fn weight(prompt: &model::Prompt) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let arguments = prompt.arguments.iter().flatten().map(|argument| {
@@ -74,6 +74,7 @@ fn weight(prompt: &model::Prompt) -> usize {
         + text(&prompt.title)
         + text(&prompt.description)
         + arguments.sum::<usize>()
+        + convert::extras_weight(prompt.meta.as_ref(), prompt.icons.as_deref())
 }
 
 /// Converts a message. The URIs in it become served URIs.

@@ -36,9 +36,9 @@ const CONCURRENCY: usize = 8;
 
 /// An MCP server as a source.
 ///
-/// It connects in the background as soon as it is created, and reconnects whenever the connection is lost. Requests wait
-/// while a connection is being established, and fail between two attempts. Dropping it closes the connection and kills
-/// the process of the server.
+/// It connects in the background as soon as it is created, and reconnects whenever the connection is lost. Requests
+/// wait while a connection is being established, and fail between two attempts. Dropping the `Remote` closes the
+/// connection and kills the process of the server.
 pub struct Remote {
     config: RemoteConfig,
     link: UpstreamLink,
@@ -144,7 +144,7 @@ impl Remote {
         Ok(is_own.then_some((session, inner)))
     }
 
-    async fn read_within(&self, uri: &Uri, inner: &str, context: &Context) -> Result<Contents> {
+    async fn read_upstream(&self, uri: &Uri, inner: &str, context: &Context) -> Result<Contents> {
         let session = self.session().await?;
         let validity = self.events.updates.begin(inner, self.link.losses());
         let request = session.peer.read_resource_once(ReadResourceRequestParams::new(inner));
@@ -177,7 +177,10 @@ fn check(config: &RemoteConfig) -> Result<()> {
         if http::HeaderName::from_bytes(name.as_bytes()).is_err()
             || http::HeaderValue::from_str(value).is_err()
         {
-            return Err(Error::invalid(format!("`{name}` is not a valid HTTP header, or its value is not")));
+            return Err(Error::invalid(format!(
+                "`{name}` is not a valid HTTP header, or its value is not; hint: use letters, digits and `-` in the name, \
+                 and no line breaks in the value"
+            )));
         }
     }
     Ok(())
@@ -256,7 +259,7 @@ impl Source for Remote {
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let Some(inner) = self.inner(uri) else { return Err(Error::NotFound(uri.clone())) };
-        self.read_within(uri, &inner, context).await
+        self.read_upstream(uri, &inner, context).await
     }
 
     async fn templates(&self, _context: &Context) -> Result<Templates> {

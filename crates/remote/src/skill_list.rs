@@ -26,7 +26,7 @@ const FILE_OVERHEAD: usize = 96;
 /// All skills of a server.
 #[derive(Default)]
 pub(crate) struct SkillList {
-    /// Sorted by URI. The URIs are those under which this server serves the skills, not those of the upstream server.
+    /// Sorted by URI. The URIs are served URIs, not upstream URIs.
     pub(crate) skills: Vec<Skill>,
     pub(crate) hints: CacheHints,
 }

@@ -74,9 +74,9 @@ pub(crate) fn start(
         return Err(RemoteFault::NotStarted("it has no pipes".to_owned()));
     };
     let (is_open, stderr_end) = watch::channel(());
-    let kept = journal.clone();
+    let recorded = journal.clone();
     tokio::spawn(async move {
-        keep_stderr(stderr, kept).await;
+        record_stderr(stderr, recorded).await;
         drop(is_open);
     });
     let stderr_end = StderrEnd(stderr_end);
@@ -85,7 +85,7 @@ pub(crate) fn start(
 }
 
 /// Logs standard error, and records its last lines in the journal for the error message if the server ends.
-async fn keep_stderr(stderr: ChildStderr, journal: FaultJournal) {
+async fn record_stderr(stderr: ChildStderr, journal: FaultJournal) {
     let mut reader = BufReader::new(stderr);
     let mut line = Vec::new();
     loop {
@@ -101,7 +101,7 @@ async fn keep_stderr(stderr: ChildStderr, journal: FaultJournal) {
     }
 }
 
-/// Signals the end of standard error: `keep_stderr` has ended and the sender of the channel is dropped.
+/// Signals the end of standard error: `record_stderr` has ended and the sender of the channel is dropped.
 #[derive(Clone)]
 struct StderrEnd(watch::Receiver<()>);
 

@@ -61,7 +61,8 @@ pub(crate) struct UpstreamEvents {
     announced: Mutex<AnnouncedLists>,
 }
 
-/// The lists up to which changes were reported to watchers. [`UpstreamEvents::relist`] compares new lists with them.
+/// The lists whose contents watchers know. [`UpstreamEvents::relist`] compares new lists with them, and reports the
+/// differences.
 #[derive(Default)]
 struct AnnouncedLists {
     resources: Option<Arc<Snapshot<ResourceList>>>,
@@ -318,8 +319,8 @@ pub(crate) async fn run(
             subscribed = async { subscribing.as_mut().expect("checked").await }, if subscribing.is_some() => {
                 subscribing = None;
                 let added = subscriber.changed(subscribed);
-                // A change before the server accepted the subscription was missed, so one is reported. After a
-                // reconnection, `events.lost()` covers the first subscriptions.
+                // Changes before the server accepted the subscription may have been missed, so an update is reported.
+                // After a reconnection, `events.lost()` covers the first subscriptions.
                 if !is_first || session.generation == 1 {
                     added.into_iter().for_each(|one| events.updated(&one.inner));
                 }

@@ -3,7 +3,8 @@
 
 /// Adds the descriptive keys to a configuration struct that has the fields `uri` and `mime`.
 ///
-/// A macro and not `#[serde(flatten)]`: with that, errors would have no line, and unknown keys would be ignored.
+/// This is a macro instead of `#[serde(flatten)]`, with which errors would have no line, and unknown keys would
+/// be ignored.
 macro_rules! with_descriptive_keys {
     (
         $(#[$attribute:meta])*

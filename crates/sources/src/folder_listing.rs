@@ -1,5 +1,5 @@
-//! The listing of a folder, as Markdown for people and models and as JSON for programs, and the query that selects a
-//! page of it.
+//! The listing of a folder: as Markdown for people and models, as JSON for programs. Also parses the query that
+//! selects a page of it.
 
 #![allow(dead_code, reason = "each is used by some sources, which are features")]
 
@@ -19,7 +19,7 @@ const MARKDOWN: &str = "text/markdown";
 const JSON: &str = "application/json";
 
 /// The parameters of a folder's URI, in the order of the template.
-pub(crate) const KEYS: [&str; 3] = ["after", "format", "contents"];
+pub(crate) const KEYS: [&str; 4] = ["after", "match", "format", "contents"];
 
 /// A child of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub(crate) enum FollowingContents {
 pub(crate) struct FolderQuery {
     /// The decoded name of the child after which the page begins.
     pub(crate) after: Option<Vec<u8>>,
+    /// The text that the names on the page contain, in lower case.
+    matching: Option<String>,
     pub(crate) format: ListingFormat,
     /// The requested contents; see [`contents`](Self::contents).
     requested: Option<FollowingContents>,
@@ -79,9 +81,10 @@ impl FolderQuery {
             }
             given.push(key);
             match (key, value) {
-                ("after", name) => {
-                    let malformed = || Error::invalid(format!("`after={name}` has a malformed escape"));
-                    parsed.after = Some(Uri::decode_segment(name).ok_or_else(malformed)?);
+                ("after", name) => parsed.after = Some(decoded_value(key, name)?),
+                ("match", text) => {
+                    let text = decoded_value(key, text)?;
+                    parsed.matching = Some(String::from_utf8_lossy(&text).to_lowercase());
                 }
                 ("format", "markdown") => parsed.format = ListingFormat::Markdown,
                 ("format", "json") => parsed.format = ListingFormat::Json,
@@ -98,18 +101,35 @@ impl FolderQuery {
         Ok(parsed)
     }
 
-    /// The contents that follow the listing: by default text after Markdown, nothing after JSON.
-    pub(crate) fn contents(&self) -> FollowingContents {
+    /// The contents that follow the listing: by default text after a Markdown listing of the whole folder, otherwise
+    /// nothing. Whoever looks for a name in a large folder needs no text. `has_next` says whether another page follows.
+    pub(crate) fn contents(&self, has_next: bool) -> FollowingContents {
+        let is_whole = self.after.is_none() && self.matching.is_none() && !has_next;
         self.requested.unwrap_or(match self.format {
-            ListingFormat::Markdown => FollowingContents::Text,
-            ListingFormat::Json => FollowingContents::Nothing,
+            ListingFormat::Markdown if is_whole => FollowingContents::Text,
+            ListingFormat::Markdown | ListingFormat::Json => FollowingContents::Nothing,
         })
+    }
+
+    /// Whether `match` selects a child, by its percent-encoded name.
+    pub(crate) fn selects(&self, encoded_name: &str) -> bool {
+        let Some(text) = &self.matching else { return true };
+        let name = Uri::decode_segment(encoded_name.strip_suffix('/').unwrap_or(encoded_name));
+        name.is_some_and(|name| String::from_utf8_lossy(&name).to_lowercase().contains(text))
+    }
+
+    /// Whether `match` leaves out children.
+    pub(crate) fn selects_some(&self) -> bool {
+        self.matching.is_some()
     }
 
     /// The URI of the page that begins after the child with this name, with the same other parameters; `None` if it is
     /// too long.
     pub(crate) fn next(&self, folder: &Uri, name: &[u8]) -> Option<Uri> {
         let mut uri = format!("{}?after={}", folder.without_query(), encoded_value(name));
+        if let Some(text) = &self.matching {
+            let _ = write!(uri, "&match={}", encoded_value(text.as_bytes()));
+        }
         if self.format == ListingFormat::Json {
             uri.push_str("&format=json");
         }
@@ -122,6 +142,15 @@ impl FolderQuery {
     }
 }
 
+/// The decoded value of a parameter.
+fn decoded_value(key: &str, value: &str) -> Result<Vec<u8>> {
+    Uri::decode_segment(value).ok_or_else(|| {
+        Error::invalid(format!(
+            "`{key}={value}` has a malformed escape: write `%` and two hexadecimal digits, or `%25` for a `%`"
+        ))
+    })
+}
+
 /// A name as the value of a parameter.
 fn encoded_value(name: &[u8]) -> String {
     Uri::encode_segment(name).replace('&', "%26").replace('+', "%2B")
@@ -132,6 +161,8 @@ fn encoded_value(name: &[u8]) -> String {
 pub(crate) struct FolderListing<'a> {
     /// The URI of the folder.
     pub(crate) folder: &'a Uri,
+    /// The query that selects the page.
+    pub(crate) query: &'a FolderQuery,
     /// The heading: the title or the name of the folder.
     pub(crate) title: &'a str,
     pub(crate) children: &'a [ListedChild],
@@ -143,8 +174,8 @@ pub(crate) struct FolderListing<'a> {
 
 impl FolderListing<'_> {
     /// The listing as the contents at a URI, with the next page in `_meta`.
-    pub(crate) fn content(&self, uri: Uri, format: ListingFormat) -> Content {
-        let mut content = match format {
+    pub(crate) fn content(&self, uri: Uri) -> Content {
+        let mut content = match self.query.format {
             ListingFormat::Markdown => Content::text(uri, MARKDOWN, self.markdown()),
             ListingFormat::Json => Content::text(uri, JSON, format!("{}\n", self.json())),
         };
@@ -158,13 +189,15 @@ impl FolderListing<'_> {
         content
     }
 
-    /// A heading, a table with a row for each child, and a link to the next page. Columns without a value are omitted.
+    /// A heading, a table with a row for each child, and how to get the others. Columns without a value are omitted.
     pub(crate) fn markdown(&self) -> String {
         let mut page = format!("# {}\n\n", cell(self.title));
-        if self.children.is_empty() {
-            page.push_str("No entries.\n");
-        } else {
-            self.write_table(&mut page);
+        match &self.query.matching {
+            _ if !self.children.is_empty() => self.write_table(&mut page),
+            Some(text) => {
+                let _ = writeln!(page, "No name contains `{}`.", cell(text));
+            }
+            None => page.push_str("No entries.\n"),
         }
         if let Some(next) = self.next {
             let count = match self.more {
@@ -173,6 +206,10 @@ impl FolderListing<'_> {
                 None => "More entries follow".to_owned(),
             };
             let _ = write!(page, "\n{count}: read {next}\n");
+            if !self.query.selects_some() {
+                let folder = self.folder.without_query();
+                let _ = writeln!(page, "Entries with a text in their name: read {folder}?match=TEXT");
+            }
         }
         page
     }
@@ -181,7 +218,7 @@ impl FolderListing<'_> {
         let has = |value: fn(&ListedChild) -> bool| self.children.iter().any(value);
         let columns = [
             Some(ListingColumn::Name),
-            Some(ListingColumn::Kind),
+            has(|child| !child.is_folder()).then_some(ListingColumn::Kind),
             has(|child| child.size.is_some()).then_some(ListingColumn::Size),
             has(|child| child.modified.is_some()).then_some(ListingColumn::Modified),
             has(|child| child.title.is_some()).then_some(ListingColumn::Title),
@@ -251,7 +288,9 @@ impl ListingColumn {
                 let slash = if child.is_folder() { "/" } else { "" };
                 format!("[{}{slash}]({})", cell(&child.name), link_target(&child.uri))
             }
-            Self::Kind => child.kind_label().to_owned(),
+            // The slash after its name says that a child is a folder.
+            Self::Kind if child.is_folder() => String::new(),
+            Self::Kind => child.kind.clone().into_owned(),
             Self::Size => child.size.map(grouped).unwrap_or_default(),
             Self::Modified => {
                 child.modified.map(|modified| modified.strftime("%Y-%m-%d").to_string()).unwrap_or_default()
@@ -295,7 +334,8 @@ impl ListedChild {
     }
 }
 
-/// Text as a table cell or as the text of a link: on one line, with the characters escaped that would end it.
+/// Escapes text for a table cell or for the text of a link: removes line breaks, and escapes characters that
+/// would end the cell or the link.
 fn cell(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -369,6 +409,7 @@ mod tests {
         let children = children();
         let page = FolderListing {
             folder: &folder,
+            query: &FolderQuery::default(),
             title: "Our root",
             children: &children,
             next: Some(&next),
@@ -379,24 +420,32 @@ mod tests {
 
         | name | type | bytes | modified | title |
         |---|---|---|---|---|
-        | [guide/](file:///root/guide/) | folder | | 2026-11-17 | |
+        | [guide/](file:///root/guide/) | | | 2026-11-17 | |
         | [a (1\\|2).md](<file:///root/a%20(1%7C2).md>) | text/markdown | 1,234,567 | | Plans \\| \\[draft\\] |
 
         3,024 more entries: read file:///root/?after=a
+        Entries with a text in their name: read file:///root/?match=TEXT
         ");
         let plain = [child("guide", "guide/", DIRECTORY)];
         let page = FolderListing { children: &plain, next: None, ..page };
         insta::assert_snapshot!(page.markdown(), @"
         # Our root
 
-        | name | type |
-        |---|---|
-        | [guide/](file:///root/guide/) | folder |
+        | name |
+        |---|
+        | [guide/](file:///root/guide/) |
         ");
-        insta::assert_snapshot!(FolderListing { children: &[], ..page }.markdown(), @"
+        let page = FolderListing { children: &[], ..page };
+        insta::assert_snapshot!(page.markdown(), @"
         # Our root
 
         No entries.
+        ");
+        let query = FolderQuery::parse("match=Not%20there").unwrap();
+        insta::assert_snapshot!(FolderListing { query: &query, ..page }.markdown(), @"
+        # Our root
+
+        No name contains `not there`.
         ");
     }
 
@@ -406,6 +455,7 @@ mod tests {
         let children = children();
         let page = FolderListing {
             folder: &folder,
+            query: &FolderQuery::default(),
             title: "root",
             children: &children,
             next: Some(&next),
@@ -439,9 +489,17 @@ mod tests {
     fn a_query_selects_a_page() {
         let parse = |query| FolderQuery::parse(query).unwrap();
         assert_eq!(parse("after=&format=&contents="), FolderQuery::default());
-        assert_eq!(parse("").contents(), FollowingContents::Text);
-        assert_eq!(parse("format=json").contents(), FollowingContents::Nothing);
-        assert_eq!(parse("format=json&contents=text").contents(), FollowingContents::Text);
+        for (query, has_next, expected) in [
+            ("", false, FollowingContents::Text),
+            ("", true, FollowingContents::Nothing),
+            ("after=a", false, FollowingContents::Nothing),
+            ("match=a", false, FollowingContents::Nothing),
+            ("after=a&contents=text", true, FollowingContents::Text),
+            ("format=json", false, FollowingContents::Nothing),
+            ("format=json&contents=text", false, FollowingContents::Text),
+        ] {
+            assert_eq!(parse(query).contents(has_next), expected, "{query}");
+        }
         let query = parse("after=a%26b%2F&format=json&contents=none");
         assert_eq!(query.after.as_deref(), Some(b"a&b/".as_slice()));
         assert_eq!(query.format, ListingFormat::Json);
@@ -451,10 +509,22 @@ mod tests {
     }
 
     #[test]
+    fn a_text_selects_names() {
+        let query = FolderQuery::parse("match=%C3%84b%26").unwrap();
+        assert!(query.selects("x%C3%A4B&y/") && query.selects("%C3%84b&") && !query.selects("ab&"));
+        assert!(FolderQuery::default().selects("anything") && !FolderQuery::default().selects_some());
+        let next = query.next(&uri("file:///root/?match=x"), b"c").unwrap();
+        assert_eq!(next.as_str(), "file:///root/?after=c&match=%C3%A4b%26");
+        // The slash of a folder is not a part of its name.
+        assert!(!FolderQuery::parse("match=%2F").unwrap().selects("guide/"));
+    }
+
+    #[test]
     fn mistakes_in_a_query_are_explained() {
         let said = |query| FolderQuery::parse(query).unwrap_err().to_string();
         insta::assert_snapshot!(said("format=xml"), @"`format=xml` must be `markdown` or `json`");
         insta::assert_snapshot!(said("contents=all"), @"`contents=all` must be `none` or `text`");
+        insta::assert_snapshot!(said("match=%zz"), @"`match=%zz` has a malformed escape: write `%` and two hexadecimal digits, or `%25` for a `%`");
         insta::assert_snapshot!(said("after=a&after=b"), @"`after` is given twice: give it once");
     }
 

@@ -53,8 +53,8 @@ impl<T> Followed<T> {
         FollowedWatch { followed: Arc::clone(self), added: self.added.subscribe(), overflows }
     }
 
-    /// Follows a resource if there is a watch. `known` is stored as its state; if the resource is followed already,
-    /// `again` may update the stored state with it.
+    /// Follows a resource if there is a watch, with `known` as its state. If the resource is followed already,
+    /// `again` may merge `known` into the stored state.
     pub(crate) fn add(&self, uri: &Uri, known: T, again: impl FnOnce(&mut T, T)) {
         let mut state = self.lock();
         if state.watches == 0 {
@@ -83,7 +83,7 @@ impl<T> Followed<T> {
         self.lock().resources.get_mut(uri).map(access)
     }
 
-    /// Collects from all resources, in the order of their URIs.
+    /// Applies `item` to all resources, in the order of their URIs, and collects the results.
     pub(crate) fn collect<C: FromIterator<R>, R>(&self, item: impl FnMut((&Uri, &T)) -> Option<R>) -> C {
         self.lock().resources.iter().filter_map(item).collect()
     }

@@ -11,8 +11,8 @@ const MAX_DESCRIPTION_CHARACTERS: usize = 1000;
 
 /// The block between two lines of `---` at the top of a Markdown file.
 ///
-/// Only `title` and `description` are parsed, and only plain or quoted scalars on one line: two keys do not justify
-/// the attack surface of a YAML parser.
+/// Only `title` and `description` are parsed, and only if they are plain or quoted scalars on one line. For two
+/// keys, the attack surface of a YAML parser is not justified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FrontMatter {
     pub(crate) title: Option<String>,

@@ -191,8 +191,9 @@ fn decode_entities(text: &str) -> String {
     decoded.replace("&amp;", "&")
 }
 
-/// The first heading of the first Markdown cell. The head of a notebook is not a whole JSON document, so it is scanned
-/// for the keys of cells, which notebooks have in alphabetical order.
+/// The first heading of the first Markdown cell. The head of a notebook is not a whole JSON document, so it is
+/// scanned for the keys of cells. Notebooks write these keys in alphabetical order, so `cell_type` precedes
+/// `source`.
 fn notebook_title(text: &str) -> Option<String> {
     let cell = text
         .split("\"cell_type\"")

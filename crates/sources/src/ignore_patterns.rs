@@ -92,7 +92,8 @@ impl IgnorePatterns {
         let applies = |at: &&u32| directory || !self.patterns[**at as usize].only_directories;
         let glob = |at: &u32| self.patterns[*at as usize].glob(&self.text);
         let first = self.names.partition_point(|at| glob(at) < name);
-        // The last pattern that is this name. Of the other patterns, only those after it can change the verdict.
+        // The last pattern that equals this name. Of the other patterns, only those after it can change the
+        // verdict.
         let named = self.names[first..].iter().take_while(|at| glob(at) == name).filter(applies).max();
         let mut later = self.others.iter().rev().take_while(|at| named.is_none_or(|named| *at > named));
         let matching =
@@ -159,8 +160,8 @@ impl IgnorePattern {
             PatternKind::Suffix => name.ends_with(&glob[1..]),
             PatternKind::WildName => wildmatch(glob, name),
             PatternKind::Path => {
-                // As in git, the rest after the literal prefix is a pattern of its own: in `a**/b`, the stars match
-                // slashes because they are at the start of that rest.
+                // As in git, the rest after the literal prefix is matched as a separate pattern. So in `a**/b`
+                // the stars match slashes: they are at the start of that pattern.
                 let (literal, wild) = glob.split_at((self.literal_end - self.start) as usize);
                 path.strip_prefix(literal).is_some_and(|rest| wildmatch(wild, rest))
             }

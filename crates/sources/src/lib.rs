@@ -54,13 +54,13 @@ mod media;
 ))]
 mod meta;
 #[cfg(any(feature = "files", feature = "git"))]
-mod part;
-#[cfg(any(feature = "files", feature = "git"))]
 mod path;
 #[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 mod patterns;
 #[cfg(any(all(feature = "command", unix), feature = "files", feature = "git"))]
 mod range;
+#[cfg(any(feature = "files", feature = "git"))]
+mod range_bounds;
 #[cfg(all(
     target_os = "linux",
     any(feature = "files", feature = "git", feature = "skills", feature = "sqlite")

@@ -5,7 +5,7 @@
 use libris_core::Meta;
 use serde_json::Value;
 
-/// The URI of the next page, or of the next part of a file.
+/// The URI of the next page, or of the next range of a file.
 pub(crate) const NEXT: &str = "dev.libris/next";
 
 /// The number of lines of the whole resource, if the contents are a range of lines.

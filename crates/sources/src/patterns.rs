@@ -6,7 +6,8 @@ use libris_core::{Error, Result};
 
 use crate::ignore_patterns::{IgnorePatterns, PatternVerdict};
 
-/// The patterns of one configuration key. A pattern that begins with `!` takes back the matches of those before it.
+/// The patterns of one configuration key. A pattern that begins with `!` cancels the matches of those before
+/// it.
 #[derive(Default)]
 pub(crate) struct ConfiguredPatterns(IgnorePatterns);
 
@@ -82,7 +83,7 @@ fn expand(pattern: &str, into: &mut Vec<String>) -> std::result::Result<(), &'st
         }
         Some(group) => {
             let (before, after) = (&pattern[..group.start], &pattern[group.end + 1..]);
-            let mut alternatives = group.commas.windows(2);
+            let mut alternatives = group.separators.windows(2);
             alternatives.try_for_each(|ends| {
                 expand(&format!("{before}{}{after}", &pattern[ends[0] + 1..ends[1]]), into)
             })
@@ -95,7 +96,7 @@ struct AlternativeGroup {
     start: usize,
     end: usize,
     /// The positions of the braces, and of the commas between them.
-    commas: Vec<usize>,
+    separators: Vec<usize>,
 }
 
 /// The first group of alternatives, which may contain others.
@@ -104,7 +105,7 @@ fn first_group(pattern: &str) -> std::result::Result<Option<AlternativeGroup>, &
     if bytes.starts_with(b"#") {
         return Ok(None);
     }
-    let (mut at, mut depth, mut commas) = (0, 0, Vec::new());
+    let (mut at, mut depth, mut separators) = (0, 0, Vec::new());
     while at < bytes.len() {
         match bytes[at] {
             b'\\' => at += 1,
@@ -112,15 +113,15 @@ fn first_group(pattern: &str) -> std::result::Result<Option<AlternativeGroup>, &
             b'{' => {
                 depth += 1;
                 if depth == 1 {
-                    commas.push(at);
+                    separators.push(at);
                 }
             }
-            b',' if depth == 1 => commas.push(at),
+            b',' if depth == 1 => separators.push(at),
             b'}' if depth > 0 => {
                 depth -= 1;
                 if depth == 0 {
-                    commas.push(at);
-                    return Ok(Some(AlternativeGroup { start: commas[0], end: at, commas }));
+                    separators.push(at);
+                    return Ok(Some(AlternativeGroup { start: separators[0], end: at, separators }));
                 }
             }
             _ => {}

@@ -1,7 +1,7 @@
 //! The table of sources, with their arguments on the command line and their keys in the configuration file.
 //!
-//! To add a source, implement [`SourceConfig`] for its configuration and [`Definition`] for the source to open, and add a
-//! line to `sources!` at the end of this file. CONTRIBUTING.md has an example.
+//! To add a source, implement [`SourceConfig`] for its configuration and [`Definition`] for the type that opens
+//! it. Then add a line to `sources!` at the end of this file. CONTRIBUTING.md has an example.
 
 use std::any::Any;
 use std::ffi::OsStr;
@@ -35,6 +35,17 @@ pub trait Definition: Any + Debug + DynamicEq + Send + Sync {
     }
 }
 
+/// A URL for messages: without its query, its fragment, its user and its password, which may be secrets. A path of a file
+/// stays as it is.
+#[cfg(any(feature = "http", all(feature = "mcp", unix)))]
+pub(crate) fn url_label(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
+}
+
 /// Equality of definitions of any type: an unchanged definition needs no new source when the configuration is reloaded.
 pub trait DynamicEq {
     /// Whether the other value has the same type and is equal.
@@ -52,7 +63,7 @@ impl<T: Any + PartialEq> DynamicEq for T {
 pub struct OpenedSource {
     /// The source.
     pub source: Arc<dyn Source>,
-    /// The root of its URIs, if it has one of its own.
+    /// The root of its URIs, if it has a root that no other source may share.
     pub root: Option<SourceRoot>,
 }
 
@@ -222,7 +233,7 @@ macro_rules! sources {
             $($(#[$condition])* $key: $section,)*
         }
 
-        #[allow(unreachable_code, unused_variables, unused_mut, reason = "without any source, nothing is left of them")]
+        #[allow(unreachable_code, unused_variables, unused_mut, reason = "without any source, the repetitions expand to nothing")]
         impl Sections {
             /// Deserializes the value of one of the [`KEYS`].
             pub fn deserialize<'de, A: MapAccess<'de>>(
@@ -274,4 +285,22 @@ sources! {
     prompt: crate::prompts::PromptsConfig,
     #[cfg(feature = "skills")]
     skills: Vec<crate::skills::Config>,
+}
+
+#[cfg(all(test, feature = "http"))]
+mod tests {
+    use super::url_label;
+
+    #[test]
+    fn labels_show_no_secrets() {
+        for (url, label) in [
+            ("https://api.example/v1", "https://api.example/v1"),
+            ("https://ada:s3cret@api.example:8443/v1?key=s3cret#s3cret", "https://api.example:8443/v1"),
+            ("https://s3cret@api.example", "https://api.example"),
+            ("https://api.example?key=s3cret/x@y", "https://api.example"),
+            ("./apis/shop#2.yaml", "./apis/shop#2.yaml"),
+        ] {
+            assert_eq!(url_label(url), label);
+        }
+    }
 }

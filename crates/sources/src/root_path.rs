@@ -1,9 +1,9 @@
 //! Opens the root path without following symbolic links that were inserted into it later.
 //!
-//! A component that is a symbolic link when the source is opened, such as `current` in `/srv/current/docs`, is the
-//! operator's choice: it is followed, each time the root is opened again. A component that is a directory at that
-//! time must stay one. Otherwise a process with write access to its parent directory could replace it with a symbolic
-//! link and so choose the served directory.
+//! A component may be a symbolic link when the source is opened, such as `current` in `/srv/current/docs`. The
+//! operator chose it, so it is followed each time the root is opened again. A component that is a directory at
+//! that time must stay one. Otherwise a process with write access to its parent directory could replace it with a
+//! symbolic link and so choose the served directory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use cap_std::fs::Dir;
 /// An absolute path to a directory, and which of its components are symbolic links to follow.
 pub(crate) struct RootPath {
     path: PathBuf,
-    /// Whether a component was a symbolic link when the path was first opened: on Linux for each component, elsewhere
-    /// for the last one only.
+    /// For each component, whether it was a symbolic link when the path was first opened. Systems other than
+    /// Linux have only the entry for the last component.
     links: Vec<bool>,
 }
 
@@ -28,18 +28,19 @@ enum ComponentSymlinks<'a> {
 }
 
 impl ComponentSymlinks<'_> {
-    /// Opens a component with `follow` if it may be a symbolic link, otherwise with `nofollow`, which must fail with
-    /// `ENOTDIR` or `ELOOP` on a link. `Record` tries `nofollow` first, to find out whether it is a link.
+    /// Opens a component: with `follow` if it may be a symbolic link, otherwise with `nofollow`. On a link,
+    /// `nofollow` must fail with `ENOTDIR` or `ELOOP`. `Record` tries `nofollow` first, to find out whether it is
+    /// a link.
     #[cfg(unix)]
     fn open<T>(
         &mut self,
-        part: usize,
+        component: usize,
         nofollow: impl FnOnce() -> rustix::io::Result<T>,
         follow: impl FnOnce() -> rustix::io::Result<T>,
     ) -> io::Result<T> {
         use rustix::io::Errno;
         let (opened, link) = match self {
-            ComponentSymlinks::Recorded(links) if links.get(part).is_some_and(|link| *link) => {
+            ComponentSymlinks::Recorded(links) if links.get(component).is_some_and(|link| *link) => {
                 (follow()?, true)
             }
             ComponentSymlinks::Recorded(_) => (nofollow()?, false),
@@ -84,11 +85,11 @@ fn open_components(path: &Path, mut links: ComponentSymlinks<'_>) -> io::Result<
     // `O_PATH`, since an ancestor may be searchable without being readable.
     let above = directory | OFlags::PATH;
     let last = directory | OFlags::RDONLY;
-    let parts: Vec<_> = path.components().filter(|part| *part != Component::RootDir).collect();
-    let flags = |part: usize| if part == parts.len() { last } else { above };
+    let components: Vec<_> = path.components().filter(|component| *component != Component::RootDir).collect();
+    let flags = |component: usize| if component == components.len() { last } else { above };
     let mut dir = openat(CWD, "/", flags(0), Mode::empty())?;
-    for (n, part) in parts.iter().enumerate() {
-        let name = part.as_os_str();
+    for (n, component) in components.iter().enumerate() {
+        let name = component.as_os_str();
         let open = |more| openat(&dir, name, flags(n + 1) | more, Mode::empty());
         dir = links.open(n, || open(OFlags::NOFOLLOW), || open(OFlags::empty()))?;
     }

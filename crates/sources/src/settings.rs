@@ -1,6 +1,7 @@
 //! Deserialization of the numbers and durations of a configuration file, within bounds.
 //!
-//! A value out of range is an error with its line in the file, instead of a panic or an exhausted memory later.
+//! A value out of range is an error that names its line in the file. Without this check, it could cause a panic
+//! or exhaust the memory later.
 
 use std::fmt;
 use std::ops::RangeInclusive;

@@ -1,8 +1,9 @@
 //! Matching one pattern of an ignore file against a path, byte by byte, as `wildmatch` of git does with
 //! `WM_PATHNAME`.
 //!
-//! The time is at most proportional to the length of the pattern times the length of the path, whatever they contain,
-//! and there is neither recursion nor allocation. Only the last `*` and the last `**/` are ever extended:
+//! The time is at most proportional to the length of the pattern times the length of the path, whatever they
+//! contain. There is neither recursion nor allocation. On a mismatch, only the last `*` or the last `**/` is
+//! extended (backtracking):
 //!
 //! - An earlier `*` need not be extended after a slash of the pattern has matched: `*` matches no slash, so that slash
 //!   would match at the same position again. Nor after another `*`, which can match all that the earlier one could.
@@ -13,8 +14,8 @@
 /// Whether `pattern` matches the whole of `path`, in which names are separated by slashes.
 pub(crate) fn wildmatch(pattern: &[u8], path: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // For the last `*` and the last `**/`: the position after it in the pattern, and the position in the path up to which
-    // it matches.
+    // For the last `*` and the last `**/`, two positions: the one after it in the pattern, and the one in the
+    // path up to which it matches.
     let mut star: Option<(usize, usize)> = None;
     let mut double_star: Option<(usize, usize)> = None;
     loop {

@@ -42,9 +42,9 @@ pub(crate) fn text(text: &str) -> String {
     out
 }
 
-/// The first `most` characters of a text, and whether that is the whole text.
-pub(crate) fn beginning(text: &str, most: usize) -> (&str, bool) {
-    match text.char_indices().nth(most) {
+/// The first `limit` characters of a text, and whether that is the whole text.
+pub(crate) fn beginning(text: &str, limit: usize) -> (&str, bool) {
+    match text.char_indices().nth(limit) {
         Some((end, _)) => (&text[..end], false),
         None => (text, true),
     }

@@ -25,8 +25,8 @@ pub trait AppPage: fmt::Debug + Send + Sync + 'static {
     async fn answer(&self, call: &Call, server: &ServerInfo, arguments: &str) -> Result<Value, Failure>;
 }
 
-/// The capabilities of a client, as far as they concern apps. In legacy revisions they are in the parameters of `initialize`, in
-/// modern ones in the `_meta` of each request.
+/// The request parameters in which a client declares that it shows apps: `capabilities` of `initialize` in legacy
+/// revisions, `_meta` of each request in modern ones.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct DeclaringParams {

@@ -19,8 +19,8 @@ pub struct Call {
     pub(crate) view: Arc<dyn ServiceView>,
     /// The client against whose share the request counts in each budget.
     pub client: Client,
-    /// When the request arrived, which starts its time limit.
     pub(crate) arrived: Instant,
+    /// The memory reserved for contents; `None` if no budget applies.
     pub(crate) memory: Option<Arc<RequestReservation>>,
     progress: Option<Arc<Reporter>>,
     /// The listener that `subscribe` requests refer to, if the request belongs to a session.
@@ -43,8 +43,8 @@ impl Call {
         }
     }
 
-    /// Sets the client, and the budget for contents.
-    pub(crate) fn by(self, client: Client, content_budget: &Arc<ContentBudget>) -> Self {
+    /// Sets the client, and the budget for the contents that the call loads.
+    pub(crate) fn with_client(self, client: Client, content_budget: &Arc<ContentBudget>) -> Self {
         Self { client, memory: Some(Arc::new(RequestReservation::new(content_budget, client))), ..self }
     }
 
@@ -53,7 +53,8 @@ impl Call {
         Self { shows_apps, ..self }
     }
 
-    /// Whether the client shows MCP Apps. Only meaningful for requests whose response depends on it: `tools/list`.
+    /// Whether the client shows MCP Apps. May be `false` for methods other than `tools/list`, whose responses do not
+    /// depend on it.
     pub fn shows_apps(&self) -> bool {
         self.shows_apps
     }
@@ -75,46 +76,46 @@ impl Call {
         self.arrived.elapsed()
     }
 
-    /// When its time limit started: on arrival, or when the memory that it waited for was granted. While it is waiting,
-    /// this is the current time.
-    pub(crate) fn began(&self) -> Instant {
+    /// The time from which the time limit counts: the arrival of the request, or the time at which the memory that it
+    /// waited for was granted. While the request waits for memory, this is the current time.
+    pub(crate) fn time_limit_start(&self) -> Instant {
         self.memory.as_ref().and_then(|memory| memory.resumed()).unwrap_or(self.arrived)
     }
 
-    pub(crate) fn in_revision(self, revision: Revision) -> Self {
+    pub(crate) fn with_revision(self, revision: Revision) -> Self {
         Self { revision, ..self }
     }
 
-    pub(crate) fn reporting(self, reporter: Option<Reporter>) -> Self {
+    pub(crate) fn with_reporter(self, reporter: Option<Reporter>) -> Self {
         Self { progress: reporter.map(Arc::new), ..self }
     }
 
     /// Sets the listener of the session that the request belongs to.
-    pub(crate) fn of(self, listener: Option<Arc<dyn Listener>>) -> Self {
+    pub(crate) fn with_listener(self, listener: Option<Arc<dyn Listener>>) -> Self {
         Self { listener, ..self }
     }
 
-    /// Reserves memory for `bytes` more of contents, until the response is sent; call it before loading them. `false`
-    /// if memory is short: then release everything, wait for [`memory_is_free`](Self::memory_is_free), and start
+    /// Reserves memory for `bytes` more of contents until the response is sent. Call it before loading them. Returns
+    /// `false` if memory is short: then drop all contents, await [`memory_is_free`](Self::memory_is_free), and start
     /// over.
     pub fn reserve(&self, bytes: usize) -> bool {
         self.memory.as_ref().is_none_or(|memory| memory.reserve(bytes))
     }
 
-    /// Like [`reserve`](Self::reserve), for contents that are being loaded and must not be loaded twice: `false` is
-    /// final.
+    /// Like [`reserve`](Self::reserve), for contents that are being loaded and must not be loaded twice. After `false`,
+    /// the request must fail.
     pub fn grow(&self, bytes: usize) -> bool {
         self.memory.as_ref().is_none_or(|memory| memory.grow(bytes))
     }
 
-    /// Ensures that memory is reserved for `bytes` of contents in total, which are loaded already. `false` if memory
-    /// is short for the part that was not reserved before.
+    /// Reserves memory for contents that are loaded already and have `bytes` in total, counting what was reserved
+    /// before. Returns `false` if memory is short; then the request must fail.
     pub fn reserve_loaded(&self, bytes: usize) -> bool {
         self.memory.as_ref().is_none_or(|memory| memory.reserve_loaded(bytes))
     }
 
-    /// Waits for the memory that [`reserve`](Self::reserve) could not get. `false` if it is not available in time, or
-    /// if no reservation failed.
+    /// Waits for the memory that [`reserve`](Self::reserve) could not get. Returns `false` if it does not become
+    /// available in time, or if no reservation failed.
     pub async fn memory_is_free(&self) -> bool {
         match &self.memory {
             Some(memory) => memory.wait().await,
@@ -145,15 +146,16 @@ impl std::fmt::Debug for Call {
 pub(crate) struct Reporter {
     token: Box<str>,
     began: Instant,
-    /// The last value sent, and when the next may be sent, in milliseconds since `began`.
+    /// The last value sent.
     last: AtomicU64,
+    /// The earliest time of the next report, in milliseconds since `began`.
     next: AtomicU64,
     /// Sends a message, or drops it if the caller does not read fast enough.
     send: Box<dyn Fn(Framed) + Send + Sync>,
 }
 
 impl Reporter {
-    /// The minimum interval of reports. A request answered sooner sends none.
+    /// The minimum interval between reports. A request that is answered within this time sends none.
     const MIN_INTERVAL: Duration = Duration::from_millis(200);
 
     /// `token` is the progress token as JSON, unchanged.

@@ -1,8 +1,8 @@
 //! The memory budget of contents, from before they are loaded until the last byte of their response is sent.
 //!
-//! A client that does not read its responses holds memory that others need. While a request waits for memory,
-//! connections of clients that read less than [`MIN_RATE`] bytes a second are closed. Over HTTP/2 each stream is
-//! measured separately, and must reach its share of that rate.
+//! A client that does not read its responses holds memory that others need. While a request waits for memory, the
+//! connections of clients that read fewer than [`MIN_RATE`] bytes a second are closed. Over HTTP/2 each stream is
+//! measured separately: it must reach [`MIN_RATE`] divided by the number of streams with unsent bytes.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -19,17 +19,18 @@ use crate::pool;
 /// The interval at which slow clients are searched for while a request waits.
 const SLOW_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The minimum period over which the read rate of a client is measured. The kernel accepts megabytes at once and then
-/// nothing until the client has read a good part of them, which takes a slow client seconds.
+/// The minimum period over which the read rate of a client is measured. A short period would be misleading: the kernel
+/// accepts megabytes at once, and then nothing until the client has read a good part of them, which takes a slow client
+/// seconds.
 const RATE_PERIOD: Duration = Duration::from_secs(12);
 
-/// The age at which a response is first measured.
+/// The time between the start of a response and the start of its first measurement.
 const FIRST_MEASUREMENT: Duration = Duration::from_secs(1);
 
 /// The bytes per second that a client must read while others wait for the memory of its response.
 const MIN_RATE: u64 = 128 << 10;
 
-/// The most bytes of a response that are encoded ahead of the client.
+/// The most bytes of a response that are encoded but not yet sent.
 pub(crate) const ENCODED_AHEAD: usize = 13 * pool::SIZE;
 
 /// A connection or an HTTP/2 stream on which responses are sent.
@@ -37,7 +38,7 @@ pub(crate) trait Recipient: Send + Sync {
     /// The number of bytes sent so far.
     fn bytes_sent(&self) -> u64;
 
-    /// How many recipients share the bandwidth of one connection.
+    /// How many recipients with unsent bytes share the bandwidth of the connection.
     fn sharers(&self) -> u64 {
         1
     }
@@ -46,8 +47,10 @@ pub(crate) trait Recipient: Send + Sync {
     fn close(&self);
 }
 
-/// Responses of up to this many bytes have budgets of their own, so that they do not wait for larger ones.
+/// Responses of up to this many bytes have a budget of their own, so that they do not wait for larger ones.
 const SMALL_RESPONSE: usize = 64 << 10;
+
+/// The same for responses that are not small.
 const MEDIUM_RESPONSE: usize = 1 << 20;
 
 /// Responses of up to this many bytes do not wait for memory.
@@ -62,7 +65,7 @@ pub(crate) enum Share {
     All,
 }
 
-/// The memory budget of one server for contents.
+/// The memory budget of one server for contents, split by the size of responses.
 pub(crate) struct ContentBudget {
     small: Arc<Budget>,
     medium: Arc<Budget>,
@@ -79,14 +82,15 @@ struct UnsentResponses {
     last: u64,
     responses: HashMap<u64, UnsentResponse>,
     /// When slow clients were last searched for.
-    looked: Option<Instant>,
+    last_search: Option<Instant>,
 }
 
 struct UnsentResponse {
     recipient: Weak<dyn Recipient>,
-    /// The start of the current measurement, and the bytes sent by then. The first measurement does not start with
-    /// the response: the first bytes fill the socket buffers and do not show the client's read rate.
+    /// The start of the current measurement, and the bytes sent by then. The first measurement starts later than the
+    /// response, because the first bytes only fill the socket buffers and do not show the client's read rate.
     measured: Option<(Instant, u64)>,
+    /// The start of the response.
     began: Instant,
 }
 
@@ -128,7 +132,7 @@ impl ContentBudget {
         let budget = self.budget(bytes);
         let lease = match budget.try_take_fairly(client, bytes) {
             Some(lease) => lease,
-            // Boxed, or the future of every response would include the state of waiting.
+            // Boxed, or the future of every response would have room for the state of a wait.
             None => {
                 let taking = timeout(self.max_wait, budget.take(client, bytes));
                 Box::pin(self.closing_slow_connections(taking)).await.ok().flatten()?
@@ -137,7 +141,7 @@ impl ContentBudget {
         Some(ContentLease { budget: self.clone(), reserved: lease, number: OnceLock::new() })
     }
 
-    /// A reservation of zero bytes, for a response that is in memory although the budget is used up.
+    /// A reservation of zero bytes, for a response that is sent although the budget is used up.
     pub(crate) fn uncounted(self: &Arc<Self>) -> ContentLease {
         ContentLease { budget: self.clone(), reserved: self.small.empty_lease(), number: OnceLock::new() }
     }
@@ -164,10 +168,10 @@ impl ContentBudget {
         let now = Instant::now();
         let slow: Vec<_> = {
             let mut sending = lock(&self.sending);
-            if sending.looked.is_some_and(|looked| now < looked + SLOW_CHECK_INTERVAL) {
+            if sending.last_search.is_some_and(|last_search| now < last_search + SLOW_CHECK_INTERVAL) {
                 return;
             }
-            sending.looked = Some(now);
+            sending.last_search = Some(now);
             sending.responses.values_mut().filter_map(|response| response.slow_recipient(now)).collect()
         };
         // Not under the lock: closing may drop a response that is in the table.
@@ -176,7 +180,7 @@ impl ContentBudget {
 }
 
 impl UnsentResponse {
-    /// The recipient, if the client has read too slowly since the measurement started.
+    /// The recipient, if its client has read too slowly since the measurement started.
     fn slow_recipient(&mut self, now: Instant) -> Option<Arc<dyn Recipient>> {
         let recipient = self.recipient.upgrade().filter(|_| now >= self.began + FIRST_MEASUREMENT)?;
         let taken = recipient.bytes_sent();
@@ -248,14 +252,15 @@ pub(crate) struct RequestReservation {
 #[derive(Default)]
 struct Reservation {
     lease: Option<ContentLease>,
-    /// How many of the reserved bytes are assigned to contents.
+    /// How many bytes of contents the request has reserved memory for, without the encoding buffers.
     bytes: usize,
-    /// Whether reserved memory is in use already, so that it cannot be released to wait for more.
+    /// Whether responses already occupy the reserved memory, so that it cannot be released to wait for more.
     held: bool,
     /// The size of the last reservation that failed.
     wanted: Option<usize>,
-    /// Whether the request is waiting for memory, and when memory was last granted after a wait.
+    /// Whether the request is waiting for memory.
     waiting: bool,
+    /// When the last wait for memory ended.
     granted: Option<std::time::Instant>,
 }
 
@@ -277,7 +282,7 @@ impl RequestReservation {
         let available = match &mut state.lease {
             // Memory granted after a wait is reserved already.
             Some(lease) if needed <= lease.reserved.amount() => true,
-            // It belongs to the largest budget already. A smaller reservation may have to move to another budget.
+            // A reservation in the largest budget grows in place. A smaller one may have to move to another budget.
             Some(lease) if lease.reserved.amount() > MEDIUM_RESPONSE => lease.reserved.resize(needed),
             _ => match self.budget.try_take(self.client, needed) {
                 Some(lease) => {
@@ -298,7 +303,7 @@ impl RequestReservation {
     pub(crate) fn grow(&self, bytes: usize) -> bool {
         let available = self.reserve(bytes);
         if !available {
-            // The request will not wait for it.
+            // The request will not wait for this memory, so it is not recorded as wanted.
             lock(&self.state).wanted = None;
             self.budget.close_slow_connections();
         }
@@ -311,15 +316,15 @@ impl RequestReservation {
         self.grow(bytes.saturating_sub(reserved))
     }
 
-    /// Ensures a reservation of `bytes` in total, which are in use until the response is sent: from now on the
-    /// request does not wait for memory. `false` if memory is short.
+    /// Reserves `bytes` in total for responses that stay in memory until the batch is sent. From now on the request does
+    /// not wait for memory. `false` if memory is short.
     pub(crate) fn hold(&self, bytes: usize) -> bool {
         lock(&self.state).held = true;
         self.reserve_loaded(bytes)
     }
 
-    /// Releases the reservation and waits until the last failed one can be granted, so that the request can start
-    /// over. `false` if it is not granted in time, or if starting over would not help.
+    /// Releases the reservation, and waits until the reservation that failed last can be granted, so that the request
+    /// can start over. `false` if it is not granted in time, if none failed, or if memory is held.
     pub(crate) async fn wait(&self) -> bool {
         let wanted = {
             let mut state = lock(&self.state);
@@ -327,7 +332,7 @@ impl RequestReservation {
                 return false;
             }
             state.bytes = 0;
-            // Requests that hold memory must not wait for more, or they would deadlock.
+            // Requests that wait for memory while they hold some could deadlock.
             state.lease = None;
             let Some(wanted) = state.wanted.take() else { return false };
             state.waiting = true;
@@ -340,15 +345,15 @@ impl RequestReservation {
         available
     }
 
-    /// When the request was granted the memory it waited for, or the current time while it waits; `None` if it did not
-    /// wait. So the time limit does not run during the wait, whose length depends on how fast other clients read.
+    /// The end of the last wait for memory, or the current time while the request waits; `None` if it never waited. The
+    /// time limit of the request counts from here, because the length of a wait depends on how fast other clients read.
     pub(crate) fn resumed(&self) -> Option<std::time::Instant> {
         let state = lock(&self.state);
         if state.waiting { Some(std::time::Instant::now()) } else { state.granted }
     }
 
-    /// The reservation for a response: the one that the request made, resized, or a new one, for which this waits.
-    /// `None` if memory is short.
+    /// The reservation for a response: the reservation that the request made, resized, or a new one, for which this
+    /// waits. `None` if memory is short.
     pub(crate) async fn lease_for(&self, framed: &Framed) -> Option<ContentLease> {
         let bytes = match framed.encoded() {
             Some(_) => framed.size(),
@@ -368,7 +373,7 @@ impl RequestReservation {
     }
 }
 
-/// The memory that `bytes` of contents take while they are encoded and sent: their own, and the encoding buffers.
+/// The memory that `bytes` of contents take while they are encoded and sent: the contents and the encoding buffers.
 fn with_buffers(bytes: usize) -> usize {
     bytes.saturating_add(bytes.min(ENCODED_AHEAD))
 }

@@ -11,7 +11,7 @@ use crate::{
     Listener, Members, Refusal, Reply, Revision, ServerInfo, Service, ServiceView,
 };
 
-/// Answers every request at once with an empty result, and refuses credentials.
+/// Has an empty result in its cache for every cacheable request, and refuses callers with credentials.
 pub(crate) struct Empty;
 
 #[async_trait]

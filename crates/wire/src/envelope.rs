@@ -8,7 +8,7 @@ use libris_escape::capacity;
 
 use crate::Revision;
 use crate::failure::{ErrorObject, Failure, INVALID_REQUEST, PARSE_ERROR};
-use crate::json::{self, Broken, Reader, Shape, Text};
+use crate::json::{self, JsonSyntaxError, Reader, Shape, Text};
 use crate::members::{Members, ResponsePieces};
 use crate::request::Params;
 
@@ -60,7 +60,7 @@ pub(crate) enum Incoming<'a> {
     Batch(Vec<&'a str>),
 }
 
-/// Input that is not a valid message, with its id if that could be parsed.
+/// The error for input that is not a valid message, with the request id if that could be parsed.
 #[derive(Debug)]
 pub(crate) struct Malformed {
     pub(crate) id: Option<Id>,
@@ -75,25 +75,25 @@ struct Envelope<'a> {
     id: Option<&'a str>,
     method: Option<Text<'a>>,
     params: Option<Shape<Params<'a>>>,
-    /// Whether it has a `result` or an `error` other than null.
-    answered: bool,
+    /// Whether it has a `result` or an `error` other than null, which makes it a response.
+    is_response: bool,
     /// Whether a member of the message or of its parameters is repeated.
-    twice: bool,
+    has_duplicate: bool,
 }
 
 impl<'a> Envelope<'a> {
-    fn read(text: &'a str) -> Result<Self, Broken> {
+    fn read(text: &'a str) -> Result<Self, JsonSyntaxError> {
         let mut reader = Reader::new(text);
         let mut envelope = Self::default();
-        let mut twice = false;
+        let mut has_duplicate = false;
         reader.object(|reader, name| {
-            twice |= match name {
-                "jsonrpc" => put(&mut envelope.jsonrpc, reader.text()?),
-                "id" => put(&mut envelope.id, Some(reader.raw()?)),
-                "method" => put(&mut envelope.method, reader.text()?),
-                "params" => put(&mut envelope.params, reader.shape(Params::read)?),
+            has_duplicate |= match name {
+                "jsonrpc" => set(&mut envelope.jsonrpc, reader.text()?),
+                "id" => set(&mut envelope.id, Some(reader.raw()?)),
+                "method" => set(&mut envelope.method, reader.text()?),
+                "params" => set(&mut envelope.params, reader.shape(Params::read)?),
                 "result" | "error" => {
-                    envelope.answered |= reader.raw()? != "null";
+                    envelope.is_response |= reader.raw()? != "null";
                     false
                 }
                 _ => reader.skip().map(|()| false)?,
@@ -101,22 +101,22 @@ impl<'a> Envelope<'a> {
             Ok(())
         })?;
         reader.end()?;
-        if let Some(Shape::Right(params)) = &envelope.params {
-            twice |= params.twice;
+        if let Some(Shape::Valid(params)) = &envelope.params {
+            has_duplicate |= params.has_duplicate;
         }
-        Ok(Self { twice, ..envelope })
+        Ok(Self { has_duplicate, ..envelope })
     }
 }
 
 /// Stores the value of a member. Returns whether the member is repeated.
-pub(crate) fn put<T>(member: &mut Option<T>, value: Option<T>) -> bool {
+pub(crate) fn set<T>(member: &mut Option<T>, value: Option<T>) -> bool {
     std::mem::replace(member, value).is_some()
 }
 
-/// Parses a message or a batch. Of a batch, at most `most` + 1 messages are returned, so that the caller can refuse a
-/// batch that is too large.
+/// Parses a message or a batch. Of a batch, at most `most + 1` messages are returned, which is enough for the caller to
+/// detect that the batch is too large.
 pub(crate) fn parse(bytes: &[u8], most: usize) -> Result<Incoming<'_>, Malformed> {
-    // Validated once, rather than for each string.
+    // UTF-8 is validated once for the whole input, rather than for each string.
     let text = std::str::from_utf8(bytes).map_err(|cause| not_text(bytes, cause.valid_up_to()))?;
     let mut reader = Reader::new(text);
     if reader.peek() != b'[' {
@@ -150,27 +150,27 @@ pub(crate) fn message(text: &str) -> Result<Message<'_>, Malformed> {
         });
     }
     let envelope = Envelope::read(text).map_err(|broken| not_json(text, broken))?;
-    if envelope.twice {
-        return Err(invalid(None, "a member is repeated"));
+    if envelope.has_duplicate {
+        return Err(invalid(None, "a member of the message is repeated: send each once"));
     }
     let id = envelope.id.map(|raw| Id::parse(raw).ok_or(raw));
     let known = id.as_ref().and_then(|id| id.as_ref().ok().cloned());
-    if envelope.jsonrpc.as_ref().and_then(Text::right).map(|version| &**version) != Some("2.0") {
+    if envelope.jsonrpc.as_ref().and_then(Text::valid).map(|version| &**version) != Some("2.0") {
         return Err(invalid(known, "`jsonrpc` must be \"2.0\""));
     }
     let Some(method) = envelope.method else {
-        if envelope.answered {
+        if envelope.is_response {
             return Ok(Message::Response);
         }
         return Err(invalid(known, "`method` is missing"));
     };
-    let Text::Right(method) = method else {
+    let Text::Valid(method) = method else {
         return Err(invalid(known, "`method` must be a string"));
     };
     let params = match envelope.params {
         None => Params::default(),
-        Some(Shape::Right(params)) => params,
-        Some(Shape::Wrong) => return Err(invalid(known, "`params` must be an object")),
+        Some(Shape::Valid(params)) => params,
+        Some(Shape::Invalid) => return Err(invalid(known, "`params` must be an object")),
     };
     match id {
         Some(Ok(id)) => Ok(Message::Request { id, method, params }),
@@ -183,25 +183,25 @@ fn invalid(id: Option<Id>, why: &'static str) -> Malformed {
     Malformed { id, error: ErrorObject::new(INVALID_REQUEST, why) }
 }
 
-fn not_json(text: &str, Broken(at): Broken) -> Malformed {
-    let (line, column) = json::place(text.as_bytes(), at);
+fn not_json(text: &str, JsonSyntaxError(at): JsonSyntaxError) -> Malformed {
+    let (line, column) = json::line_and_column(text.as_bytes(), at);
     let why = format!("not JSON: line {line}, column {column}");
     Malformed { id: None, error: ErrorObject::new(PARSE_ERROR, why) }
 }
 
 fn not_text(bytes: &[u8], good: usize) -> Malformed {
-    let (line, column) = json::place(bytes, good);
+    let (line, column) = json::line_and_column(bytes, good);
     let why = format!("not JSON: line {line}, column {column} is not UTF-8");
     Malformed { id: None, error: ErrorObject::new(PARSE_ERROR, why) }
 }
 
-/// A framed message: the members of the result, uncopied, between a head and a tail.
+/// An outgoing message. The members of a result are not copied, but stay a separate piece between a head and a tail.
 #[derive(Clone, Debug)]
 pub(crate) struct Framed {
     pub(crate) head: Bytes,
     pub(crate) members: Members,
     pub(crate) tail: Bytes,
-    /// For an error because the caller's token lacks scopes: all scopes that the request requires.
+    /// All scopes that the request requires, if this is an error because the caller's token lacks some of them.
     pub(crate) required_scopes: Option<Arc<[Box<str>]>>,
 }
 
@@ -231,7 +231,8 @@ impl Framed {
     /// The error response for a request that failed.
     pub(crate) fn failure(id: &Id, failure: Failure, revision: Revision) -> Self {
         match failure {
-            // Encoded faster than other errors: it is by far the most frequent one, and any client can cause it.
+            // Encoded without `serde_json::Value`, which is faster: this is by far the most frequent error, and any
+            // client can cause it.
             Failure::NotFound { uri, hint } => Self::not_found(id, &uri, hint.as_deref(), revision),
             failure => Self::error(Some(id), &failure.object(revision)),
         }
@@ -318,12 +319,12 @@ mod tests {
     }
 
     #[test]
-    fn an_array_is_no_message() {
+    fn an_array_is_not_a_message() {
         assert_eq!(message(r#"["2.0",7,"ping"]"#).unwrap_err().error.code, -32600);
     }
 
     #[test]
-    fn a_bad_request_is_answered_to_its_id() {
+    fn the_error_for_a_malformed_request_has_its_id() {
         let malformed = message(r#"{"jsonrpc":"2.0","id":"x","method":7}"#).unwrap_err();
         assert_eq!(malformed.id.as_ref().map(Id::as_json), Some("\"x\""));
     }
@@ -332,15 +333,15 @@ mod tests {
     fn ids_are_returned_unchanged() {
         for id in ["1", "-7", "\"a\\u0000b\"", "123456789012345678901234567890", "1.50"] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
-            let Ok(Incoming::One(Message::Request { id: kept, .. })) = parse(text.as_bytes(), 64) else {
+            let Ok(Incoming::One(Message::Request { id: parsed, .. })) = parse(text.as_bytes(), 64) else {
                 panic!("{text}");
             };
-            assert_eq!(kept.as_json(), id);
+            assert_eq!(parsed.as_json(), id);
         }
     }
 
     #[test]
-    fn errors_of_missing_resources_are_those_of_the_error_object() {
+    fn the_fast_encoding_of_not_found_equals_the_general_one() {
         let id = Id("\"a\"".into());
         for hint in [None, Some("see \"docs\"\n\u{1}é".to_owned())] {
             for revision in Revision::ALL {
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_the_same_however_large_the_result() {
+    fn results_of_all_sizes_are_framed_correctly() {
         let id = Id("7".into());
         for size in [0, 16 << 10, (16 << 10) + 1] {
             let members = Bytes::from(format!("\"text\":\"{}\"", "x".repeat(size))).into();

@@ -20,7 +20,7 @@ pub(crate) const UNSUPPORTED_VERSION: i32 = -32022;
 /// The delay after which a client that was refused because of a limit may retry.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Why a service has no result. The messages and the data are sent to the caller.
+/// The error of a request. Its message and data are sent to the caller.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Failure {
@@ -45,7 +45,7 @@ pub enum Failure {
     },
     /// A limit is reached; the same request may succeed later.
     Busy {
-        /// The limit.
+        /// Which limit is reached, and what to do.
         message: String,
     },
     /// An internal error.
@@ -107,7 +107,8 @@ pub(crate) struct ErrorObject {
     pub(crate) message: Cow<'static, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data: Option<Value>,
-    /// If the caller's token lacks scopes: all scopes that the request requires, for the challenge in the HTTP response.
+    /// All scopes that the request requires, if the caller's token lacks some of them: for the challenge in the HTTP
+    /// response.
     #[serde(skip)]
     pub(crate) required_scopes: Option<Arc<[Box<str>]>>,
 }

@@ -11,9 +11,9 @@ const MAX_DEPTH: u8 = 127;
 
 /// A syntax error, at this byte offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Broken(pub(crate) usize);
+pub(crate) struct JsonSyntaxError(pub(crate) usize);
 
-type JsonResult<T> = Result<T, Broken>;
+type JsonResult<T> = Result<T, JsonSyntaxError>;
 
 /// The reader of one JSON text.
 pub(crate) struct Reader<'a> {
@@ -22,18 +22,18 @@ pub(crate) struct Reader<'a> {
     depth: u8,
 }
 
-/// A value that should have a certain type. A `null` counts as absent instead.
+/// A value that should have a certain type. (`null` is not a value here: it counts as absent.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape<T> {
-    Right(T),
-    Wrong,
+    Valid(T),
+    Invalid,
 }
 
 impl<T> Shape<T> {
-    pub(crate) fn right(&self) -> Option<&T> {
+    pub(crate) fn valid(&self) -> Option<&T> {
         match self {
-            Self::Right(value) => Some(value),
-            Self::Wrong => None,
+            Self::Valid(value) => Some(value),
+            Self::Invalid => None,
         }
     }
 }
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
     /// Fails unless only white space is left.
     pub(crate) fn end(&mut self) -> JsonResult<()> {
         self.peek();
-        if self.at == self.text.len() { Ok(()) } else { Err(self.broken()) }
+        if self.at == self.text.len() { Ok(()) } else { Err(self.syntax_error()) }
     }
 
     /// The JSON of the next value, of any type.
@@ -80,43 +80,44 @@ impl<'a> Reader<'a> {
         &self.text[position..self.at]
     }
 
-    /// Reads the next value, which should be a string; `None` for `null`.
+    /// Reads the next value, which should be a string; `None` for `null`. A value of another type is skipped.
     pub(crate) fn text(&mut self) -> JsonResult<Option<Text<'a>>> {
         match self.peek() {
-            b'"' => self.string().map(|text| Some(text.map_or(Shape::Wrong, Shape::Right))),
+            b'"' => self.string().map(|text| Some(text.map_or(Shape::Invalid, Shape::Valid))),
             b'n' => self.skip().map(|()| None),
-            _ => self.skip().map(|()| Some(Shape::Wrong)),
+            _ => self.skip().map(|()| Some(Shape::Invalid)),
         }
     }
 
-    /// Reads the next value, which should be an object, with `read`; `None` for `null`.
+    /// Reads the next value, which should be an object, with `read`; `None` for `null`. A value of another type is
+    /// skipped.
     pub(crate) fn shape<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> JsonResult<T>,
     ) -> JsonResult<Option<Shape<T>>> {
         match self.peek() {
-            b'{' => read(self).map(|value| Some(Shape::Right(value))),
+            b'{' => read(self).map(|value| Some(Shape::Valid(value))),
             b'n' => self.skip().map(|()| None),
-            _ => self.skip().map(|()| Some(Shape::Wrong)),
+            _ => self.skip().map(|()| Some(Shape::Invalid)),
         }
     }
 
-    /// Reads an object: `member` is called for each name, and must read one value.
+    /// Reads an object. `member` is called with the name of each member and must read its value.
     pub(crate) fn object(
         &mut self,
         mut member: impl FnMut(&mut Self, &str) -> JsonResult<()>,
     ) -> JsonResult<()> {
         self.expect(b'{')?;
-        self.go_down()?;
+        self.enter()?;
         if self.peek() == b'}' {
-            return self.go_up();
+            return self.leave();
         }
         loop {
             if self.peek() != b'"' {
-                return Err(self.broken());
+                return Err(self.syntax_error());
             }
             let start = self.at;
-            let (inner, escaped) = self.span()?;
+            let (inner, escaped) = self.raw_string()?;
             let unescaped;
             let name = if escaped {
                 unescaped = self.unescaped(start).unwrap_or_default();
@@ -128,25 +129,25 @@ impl<'a> Reader<'a> {
             member(self, name)?;
             match self.peek() {
                 b',' => self.at += 1,
-                b'}' => return self.go_up(),
-                _ => return Err(self.broken()),
+                b'}' => return self.leave(),
+                _ => return Err(self.syntax_error()),
             }
         }
     }
 
-    /// Reads an array: `item` is called for each value, and must read it.
+    /// Reads an array. `item` is called for each value and must read it.
     pub(crate) fn array(&mut self, mut item: impl FnMut(&mut Self) -> JsonResult<()>) -> JsonResult<()> {
         self.expect(b'[')?;
-        self.go_down()?;
+        self.enter()?;
         if self.peek() == b']' {
-            return self.go_up();
+            return self.leave();
         }
         loop {
             item(self)?;
             match self.peek() {
                 b',' => self.at += 1,
-                b']' => return self.go_up(),
-                _ => return Err(self.broken()),
+                b']' => return self.leave(),
+                _ => return Err(self.syntax_error()),
             }
         }
     }
@@ -154,47 +155,47 @@ impl<'a> Reader<'a> {
     /// Reads the next value and discards it.
     pub(crate) fn skip(&mut self) -> JsonResult<()> {
         match self.peek() {
-            b'"' => self.span().map(drop),
+            b'"' => self.raw_string().map(drop),
             b'{' => self.object(|reader, _| reader.skip()),
             b'[' => self.array(Self::skip),
             b'-' | b'0'..=b'9' => self.number(),
-            b't' => self.word("true"),
-            b'f' => self.word("false"),
-            b'n' => self.word("null"),
-            _ => Err(self.broken()),
+            b't' => self.literal("true"),
+            b'f' => self.literal("false"),
+            b'n' => self.literal("null"),
+            _ => Err(self.syntax_error()),
         }
     }
 
     /// Reads and unescapes a string; `None` if it is well-formed but contains an unpaired surrogate.
     fn string(&mut self) -> JsonResult<Option<Cow<'a, str>>> {
         let start = self.at;
-        let (inner, escaped) = self.span()?;
+        let (inner, escaped) = self.raw_string()?;
         if !escaped {
             return Ok(Some(Cow::Borrowed(inner)));
         }
         Ok(self.unescaped(start).map(Cow::Owned))
     }
 
-    /// The string that was read since this offset, with its escapes; `None` if it contains an unpaired surrogate.
+    /// Decodes the string that was read since this offset; `None` if it contains an unpaired surrogate.
     fn unescaped(&self, start: usize) -> Option<String> {
         serde_json::from_str(&self.text[start..self.at]).ok()
     }
 
     /// Reads a string. Returns the JSON between its quotes, and whether it contains escapes.
-    fn span(&mut self) -> JsonResult<(&'a str, bool)> {
+    fn raw_string(&mut self) -> JsonResult<(&'a str, bool)> {
         self.at += 1;
         let start = self.at;
         let bytes = self.text.as_bytes();
         let mut escaped = false;
         loop {
-            self.at += plain(&bytes[self.at..]);
+            self.at += plain_length(&bytes[self.at..]);
             match self.byte() {
                 b'"' => {
                     self.at += 1;
                     return Ok((&self.text[start..self.at - 1], escaped));
                 }
                 b'\\' => self.at += 1,
-                _ => return Err(self.broken()),
+                _ => return Err(self.syntax_error()),
             }
             escaped = true;
             match self.byte() {
@@ -202,11 +203,11 @@ impl<'a> Reader<'a> {
                 b'u' => {
                     let digits = bytes.get(self.at + 1..self.at + 5);
                     if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
-                        return Err(self.broken());
+                        return Err(self.syntax_error());
                     }
                     self.at += 5;
                 }
-                _ => return Err(self.broken()),
+                _ => return Err(self.syntax_error()),
             }
         }
     }
@@ -240,12 +241,12 @@ impl<'a> Reader<'a> {
         while self.byte().is_ascii_digit() {
             self.at += 1;
         }
-        if self.at > start { Ok(()) } else { Err(self.broken()) }
+        if self.at > start { Ok(()) } else { Err(self.syntax_error()) }
     }
 
-    fn word(&mut self, word: &str) -> JsonResult<()> {
+    fn literal(&mut self, word: &str) -> JsonResult<()> {
         if !self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
-            return Err(self.broken());
+            return Err(self.syntax_error());
         }
         self.at += word.len();
         Ok(())
@@ -253,18 +254,18 @@ impl<'a> Reader<'a> {
 
     fn expect(&mut self, byte: u8) -> JsonResult<()> {
         if self.peek() != byte {
-            return Err(self.broken());
+            return Err(self.syntax_error());
         }
         self.at += 1;
         Ok(())
     }
 
-    fn go_down(&mut self) -> JsonResult<()> {
+    fn enter(&mut self) -> JsonResult<()> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH { Err(self.broken()) } else { Ok(()) }
+        if self.depth > MAX_DEPTH { Err(self.syntax_error()) } else { Ok(()) }
     }
 
-    fn go_up(&mut self) -> JsonResult<()> {
+    fn leave(&mut self) -> JsonResult<()> {
         self.depth -= 1;
         self.at += 1;
         Ok(())
@@ -274,22 +275,23 @@ impl<'a> Reader<'a> {
         self.text.as_bytes().get(self.at).copied().unwrap_or(0)
     }
 
-    fn broken(&self) -> Broken {
-        Broken(self.at)
+    fn syntax_error(&self) -> JsonSyntaxError {
+        JsonSyntaxError(self.at)
     }
 }
 
-/// The number of bytes before the first quote, backslash or control character. Examines eight bytes at a time, since
-/// most strings are short.
-fn plain(bytes: &[u8]) -> usize {
+/// The number of bytes before the first quote, backslash or control character. Examines eight bytes at a time without
+/// SIMD, because most strings are short.
+fn plain_length(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
     let mut at = 0;
     while let Some(&eight) = bytes[at..].first_chunk::<8>() {
         let word = u64::from_le_bytes(eight);
         let (quote, backslash) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
-        // The subtraction sets the high bit of every byte that is too small. Bytes from 0x80 on may have it too, which
-        // `!word` removes. The lowest remaining bit marks the first match: a borrow can set bits only above it.
+        // Each subtraction sets the high bit of every byte that is smaller than its subtrahend: a control character in
+        // `word`, zero (a match) in `quote` and `backslash`. Bytes from 0x80 on may have the bit too; `!word` clears it.
+        // The lowest remaining bit marks the first match, because a borrow affects only higher bytes.
         let found =
             (word.wrapping_sub(ONES * 0x20) | quote.wrapping_sub(ONES) | backslash.wrapping_sub(ONES))
                 & !word
@@ -304,7 +306,7 @@ fn plain(bytes: &[u8]) -> usize {
 }
 
 /// The line and column of a byte offset, both counted from one.
-pub(crate) fn place(text: &[u8], at: usize) -> (usize, usize) {
+pub(crate) fn line_and_column(text: &[u8], at: usize) -> (usize, usize) {
     let before = &text[..at.min(text.len())];
     let line = memchr::memchr_iter(b'\n', before).count();
     let start = memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
@@ -313,18 +315,18 @@ pub(crate) fn place(text: &[u8], at: usize) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Broken, Reader, Shape, place};
+    use super::{JsonSyntaxError, Reader, Shape, line_and_column};
     use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
     use serde_json::value::RawValue;
 
-    fn takes(text: &str) -> bool {
+    fn accepts(text: &str) -> bool {
         let mut reader = Reader::new(text);
         reader.skip().and_then(|()| reader.end()).is_ok()
     }
 
-    fn agrees(text: &str) {
+    fn assert_agreement(text: &str) {
         let serde = serde_json::from_str::<&RawValue>(text).is_ok();
-        assert_eq!(takes(text), serde, "{text:?}");
+        assert_eq!(accepts(text), serde, "{text:?}");
     }
 
     #[test]
@@ -392,14 +394,18 @@ mod tests {
             "NaN",
             "+1",
         ] {
-            agrees(text);
+            assert_agreement(text);
         }
         for depth in [126, 127, 128, 129] {
             for text in [
                 format!("{}{}", "[".repeat(depth), "]".repeat(depth)),
                 format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)),
             ] {
-                assert_eq!(takes(&text), serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{depth}");
+                assert_eq!(
+                    accepts(&text),
+                    serde_json::from_str::<serde_json::Value>(&text).is_ok(),
+                    "{depth}"
+                );
             }
         }
     }
@@ -419,23 +425,23 @@ mod tests {
     proptest! {
         #[test]
         fn accepts_any_text_that_serde_json_accepts(tokens in prop::collection::vec(token(), 0..12)) {
-            agrees(&tokens.concat());
+            assert_agreement(&tokens.concat());
         }
 
         #[test]
         fn reads_text_as_serde_json_does(text in any::<String>()) {
             let json = serde_json::to_string(&text).unwrap();
             let read = Reader::new(&json).text().unwrap().unwrap();
-            assert_eq!(read.right().map(|read| &**read), Some(&*text));
+            assert_eq!(read.valid().map(|read| &**read), Some(&*text));
         }
     }
 
     #[test]
-    fn errors_have_the_offset() {
+    fn a_syntax_error_has_its_offset() {
         let text = "{\n \"a\": 1,\n \"b\": x}";
-        let broken = Reader::new(text).skip();
-        assert_eq!(broken, Err(Broken(17)));
-        assert_eq!(place(text.as_bytes(), 17), (3, 7));
-        assert_eq!(Reader::new("\"\\ud800\"").text(), Ok(Some(Shape::Wrong)));
+        let error = Reader::new(text).skip();
+        assert_eq!(error, Err(JsonSyntaxError(17)));
+        assert_eq!(line_and_column(text.as_bytes(), 17), (3, 7));
+        assert_eq!(Reader::new("\"\\ud800\"").text(), Ok(Some(Shape::Invalid)));
     }
 }

@@ -1,8 +1,8 @@
 //! MCP on the wire: envelope, revisions, sessions, stdio and Streamable HTTP.
 //!
 //! This crate implements the protocol and knows nothing of the resources. It parses requests, calls a [`Service`] for
-//! the encoded `result`, and frames the response. Every difference between protocol revisions is a fact of
-//! [`Revision`]; no other code compares versions.
+//! the encoded `result`, and frames the response. Every difference between protocol revisions is a field of [`Facts`];
+//! no other code compares versions.
 
 mod app;
 mod call;
@@ -51,10 +51,11 @@ pub struct Limits {
     pub in_flight: usize,
     /// The maximum number of messages in a batch.
     pub batch: usize,
-    /// The time limit of a request, from its arrival on.
+    /// The time limit of a request, from its arrival on. If the request waits for memory, the limit starts anew when the
+    /// memory is granted.
     pub time: std::time::Duration,
-    /// The memory budget of contents, in bytes, from before they are loaded until they are sent. Over HTTP, one client
-    /// may use three quarters of it.
+    /// The memory budget of contents, in bytes. A content counts from before it is loaded until its response is sent.
+    /// Over HTTP, one client may use three quarters of the budget.
     pub content_bytes: usize,
 }
 

@@ -9,7 +9,7 @@ const READ_SIZE: usize = 64 << 10;
 /// A line without its terminator.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
-    /// A complete line, and the time by which it had arrived.
+    /// A complete line, and a time by which all of it had arrived.
     Whole(&'a [u8], Instant),
     /// A line longer than the limit; its bytes were discarded.
     TooLong,
@@ -24,7 +24,7 @@ pub(crate) struct Lines<R> {
     end: usize,
     /// The start of the next line.
     start: usize,
-    /// No line end is between `start` and this offset.
+    /// There is no line end between `start` and this offset, so the search continues here.
     searched: usize,
     /// Whether the current line is too long, so that its bytes are discarded.
     skipping: bool,
@@ -47,7 +47,7 @@ impl<R: Read> Lines<R> {
     }
 
     /// Whether the next line is buffered, so that [`next`](Self::next) will not block.
-    pub(crate) fn ready(&mut self) -> bool {
+    pub(crate) fn has_line(&mut self) -> bool {
         self.line_end().is_some()
     }
 
@@ -77,10 +77,10 @@ impl<R: Read> Lines<R> {
                 return Ok(Some(Line::Whole(&self.buffer[start..end], self.filled)));
             }
             if self.skipping {
-                self.forget();
+                self.discard_buffer();
             } else if self.end - self.start > self.limit {
                 self.skipping = true;
-                self.forget();
+                self.discard_buffer();
             }
             if self.fill()? == 0 {
                 let start = std::mem::replace(&mut self.start, self.end);
@@ -94,7 +94,7 @@ impl<R: Read> Lines<R> {
     }
 
     /// Discards the buffer, which contains no line end, and frees its memory.
-    fn forget(&mut self) {
+    fn discard_buffer(&mut self) {
         self.buffer = Vec::new();
         self.end = 0;
         self.start = 0;
@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_do_not_depend_on_how_they_arrive(
+        fn lines_do_not_depend_on_the_sizes_of_reads(
             bytes in prop::collection::vec(prop::sample::select(b"ab\n".to_vec()), 0..200),
             sizes in prop::collection::vec(any::<u8>().prop_map(usize::from), 0..50),
             limit in 1usize..20,

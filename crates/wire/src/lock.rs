@@ -1,4 +1,4 @@
-//! Locking that ignores poisoning: all data behind our locks is consistent between any two statements.
+//! Locks a mutex and ignores poisoning: no code leaves data behind these locks inconsistent if it panics.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

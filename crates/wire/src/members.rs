@@ -1,6 +1,6 @@
 //! The members of a result as JSON, in which large contents stay unencoded until they are sent.
 //!
-//! If contents were encoded ahead, large ones would be in memory twice until the response is sent.
+//! If large contents were encoded ahead, they would be in memory twice until the response is sent.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use bytes::Bytes;
 
 use crate::pool;
 
-/// The size from which on contents are encoded while they are sent.
+/// Contents of at least this many bytes are encoded while they are sent.
 const MIN_STREAMED: usize = 48 << 10;
 
-/// The initial capacity for JSON around contents, and for small contents.
+/// The initial capacity of the buffer for JSON and small contents.
 const INITIAL_CAPACITY: usize = 1 << 10;
 
 /// The number of bytes whose Base64 form fills a pooled buffer: a multiple of three, so that only the last piece is
@@ -54,7 +54,7 @@ impl Members {
     /// The same members with all contents encoded.
     pub fn encode(&self) -> Self {
         let Form::Parts(parts) = &self.0 else { return self.clone() };
-        let mut json = Vec::with_capacity(parts.iter().map(Part::room).sum());
+        let mut json = Vec::with_capacity(parts.iter().map(Part::encoded_capacity).sum());
         for part in &**parts {
             match part {
                 Part::Json(part) => json.extend_from_slice(part),
@@ -100,7 +100,7 @@ impl Part {
     }
 
     /// The capacity to allocate for the encoded form; a text with many escapes needs more.
-    fn room(&self) -> usize {
+    fn encoded_capacity(&self) -> usize {
         match self {
             Self::Json(json) => json.len(),
             Self::Text(text) => libris_escape::capacity(text.len()),
@@ -108,7 +108,7 @@ impl Part {
         }
     }
 
-    /// The encoded size from offset `at` on; `None` if only encoding could determine it.
+    /// The encoded size of the rest from offset `at` on; `None` for text, whose size only encoding determines.
     fn left(&self, at: usize) -> Option<usize> {
         match self {
             Self::Json(json) => Some(json.len() - at),
@@ -240,7 +240,7 @@ impl ResponsePieces {
         self.head.is_empty() && self.tail.is_empty() && self.members.is_empty()
     }
 
-    /// The number of bytes left; `None` if only encoding could determine it.
+    /// The number of bytes left; `None` with large text, whose size only encoding determines.
     pub(crate) fn left(&self) -> Option<usize> {
         let members = match &self.members.0 {
             Form::Encoded(json) => json.len(),
@@ -332,7 +332,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_sent_in_pieces_is_what_is_encoded_at_once(
+        fn the_pieces_add_up_to_the_whole_encoding(
             text in any::<String>(),
             bytes in prop::collection::vec(any::<u8>(), 0..50),
             times in 0usize..20_000,

@@ -10,15 +10,16 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 /// Work on fewer bytes is done in place: parsing this many takes about a tenth of a millisecond.
 const MIN_OFFLOADED: usize = 256 << 10;
 
-/// Half of the processors, and at least one: the others are left to small requests. Waiting clients are served in turn.
-/// There is no limit on waiters, because each has a message in memory, which has a budget.
+/// One unit for every second processor, at least one: the other processors are left to small requests. Waiting clients
+/// are served in turn. The number of waiters needs no limit, because a memory budget bounds the messages they wait with.
 static PROCESSORS: LazyLock<Arc<Budget>> = LazyLock::new(|| {
     let processors = available_parallelism().map_or(1, |processors| (processors.get() / 2).max(1));
     Budget::with_waiters(processors, usize::MAX)
 });
 
-/// Does CPU-bound work on this many bytes for a client. From `MIN_OFFLOADED` bytes on, it first waits for a processor, and
-/// the runtime moves the other tasks of this worker thread to another thread.
+/// Does CPU-bound work on this many bytes for a client. For `MIN_OFFLOADED` bytes or more, it first waits for a unit of
+/// `PROCESSORS`, and then runs within `block_in_place`: the runtime moves the other tasks of this worker thread to another
+/// thread.
 pub(crate) async fn off_worker<T>(client: Client, bytes: usize, work: impl FnOnce() -> T) -> T {
     let has_workers =
         || Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
@@ -65,7 +66,7 @@ mod tests {
         let processors = std::thread::available_parallelism().unwrap().get();
         let work = || {
             let working = WORKING.fetch_add(1, Ordering::SeqCst) + 1;
-            // Long enough for others to begin meanwhile, if they could.
+            // Long enough for other work to begin meanwhile, if the budget allowed it.
             std::thread::sleep(Duration::from_millis(20));
             WORKING.fetch_sub(1, Ordering::SeqCst);
             working
@@ -77,7 +78,7 @@ mod tests {
         for task in tasks.collect::<Vec<_>>() {
             assert!(task.await.unwrap() <= (processors / 2).max(1));
         }
-        // Small messages need none.
+        // Small messages need no unit.
         let _all = PROCESSORS.take(Client::default(), usize::MAX).await;
         assert_eq!(off_worker(Client::default(), MIN_OFFLOADED - 1, || 1).await, 1);
     }

@@ -1,4 +1,4 @@
-//! Buffered output of messages: gathers small ones, and writes large ones in pieces.
+//! Buffered output of messages: small messages are gathered in a buffer, large ones are written in pieces.
 
 use std::io::{self, IoSlice, Write};
 
@@ -6,10 +6,12 @@ use crate::envelope::Framed;
 #[cfg(target_os = "linux")]
 use crate::splice_cache::SpliceCache;
 
-/// The buffer is written once it has this many bytes, or when the next line of input has not arrived yet.
+/// A piece that would fill the buffer to this size is written at once, together with the buffer. The transport also
+/// flushes the buffer when it has no further input or message.
 const BUFFER_SIZE: usize = 64 << 10;
 
-/// The most bytes of one write. The kernel locks a pipe during a write, and the client cannot read until it returns.
+/// The most bytes of one write. The kernel locks a pipe during a write, so the client cannot read until the write
+/// returns.
 const MAX_WRITE: usize = 128 << 10;
 
 /// A stream that responses can be written to.
@@ -29,7 +31,7 @@ pub(crate) struct Output<W> {
     #[cfg(target_os = "linux")]
     splice_cache: SpliceCache,
     stream: W,
-    gathered: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl<W: OutputStream> Output<W> {
@@ -38,7 +40,7 @@ impl<W: OutputStream> Output<W> {
             #[cfg(target_os = "linux")]
             splice_cache: SpliceCache::new(&stream),
             stream,
-            gathered: Vec::with_capacity(BUFFER_SIZE),
+            buffer: Vec::with_capacity(BUFFER_SIZE),
         }
     }
 
@@ -57,21 +59,21 @@ impl<W: OutputStream> Output<W> {
                 continue;
             }
             for part in piece.chunks(MAX_WRITE) {
-                if self.gathered.len() + part.len() < BUFFER_SIZE {
-                    self.gathered.extend_from_slice(part);
+                if self.buffer.len() + part.len() < BUFFER_SIZE {
+                    self.buffer.extend_from_slice(part);
                 } else {
-                    self.write_behind(part)?;
+                    self.write_after_buffer(part)?;
                     large = true;
                 }
             }
         }
-        self.gathered.push(b'\n');
+        self.buffer.push(b'\n');
         if large { self.flush() } else { Ok(()) }
     }
 
-    /// Writes the buffer and then `part`, in one vectored write if the system accepts both.
-    fn write_behind(&mut self, part: &[u8]) -> io::Result<()> {
-        let mut slices = [&self.gathered, part].map(IoSlice::new);
+    /// Writes the buffer and then `part`, in one vectored write if the kernel accepts both at once.
+    fn write_after_buffer(&mut self, part: &[u8]) -> io::Result<()> {
+        let mut slices = [&self.buffer, part].map(IoSlice::new);
         let mut left = &mut slices[..];
         IoSlice::advance_slices(&mut left, 0);
         while !left.is_empty() {
@@ -82,17 +84,17 @@ impl<W: OutputStream> Output<W> {
                 Err(cause) => return Err(cause),
             }
         }
-        self.gathered.clear();
+        self.buffer.clear();
         Ok(())
     }
 
     /// Writes the buffer.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        if self.gathered.is_empty() {
+        if self.buffer.is_empty() {
             return Ok(());
         }
-        self.stream.write_all(&self.gathered)?;
-        self.gathered.clear();
+        self.stream.write_all(&self.buffer)?;
+        self.buffer.clear();
         self.stream.flush()
     }
 }

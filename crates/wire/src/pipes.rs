@@ -4,8 +4,9 @@
 use std::fs::File;
 use std::io;
 
-/// The pipe capacity to request. With the default, a large response would be transferred in many pieces, with context
-/// switches for each. With far more, the bytes would leave the processor's caches before they are read.
+/// The pipe capacity to request. With the default capacity, a large response would be transferred in many pieces, with
+/// context switches for each. With a far larger one, the bytes would leave the processor's caches before the client
+/// reads them.
 #[cfg(target_os = "linux")]
 const PIPE_CAPACITY: usize = 256 << 10;
 
@@ -17,7 +18,7 @@ pub fn standard() -> io::Result<(File, File)> {
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     #[cfg(target_os = "linux")]
     for pipe in [&input, &output] {
-        // Fails if it is not a pipe, or if the size is above the system's limit.
+        // An error is ignored: the stream is not a pipe, or the size is above the system's limit.
         let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_CAPACITY);
     }
     Ok((input, output))

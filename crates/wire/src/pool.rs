@@ -14,8 +14,8 @@ const MAX_POOLED: usize = 64;
 
 static FREE: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
 
-/// Takes a buffer from the pool (or allocates one), lets `write` fill its start, and returns that part. `write` returns the
-/// number of bytes it wrote; the buffer may contain old data.
+/// Takes a buffer from the pool (or allocates one), lets `write` fill the start of it, and returns the filled part.
+/// `write` returns the number of bytes that it wrote; the buffer may contain old data.
 pub(crate) fn fill(write: impl FnOnce(&mut [u8]) -> usize) -> Bytes {
     let free = lock(&FREE).pop();
     let mut buffer = Buffer { bytes: free.unwrap_or_else(|| vec![0; SIZE].into()), filled: 0 };

@@ -9,11 +9,11 @@ pub struct PrefixPage {
     pub entries: Vec<PrefixEntry>,
     /// The URI after which the next page begins, if there is one.
     pub next: Option<String>,
-    /// Whether sources did not respond, so that entries may be missing.
+    /// Whether entries may be missing, because a source did not respond.
     pub is_incomplete: bool,
 }
 
-/// A resource or a folder. Every prefix of a listed URI that ends at a slash is a folder, whether a source lists it or not.
+/// A resource or a folder. Every prefix of a listed URI that ends with a slash is a folder, even if no source lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixEntry {
     /// The URI of the resource, or the prefix of the folder, which ends with `/` or `:`.

@@ -24,34 +24,37 @@ use crate::service::{
 use crate::time_limit::within_from;
 use crate::{APPS_EXTENSION, Call, Era, Failure, Limits, Revision};
 
-/// The error message if memory for a response is short.
+/// The error message if there is no memory for a response.
 pub(crate) const CONTENT_BUDGET_FULL: &str =
     "too many responses wait for their clients to read them; try again later";
 
 /// An empty result.
 const EMPTY: Reply = Reply { members: Members::NONE, freshness: None, meta: Bytes::new() };
 
-/// How many bytes of URIs one request subscribes to before it yields to other tasks: it takes about 50 µs.
+/// `subscriptions/listen` yields to other tasks each time it has subscribed to this many bytes of URIs: about 50 µs of
+/// work.
 const SUBSCRIBED_AT_ONCE: usize = 4 << 10;
 
-/// How many bytes of URIs one request compares with each other before it yields: it takes about 50 µs.
+/// `subscriptions/listen` yields to other tasks each time it has searched this many bytes of URIs for duplicates: about
+/// 50 µs of work.
 const COMPARED_AT_ONCE: usize = 64 << 10;
 
 /// Once the responses of a batch have this many bytes, its remaining requests are refused.
 const MAX_BATCH_RESPONSE: usize = 16 << 20;
 
-/// A request that takes longer is logged.
+/// A request that takes at least this long is logged.
 const SLOW_REQUEST: Duration = Duration::from_secs(1);
 
-/// A parsed request.
+/// A request whose envelope is parsed, before its parameters are validated for its method.
 #[derive(Clone, Copy)]
-pub(crate) struct Arrived<'a> {
-    /// When it arrived.
-    pub(crate) since: Instant,
+pub(crate) struct RequestEnvelope<'a> {
+    /// The time at which it arrived.
+    pub(crate) arrived: Instant,
     pub(crate) id: &'a Id,
     pub(crate) method: &'a str,
     pub(crate) params: &'a Params<'a>,
-    /// Whether the client shows apps, as far as the request depends on it.
+    /// Whether the client shows MCP Apps. May be `false` for methods other than `tools/list`, whose responses do not depend
+    /// on it.
     pub(crate) shows_apps: bool,
 }
 
@@ -59,11 +62,11 @@ pub(crate) struct Arrived<'a> {
 pub(crate) struct Protocol {
     service: Arc<dyn Service>,
     info: ServerInfo,
-    /// The member of `_meta` that identifies the server in every modern result, as JSON.
-    signature: String,
-    /// The encoded ends of modern results with no `_meta` of their own: without caching hints, and with the default
-    /// ones.
+    /// The member of `_meta` that identifies the server in every result of a [modern](Era::Modern) revision, as JSON.
+    server_member: String,
+    /// The encoded end of a result of a modern revision without caching hints and without `_meta` members of its own.
     end: Bytes,
+    /// The same with the default caching hints.
     end_with_hints: Bytes,
     pub(crate) limits: Limits,
 }
@@ -72,10 +75,10 @@ impl Protocol {
     pub(crate) fn new(service: Arc<dyn Service>, limits: Limits) -> Self {
         let info = service.info();
         let server = implementation(&info, Revision::ALL[0]);
-        let signature = format!("\"io.modelcontextprotocol/serverInfo\":{server}");
+        let server_member = format!("\"io.modelcontextprotocol/serverInfo\":{server}");
         let (end, end_with_hints) =
-            (end(&signature, None, &[]), end(&signature, Some(&Freshness::default()), &[]));
-        Self { service, info, signature, end, end_with_hints, limits }
+            (end(&server_member, None, &[]), end(&server_member, Some(&Freshness::default()), &[]));
+        Self { service, info, server_member, end, end_with_hints, limits }
     }
 
     /// The view of a caller, if it is known without waiting.
@@ -83,7 +86,7 @@ impl Protocol {
         self.service.cached_view(caller)
     }
 
-    /// Admits a caller to its view.
+    /// Admits a caller and returns its view (the service as this caller may see it), or refuses it.
     pub(crate) async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn ServiceView>, Refusal> {
         match self.cached_view(caller) {
             Some(view) => Ok(view),
@@ -96,12 +99,12 @@ impl Protocol {
         self.service.scope_challenge(scopes)
     }
 
-    /// A document that anybody may read.
+    /// See [`Service::public_document`].
     pub(crate) fn public_document(&self, path: &str) -> Option<String> {
         self.service.public_document(path)
     }
 
-    /// Why the service answers with restrictions.
+    /// See [`Service::degradation`].
     pub(crate) fn degradation(&self) -> Option<String> {
         self.service.degradation()
     }
@@ -114,7 +117,7 @@ impl Protocol {
     /// Answers a request within its time limit.
     pub(crate) async fn answer(&self, call: &Call, id: &Id, request: &McpRequest) -> Framed {
         let reply = AssertUnwindSafe(self.reply(call, request)).catch_unwind();
-        let reply = match within_from(|| call.began(), self.limits.time, reply).await {
+        let reply = match within_from(|| call.time_limit_start(), self.limits.time, reply).await {
             Some(Ok(reply)) => reply,
             Some(Err(_)) => {
                 tracing::error!(?request, "a request ended in a panic");
@@ -125,7 +128,9 @@ impl Protocol {
                 let seconds = self.limits.time.as_secs();
                 Err(ErrorObject::new(
                     INTERNAL_ERROR,
-                    format!("the request exceeded its time limit of {seconds} seconds"),
+                    format!(
+                        "the request exceeded its time limit of {seconds} seconds; ask for less, or try again later"
+                    ),
                 ))
             }
         };
@@ -142,21 +147,21 @@ impl Protocol {
         }
     }
 
-    /// The cached answer to a request.
+    /// The cached response to a request; `None` if there is none.
     pub(crate) fn cached(
         &self,
         view: &dyn ServiceView,
         revision: Revision,
         listener: Option<&dyn Listener>,
-        arrived: Arrived<'_>,
+        envelope: RequestEnvelope<'_>,
     ) -> Option<Framed> {
-        let Arrived { since, id, method, params, shows_apps } = arrived;
-        // The cache holds only the tool list for clients that show no apps.
+        let RequestEnvelope { arrived, id, method, params, shows_apps } = envelope;
+        // The cached tool list is the one for clients that show no apps.
         if shows_apps && method == TOOLS_LIST {
             return None;
         }
         let request = params.cacheable(method)?;
-        let answer = view.cached(revision, request, since)?;
+        let answer = view.cached(revision, request, arrived)?;
         if let (CacheableRequest::List(_), Some(listener)) = (request, listener) {
             listener.listed();
         }
@@ -171,10 +176,11 @@ impl Protocol {
         Framed::result(id, reply.members, self.end(revision, reply.freshness.as_ref(), &reply.meta))
     }
 
-    /// Answers the requests of a batch one after the other; `None` if it contains none.
-    pub(crate) async fn batch(&self, session: Option<&Call>, items: &[impl AsRef<str>]) -> Option<Framed> {
+    /// Answers the requests of a batch one after the other, in the session of `call`. `call` is `None` before
+    /// `initialize`; the response is then an error. Returns `None` if the batch contains no requests.
+    pub(crate) async fn batch(&self, call: Option<&Call>, items: &[impl AsRef<str>]) -> Option<Framed> {
         let refuse = |why| Some(Framed::error(None, &ErrorObject::new(INVALID_REQUEST, why)));
-        let Some(call) = session.filter(|call| call.revision.facts().batches) else {
+        let Some(call) = call.filter(|call| call.revision.facts().batches) else {
             return refuse("batches exist only in version 2025-03-26, after `initialize`".to_owned());
         };
         if items.len() > self.limits.batch {
@@ -187,7 +193,9 @@ impl Protocol {
                 answers.put_slice(b",");
             }
             framed.pieces().for_each(|piece| answers.put_slice(&piece));
-            // The responses so far stay in memory, so the remaining requests must not wait for memory.
+            // The responses so far stay in memory until the batch is sent. `hold` reserves this memory; from then on, the
+            // remaining requests fail instead of waiting for memory, because batches that wait for each other would
+            // deadlock.
             if let Some(memory) = &call.memory
                 && !memory.hold(answers.len())
             {
@@ -204,7 +212,7 @@ impl Protocol {
             Ok(Message::Notification { .. } | Message::Response) => return None,
             Err(Malformed { id, error }) => return Some(Framed::error(id.as_ref(), &error)),
         };
-        let outcome = read(&*call.view, &method, &params, Some(call.revision));
+        let outcome = parse_request(&*call.view, &method, &params, Some(call.revision));
         let refused = match outcome {
             Ok((_, McpRequest::Initialize { .. })) => {
                 ErrorObject::new(INVALID_REQUEST, "`initialize` cannot be part of a batch")
@@ -214,7 +222,7 @@ impl Protocol {
                 "the response to the batch is too large; send this request by itself",
             ),
             Ok((revision, request)) => {
-                let call = call.clone().in_revision(revision);
+                let call = call.clone().with_revision(revision);
                 return Some(self.answer(&call, &id, &request).await);
             }
             Err(error) => error,
@@ -224,7 +232,7 @@ impl Protocol {
 
     async fn reply(&self, call: &Call, request: &McpRequest) -> Result<Reply, ErrorObject> {
         let (view, listener) = (&*call.view, call.listener.as_deref());
-        let nowhere = || ErrorObject::new(INVALID_REQUEST, "subscriptions need a session");
+        let no_session = || ErrorObject::new(INVALID_REQUEST, "subscriptions need a session");
         let answer = match request {
             McpRequest::Initialize { asked, shows_apps, .. } => {
                 return Ok(self.initialize(call, Revision::negotiate(asked), *shows_apps).await);
@@ -232,13 +240,13 @@ impl Protocol {
             McpRequest::Discover { shows_apps, .. } => return Ok(self.discover(call, *shows_apps).await),
             McpRequest::Ping => Ok(EMPTY),
             McpRequest::Subscribe { uri } => {
-                listener.ok_or_else(nowhere)?.subscribe(uri).await.map(|()| EMPTY)
+                listener.ok_or_else(no_session)?.subscribe(uri).await.map(|()| EMPTY)
             }
             McpRequest::Unsubscribe { uri } => {
-                listener.ok_or_else(nowhere)?.unsubscribe(uri);
+                listener.ok_or_else(no_session)?.unsubscribe(uri);
                 Ok(EMPTY)
             }
-            // Transports that support streams handle this themselves.
+            // The transports answer this request with a stream. Only a batch or the HTTP+SSE transport gets here.
             McpRequest::Listen(_) => {
                 return Err(ErrorObject::new(
                     INVALID_REQUEST,
@@ -317,7 +325,7 @@ impl Protocol {
                 Err(failure) => return Err(failure.object(revision)),
             }
         }
-        // Releases the memory that was reserved for unknown resources, which have no subscription.
+        // Releases what is left of the reservation: the part for unknown resources, which have no subscription.
         listener.reserve(&[]).await.map_err(|failure| failure.object(revision))?;
         if !resources.is_empty() {
             granted["resourceSubscriptions"] = json!(resources);
@@ -363,7 +371,7 @@ impl Protocol {
             "capabilities": capabilities(&*call.view, revision, shows_apps),
             "serverInfo": implementation(&self.info, revision),
         });
-        self.instruct(call, &mut result).await;
+        self.add_instructions(call, &mut result).await;
         Reply { members: members(&result), freshness: None, meta: Bytes::new() }
     }
 
@@ -373,12 +381,12 @@ impl Protocol {
             "supportedVersions": supported,
             "capabilities": capabilities(&*call.view, call.revision, shows_apps),
         });
-        self.instruct(call, &mut result).await;
+        self.add_instructions(call, &mut result).await;
         Reply { members: members(&result), freshness: Some(Freshness::default()), meta: Bytes::new() }
     }
 
     /// Adds the instructions for the model to a result.
-    async fn instruct(&self, call: &Call, result: &mut Value) {
+    async fn add_instructions(&self, call: &Call, result: &mut Value) {
         let instructions = call.view.instructions(call).await.or_else(|| self.info.instructions.clone());
         if let Some(instructions) = instructions {
             result["instructions"] = instructions.into();
@@ -398,7 +406,7 @@ impl Protocol {
             Some(Freshness { ttl: Duration::ZERO, scope: CacheScope::Private, .. }) if meta.is_empty() => {
                 self.end_with_hints.clone()
             }
-            freshness => end(&self.signature, freshness, meta),
+            freshness => end(&self.server_member, freshness, meta),
         }
     }
 }
@@ -411,7 +419,7 @@ fn log_slow_request(request: &McpRequest, took: Duration) {
     }
 }
 
-/// Logs a client that connects. A client of a stateless revision connects when it discovers the server.
+/// Logs that a client has connected: with `initialize`, or in a [modern](Era::Modern) revision with `server/discover`.
 fn log_client(revision: Revision, request: &McpRequest) {
     let (client, revision) = match request {
         McpRequest::Initialize { asked, client, .. } => (client, Revision::negotiate(asked)),
@@ -422,8 +430,9 @@ fn log_client(revision: Revision, request: &McpRequest) {
     tracing::info!(name, version, revision, "a client connected");
 }
 
-/// The end of a modern result: caching hints, and `_meta` with the server's identity and the members in `meta`.
-fn end(signature: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
+/// The end of a result of a [modern](Era::Modern) revision: caching hints, and `_meta` with the server's identity and the
+/// members in `meta`.
+fn end(server_member: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
     let hints = freshness.map(|Freshness { ttl, scope, .. }| {
         let scope = match scope {
             CacheScope::Public => "public",
@@ -432,7 +441,8 @@ fn end(signature: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
         format!(",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", ttl.as_millis())
     });
     let comma: &[u8] = if meta.is_empty() { b"" } else { b"," };
-    let head = format!(",\"resultType\":\"complete\"{},\"_meta\":{{{signature}", hints.unwrap_or_default());
+    let head =
+        format!(",\"resultType\":\"complete\"{},\"_meta\":{{{server_member}", hints.unwrap_or_default());
     [head.as_bytes(), comma, meta, b"}}}"].concat().into()
 }
 
@@ -447,7 +457,7 @@ pub(crate) fn authentication_ended(view: &dyn ServiceView) -> impl Future<Output
     }
 }
 
-/// Encodes a notification; `meta` is a JSON member of its parameters, or empty.
+/// Encodes a notification. `meta` is the `_meta` member of its parameters as JSON, or empty.
 pub(crate) fn notification(content: &Notification, meta: &str) -> Framed {
     let (method, members) = match content {
         Notification::ListChanged => ("resources/list_changed", meta.to_owned()),
@@ -462,7 +472,7 @@ pub(crate) fn notification(content: &Notification, meta: &str) -> Framed {
     Framed::whole(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{method}\"{params}}}"))
 }
 
-/// The URIs without repetitions: a repeated URI is one subscription, and is granted once.
+/// The URIs without duplicates: a repeated URI is one subscription, and is acknowledged once.
 async fn distinct(uris: &[String]) -> Vec<&str> {
     let mut seen = HashSet::new();
     let mut distinct = Vec::new();
@@ -480,28 +490,31 @@ async fn distinct(uris: &[String]) -> Vec<&str> {
     distinct
 }
 
-/// Subscribes the listener of a session to changes of the lists.
-pub(crate) async fn follow(listener: &dyn Listener) {
+/// Subscribes the listener of a session to changes of the lists of resources and prompts.
+pub(crate) async fn follow_lists(listener: &dyn Listener) {
     let followed = match listener.follow_list().await {
         Ok(()) => listener.follow_prompts().await,
         failed => failed,
     };
     if let Err(failure) = followed {
-        tracing::warn!(?failure, "the client will not be notified of changes of the list");
+        tracing::warn!(
+            ?failure,
+            "could not subscribe the client to changes of the lists of resources and prompts"
+        );
     }
 }
 
-/// Determines the revision of a request from its `_meta`, or from its session.
+/// Determines the revision of a request from its `_meta`, or else from its session.
 pub(crate) fn revision(
     method: &str,
     meta: &RequestMeta<'_>,
     session: Option<Revision>,
 ) -> Result<Revision, ErrorObject> {
     if let Some(named) = meta.version()? {
-        return modern(named, meta);
+        return modern_revision(named, meta);
     }
     match (method, session) {
-        // A handshake or a ping may precede the agreement on a revision.
+        // `initialize` and `ping` are allowed before a revision is negotiated.
         ("initialize" | "ping", None) => Ok(Revision::negotiate("")),
         (_, Some(revision)) => Ok(revision),
         (_, None) => Err(ErrorObject::new(
@@ -511,22 +524,23 @@ pub(crate) fn revision(
     }
 }
 
-/// The modern revision of this name, if `_meta` has all that it requires.
-pub(crate) fn modern(named: &str, meta: &RequestMeta<'_>) -> Result<Revision, ErrorObject> {
+/// The [modern](Era::Modern) revision with this name. Fails if there is none, or if `_meta` lacks a member that requests of
+/// these revisions must have.
+pub(crate) fn modern_revision(named: &str, meta: &RequestMeta<'_>) -> Result<Revision, ErrorObject> {
     let revision = Revision::named(named)
         .filter(|revision| revision.facts().era == Era::Modern)
         .ok_or_else(|| ErrorObject::unsupported_version(named))?;
-    meta.complete()?;
+    meta.check_complete()?;
     Ok(revision)
 }
 
-/// The error for a modern request that does not name its revision.
-pub(crate) fn unnamed() -> ErrorObject {
+/// The error for a request of a modern revision that does not name its revision.
+pub(crate) fn missing_version() -> ErrorObject {
     missing("_meta.io.modelcontextprotocol/protocolVersion")
 }
 
 /// Determines the revision of a request, and parses its parameters.
-pub(crate) fn read(
+pub(crate) fn parse_request(
     view: &dyn ServiceView,
     method: &str,
     params: &Params<'_>,
@@ -563,6 +577,7 @@ fn implementation(info: &ServerInfo, revision: Revision) -> Value {
     if let Some(title) = info.title.as_ref().filter(|_| facts.titles) {
         object["title"] = title.clone().into();
     }
+    // Revision 2025-11-25 added both `icons` and this `description`.
     if let Some(description) = info.description.as_ref().filter(|_| facts.icons) {
         object["description"] = description.clone().into();
     }

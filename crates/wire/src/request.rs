@@ -8,9 +8,9 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::app;
-use crate::envelope::put;
+use crate::envelope::set;
 use crate::failure::{ErrorObject, INVALID_PARAMS};
-use crate::json::{Broken, Reader, Shape, Text};
+use crate::json::{JsonSyntaxError, Reader, Shape, Text};
 use crate::service::{CacheableRequest, CompletionParams, Reference};
 use crate::{Era, Failure, Revision, ServiceView};
 
@@ -20,11 +20,12 @@ pub(crate) const TOOLS_LIST: &str = "tools/list";
 /// The most characters of the input that an error quotes.
 const LONGEST_QUOTE: usize = 200;
 
-/// The most resources that one `subscriptions/listen` may name, and the most arguments of a completion. Unknown
-/// resources do not count as subscriptions, but cost time all the same.
+/// The most resources that one `subscriptions/listen` may name, and the most arguments in the context of a completion.
+/// Unknown resources are counted too: they take no subscription, but time.
 const MAX_NAMED: usize = 4_096;
 
-/// All members of a parameter object that any method uses, parsed in one pass and validated when used.
+/// The members of a parameter object that some method uses. All are parsed in one pass; each is validated when it is
+/// used.
 #[derive(Debug, Default)]
 pub(crate) struct Params<'a> {
     meta: Option<Shape<RequestMeta<'a>>>,
@@ -40,8 +41,8 @@ pub(crate) struct Params<'a> {
     pub(crate) request_id: Option<&'a str>,
     /// The whole object, as JSON.
     raw: &'a str,
-    /// Whether one of the members is repeated.
-    pub(crate) twice: bool,
+    /// Whether one of these members is repeated, here or in `_meta`.
+    pub(crate) has_duplicate: bool,
 }
 
 /// The `_meta` object of a request.
@@ -53,43 +54,44 @@ pub(crate) struct RequestMeta<'a> {
 }
 
 impl<'a> Params<'a> {
-    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, Broken> {
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, JsonSyntaxError> {
         let mut params = Self::default();
-        let mut twice = false;
+        let mut has_duplicate = false;
         let start = reader.position();
         reader.object(|reader, name| {
-            twice |= match name {
-                "_meta" => {
-                    put(&mut params.meta, reader.shape(|reader| RequestMeta::read(reader, &mut twice))?)
-                }
-                "uri" => put(&mut params.uri, reader.text()?),
-                "cursor" => put(&mut params.cursor, reader.text()?),
-                "name" => put(&mut params.name, reader.text()?),
-                "ref" => put(&mut params.reference, given(reader.raw()?)),
-                "argument" => put(&mut params.argument, given(reader.raw()?)),
-                "arguments" => put(&mut params.arguments, given(reader.raw()?)),
-                "context" => put(&mut params.context, given(reader.raw()?)),
-                "protocolVersion" => put(&mut params.protocol_version, reader.text()?),
-                "notifications" => put(&mut params.notifications, given(reader.raw()?)),
-                "requestId" => put(&mut params.request_id, given(reader.raw()?)),
+            has_duplicate |= match name {
+                "_meta" => set(
+                    &mut params.meta,
+                    reader.shape(|reader| RequestMeta::read(reader, &mut has_duplicate))?,
+                ),
+                "uri" => set(&mut params.uri, reader.text()?),
+                "cursor" => set(&mut params.cursor, reader.text()?),
+                "name" => set(&mut params.name, reader.text()?),
+                "ref" => set(&mut params.reference, non_null(reader.raw()?)),
+                "argument" => set(&mut params.argument, non_null(reader.raw()?)),
+                "arguments" => set(&mut params.arguments, non_null(reader.raw()?)),
+                "context" => set(&mut params.context, non_null(reader.raw()?)),
+                "protocolVersion" => set(&mut params.protocol_version, reader.text()?),
+                "notifications" => set(&mut params.notifications, non_null(reader.raw()?)),
+                "requestId" => set(&mut params.request_id, non_null(reader.raw()?)),
                 _ => reader.skip().map(|()| false)?,
             };
             Ok(())
         })?;
-        Ok(Self { twice, raw: reader.since(start), ..params })
+        Ok(Self { has_duplicate, raw: reader.since(start), ..params })
     }
 }
 
 impl<'a> RequestMeta<'a> {
-    fn read(reader: &mut Reader<'a>, twice: &mut bool) -> Result<Self, Broken> {
+    fn read(reader: &mut Reader<'a>, has_duplicate: &mut bool) -> Result<Self, JsonSyntaxError> {
         let mut meta = Self::default();
         reader.object(|reader, name| {
-            *twice |= match name {
-                "io.modelcontextprotocol/protocolVersion" => put(&mut meta.version, reader.text()?),
+            *has_duplicate |= match name {
+                "io.modelcontextprotocol/protocolVersion" => set(&mut meta.version, reader.text()?),
                 "io.modelcontextprotocol/clientCapabilities" => {
-                    put(&mut meta.capabilities, reader.shape(Reader::skip)?)
+                    set(&mut meta.capabilities, reader.shape(Reader::skip)?)
                 }
-                "progressToken" => put(&mut meta.progress_token, given(reader.raw()?)),
+                "progressToken" => set(&mut meta.progress_token, non_null(reader.raw()?)),
                 _ => reader.skip().map(|()| false)?,
             };
             Ok(())
@@ -99,24 +101,24 @@ impl<'a> RequestMeta<'a> {
 }
 
 /// The value unless it is `null`, which counts as absent.
-fn given(raw: &str) -> Option<&str> {
+fn non_null(raw: &str) -> Option<&str> {
     (raw != "null").then_some(raw)
 }
 
-/// The metadata of a request without `_meta`.
-const BARE: RequestMeta<'static> = RequestMeta { version: None, capabilities: None, progress_token: None };
+/// The value for a request without `_meta`.
+const NO_META: RequestMeta<'static> = RequestMeta { version: None, capabilities: None, progress_token: None };
 
 impl<'a> Params<'a> {
     pub(crate) fn meta(&self) -> Result<&RequestMeta<'a>, ErrorObject> {
         match &self.meta {
-            None => Ok(&BARE),
-            Some(Shape::Right(meta)) => Ok(meta),
-            Some(Shape::Wrong) => Err(ErrorObject::new(INVALID_PARAMS, "`_meta` must be an object")),
+            None => Ok(&NO_META),
+            Some(Shape::Valid(meta)) => Ok(meta),
+            Some(Shape::Invalid) => Err(ErrorObject::new(INVALID_PARAMS, "`_meta` must be an object")),
         }
     }
 
-    /// Whether the request declares that its client shows apps. Only the response to `tools/list` depends on it, so that
-    /// no other request is examined.
+    /// Whether the request declares that its client shows apps. Always `false` for methods other than `tools/list`, whose
+    /// responses do not depend on it, because decoding the declaration takes time.
     pub(crate) fn shows_apps(&self, method: &str) -> bool {
         method == TOOLS_LIST && app::are_declared(self.raw)
     }
@@ -127,23 +129,23 @@ impl<'a> Params<'a> {
     }
 
     /// The value that the `Mcp-Name` header must repeat for this method: the name or the URI.
-    pub(crate) fn subject(&self, method: &str) -> Option<&str> {
-        let subject = match method {
+    pub(crate) fn mcp_name(&self, method: &str) -> Option<&str> {
+        let name = match method {
             "resources/read" => &self.uri,
             "tools/call" | "prompts/get" => &self.name,
             _ => return None,
         };
-        Some(subject.as_ref()?.right()?)
+        Some(name.as_ref()?.valid()?)
     }
 
     /// The cache key of the request; `None` if its method has no cached responses or a parameter is invalid.
     pub(crate) fn cacheable(&self, method: &str) -> Option<CacheableRequest<'_>> {
         let cursor = match &self.cursor {
             None => Some(None),
-            Some(cursor) => cursor.right().map(|cursor| Some(&**cursor)),
+            Some(cursor) => cursor.valid().map(|cursor| Some(&**cursor)),
         };
         match method {
-            "resources/read" => Some(CacheableRequest::Read(self.uri.as_ref()?.right()?)),
+            "resources/read" => Some(CacheableRequest::Read(self.uri.as_ref()?.valid()?)),
             "resources/list" => cursor.map(CacheableRequest::List),
             "resources/templates/list" => cursor.map(CacheableRequest::Templates),
             "completion/complete" => Some(CacheableRequest::Complete {
@@ -153,7 +155,7 @@ impl<'a> Params<'a> {
             }),
             TOOLS_LIST => cursor.map(CacheableRequest::Tools),
             "tools/call" => Some(CacheableRequest::Tool {
-                name: self.name.as_ref()?.right()?,
+                name: self.name.as_ref()?.valid()?,
                 arguments: self.arguments.unwrap_or_default(),
             }),
             _ => None,
@@ -171,14 +173,14 @@ impl RequestMeta<'_> {
     }
 
     /// Checks that `_meta` has everything that a modern request must have.
-    pub(crate) fn complete(&self) -> Result<(), ErrorObject> {
+    pub(crate) fn check_complete(&self) -> Result<(), ErrorObject> {
         const NAME: &str = "_meta.io.modelcontextprotocol/clientCapabilities";
         match self.capabilities {
             None => Err(missing(NAME)),
-            Some(Shape::Wrong) => {
+            Some(Shape::Invalid) => {
                 Err(ErrorObject::new(INVALID_PARAMS, format!("`{NAME}` must be an object")))
             }
-            Some(Shape::Right(_)) => Ok(()),
+            Some(Shape::Valid(_)) => Ok(()),
         }
     }
 
@@ -191,7 +193,7 @@ impl RequestMeta<'_> {
     }
 }
 
-/// A parsed request.
+/// A request with validated parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum McpRequest {
     Initialize {
@@ -236,16 +238,16 @@ pub(crate) struct ListenFilter {
     pub(crate) list: bool,
     #[serde(default, rename = "promptsListChanged")]
     pub(crate) prompts: bool,
-    /// Truncated to one more than a client may name.
+    /// At most `MAX_NAMED + 1` of the URIs, which is enough to detect that there are too many.
     #[serde(default, rename = "resourceSubscriptions", deserialize_with = "first_named")]
     pub(crate) resources: Vec<String>,
 }
 
-/// The first strings of a list: as many as a request may name, and one more. The rest is skipped, so that a list that
-/// will be refused takes little memory.
+/// Deserializes the first `MAX_NAMED + 1` strings of a list and skips the rest, so that a list that will be refused
+/// takes little memory.
 fn first_named<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<String>, D::Error> {
-    struct First;
-    impl<'de> Visitor<'de> for First {
+    struct FirstVisitor;
+    impl<'de> Visitor<'de> for FirstVisitor {
         type Value = Vec<String>;
 
         fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -263,13 +265,13 @@ fn first_named<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<String>, D::Err
             Ok(first)
         }
     }
-    list.deserialize_seq(First)
+    list.deserialize_seq(FirstVisitor)
 }
 
 impl McpRequest {
-    /// Whether the limits of requests in progress do not apply, because the answer needs no source, except sometimes to
-    /// compute the instructions.
-    pub(crate) fn is_free(&self) -> bool {
+    /// Whether the request is exempt from the limits on requests in progress, because its response needs no source. (Only
+    /// the instructions in the responses to `initialize` and `server/discover` may need one.)
+    pub(crate) fn is_exempt(&self) -> bool {
         match self {
             Self::Initialize { .. } | Self::Discover { .. } | Self::Ping => true,
             Self::List { .. }
@@ -360,7 +362,7 @@ impl McpRequest {
     }
 }
 
-/// The name and version of a client, for the log. What is missing or malformed is empty.
+/// The name and version of a client, for the log. Both are empty if they are missing or malformed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct ClientInfo {
@@ -369,7 +371,8 @@ pub(crate) struct ClientInfo {
 }
 
 impl ClientInfo {
-    // These decode the parameters a second time, so that requests of other methods need not look for the member.
+    // These two functions decode the parameters a second time, so that requests of all other methods, which are far more
+    // frequent, do not decode the member.
 
     fn of_initialize(params: &Params<'_>) -> Self {
         #[derive(Default, Deserialize)]
@@ -461,7 +464,7 @@ fn completion_params(params: &Params<'_>) -> Result<CompletionParams, ErrorObjec
     })
 }
 
-/// Deserializes an object. A derived implementation would also accept an array, field by field.
+/// Deserializes an object. Rejects arrays, which a derived `Deserialize` would accept as a sequence of fields.
 fn decode<'a, T: Deserialize<'a>>(name: &str, raw: &'a str) -> Result<T, ErrorObject> {
     if !raw.starts_with('{') {
         return Err(ErrorObject::new(INVALID_PARAMS, format!("`{name}` must be an object")));
@@ -475,7 +478,7 @@ fn owned(name: &str, value: &Text<'_>) -> Result<String, ErrorObject> {
 
 fn text<'t>(name: &str, value: &'t Text<'_>) -> Result<&'t str, ErrorObject> {
     let wrong = || ErrorObject::new(INVALID_PARAMS, format!("`{name}` must be a string"));
-    value.right().map(|text| &**text).ok_or_else(wrong)
+    value.valid().map(|text| &**text).ok_or_else(wrong)
 }
 
 pub(crate) fn missing(name: &str) -> ErrorObject {
@@ -484,9 +487,9 @@ pub(crate) fn missing(name: &str) -> ErrorObject {
 
 fn wrong(name: &str, cause: &serde_json::Error) -> ErrorObject {
     let cause = cause.to_string();
-    // The position is relative to a part of the message, which would mislead.
+    // The position is removed, because it counts from the start of this member and not of the message.
     let what = cause.rsplit_once(" at line ").map_or(&*cause, |(what, _)| what);
-    // The message quotes the input, which may be as large as the request.
+    // Truncated, because the text quotes the input, which may be as large as the request.
     let what: String = what.chars().take(LONGEST_QUOTE).collect();
     ErrorObject::new(INVALID_PARAMS, format!("`{name}`: {what}"))
 }
@@ -504,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_too_long_is_not_decoded_whole() {
+    fn decoding_stops_after_the_first_excess_uri() {
         let list =
             |count| format!("{{\"resourceSubscriptions\":[{}\"toy:a\"]}}", "\"toy:a\",".repeat(count - 1));
         for (count, decoded) in [(1, 1), (MAX_NAMED, MAX_NAMED), (1 << 18, MAX_NAMED + 1)] {
@@ -515,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_are_wrong_are_named() {
+    fn errors_name_the_invalid_parameter() {
         let read = |params| parse("resources/read", params).unwrap_err();
         assert_eq!(read("{}"), "-32602 `uri` is missing");
         assert_eq!(read(r#"{"uri":null}"#), "-32602 `uri` is missing");

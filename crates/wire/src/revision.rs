@@ -46,9 +46,10 @@ pub struct Facts {
     pub batches: bool,
     /// The error code for an unknown resource.
     pub not_found: i32,
-    /// `resultType` in every result, `ttlMs` and `cacheScope` in cacheable ones, and the server's name in `_meta`.
+    /// Members that modern results have: `resultType` in all, `ttlMs` and `cacheScope` in cacheable ones, and the
+    /// server's name and version in `_meta`.
     pub hints: bool,
-    /// The `extensions` capability. It was added after 2025-11-25, but hosts of that revision know it, too.
+    /// The `extensions` capability. It was specified after 2025-11-25, but hosts of that revision use it already.
     pub extensions: bool,
 }
 
@@ -93,8 +94,8 @@ impl Revision {
         Self::ALL.into_iter().find(|revision| revision.facts().date == date)
     }
 
-    /// The revision that `initialize` returns to a client that asks for `date`: that one if it is supported and has
-    /// the handshake, otherwise the newest one that has.
+    /// The revision that `initialize` returns to a client that asks for `date`: that revision if it is supported and of
+    /// the legacy era, otherwise the newest legacy revision.
     pub fn negotiate(date: &str) -> Self {
         let mut handshakes = Self::ALL.into_iter().filter(|revision| revision.facts().era == Era::Legacy);
         Self::named(date)

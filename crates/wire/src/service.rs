@@ -15,33 +15,34 @@ use crate::{Call, Client, Failure, Members, PrefixEntry, PrefixPage, Revision};
 /// The result of a request.
 pub type Answer = Result<Reply, Failure>;
 
-/// Describes itself and admits callers. Only the [`ServiceView`] of an admitted caller answers requests, so nothing can be
-/// answered without admission.
+/// A server behind the protocol: describes itself and admits callers. Only the [`ServiceView`] of an admitted caller
+/// answers requests, so no request is answered without admission.
 #[async_trait]
 pub trait Service: Send + Sync + 'static {
     /// The name and description of the server.
     fn info(&self) -> ServerInfo;
 
-    /// The view of a caller, if it is known without waiting; `None` defers to [`admit`](Self::admit). Called for
+    /// The view of a caller, if it is known without waiting. After `None`, [`admit`](Self::admit) is called. Called for
     /// every request.
     fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn ServiceView>>;
 
     /// Admits a caller to its view, or refuses it.
     async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn ServiceView>, Refusal>;
 
-    /// The value of the `WWW-Authenticate` header for a caller whose token lacks these scopes; `None` if scopes mean
-    /// nothing to this service.
+    /// The value of the `WWW-Authenticate` header for a caller whose token lacks these scopes; `None` if this service
+    /// does not use scopes.
     fn scope_challenge(&self, _scopes: &[Box<str>]) -> Option<String> {
         None
     }
 
-    /// A JSON document that anybody may read without being admitted, if this is its path.
+    /// The JSON document at this path below `/.well-known/`, such as OAuth metadata; `None` if there is none. Anybody
+    /// may read it without being admitted.
     fn public_document(&self, _path: &str) -> Option<String> {
         None
     }
 
-    /// Why the service is degraded, for example because it does not learn of changes at other replicas; `None` if it is
-    /// not. The reason is shown to anybody.
+    /// Why the service is degraded, for example because it does not learn of changes at other replicas; `None` if it works
+    /// without restrictions. `/readyz` shows the reason to anybody.
     fn degradation(&self) -> Option<String> {
         None
     }
@@ -124,7 +125,8 @@ pub trait ServiceView: Send + Sync + 'static {
         None
     }
 
-    /// The client whose share of each limit the caller uses: its identity; `None` for its network address.
+    /// The client against whose share of each limit the caller's requests count. `None` for an anonymous caller, whose
+    /// requests count against the share of its network address.
     fn client(&self) -> Option<Client> {
         self.caller().map(Client::of)
     }
@@ -142,8 +144,14 @@ pub trait ServiceView: Send + Sync + 'static {
         None
     }
 
-    /// The cached answer to a request, if it was valid at `since`, when the request arrived, or later. Must not block.
-    fn cached(&self, _revision: Revision, _request: CacheableRequest<'_>, _since: Instant) -> Option<Answer> {
+    /// The cached answer to a request that came in at `arrived`. It must have been valid at that time or later. Must not
+    /// block.
+    fn cached(
+        &self,
+        _revision: Revision,
+        _request: CacheableRequest<'_>,
+        _arrived: Instant,
+    ) -> Option<Answer> {
         None
     }
 
@@ -156,9 +164,10 @@ pub trait ServiceView: Send + Sync + 'static {
     /// Answers `resources/read`.
     async fn read(&self, call: &Call, uri: &str) -> Answer;
 
-    /// One page of the resources and folders that the list has directly below `prefix`, in URI order, after the URI `after`.
-    /// A prefix ends with `/` or `:`; an empty one lists the schemes. [`Failure::NotFound`] if there are none. For routes
-    /// that present the catalog as a file system; the default has no folders.
+    /// One page of the listed resources and folders directly below `prefix`, in URI order, beginning after the URI
+    /// `after`. A prefix ends with `/` or `:`; the empty prefix lists the schemes. Fails with [`Failure::NotFound`] if
+    /// nothing is below the prefix. For routes that present the resources as a file system, such as WebDAV; the default
+    /// has no folders.
     async fn below(&self, _call: &Call, prefix: &str, _after: Option<&str>) -> Result<PrefixPage, Failure> {
         Err(Failure::not_found(prefix))
     }
@@ -171,7 +180,7 @@ pub trait ServiceView: Send + Sync + 'static {
     /// Answers `completion/complete`.
     async fn complete(&self, call: &Call, asked: &CompletionParams) -> Answer;
 
-    /// Whether [`call`](Self::call) answers this method, such as one of tools, prompts, skills or an extension.
+    /// Whether [`call`](Self::call) answers this method, such as a method of tools, prompts, skills or an extension.
     fn answers(&self, _revision: Revision, _method: &str) -> bool {
         false
     }
@@ -182,8 +191,7 @@ pub trait ServiceView: Send + Sync + 'static {
         Err(Failure::invalid(format!("the method `{method}` is not supported")))
     }
 
-    /// Creates the listener of one session or stream, whose subscriptions end on drop; an error if the client has too
-    /// many.
+    /// Creates the listener of one session or stream. Fails if the client has too many listeners.
     fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure>;
 }
 
@@ -192,9 +200,9 @@ pub trait ServiceView: Send + Sync + 'static {
 pub struct Capabilities {
     /// Whether clients can subscribe to resources and to changes of the list.
     pub live: bool,
-    /// The capability object of `tools`, if there are any.
+    /// The capability object of `tools`; `None` if the view has no tools.
     pub tools: Option<Value>,
-    /// The capability object of `prompts`, if there are any.
+    /// The capability object of `prompts`; `None` if the view has no prompts.
     pub prompts: Option<Value>,
     /// The capability objects of extensions, by their identifiers.
     pub extensions: BTreeMap<String, Value>,
@@ -220,40 +228,39 @@ pub enum CacheableRequest<'a> {
     },
     /// `tools/list`, with its cursor.
     Tools(Option<&'a str>),
-    /// `tools/call`, with the name of the tool and its arguments as JSON, empty if there are none.
+    /// `tools/call`.
     Tool {
         /// The name of the tool.
         name: &'a str,
-        /// The arguments as the client sent them.
+        /// The arguments as JSON, as the client sent them; empty if there are none.
         arguments: &'a str,
     },
 }
 
-/// The subscriptions of one session or stream, which end on drop.
+/// The subscriptions of one session or stream. They end when the listener is dropped.
 ///
 /// Pending notifications are a set, not a queue: several changes to one resource before the notification is sent cause one
 /// notification.
+///
+/// No method has a default: a listener that wraps another one must forward all of them.
 #[async_trait]
 pub trait Listener: Send + Sync + 'static {
-    /// Subscribes to changes of the list. Once this returns, no change is missed; if the client has listed before,
-    /// changes since then are pending too.
+    /// Subscribes to changes of the list. Once this returns, no change is missed. If the client has received a list
+    /// before, changes since then are pending too.
     async fn follow_list(&self) -> Result<(), Failure>;
 
-    /// Subscribes to changes of the list of prompts. Once this returns, no change is missed. The default reports none.
-    async fn follow_prompts(&self) -> Result<(), Failure> {
-        Ok(())
-    }
+    /// Subscribes to changes of the list of prompts. Once this returns, no change is missed.
+    async fn follow_prompts(&self) -> Result<(), Failure>;
 
-    /// Records that the client is receiving the current list.
+    /// Records that the current list is being sent to the client.
     fn listed(&self);
 
-    /// Reserves memory for subscriptions to these URIs, which follow; an error if the client may not have that many.
-    /// Replaces the previous reservation, so an empty list releases it. The default reserves nothing.
+    /// Reserves memory for the subscriptions to these URIs before [`subscribe`](Self::subscribe) is called for each.
+    /// Fails if the client may not have that many. Replaces the previous reservation, so an empty list releases it.
     ///
-    /// The URIs are not parsed yet: refusing them here costs a fraction of subscribing until the memory is used up.
-    async fn reserve(&self, _uris: &[&str]) -> Result<(), Failure> {
-        Ok(())
-    }
+    /// The URIs are not parsed yet, so refusing a request here is far cheaper than subscribing until the memory is used
+    /// up.
+    async fn reserve(&self, uris: &[&str]) -> Result<(), Failure>;
 
     /// Subscribes to a resource. Once this returns, no change is missed.
     async fn subscribe(&self, uri: &str) -> Result<(), Failure>;
@@ -265,7 +272,7 @@ pub trait Listener: Send + Sync + 'static {
     async fn next(&self) -> Notification;
 
     /// Sets the rights of the listener to those of a renewed identity of the same principal.
-    fn renew(&self, _identity: Option<&Identity>) {}
+    fn renew(&self, identity: Option<&Identity>);
 
     /// Makes a notification pending again that may not have reached the client.
     fn requeue(&self, notification: Notification);
@@ -282,16 +289,16 @@ pub enum Notification {
     Updated(Arc<str>),
 }
 
-/// A result.
+/// The result of a request that succeeded.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The members of the result object, in the format of the call's revision, without those that every result of a
-    /// revision has.
+    /// The members of the result object, in the format of the call's revision. This crate adds the members that every
+    /// result of that revision has.
     pub members: Members,
     /// The `ttlMs` and `cacheScope` members: how long, and by whom, the result may be cached; `None` for results that
     /// have no such members.
     pub freshness: Option<Freshness>,
-    /// The members of the result's `_meta` object as JSON, without braces, in addition to those of the protocol.
+    /// Members to add to the result's `_meta` object, as JSON without braces.
     pub meta: Bytes,
 }
 

@@ -1,7 +1,7 @@
 //! Zero-copy output of large responses that are written to a pipe repeatedly, with `splice` from memory files.
 //!
 //! The files (`memfd`) are never modified after they are filled, so the pages in the pipe stay valid. Filling a file
-//! costs more than one write to the pipe, so only repeated responses get one.
+//! costs more than one write to the pipe, so a response gets a file only when it is written a second time.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,14 +15,14 @@ use rustix::io::retry_on_intr;
 use rustix::pipe::{SpliceFlags, fcntl_setpipe_size};
 use rustix::process::{Resource, getrlimit};
 
-/// The size from which on `splice` is faster than a copy.
+/// For at least this many bytes, `splice` is faster than a copy.
 const MIN_SPLICED: usize = 128 << 10;
 
 /// The most responses that are remembered, and the most bytes of them.
 const MAX_RESPONSES: usize = 16;
 const MAX_BYTES: usize = 32 << 20;
 
-/// The pipe capacity to request: its pages are shared with a file and take no memory of their own.
+/// The pipe capacity to request. A large one costs nothing: spliced pages are shared with the file.
 const PIPE_CAPACITY: usize = 1 << 20;
 
 /// Responses written before, most recently used first (LRU).
@@ -35,7 +35,7 @@ pub(crate) struct SpliceCache {
 }
 
 struct WrittenResponse {
-    /// Holds the allocation, so that an equal address means the same response.
+    /// Keeps the allocation alive, so that bytes at the same address are the same response.
     bytes: Bytes,
     /// Filled when the response is written a second time.
     file: Option<Arc<File>>,
@@ -48,8 +48,8 @@ impl SpliceCache {
         Self { usable, grown: false, responses: VecDeque::new() }
     }
 
-    /// The file with these bytes, if they were written before and something else, such as a response cache,
-    /// references them.
+    /// The file with these bytes. `None` when they are written for the first time, or if nothing else, such as a response
+    /// cache, references them, so that they will not be written again.
     pub(crate) fn file(&mut self, bytes: &Bytes) -> Option<Arc<File>> {
         if !self.usable || !(MIN_SPLICED..=MAX_BYTES).contains(&bytes.len()) || bytes.is_unique() {
             return None;
@@ -88,7 +88,7 @@ impl SpliceCache {
     /// Splices the contents of a file into the pipe.
     pub(crate) fn splice(&mut self, file: &File, size: usize, pipe: impl AsFd) -> io::Result<()> {
         if !std::mem::replace(&mut self.grown, true) {
-            // Fails if the size is above the system's limit.
+            // An error is ignored: the size is above the system's limit.
             let _ = fcntl_setpipe_size(&pipe, PIPE_CAPACITY);
         }
         let mut at = 0;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_responses_of_some_size_to_pipes_get_a_file() {
+    fn only_responses_of_a_suitable_size_to_a_pipe_get_a_file() {
         let (_reader, writer) = std::io::pipe().unwrap();
         let mut splice_cache = SpliceCache::new(&writer);
         for size in [MIN_SPLICED - 1, MAX_BYTES + 1] {

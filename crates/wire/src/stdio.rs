@@ -1,10 +1,11 @@
 //! The stdio transport: one message per line.
 //!
-//! One thread reads. It also writes the responses that are ready at once; other requests run on the runtime, and a
-//! second thread writes their responses. A client that does not read its responses blocks the writer and soon the
-//! reader (backpressure), so the number of requests in flight bounds the memory. Up to `READ_AHEAD` times as many
-//! requests are read as may run, so that cancellations are still seen while requests wait; beyond that the reader
-//! blocks.
+//! A reader thread parses messages. It also writes the responses that are ready at once. Other requests run as tasks on
+//! the runtime, and a writer thread writes their responses. A client that does not read its responses blocks the writer
+//! and soon the reader (backpressure), so the number of requests in flight bounds the memory.
+//!
+//! The reader accepts up to `READ_AHEAD` times as many requests as may run, so that it still sees cancellations while
+//! requests are queued. Then it blocks.
 //!
 //! A blocking read or write cannot be interrupted. Neither thread therefore belongs to the runtime, whose shutdown
 //! would wait for it. Both are detached: the reader ends when its blocking read returns (input or end of file), the
@@ -32,7 +33,7 @@ use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_REQUEST};
 use crate::lines::{Line, Lines};
 use crate::lock::lock;
 use crate::output::Output;
-use crate::protocol::{self, Arrived, Protocol};
+use crate::protocol::{self, Protocol, RequestEnvelope};
 use crate::request::{ListenFilter, McpRequest, Params};
 use crate::{Caller, Channel, Limits, Listener, Revision, Service, ServiceView};
 
@@ -42,23 +43,25 @@ pub use crate::pipes::standard;
 /// The reader accepts up to this many times `limits.in_flight` requests (running and queued), then blocks.
 const READ_AHEAD: usize = 8;
 
-/// A request takes one additional `accepted` permit per this many bytes; a response larger than this must reserve
-/// memory.
+/// A request takes one `accepted` permit, and another one per this many bytes of its size. A response larger than this
+/// must reserve memory.
 const LARGE_MESSAGE: usize = 64 << 10;
 
-/// How long a response waits for memory: without limit, since only the client's reading frees it.
+/// How long a response waits for memory: without limit, because the only client frees the memory itself, by reading its
+/// responses.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The maximum number of open `subscriptions/listen` streams.
 const MAX_LISTEN_STREAMS: usize = 64;
 
-/// The time limit of requests in flight when the server is stopped.
+/// How long requests in flight may still take after the server is stopped.
 const SHUTDOWN_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Serves one client until `input` ends or `stop` is cancelled, then ends open streams, answers the requests in
-/// flight and returns. Returns `TimedOut` if they are not answered within `SHUTDOWN_TIME_LIMIT` of `stop`, or if, after
-/// the input ended, no queued message was written for `limits.time + SHUTDOWN_TIME_LIMIT`. If the future is dropped,
-/// requests in flight are aborted.
+/// flight and returns. If the future is dropped, requests in flight are aborted.
+///
+/// Returns `TimedOut` if the requests in flight are not answered within `SHUTDOWN_TIME_LIMIT` after `stop`, or if, after
+/// the end of the input, no queued message was written for `limits.time + SHUTDOWN_TIME_LIMIT`.
 ///
 /// The two threads may outlive the future: the reader until it gets input or an end of file, the writer until the
 /// client reads what is being written, or closes the pipe.
@@ -77,7 +80,7 @@ where
     let view = protocol.admit(&Caller { channel: Channel::Stdio, ..Caller::default() }).await;
     let view = view.map_err(|refusal| io::Error::new(io::ErrorKind::PermissionDenied, refusal.message()))?;
     let (queue, queued) = mpsc::channel::<Outgoing>(4);
-    // There is only one client, so its unread responses delay nobody else.
+    // There is only one client, so it may use the whole budget.
     let content_budget = ContentBudget::new(protocol.limits.content_bytes, Share::All, FOREVER);
     let output = Arc::new(Mutex::new(Output::new(output)));
     let connection = Arc::new(StdioConnection {
@@ -92,19 +95,20 @@ where
         queue: queue.downgrade(),
         closing: stop.child_token(),
     });
-    let _ending = Ending(connection.clone());
+    let _abort_on_end = AbortOnEnd(connection.clone());
     let written = Arc::new(AtomicU64::new(0));
     let count = written.clone();
-    let writer = detached("stdio-writer", move || write_queued(&output, queued, &count))?;
+    let writer = spawn_detached("stdio-writer", move || write_queued(&output, queued, &count))?;
     let runtime = Handle::current();
     let reading = connection.clone();
-    let reader = detached("stdio-reader", move || reading.run(&runtime, input))?;
+    let reader = spawn_detached("stdio-reader", move || reading.read_messages(&runtime, input))?;
     let input_ended = tokio::select! {
         outcome = reader => outcome.map_err(io::Error::other)?,
         () = stop.cancelled() => Ok(()),
     };
     connection.closing.cancel();
-    // Every request holds a permit of `accepted` until its response is queued.
+    // Every request holds permits of `accepted` until its response is queued, so acquiring all of them waits for all
+    // requests.
     let ended = async {
         let all = u32::try_from(READ_AHEAD * connection.protocol.limits.in_flight).unwrap_or(u32::MAX);
         let _ = connection.accepted.acquire_many(all).await;
@@ -115,12 +119,12 @@ where
     let answered = tokio::select! {
         answered = ended => answered,
         () = grace_period_over(&stop) => Err(io::ErrorKind::TimedOut.into()),
-        () = stalled(&written, connection.protocol.limits.time + SHUTDOWN_TIME_LIMIT) => {
+        () = writer_stalled(&written, connection.protocol.limits.time + SHUTDOWN_TIME_LIMIT) => {
             Err(io::ErrorKind::TimedOut.into())
         }
     };
     let outcome = input_ended.and(answered);
-    // A client disconnects by closing both ends.
+    // A client that disconnects closes its end of the output too, which is not an error.
     outcome.or_else(|cause| if cause.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(cause) })
 }
 
@@ -130,9 +134,9 @@ async fn grace_period_over(stop: &CancellationToken) {
     tokio::time::sleep(SHUTDOWN_TIME_LIMIT).await;
 }
 
-/// Completes when no queued message was written for `time`. A client that has closed its end of the input still gets
-/// the responses to all its requests, as long as it reads them.
-async fn stalled(written: &AtomicU64, time: Duration) {
+/// Completes when no queued message was written for `time`. A client that has closed the input thus gets the responses
+/// to all its requests, as long as it reads them.
+async fn writer_stalled(written: &AtomicU64, time: Duration) {
     let mut before = None;
     while before != Some(written.load(Ordering::Relaxed)) {
         before = Some(written.load(Ordering::Relaxed));
@@ -141,12 +145,12 @@ async fn stalled(written: &AtomicU64, time: Duration) {
 }
 
 /// Runs `work` on a detached thread. The receiver yields its result, or an error if it panics.
-fn detached<T: Send + 'static>(
+fn spawn_detached<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<oneshot::Receiver<T>> {
     let (outcome, receiver) = oneshot::channel();
-    // The receiver may have been dropped.
+    // Sending fails if the receiver was dropped, which is fine.
     std::thread::Builder::new().name(name.to_owned()).spawn(move || drop(outcome.send(work())))?;
     Ok(receiver)
 }
@@ -170,12 +174,12 @@ fn write_queued<W: OutputStream>(
 }
 
 /// Aborts the requests and stops the reader of a connection when the future that serves it ends or is dropped.
-struct Ending<W>(Arc<StdioConnection<W>>);
+struct AbortOnEnd<W>(Arc<StdioConnection<W>>);
 
-impl<W> Drop for Ending<W> {
+impl<W> Drop for AbortOnEnd<W> {
     fn drop(&mut self) {
         self.0.closing.cancel();
-        // The reader treats this as the end of its input.
+        // The reader treats a closed semaphore as the end of its input.
         self.0.accepted.close();
         lock(&self.0.running).drain().for_each(|(_, task)| task.abort());
     }
@@ -186,13 +190,15 @@ struct StdioConnection<W> {
     view: Arc<dyn ServiceView>,
     output: Arc<Mutex<Output<W>>>,
     in_flight: Arc<Semaphore>,
-    /// Bounds the requests in flight and queued. Closed when the connection ends.
+    /// Bounds the accepted requests: those in flight and those queued. Closed when the connection ends.
     accepted: Arc<Semaphore>,
     listen_streams: Arc<Semaphore>,
     /// Bounds the memory of contents, from before they are loaded until the response is written.
     content_budget: Arc<ContentBudget>,
+    /// The tasks of unanswered requests and open streams, by request id.
     running: Mutex<HashMap<Id, AbortHandle>>,
-    /// The queue of the writer. Weak, so that the writer ends with the future that serves the connection.
+    /// The queue of the writer thread. Weak: the strong sender belongs to the future that serves the connection, so that
+    /// the writer ends when that future is dropped.
     queue: mpsc::WeakSender<Outgoing>,
     closing: CancellationToken,
 }
@@ -212,12 +218,12 @@ fn shows_apps(session: Option<&StdioSession>, method: &str, params: &Params<'_>)
 }
 
 impl<W: OutputStream> StdioConnection<W> {
-    fn run(self: Arc<Self>, runtime: &Handle, input: impl Read) -> io::Result<()> {
+    fn read_messages(self: Arc<Self>, runtime: &Handle, input: impl Read) -> io::Result<()> {
         let _entered = runtime.enter();
         let mut lines = Lines::new(input, self.protocol.limits.message);
         let mut session: Option<StdioSession> = None;
         loop {
-            if !lines.ready() {
+            if !lines.has_line() {
                 lock(&self.output).flush()?;
             }
             match lines.next()?.filter(|_| !self.accepted.is_closed()) {
@@ -228,9 +234,9 @@ impl<W: OutputStream> StdioConnection<W> {
                     self.write(Framed::error(None, &ErrorObject::new(INVALID_REQUEST, why)))?;
                 }
                 Some(Line::Whole(line, _)) if line.iter().all(u8::is_ascii_whitespace) => {}
-                Some(Line::Whole(line, since)) => match envelope::parse(line, self.protocol.limits.batch) {
+                Some(Line::Whole(line, arrived)) => match envelope::parse(line, self.protocol.limits.batch) {
                     Ok(Incoming::One(message)) => {
-                        self.message(runtime, &mut session, since, line.len(), message)?;
+                        self.message(runtime, &mut session, arrived, line.len(), message)?;
                     }
                     Ok(Incoming::Batch(batch)) => {
                         self.batch(runtime, session.as_ref(), line.len(), &batch)?;
@@ -246,7 +252,7 @@ impl<W: OutputStream> StdioConnection<W> {
         self: &Arc<Self>,
         runtime: &Handle,
         session: &mut Option<StdioSession>,
-        since: Instant,
+        arrived: Instant,
         size: usize,
         message: Message<'_>,
     ) -> io::Result<()> {
@@ -263,13 +269,13 @@ impl<W: OutputStream> StdioConnection<W> {
                 Ok(())
             }
             Message::Request { id, method, params } => {
-                if let Some(framed) = self.cached(session.as_ref(), since, &id, &method, &params) {
+                if let Some(framed) = self.cached(session.as_ref(), arrived, &id, &method, &params) {
                     return self.write(framed);
                 }
                 let agreed = session.as_ref().map(|session| session.revision);
                 let shows_apps = shows_apps(session.as_ref(), &method, &params);
-                let parsed =
-                    protocol::read(&*self.view, &method, &params, agreed).and_then(|(revision, request)| {
+                let parsed = protocol::parse_request(&*self.view, &method, &params, agreed).and_then(
+                    |(revision, request)| {
                         let token = params.meta()?.progress_token();
                         let reporter = token.map(|token| {
                             let queue = self.queue.clone();
@@ -279,8 +285,9 @@ impl<W: OutputStream> StdioConnection<W> {
                             })
                         });
                         let call = self.call(revision).showing_apps(shows_apps);
-                        Ok((call.reporting(reporter), request))
-                    });
+                        Ok((call.with_reporter(reporter), request))
+                    },
+                );
                 match parsed {
                     Err(error) => self.write(Framed::error(Some(&id), &error)),
                     Ok((call, request)) => self.request(runtime, session, size, id, call, request),
@@ -289,11 +296,11 @@ impl<W: OutputStream> StdioConnection<W> {
         }
     }
 
-    /// The cached response to a request. `None` also for an id that is in use, which is refused later.
+    /// The cached response to a request; `None` if there is none, or if its id is in use, which is refused later.
     fn cached(
         &self,
         session: Option<&StdioSession>,
-        since: Instant,
+        arrived: Instant,
         id: &Id,
         method: &str,
         params: &Params<'_>,
@@ -305,8 +312,8 @@ impl<W: OutputStream> StdioConnection<W> {
         }
         let listener = session.map(|session| &*session.listener);
         let shows_apps = shows_apps(session, method, params);
-        let arrived = Arrived { since, id, method, params, shows_apps };
-        self.protocol.cached(&*self.view, revision, listener, arrived)
+        let envelope = RequestEnvelope { arrived, id, method, params, shows_apps };
+        self.protocol.cached(&*self.view, revision, listener, envelope)
     }
 
     fn request(
@@ -340,10 +347,10 @@ impl<W: OutputStream> StdioConnection<W> {
             }
             _ => {}
         }
-        let call = call.of(session.as_ref().map(|session| session.listener.clone()));
+        let call = call.with_listener(session.as_ref().map(|session| session.listener.clone()));
         let connection = self.clone();
         let key = id.clone();
-        let in_flight = (!request.is_free()).then(|| self.in_flight.clone());
+        let in_flight = (!request.is_exempt()).then(|| self.in_flight.clone());
         self.answer(runtime, Some(key), size, in_flight, async move {
             let framed = connection.protocol.answer(&call, &id, &request).await;
             Some(connection.response(&call, Some(&id), framed).await)
@@ -351,12 +358,12 @@ impl<W: OutputStream> StdioConnection<W> {
     }
 
     fn call(&self, revision: Revision) -> Call {
-        Call::new(self.view.clone(), revision).by(Client::default(), &self.content_budget)
+        Call::new(self.view.clone(), revision).with_client(Client::default(), &self.content_budget)
     }
 
-    /// Attaches a memory reservation to a large response: the one that the call already made, resized, or a new one.
+    /// Attaches a memory reservation to a large response: the reservation that the call made, resized, or a new one.
     async fn response(&self, call: &Call, id: Option<&Id>, framed: Framed) -> Outgoing {
-        // Small responses need no reservation: there are no more of them than requests in flight.
+        // Small responses need no reservation: there are at most as many as requests in flight.
         let Some(memory) = call.memory.as_ref().filter(|_| framed.size() > LARGE_MESSAGE) else {
             return framed.into();
         };
@@ -369,7 +376,7 @@ impl<W: OutputStream> StdioConnection<W> {
         }
     }
 
-    /// Starts the task that sends the notifications of a session, unless it is running.
+    /// Starts the task that sends the notifications of a session, if it was not started before.
     fn start_notifications(self: &Arc<Self>, runtime: &Handle, session: &mut StdioSession) {
         if session.notifier.is_some() {
             return;
@@ -378,7 +385,7 @@ impl<W: OutputStream> StdioConnection<W> {
         session.notifier = Some(closing.clone().drop_guard());
         let listener = session.listener.clone();
         let sending = async move {
-            protocol::follow(&*listener).await;
+            protocol::follow_lists(&*listener).await;
             while connection.queue(protocol::notification(&listener.next().await, "").into()).await.is_some()
             {
             }
@@ -410,7 +417,7 @@ impl<W: OutputStream> StdioConnection<W> {
         let mut running = lock(&self.running);
         if running.contains_key(&key) {
             drop(running);
-            return self.write(Framed::error(Some(&key), &in_use()));
+            return self.write(Framed::error(Some(&key), &id_in_use()));
         }
         let task = runtime.spawn(async move {
             let closing = connection.closing.clone();
@@ -441,7 +448,7 @@ impl<W: OutputStream> StdioConnection<W> {
         let items: Vec<Box<str>> = batch.iter().map(|&item| item.into()).collect();
         let call = session.map(|session| {
             let call = self.call(session.revision).showing_apps(session.shows_apps);
-            call.of(Some(session.listener.clone()))
+            call.with_listener(Some(session.listener.clone()))
         });
         let connection = self.clone();
         let in_flight = Some(self.in_flight.clone());
@@ -454,8 +461,9 @@ impl<W: OutputStream> StdioConnection<W> {
         })
     }
 
-    /// Writes the response to a message of `size` bytes: at once if `answer` is ready when first polled, otherwise
-    /// from a task. If `in_flight` is given, `answer` is polled only after a permit of this semaphore is acquired.
+    /// Answers a message of `size` bytes. If `answer` is ready when first polled, this thread writes the response;
+    /// otherwise a task awaits it and queues it for the writer thread. If `in_flight` is given, `answer` is polled only
+    /// after a permit of this semaphore is acquired.
     fn answer(
         self: &Arc<Self>,
         runtime: &Handle,
@@ -464,7 +472,7 @@ impl<W: OutputStream> StdioConnection<W> {
         in_flight: Option<Arc<Semaphore>>,
         answer: impl Future<Output = Option<Outgoing>> + Send + 'static,
     ) -> io::Result<()> {
-        // A large message counts as several, or the queued ones would take too much memory.
+        // A large message takes several permits, or queued messages could take too much memory.
         let count = (1 + size / LARGE_MESSAGE).min(READ_AHEAD * self.protocol.limits.in_flight) as u32;
         let accepted_permit = match self.accepted.clone().try_acquire_many_owned(count) {
             Ok(permit) => permit,
@@ -476,7 +484,7 @@ impl<W: OutputStream> StdioConnection<W> {
         if let Some(id) = &id
             && lock(&self.running).contains_key(id)
         {
-            return self.write(Framed::error(Some(id), &in_use()));
+            return self.write(Framed::error(Some(id), &id_in_use()));
         }
         let mut answer = Box::pin(async move {
             let in_flight_permit = match in_flight {
@@ -490,7 +498,7 @@ impl<W: OutputStream> StdioConnection<W> {
         }
         let connection = self.clone();
         let key = id.clone();
-        // Locked until the task is registered, so that the task cannot remove itself before.
+        // Locked until the task is registered: the task must not remove its entry before that entry exists.
         let mut running = lock(&self.running);
         let task = runtime.spawn(async move {
             let (framed, in_flight_permit) = answer.await;
@@ -526,7 +534,8 @@ impl<W: OutputStream> StdioConnection<W> {
     }
 }
 
-/// The error for a request whose id another one in flight has: a response or a cancellation would be ambiguous.
-fn in_use() -> ErrorObject {
+/// The error for a request whose id belongs to another unanswered request. A response to either, or a cancellation,
+/// would be ambiguous.
+fn id_in_use() -> ErrorObject {
     ErrorObject::new(INVALID_REQUEST, "a request with this id is in progress")
 }

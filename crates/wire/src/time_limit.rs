@@ -1,11 +1,12 @@
-//! Time limits of futures.
+//! Time limits for futures.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// The output of `work`; `None` if it takes longer than `time`. Work that is ready at once starts no timer.
+/// The output of `work`; `None` if it takes longer than `time`. No timer is created for work that is ready when first
+/// polled.
 pub(crate) async fn within<F: Future>(time: Duration, work: F) -> Option<F::Output> {
     let mut work = pin!(work);
     match poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
@@ -14,8 +15,8 @@ pub(crate) async fn within<F: Future>(time: Duration, work: F) -> Option<F::Outp
     }
 }
 
-/// Like [`within`], but the limit counts from `start()`. It is called again when the timer fires; if it has advanced,
-/// the deadline is extended. The start of a request advances while the request waits for memory.
+/// Like [`within`], but the limit counts from `start()`. When the timer fires, `start` is called again: if it returns a
+/// later time than before, the deadline is extended. The start of a request advances while the request waits for memory.
 pub(crate) async fn within_from<F: Future>(
     start: impl Fn() -> Instant,
     time: Duration,

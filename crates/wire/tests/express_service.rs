@@ -120,8 +120,16 @@ impl Listener for Listed {
         Ok(())
     }
 
+    async fn follow_prompts(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     fn listed(&self) {
         self.0.listed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    async fn reserve(&self, _: &[&str]) -> Result<(), Failure> {
+        Ok(())
     }
 
     async fn subscribe(&self, _: &str) -> Result<(), Failure> {
@@ -133,6 +141,8 @@ impl Listener for Listed {
     async fn next(&self) -> Notification {
         std::future::pending().await
     }
+
+    fn renew(&self, _: Option<&Identity>) {}
 
     fn requeue(&self, _: Notification) {}
 }

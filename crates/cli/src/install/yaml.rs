@@ -1,7 +1,8 @@
 //! Edits an entry of a YAML file: block mappings, as programs write them.
 //!
-//! An editor that keeps the layout of YAML would be a large dependency, and one entry of a block mapping is just a run of
-//! lines. The caller parses the result and refuses it if anything else has changed, as in a file in flow style.
+//! An editor that keeps the layout of YAML would be a large dependency, and one entry of a block mapping is just a run
+//! of lines. The caller parses the result and refuses it if anything else has changed, which happens with files in flow
+//! style.
 
 use anyhow::{Result, anyhow};
 use serde_json::Value;

@@ -1,12 +1,11 @@
-//! The program as a whole: configuration, notifications, memory.
+//! The program as a whole: configuration and notifications.
 
 use std::fs;
-use std::path::Path;
 
 use serde_json::json;
 
 use crate::client::{Client, Era, Program, eventually};
-use crate::samples::{docx, letter, numbered_pdf, package};
+use crate::samples::{letter, package};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn subscribers_of_a_text_are_notified_when_the_document_changes() {
@@ -53,38 +52,4 @@ async fn the_configuration_selects_what_plain_reads_give_and_where_texts_are_cac
     let client = Client::connect(&program, Era::Modern, &[]).await;
     assert!(client.read(plain).await.unwrap()[0]["blob"].is_string());
     assert!(client.read(&format!("{plain}?as=text")).await.is_none());
-}
-
-/// The resident set of a process, in bytes.
-#[cfg(target_os = "linux")]
-fn resident(id: u32) -> u64 {
-    let status = fs::read_to_string(Path::new("/proc").join(id.to_string()).join("status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
-}
-
-#[cfg(target_os = "linux")]
-#[tokio::test(flavor = "multi_thread")]
-async fn the_memory_of_the_server_stays_flat() {
-    const GROWTH: u64 = 32 << 20;
-    let dir = tempfile::tempdir().unwrap();
-    let docs = dir.path().join("docs");
-    fs::create_dir(&docs).unwrap();
-    fs::write(docs.join("warm.docx"), letter("x")).unwrap();
-    fs::write(docs.join("long.pdf"), numbered_pdf(200)).unwrap();
-    let spaces = " ".repeat(16 << 20);
-    fs::write(docs.join("bomb.docx"), docx(&format!("<w:p><w:r><w:t>{spaces}</w:t></w:r></w:p>"))).unwrap();
-    let program = Program::folder(&docs);
-    let client = Client::connect(&program, Era::Modern, &[]).await;
-    client.read("file:///docs/warm.docx?as=text").await.unwrap();
-    let id = program.child.id();
-    let before = resident(id);
-    for page in 1..=19 {
-        let uri = format!("file:///docs/long.pdf?as=text&pages={}-{}", page * 10, page * 10 + 9);
-        let text = client.read(&uri).await.unwrap()[0]["text"].as_str().unwrap().to_owned();
-        assert!(text.contains(&format!("Page number {} of", page * 10)), "{text}");
-    }
-    let _ = client.read("file:///docs/bomb.docx?as=text").await;
-    // Freed memory goes back to the system with a delay.
-    eventually("the memory is returned", async || resident(id) < before + GROWTH).await;
 }

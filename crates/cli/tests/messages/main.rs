@@ -35,8 +35,24 @@ const CONSTRUCTORS: [&str; 17] = [
     "wrong",
 ];
 
+/// The crates whose messages users and clients see.
+const CRATES: [&str; 12] = [
+    "auth",
+    "cli",
+    "cluster",
+    "core",
+    "documents",
+    "libris",
+    "process",
+    "remote",
+    "search",
+    "sources",
+    "web",
+    "wire",
+];
+
 /// The parts of the page: a heading, and the folder or file whose messages it has. The first that matches counts.
-const PARTS: [(&str, &str); 20] = [
+const PARTS: [(&str, &str); 21] = [
     ("Command line and configuration file", "crates/cli/src"),
     ("Folders", "crates/sources/src/files"),
     ("Folders", "crates/sources/src/tree"),
@@ -57,6 +73,7 @@ const PARTS: [(&str, &str); 20] = [
     ("Protocol", "crates/wire/src"),
     ("Replicas", "crates/cluster/src"),
     ("Picker", "crates/web/src"),
+    ("Search", "crates/search/src"),
 ];
 
 /// A message.
@@ -194,8 +211,12 @@ fn messages(code: &str) -> BTreeSet<Message> {
             continue;
         }
         let is_macro = tokens[at + 1] == Token::Mark('!');
-        let prefix = if is_name(at, "failed") { "could not " } else { "" };
-        for text in arguments.iter().flat_map(|argument| texts(argument)) {
+        for (position, text) in arguments
+            .iter()
+            .enumerate()
+            .flat_map(|(at, argument)| texts(argument).into_iter().map(move |text| (at, text)))
+        {
+            let prefix = if is_name(at, "failed") && position == 0 { "could not " } else { "" };
             let channel = match (is_name(at, "warn"), is_macro) {
                 (true, false) => Channel::Warning,
                 (true, true) => Channel::Log,
@@ -210,7 +231,7 @@ fn messages(code: &str) -> BTreeSet<Message> {
 
 fn page() -> String {
     let mut parts: BTreeMap<usize, (&str, BTreeSet<Message>)> = BTreeMap::new();
-    for name in ["cli", "sources", "core", "libris", "wire"] {
+    for name in CRATES {
         for file in files(&root().join("crates").join(name).join("src")) {
             let path = file.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");
             let (heading, _) = PARTS.iter().find(|(_, prefix)| path.starts_with(prefix)).expect("a part");

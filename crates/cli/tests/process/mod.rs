@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// `libris serve` with `what` to serve.
 pub(crate) fn serve(what: &[&OsStr]) -> Command {
@@ -18,12 +19,20 @@ pub(crate) struct HttpServer {
     pub(crate) url: String,
     #[allow(dead_code, reason = "not every test asks for its number")]
     pub(crate) process: Child,
+    /// The lines that it has written to standard error since it listens.
+    said: UnboundedReceiver<String>,
 }
 
 impl HttpServer {
     pub(crate) async fn start(what: &[&OsStr]) -> Self {
+        Self::start_on("127.0.0.1:0", what).await
+    }
+
+    /// A server on this address.
+    #[allow(dead_code, reason = "most tests serve on loopback")]
+    pub(crate) async fn start_on(address: &str, what: &[&OsStr]) -> Self {
         let mut process = serve(what)
-            .args(["--http", "127.0.0.1:0"])
+            .args(["--http", address])
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -36,7 +45,18 @@ impl HttpServer {
             }
         };
         // The server would block on a full pipe.
-        tokio::spawn(async move { while let Ok(Some(_)) = said.next_line().await {} });
-        Self { url, process }
+        let (lines, received) = unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = said.next_line().await {
+                let _ = lines.send(line);
+            }
+        });
+        Self { url, process, said: received }
+    }
+
+    /// Waits until it writes a line with this text.
+    #[allow(dead_code, reason = "not every test listens")]
+    pub(crate) async fn says(&mut self, text: &str) {
+        while !self.said.recv().await.expect("libris goes on").contains(text) {}
     }
 }

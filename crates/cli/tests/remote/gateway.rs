@@ -226,7 +226,7 @@ async fn a_server_that_is_killed_is_named_and_the_others_answer() {
     server.process.kill().await.unwrap();
     until(async || text(&catalog, "file:///one/a.md").await.is_err()).await;
     until(async || {
-        let page = view.now().list(None, 1000, &Context::default()).await.unwrap();
+        let page = view.snapshot().list(None, 1000, &Context::default()).await.unwrap();
         page.unavailable.iter().any(|unavailable| unavailable.source == "mcp far")
     })
     .await;
@@ -244,7 +244,7 @@ async fn a_server_that_is_killed_is_named_and_the_others_answer() {
     tokio::time::timeout(LONG, told).await.expect("watchers are told to look again");
     until(async || text(&catalog, "file:///one/a.md").await.is_ok_and(|text| text == "second")).await;
     until(async || {
-        let page = view.now().list(None, 1000, &Context::default()).await.unwrap();
+        let page = view.snapshot().list(None, 1000, &Context::default()).await.unwrap();
         page.unavailable.is_empty()
     })
     .await;

@@ -112,27 +112,27 @@ impl Fixture for Upstream {
 
 /// Checks the laws of the contract suite.
 pub(crate) async fn check(fixture: &dyn Fixture) {
-    contract::pages_are_ordered_and_agree(fixture).await;
+    contract::pages_are_ordered_and_consistent(fixture).await;
     contract::a_listing_ends(fixture).await;
-    contract::a_listing_goes_on_after_any_uri(fixture).await;
+    contract::a_listing_continues_after_any_uri(fixture).await;
     contract::listed_resources_are_covered(fixture).await;
-    contract::listed_resources_read(fixture).await;
-    contract::what_is_unknown_is_not_found(fixture).await;
-    contract::what_is_invalid_is_refused(fixture).await;
-    contract::what_is_not_covered_is_not_found(fixture).await;
-    contract::children_are_what_stands_below(fixture).await;
+    contract::listed_resources_can_be_read(fixture).await;
+    contract::missing_resources_are_not_found(fixture).await;
+    contract::invalid_uris_are_refused(fixture).await;
+    contract::uncovered_uris_are_refused(fixture).await;
+    contract::children_are_the_resources_directly_below(fixture).await;
     contract::only_directories_have_children(fixture).await;
     contract::templates_have_names(fixture).await;
     contract::completions_are_bounded(fixture).await;
-    contract::typing_narrows(fixture).await;
-    contract::completed_variables_lead_somewhere(fixture).await;
+    contract::values_are_still_offered_while_typing(fixture).await;
+    contract::completed_templates_can_be_read(fixture).await;
     contract::unknown_variables_have_no_values(fixture).await;
-    contract::subjects_are_settled_and_covered(fixture).await;
+    contract::subjects_are_idempotent_and_covered(fixture).await;
     contract::shared_responses_are_the_same_for_all(fixture).await;
     contract::a_listing_survives_changes(fixture).await;
     contract::proofs_hold_while_nothing_changes(fixture).await;
-    contract::proofs_end_with_what_they_prove(fixture).await;
+    contract::proofs_fail_after_a_change(fixture).await;
     contract::changes_are_reported(fixture).await;
     contract::changes_are_reported_to_followers_of_the_subject(fixture).await;
-    contract::what_was_unfollowed_can_be_followed_again(fixture).await;
+    contract::unfollowed_subjects_can_be_followed_again(fixture).await;
 }

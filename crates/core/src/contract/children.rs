@@ -3,9 +3,9 @@
 use super::{Fixture, LawCheck, is_directory};
 use crate::{Context, Error, Uri};
 
-/// The children of a directory are the listed resources directly below it, in pages like a listing.
-pub async fn children_are_what_stands_below(fixture: &dyn Fixture) {
-    let law = LawCheck::new("children_are_what_stands_below", fixture);
+/// The children of a directory are the listed resources directly below it. They are paginated like a list.
+pub async fn children_are_the_resources_directly_below(fixture: &dyn Fixture) {
+    let law = LawCheck::new("children_are_the_resources_directly_below", fixture);
     let listed = law.listed().await;
     for directory in listed.iter().filter(|resource| is_directory(resource)) {
         let expected: Vec<_> =
@@ -13,10 +13,10 @@ pub async fn children_are_what_stands_below(fixture: &dyn Fixture) {
         for limit in [1, 2, 1000] {
             let found = all(&law, &directory.uri, limit).await;
             if let Some(lost) = expected.iter().find(|uri| !found.contains(uri)) {
-                law.broken(format_args!("`{lost}` is not among the children of `{}`", directory.uri));
+                law.fail(format_args!("`{lost}` is not among the children of `{}`", directory.uri));
             }
             if let Some(extra) = found.iter().find(|uri| !expected.contains(uri)) {
-                law.broken(format_args!(
+                law.fail(format_args!(
                     "`{extra}` is a child of `{}` but not listed directly below it",
                     directory.uri
                 ));
@@ -33,7 +33,7 @@ pub async fn only_directories_have_children(fixture: &dyn Fixture) {
     for uri in others.chain([fixture.unknown()]) {
         match law.source.children(&uri, None, 10, &Context::default()).await {
             Err(Error::NotDirectory(_) | Error::NotFound(_) | Error::Missing { .. }) => {}
-            other => law.broken(format_args!("the children of `{uri}` were {other:?}")),
+            other => law.fail(format_args!("the children of `{uri}` were {other:?}")),
         }
     }
 }
@@ -44,7 +44,7 @@ async fn all(law: &LawCheck<'_>, directory: &Uri, limit: usize) -> Vec<Uri> {
         let after = all.last();
         let page = law.source.children(directory, after, limit, &Context::default()).await;
         let page = law.expect_ok(format_args!("listing the children of `{directory}`"), page);
-        law.well_formed(&page, after, limit);
+        law.check_page(&page, after, limit);
         all.extend(page.resources.into_iter().map(|resource| resource.uri));
         if !page.more {
             return all;

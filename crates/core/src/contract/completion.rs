@@ -12,7 +12,7 @@ pub async fn templates_have_names(fixture: &dyn Fixture) {
         law.expect_ok("listing templates", law.source.templates(&Context::default()).await).templates
     {
         if template.name.is_empty() {
-            law.broken(format_args!("`{}` has no name", template.uri));
+            law.fail(format_args!("`{}` has no name", template.uri));
         }
     }
 }
@@ -26,12 +26,12 @@ pub async fn completions_are_bounded(fixture: &dyn Fixture) {
             let count = completion.values.len();
             let what = format!("completing `{variable}` of `{template}`");
             if count > Completion::LIMIT {
-                law.broken(format_args!("{what} gave {count} values"));
+                law.fail(format_args!("{what} gave {count} values"));
             }
             if let Some(total) = completion.total
                 && (total < count as u64 || completion.more != (total > count as u64))
             {
-                law.broken(format_args!(
+                law.fail(format_args!(
                     "{what} gave {count} values of {total}, and `more` is {}",
                     completion.more
                 ));
@@ -40,11 +40,11 @@ pub async fn completions_are_bounded(fixture: &dyn Fixture) {
     }
 }
 
-/// A template expanded with completed values is covered and can be read.
-pub async fn completed_variables_lead_somewhere(fixture: &dyn Fixture) {
+/// If a template is expanded with values of completions, the source covers the URI and can read it.
+pub async fn completed_templates_can_be_read(fixture: &dyn Fixture) {
     /// How many values of each variable are checked.
     const CHECKED_VALUES: usize = 5;
-    let law = LawCheck::new("completed_variables_lead_somewhere", fixture);
+    let law = LawCheck::new("completed_templates_can_be_read", fixture);
     for template in law.templates().await {
         for (variable, known) in completion_steps(&law, &template).await {
             let values = law.complete(&template, &variable, "", &known).await.values;
@@ -52,7 +52,7 @@ pub async fn completed_variables_lead_somewhere(fixture: &dyn Fixture) {
                 let mut known = known.clone();
                 known.insert(variable.clone(), value);
                 if let Some(known) = fill(&law, &template, known).await {
-                    reads(&law, &template, &known).await;
+                    expect_readable(&law, &template, &known).await;
                 }
             }
         }
@@ -60,8 +60,8 @@ pub async fn completed_variables_lead_somewhere(fixture: &dyn Fixture) {
 }
 
 /// A value is still offered after its first character has been typed.
-pub async fn typing_narrows(fixture: &dyn Fixture) {
-    let law = LawCheck::new("typing_narrows", fixture);
+pub async fn values_are_still_offered_while_typing(fixture: &dyn Fixture) {
+    let law = LawCheck::new("values_are_still_offered_while_typing", fixture);
     for template in law.templates().await {
         for (variable, known) in completion_steps(&law, &template).await {
             let values = law.complete(&template, &variable, "", &known).await.values;
@@ -69,13 +69,13 @@ pub async fn typing_narrows(fixture: &dyn Fixture) {
             let typed: String = value.chars().take(1).collect();
             let narrowed = law.complete(&template, &variable, &typed, &known).await;
             if !narrowed.values.contains(value) && !narrowed.more {
-                law.broken(format_args!("`{value}` of `{template}` is gone once `{typed}` is typed"));
+                law.fail(format_args!("`{value}` of `{template}` is gone once `{typed}` is typed"));
             }
         }
     }
 }
 
-/// A variable that a template does not have has no values.
+/// Completing a variable that the template does not have gives no values.
 pub async fn unknown_variables_have_no_values(fixture: &dyn Fixture) {
     let law = LawCheck::new("unknown_variables_have_no_values", fixture);
     let variable = "libris_contract_unknown";
@@ -90,7 +90,7 @@ pub async fn unknown_variables_have_no_values(fixture: &dyn Fixture) {
         match law.source.complete(partial, &Context::default()).await {
             Err(Error::Invalid(_)) => {}
             Ok(completion) if completion.values.is_empty() => {}
-            other => law.broken(format_args!("completing `{variable}` of `{template}` gave {other:?}")),
+            other => law.fail(format_args!("completing `{variable}` of `{template}` gave {other:?}")),
         }
     }
 }
@@ -131,17 +131,17 @@ async fn fill(
     Some(known)
 }
 
-async fn reads(law: &LawCheck<'_>, template: &UriTemplate, known: &BTreeMap<String, String>) {
+async fn expect_readable(law: &LawCheck<'_>, template: &UriTemplate, known: &BTreeMap<String, String>) {
     let values = known.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let expanded = template.expand(&template.completed(values));
+    let expanded = template.expand(&template.variables_from_completions(values));
     let expanded = law.expect_ok(format!("`{template}` filled in with {known:?}"), expanded);
     let what = format!("`{template}` filled in as `{expanded}`");
     let uri = law.expect_ok(&what, Uri::parse(&expanded));
     if law.source.covers(&uri).is_none() {
-        law.broken(format_args!("{what} is not covered"));
+        law.fail(format_args!("{what} is not covered"));
     }
     match law.source.read(&uri, &Context::default()).await {
         Ok(_) | Err(Error::TooLarge { .. }) => {}
-        Err(error) => law.broken(format_args!("{what} cannot be read: {error} ({error:?})")),
+        Err(error) => law.fail(format_args!("{what} cannot be read: {error} ({error:?})")),
     }
 }

@@ -3,8 +3,8 @@
 use super::{Fixture, LawCheck};
 use crate::{CacheScope, Context, Freshness, Identity, Proof};
 
-/// How many responses are requested until a proof holds. A proof may be conservative: data that changed a moment ago
-/// may change again within the same timestamp.
+/// How many responses are requested until one has a proof that holds. A proof need not hold for data that changed a moment
+/// ago: the data may change again with the same timestamp.
 const PROOF_ATTEMPTS: usize = 20;
 
 /// How many listed resources are read and compared.
@@ -17,33 +17,33 @@ pub async fn proofs_hold_while_nothing_changes(fixture: &dyn Fixture) {
     let list = async || law.page(None, 1000).await.freshness;
     let templates =
         async || law.expect_ok("listing templates", law.source.templates(&context).await).freshness;
-    held(&law, "the list", list).await;
-    held(&law, "the list of templates", templates).await;
+    expect_proof_holds(&law, "the list", list).await;
+    expect_proof_holds(&law, "the list of templates", templates).await;
     for resource in law.listed().await.iter().take(COMPARED_RESOURCES) {
         let read = async || match law.source.read(&resource.uri, &context).await {
             Ok(contents) => contents.freshness,
             // Other laws check that resources can be read.
             Err(_) => Freshness::unproven(),
         };
-        held(&law, &format!("what was read at `{}`", resource.uri), read).await;
+        expect_proof_holds(&law, &format!("what was read at `{}`", resource.uri), read).await;
     }
 }
 
-async fn held(law: &LawCheck<'_>, what: &str, ask: impl AsyncFn() -> Freshness) {
+async fn expect_proof_holds(law: &LawCheck<'_>, what: &str, ask: impl AsyncFn() -> Freshness) {
     for _ in 0..PROOF_ATTEMPTS {
         if ask().await.proof.is_none_or(|proof| proof.holds()) {
             return;
         }
     }
-    law.broken(format_args!("{what} has a proof that does not hold, though nothing changed"));
+    law.fail(format_args!("{what} has a proof that does not hold, though nothing changed"));
 }
 
-/// A proof no longer holds after a change that changes the response.
-pub async fn proofs_end_with_what_they_prove(fixture: &dyn Fixture) {
-    let law = LawCheck::new("proofs_end_with_what_they_prove", fixture);
+/// A proof no longer holds once the source would give another response.
+pub async fn proofs_fail_after_a_change(fixture: &dyn Fixture) {
+    let law = LawCheck::new("proofs_fail_after_a_change", fixture);
     let fails = |what: &str, proof: Option<Proof>| {
         if proof.is_some_and(|proof| proof.holds()) {
-            law.broken(format_args!("{what} has a proof that still holds after a change"));
+            law.fail(format_args!("{what} has a proof that still holds after a change"));
         }
     };
     let before = law.page(None, 1000).await.freshness.proof;
@@ -91,7 +91,7 @@ pub async fn shared_responses_are_the_same_for_all(fixture: &dyn Fixture) {
         let mut reads = Vec::new();
         for (caller, context) in callers() {
             let read = law.source.read(&uri, &context).await;
-            // If the source did not use the identity, a difference is due to the time and not to the caller.
+            // If the source did not use the identity, contents differ because time has passed, not because of the caller.
             let shared = law.source.is_shared(&uri) && context.identity_was_used();
             let reusable = shared || read.as_ref().is_ok_and(|read| is_reusable(&read.freshness, &context));
             reads.push(CallerResponse { caller, reusable, body: read.ok().map(|contents| contents.parts) });
@@ -117,7 +117,7 @@ fn is_reusable(freshness: &Freshness, context: &Context) -> bool {
 fn compare<T: PartialEq>(law: &LawCheck<'_>, what: &str, responses: &[CallerResponse<T>]) {
     for response in responses.iter().filter(|response| response.reusable) {
         if let Some(other) = responses.iter().find(|other| other.body != response.body) {
-            law.broken(format_args!(
+            law.fail(format_args!(
                 "{what} may be shared as `{}` got it, and `{}` got something else",
                 response.caller, other.caller
             ));

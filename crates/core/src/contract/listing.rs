@@ -6,16 +6,16 @@ use super::{Fixture, LawCheck};
 use crate::{Resource, Uri};
 
 /// Pages are strictly in URI order and within the limit, and pages of every size list the same resources.
-pub async fn pages_are_ordered_and_agree(fixture: &dyn Fixture) {
-    let law = LawCheck::new("pages_are_ordered_and_agree", fixture);
+pub async fn pages_are_ordered_and_consistent(fixture: &dyn Fixture) {
+    let law = LawCheck::new("pages_are_ordered_and_consistent", fixture);
     let whole = uris(&law.all(None, 1000).await);
     for limit in [1, 2, 3, 7] {
         let paged = uris(&law.all(None, limit).await);
         if let Some(lost) = whole.iter().find(|uri| !paged.contains(uri)) {
-            law.broken(format_args!("`{lost}` is lost in pages of {limit}"));
+            law.fail(format_args!("`{lost}` is lost in pages of {limit}"));
         }
         if let Some(extra) = paged.iter().find(|uri| !whole.contains(uri)) {
-            law.broken(format_args!("`{extra}` is only in pages of {limit}"));
+            law.fail(format_args!("`{extra}` is only in pages of {limit}"));
         }
     }
 }
@@ -27,9 +27,9 @@ pub async fn a_listing_ends(fixture: &dyn Fixture) {
         let all = law.all(None, limit).await;
         let Some(last) = all.last() else { continue };
         let page = law.page(Some(&last.uri), limit).await;
-        law.well_formed(&page, Some(&last.uri), limit);
+        law.check_page(&page, Some(&last.uri), limit);
         if let Some(next) = page.resources.first() {
-            law.broken(format_args!(
+            law.fail(format_args!(
                 "the page that ends with `{}` has no `more`, but `{}` follows",
                 last.uri, next.uri
             ));
@@ -37,11 +37,11 @@ pub async fn a_listing_ends(fixture: &dyn Fixture) {
     }
 }
 
-/// A list can start after any URI, even one of no resource.
-pub async fn a_listing_goes_on_after_any_uri(fixture: &dyn Fixture) {
-    let law = LawCheck::new("a_listing_goes_on_after_any_uri", fixture);
+/// A list can start after any URI, even if there is no resource at it.
+pub async fn a_listing_continues_after_any_uri(fixture: &dyn Fixture) {
+    let law = LawCheck::new("a_listing_continues_after_any_uri", fixture);
     let whole = uris(&law.listed().await);
-    // Enough for every neighbour in a small source; bounded for a large one.
+    // All resources of a small source; a bounded number of a large one.
     let some = whole.iter().take(30).chain(whole.last());
     let mut probes = vec![fixture.unknown(), uri("a:"), uri("zzzz:zzzz")];
     for listed in some {
@@ -55,15 +55,16 @@ pub async fn a_listing_goes_on_after_any_uri(fixture: &dyn Fixture) {
         let expected: Vec<_> = whole.iter().filter(|uri| **uri > probe).cloned().collect();
         let found = uris(&law.all(Some(&probe), 1000).await);
         if let Some(lost) = expected.iter().find(|uri| !found.contains(uri)) {
-            law.broken(format_args!("`{lost}` is not listed after `{probe}`"));
+            law.fail(format_args!("`{lost}` is not listed after `{probe}`"));
         }
         if let Some(extra) = found.iter().find(|uri| !expected.contains(uri)) {
-            law.broken(format_args!("`{extra}` is listed only after `{probe}`"));
+            law.fail(format_args!("`{extra}` is listed only after `{probe}`"));
         }
     }
 }
 
-/// A resource that exists throughout a paginated list is listed exactly once, whatever is added or removed meanwhile.
+/// A resource that exists while all pages of a list are requested is listed exactly once, even if other resources are added
+/// or removed meanwhile.
 pub async fn a_listing_survives_changes(fixture: &dyn Fixture) {
     let law = LawCheck::new("a_listing_survives_changes", fixture);
     let mut added = Vec::new();
@@ -78,7 +79,7 @@ pub async fn a_listing_survives_changes(fixture: &dyn Fixture) {
     let mut after = None;
     loop {
         let page = law.page(after.as_ref(), 2).await;
-        law.well_formed(&page, after.as_ref(), 2);
+        law.check_page(&page, after.as_ref(), 2);
         seen.extend(uris(&page.resources));
         after = seen.last().cloned();
         if !page.more {
@@ -99,7 +100,7 @@ pub async fn a_listing_survives_changes(fixture: &dyn Fixture) {
         fixture.remove(&uri).await;
     }
     if let Some(lost) = before.iter().find(|uri| !gone.contains(*uri) && !seen.contains(uri)) {
-        law.broken(format_args!("`{lost}` existed throughout and was not listed"));
+        law.fail(format_args!("`{lost}` existed throughout and was not listed"));
     }
 }
 

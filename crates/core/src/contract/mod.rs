@@ -16,34 +16,34 @@ use std::fmt::Display;
 
 use async_trait::async_trait;
 
-pub use children::{children_are_what_stands_below, only_directories_have_children};
+pub use children::{children_are_the_resources_directly_below, only_directories_have_children};
 pub use completion::{
-    completed_variables_lead_somewhere, completions_are_bounded, templates_have_names, typing_narrows,
-    unknown_variables_have_no_values,
+    completed_templates_can_be_read, completions_are_bounded, templates_have_names,
+    unknown_variables_have_no_values, values_are_still_offered_while_typing,
 };
 pub use following::{
-    changes_are_reported_to_followers_of_the_subject, subjects_are_settled_and_covered,
-    what_was_unfollowed_can_be_followed_again,
+    changes_are_reported_to_followers_of_the_subject, subjects_are_idempotent_and_covered,
+    unfollowed_subjects_can_be_followed_again,
 };
 pub use freshness::{
-    proofs_end_with_what_they_prove, proofs_hold_while_nothing_changes, shared_responses_are_the_same_for_all,
+    proofs_fail_after_a_change, proofs_hold_while_nothing_changes, shared_responses_are_the_same_for_all,
 };
 pub use listing::{
-    a_listing_ends, a_listing_goes_on_after_any_uri, a_listing_survives_changes, pages_are_ordered_and_agree,
+    a_listing_continues_after_any_uri, a_listing_ends, a_listing_survives_changes,
+    pages_are_ordered_and_consistent,
 };
 pub use reading::{
-    listed_resources_are_covered, listed_resources_read, what_is_invalid_is_refused,
-    what_is_not_covered_is_not_found, what_is_unknown_is_not_found,
+    invalid_uris_are_refused, listed_resources_are_covered, listed_resources_can_be_read,
+    missing_resources_are_not_found, uncovered_uris_are_refused,
 };
 pub use watching::changes_are_reported;
 
 use crate::{Completion, CompletionRequest, Context, DIRECTORY, Page, Resource, Source, UriTemplate};
 use crate::{Result, Uri};
 
-/// A source under test.
+/// A source under test, with functions to change its data.
 ///
-/// It should have more than three resources, and at least one of each kind that the source supports: directories,
-/// templates, text, bytes.
+/// The source should have more than three resources, and everything that it supports: directories, templates, text, bytes.
 #[async_trait]
 pub trait Fixture: Send + Sync {
     /// The source.
@@ -57,7 +57,7 @@ pub trait Fixture: Send + Sync {
         Vec::new()
     }
 
-    /// Adds a listed resource, a different one for each number, and returns its URI; `None` if the fixture is
+    /// Adds a resource that is listed, a different one for each number, and returns its URI; `None` if the fixture is
     /// read-only.
     async fn add(&self, _number: usize) -> Option<Uri> {
         None
@@ -79,29 +79,29 @@ pub trait Fixture: Send + Sync {
 
 /// Checks every law, and panics with the name of the first broken one.
 pub async fn check(fixture: &dyn Fixture) {
-    pages_are_ordered_and_agree(fixture).await;
+    pages_are_ordered_and_consistent(fixture).await;
     a_listing_ends(fixture).await;
-    a_listing_goes_on_after_any_uri(fixture).await;
+    a_listing_continues_after_any_uri(fixture).await;
     listed_resources_are_covered(fixture).await;
-    listed_resources_read(fixture).await;
-    what_is_unknown_is_not_found(fixture).await;
-    what_is_invalid_is_refused(fixture).await;
-    what_is_not_covered_is_not_found(fixture).await;
-    children_are_what_stands_below(fixture).await;
+    listed_resources_can_be_read(fixture).await;
+    missing_resources_are_not_found(fixture).await;
+    invalid_uris_are_refused(fixture).await;
+    uncovered_uris_are_refused(fixture).await;
+    children_are_the_resources_directly_below(fixture).await;
     only_directories_have_children(fixture).await;
     templates_have_names(fixture).await;
     completions_are_bounded(fixture).await;
-    completed_variables_lead_somewhere(fixture).await;
-    typing_narrows(fixture).await;
+    completed_templates_can_be_read(fixture).await;
+    values_are_still_offered_while_typing(fixture).await;
     unknown_variables_have_no_values(fixture).await;
-    subjects_are_settled_and_covered(fixture).await;
+    subjects_are_idempotent_and_covered(fixture).await;
     shared_responses_are_the_same_for_all(fixture).await;
     a_listing_survives_changes(fixture).await;
     proofs_hold_while_nothing_changes(fixture).await;
-    proofs_end_with_what_they_prove(fixture).await;
+    proofs_fail_after_a_change(fixture).await;
     changes_are_reported(fixture).await;
     changes_are_reported_to_followers_of_the_subject(fixture).await;
-    what_was_unfollowed_can_be_followed_again(fixture).await;
+    unfollowed_subjects_can_be_followed_again(fixture).await;
 }
 
 fn is_directory(resource: &Resource) -> bool {
@@ -120,14 +120,14 @@ impl<'a> LawCheck<'a> {
     }
 
     #[track_caller]
-    fn broken(&self, how: impl Display) -> ! {
+    fn fail(&self, how: impl Display) -> ! {
         panic!("the source breaks the law `{}`: {how}", self.name)
     }
 
     /// The value of a result; an error breaks the law.
     #[track_caller]
     fn expect_ok<T>(&self, what: impl Display, result: Result<T>) -> T {
-        result.unwrap_or_else(|error| self.broken(format_args!("{what} failed: {error} ({error:?})")))
+        result.unwrap_or_else(|error| self.fail(format_args!("{what} failed: {error} ({error:?})")))
     }
 
     async fn page(&self, after: Option<&Uri>, limit: usize) -> Page {
@@ -140,7 +140,7 @@ impl<'a> LawCheck<'a> {
         let mut after = after.cloned();
         loop {
             let page = self.page(after.as_ref(), limit).await;
-            self.well_formed(&page, after.as_ref(), limit);
+            self.check_page(&page, after.as_ref(), limit);
             after = page.resources.last().map(|last| last.uri.clone()).or(after);
             all.extend(page.resources);
             if !page.more {
@@ -149,20 +149,20 @@ impl<'a> LawCheck<'a> {
         }
     }
 
-    /// Checks size and order of a page: a reader of pages would otherwise miss resources or loop for ever.
-    fn well_formed(&self, page: &Page, after: Option<&Uri>, limit: usize) {
+    /// Checks size and order of a page. With a wrong page, a client would miss resources or loop for ever.
+    fn check_page(&self, page: &Page, after: Option<&Uri>, limit: usize) {
         if page.resources.len() > limit {
-            self.broken(format_args!("a page of at most {limit} has {}", page.resources.len()));
+            self.fail(format_args!("a page of at most {limit} has {}", page.resources.len()));
         }
         if page.resources.is_empty() && page.more {
-            self.broken("an empty page has `more` set");
+            self.fail("an empty page has `more` set");
         }
         let mut last = after;
         for resource in &page.resources {
             if let Some(last) = last
                 && *last >= resource.uri
             {
-                self.broken(format_args!("`{}` is listed after `{last}`", resource.uri));
+                self.fail(format_args!("`{}` is listed after `{last}`", resource.uri));
             }
             last = Some(&resource.uri);
         }

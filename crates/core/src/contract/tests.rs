@@ -1,4 +1,4 @@
-//! The suite accepts a correct source, and detects each flaw by its law.
+//! Tests of the suite itself: it accepts a correct source, and detects each flaw with the expected law.
 
 mod memory;
 
@@ -61,55 +61,55 @@ fn a_sound_source_passes() {
 }
 
 #[test]
-fn each_flaw_is_caught_by_its_law() {
+fn each_flaw_breaks_the_expected_law() {
     for (flaw, law) in [
-        (Flaw::Unordered, "pages_are_ordered_and_agree"),
-        (Flaw::Duplicates, "pages_are_ordered_and_agree"),
-        (Flaw::OversizedPages, "pages_are_ordered_and_agree"),
-        (Flaw::MoreAfterTheEnd, "pages_are_ordered_and_agree"),
-        (Flaw::NoMoreTooEarly, "pages_are_ordered_and_agree"),
+        (Flaw::Unordered, "pages_are_ordered_and_consistent"),
+        (Flaw::Duplicates, "pages_are_ordered_and_consistent"),
+        (Flaw::OversizedPages, "pages_are_ordered_and_consistent"),
+        (Flaw::MoreAfterTheEnd, "pages_are_ordered_and_consistent"),
+        (Flaw::NoMoreTooEarly, "pages_are_ordered_and_consistent"),
         (Flaw::StartsOverAtTheEnd, "a_listing_ends"),
-        (Flaw::StartsOverAfterStrangers, "a_listing_goes_on_after_any_uri"),
+        (Flaw::StartsOverAfterStrangers, "a_listing_continues_after_any_uri"),
         (Flaw::DoesNotCover, "listed_resources_are_covered"),
-        (Flaw::ListsWhatIsGone, "listed_resources_read"),
-        (Flaw::EmptyReads, "listed_resources_read"),
-        (Flaw::WrongMime, "listed_resources_read"),
-        (Flaw::WrongSize, "listed_resources_read"),
-        (Flaw::EmptyForUnknown, "what_is_unknown_is_not_found"),
-        (Flaw::FailsOnInvalid, "what_is_invalid_is_refused"),
-        (Flaw::ReadsWhatItDoesNotCover, "what_is_not_covered_is_not_found"),
-        (Flaw::ChildrenOfChildren, "children_are_what_stands_below"),
-        (Flaw::MissingChildren, "children_are_what_stands_below"),
+        (Flaw::ListsWhatIsGone, "listed_resources_can_be_read"),
+        (Flaw::EmptyReads, "listed_resources_can_be_read"),
+        (Flaw::WrongMime, "listed_resources_can_be_read"),
+        (Flaw::WrongSize, "listed_resources_can_be_read"),
+        (Flaw::EmptyForUnknown, "missing_resources_are_not_found"),
+        (Flaw::FailsOnInvalid, "invalid_uris_are_refused"),
+        (Flaw::ReadsWhatItDoesNotCover, "uncovered_uris_are_refused"),
+        (Flaw::ChildrenOfChildren, "children_are_the_resources_directly_below"),
+        (Flaw::MissingChildren, "children_are_the_resources_directly_below"),
         (Flaw::EverythingIsADirectory, "only_directories_have_children"),
         (Flaw::NamelessTemplate, "templates_have_names"),
         (Flaw::WrongTotal, "completions_are_bounded"),
         (Flaw::TooManyValues, "completions_are_bounded"),
-        (Flaw::CompletesToNowhere, "completed_variables_lead_somewhere"),
-        (Flaw::ForgetsWhatIsTyped, "typing_narrows"),
+        (Flaw::CompletesToNowhere, "completed_templates_can_be_read"),
+        (Flaw::ForgetsWhatIsTyped, "values_are_still_offered_while_typing"),
         (Flaw::CompletesAnything, "unknown_variables_have_no_values"),
         (Flaw::PagesByCount, "a_listing_survives_changes"),
-        (Flaw::ProvesReadsForEver, "proofs_end_with_what_they_prove"),
-        (Flaw::ProvesListsForEver, "proofs_end_with_what_they_prove"),
+        (Flaw::ProvesReadsForEver, "proofs_fail_after_a_change"),
+        (Flaw::ProvesListsForEver, "proofs_fail_after_a_change"),
         (Flaw::ProofsNeverHold, "proofs_hold_while_nothing_changes"),
         (Flaw::PublicReadsForOne, "shared_responses_are_the_same_for_all"),
         (Flaw::PublicListsForOne, "shared_responses_are_the_same_for_all"),
         (Flaw::SharedReadsForOne, "shared_responses_are_the_same_for_all"),
-        (Flaw::SubjectOfASubject, "subjects_are_settled_and_covered"),
-        (Flaw::ForeignSubject, "subjects_are_settled_and_covered"),
+        (Flaw::SubjectOfASubject, "subjects_are_idempotent_and_covered"),
+        (Flaw::ForeignSubject, "subjects_are_idempotent_and_covered"),
         (Flaw::SilentToSubjects, "changes_are_reported_to_followers_of_the_subject"),
-        (Flaw::UnfollowedForEver, "what_was_unfollowed_can_be_followed_again"),
-        (Flaw::UnfollowEndsTheWatch, "what_was_unfollowed_can_be_followed_again"),
+        (Flaw::UnfollowedForEver, "unfollowed_subjects_can_be_followed_again"),
+        (Flaw::UnfollowEndsTheWatch, "unfollowed_subjects_can_be_followed_again"),
         (Flaw::SilentAdd, "changes_are_reported"),
         (Flaw::SilentChange, "changes_are_reported"),
         (Flaw::SilentRemove, "changes_are_reported"),
         (Flaw::WatchEnds, "changes_are_reported"),
     ] {
         let found = verdict(&MemorySource::new(Some(flaw))).expect_err(&format!("{flaw:?} was not caught"));
-        assert!(found.contains(&format!("`{law}`")), "{flaw:?} was caught otherwise: {found}");
+        assert!(found.contains(&format!("`{law}`")), "{flaw:?} broke another law: {found}");
     }
 }
 
 #[test]
-fn a_source_that_only_says_it_lost_track_passes() {
+fn a_source_that_reports_every_change_as_lost_passes() {
     assert_eq!(verdict(&MemorySource::new(Some(Flaw::OnlyLost))), Ok(()));
 }

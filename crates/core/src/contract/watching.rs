@@ -17,7 +17,7 @@ pub async fn changes_are_reported(fixture: &dyn Fixture) {
     // A number that no other law uses, so that the resource is new.
     let Some(uri) = fixture.add(1_000).await else { return };
     let mut watched = WatchCheck { law: &law, fixture, changes: &mut changes };
-    watched.reports(&uri, "added", |change| matches!(change, Change::Added(at) if *at == uri)).await;
+    watched.expect_report(&uri, "added", |change| matches!(change, Change::Added(at) if *at == uri)).await;
     let read = law.source.read(&uri, &Context::default()).await;
     law.expect_ok(format_args!("reading `{uri}`, which was reported as added,"), read);
     law.source.follow(&uri, Client::default());
@@ -25,10 +25,12 @@ pub async fn changes_are_reported(fixture: &dyn Fixture) {
         // Some fixtures replace a resource instead of changing it.
         let updated =
             |change: &Change| matches!(change, Change::Updated(at) | Change::Added(at) if *at == uri);
-        watched.reports(&uri, "changed", updated).await;
+        watched.expect_report(&uri, "changed", updated).await;
     }
     if fixture.remove(&uri).await {
-        watched.reports(&uri, "removed", |change| matches!(change, Change::Removed(at) if *at == uri)).await;
+        watched
+            .expect_report(&uri, "removed", |change| matches!(change, Change::Removed(at) if *at == uri))
+            .await;
     }
 }
 
@@ -40,7 +42,7 @@ pub(super) struct WatchCheck<'a> {
 }
 
 impl WatchCheck<'_> {
-    pub(super) async fn reports(&mut self, uri: &Uri, what: &str, wanted: impl Fn(&Change) -> bool) {
+    pub(super) async fn expect_report(&mut self, uri: &Uri, what: &str, wanted: impl Fn(&Change) -> bool) {
         let mut others = Vec::new();
         let found = async {
             while let Some(change) = self.changes.next().await {
@@ -56,6 +58,6 @@ impl WatchCheck<'_> {
             Either::Left((false, _)) => "before the watch ended",
             Either::Right(_) => "in time",
         };
-        self.law.broken(format_args!("`{uri}` was {what} and not reported {in_time}, only {others:?}"));
+        self.law.fail(format_args!("`{uri}` was {what} and not reported {in_time}, only {others:?}"));
     }
 }

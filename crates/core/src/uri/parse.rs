@@ -14,10 +14,10 @@ pub(super) fn normalise(text: &str) -> Result<String> {
             Uri::LIMIT
         )));
     }
-    UriParser { text }.normalise().map_err(|wrong| wrong.of(text))
+    UriParser { text }.normalise().map_err(|wrong| wrong.into_error(text))
 }
 
-/// Whether a path is certainly in normal form: a cheap check that may return `false` for other normal paths too.
+/// Whether a path is certainly in normal form. The check is cheap, and returns `false` for some normal paths too.
 pub(super) fn is_plain(path: &str) -> bool {
     let mut before = b'/';
     for &byte in path.as_bytes() {
@@ -33,8 +33,8 @@ pub(super) fn is_plain(path: &str) -> bool {
     true
 }
 
-/// Whether a URI is certainly in normal form: a cheap check that accepts `scheme://authority/path` without escapes, query
-/// and fragment, and may return `false` for other normal URIs too.
+/// Whether a URI is certainly in normal form. The check is cheap: it accepts only `scheme://authority/path` without
+/// escapes, query and fragment, and returns `false` for other normal URIs.
 pub(super) fn is_normal(text: &str) -> bool {
     let bytes = text.as_bytes();
     let Some(colon) = bytes.iter().position(|&byte| byte == b':') else { return false };
@@ -47,7 +47,7 @@ pub(super) fn is_normal(text: &str) -> bool {
     scheme.first().is_some_and(u8::is_ascii_lowercase)
         && scheme.iter().all(in_scheme)
         && authority.iter().all(in_authority)
-        // RFC 8089: `localhost` and no host are the same.
+        // RFC 8089: `file://localhost/` and `file:///` are the same.
         && (authority.is_empty() || scheme != b"file")
         && is_plain(&text[colon + 3 + slash + 1..])
 }
@@ -63,7 +63,7 @@ impl SyntaxError {
         Self { what: what.into(), at }
     }
 
-    fn of(self, text: &str) -> Error {
+    fn into_error(self, text: &str) -> Error {
         Error::Invalid(format!("not a URI: {} at byte {} of `{}`", self.what, self.at, excerpt(text)))
     }
 }
@@ -106,7 +106,7 @@ impl UriParser<'_> {
             path = text[start..query].find('/').map_or(query, |slash| start + slash);
             out.push_str("//");
             self.authority(start, path, host, &mut out)?;
-            // RFC 8089: `localhost` and no host are the same.
+            // RFC 8089: `file://localhost/` and `file:///` are the same.
             if out == "file://localhost" {
                 out.truncate("file://".len());
             }
@@ -148,7 +148,7 @@ impl UriParser<'_> {
         Err(SyntaxError::new("no scheme", self.text.len()))
     }
 
-    /// Checks the authority between two offsets and appends its normal form to `out`. `host` means that it is a host, which
+    /// Checks the authority between two offsets and appends its normal form to `out`. If `host` is true, it is a host, and
     /// becomes lower case.
     fn authority(&self, start: usize, end: usize, host: bool, out: &mut String) -> Result<(), SyntaxError> {
         let text = self.text;

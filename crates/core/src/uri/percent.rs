@@ -5,7 +5,7 @@ pub(crate) fn segment(byte: u8) -> bool {
     unreserved(byte) || matches!(byte, b'!' | b'$' | b'&'..=b',' | b';' | b'=' | b':' | b'@')
 }
 
-/// Whether a byte is an unreserved character, which means the same escaped or not.
+/// Whether a byte is an unreserved character, which is equivalent to its escape.
 pub(crate) fn unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
@@ -33,7 +33,8 @@ pub(crate) fn is_escape(bytes: &[u8]) -> bool {
     matches!(bytes, [b'%', high, low, ..] if hex(*high).is_some() && hex(*low).is_some())
 }
 
-/// Normalises escapes: upper-case digits, unreserved characters decoded; with `lower`, letters in lower case.
+/// Normalises escapes: their digits become upper case, and unreserved characters are decoded. If `lower` is true, letters
+/// outside of escapes become lower case.
 pub(crate) fn normalise(text: &str, lower: bool) -> String {
     let mut out = String::with_capacity(text.len());
     let push = |out: &mut String, plain: &str| {

@@ -16,7 +16,7 @@ fn refused(text: &str) -> String {
 
 proptest! {
     #[test]
-    fn what_is_below_is_what_is_written_behind(path in "[a-zA-Z.~%/?#: é-]{0,12}", plain in "[a-z./-]{0,9}") {
+    fn below_is_the_same_as_parsing_the_concatenation(path in "[a-zA-Z.~%/?#: é-]{0,12}", plain in "[a-z./-]{0,9}") {
         for base in ["file:///m/", "file:///m", "file://", "x:", "x:/", "x:a/", "docs://Host/", "http://h/?q/", "x:/a#b/"] {
             let base = Uri::parse(base).unwrap();
             for path in [&path, &plain] {
@@ -60,7 +60,7 @@ fn normal_form() {
 }
 
 #[test]
-fn refusals_say_what_and_where() {
+fn errors_have_a_description_and_an_offset() {
     for (text, expected) in [
         ("", "not a URI: no scheme at byte 0 of ``"),
         ("docs", "not a URI: no scheme at byte 4 of `docs`"),
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn the_normal_form_is_its_own(
+    fn normalisation_is_idempotent(
         text in "[hx]ttps?:(//)?([a@\\[\\]:1-]{0,5}|HOST:(80|443)?)([/.a%:?#]|%2[eEfF]|\\.\\.|%4[1-9]){0,12}"
     ) {
         if let Ok(uri) = Uri::parse(&text) {
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_normalised_is_normal(
+    fn the_cheap_check_accepts_only_normal_uris(
         text in "(file|http|docs|a\\+b|H|1a)?:?(//?/?)(localhost|b\\.c|x_y|B|a:80|u@h)?(/|[a-z.]{0,3}|%41|-|\\?q|#f|é| ){0,6}"
     ) {
         if super::parse::is_normal(&text) {
@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn segments_come_back(bytes in any::<Vec<u8>>()) {
+    fn encoded_segments_decode_to_the_same_bytes(bytes in any::<Vec<u8>>()) {
         let segment = Uri::encode_segment(&bytes);
         prop_assert_eq!(Uri::decode_segment(&segment), Some(bytes));
         if segment != "." && segment != ".." {
@@ -176,7 +176,7 @@ proptest! {
 }
 
 #[test]
-fn the_local_host_of_a_file_need_not_be_named() {
+fn localhost_is_removed_from_file_uris() {
     assert_eq!(Uri::parse("file://LOCALHOST/docs/a").unwrap().as_str(), "file:///docs/a");
     assert_eq!(Uri::parse("file://localhost.example/a").unwrap().as_str(), "file://localhost.example/a");
 }

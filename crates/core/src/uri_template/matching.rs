@@ -1,7 +1,7 @@
 //! Matching: from a URI to the values of variables, in linear time (dynamic programming, no backtracking).
 //!
-//! A backward pass computes, for every part of the pattern and every position, the maximum number of variables that can
-//! be bound from there to the end. A forward pass then takes, at each choice, the first option with that maximum.
+//! A backward pass computes, for every part of the pattern and every position of the URI, the maximum number of variables
+//! that can be bound from there to the end. A forward pass then takes, at each choice, the first option with that maximum.
 
 mod binding;
 mod named;
@@ -15,8 +15,8 @@ use named::NamedScores;
 use positional::PositionalScores;
 use text::UriText;
 
-/// The score of each position: one plus the maximum number of variables that can be bound from there on, or zero if no
-/// match reaches the end.
+/// The score of each position of the URI: one plus the maximum number of variables that can be bound from there to the end,
+/// or zero if the rest does not match.
 type ScoreRow = Vec<u16>;
 
 /// Matches the URI against the pattern.
@@ -30,23 +30,23 @@ pub(super) fn matches(pattern: &Pattern, uri: &str) -> Option<Variables> {
     let mut end = vec![0; uri.len() + 1];
     end[uri.len()] = 1;
 
-    let mut plans: Vec<PartScores<'_>> = Vec::with_capacity(parts.len());
-    for step in parts.iter().rev() {
-        let plan = PartScores::new(step, &text, plans.last().map_or(&end, PartScores::entry));
-        plans.push(plan);
+    let mut scores: Vec<PartScores<'_>> = Vec::with_capacity(parts.len());
+    for part in parts.iter().rev() {
+        let part_scores = PartScores::new(part, &text, scores.last().map_or(&end, PartScores::entry));
+        scores.push(part_scores);
     }
-    if plans.last().map_or(&end, PartScores::entry)[0] == 0 {
+    if scores.last().map_or(&end, PartScores::entry)[0] == 0 {
         return None;
     }
 
     let mut bindings = Bindings::default();
     let mut at = 0;
-    while let Some(plan) = plans.pop() {
-        let next = plans.last().map_or(&end, PartScores::entry);
-        at = match plan {
+    while let Some(part_scores) = scores.pop() {
+        let next = scores.last().map_or(&end, PartScores::entry);
+        at = match part_scores {
             PartScores::Literal { length, .. } => at + length,
-            PartScores::Positional(plan) => plan.walk(&text, next, at, &mut bindings)?,
-            PartScores::Named(plan) => plan.walk(&text, next, at, &mut bindings)?,
+            PartScores::Positional(part_scores) => part_scores.bind_from(&text, next, at, &mut bindings)?,
+            PartScores::Named(part_scores) => part_scores.bind_from(&text, next, at, &mut bindings)?,
         };
     }
     Some(bindings.into_variables())
@@ -60,13 +60,13 @@ enum PartScores<'a> {
 }
 
 impl<'a> PartScores<'a> {
-    fn new(step: &'a PatternPart, text: &UriText<'_>, next: &ScoreRow) -> Self {
-        match step {
+    fn new(part: &'a PatternPart, text: &UriText<'_>, next: &ScoreRow) -> Self {
+        match part {
             PatternPart::Literal(literal) => {
                 let mut entry = vec![0; next.len()];
                 for at in text.boundaries() {
                     work::count(literal.len());
-                    if text.has(at, literal) {
+                    if text.has_literal(at, literal) {
                         entry[at] = next[at + literal.len()];
                     }
                 }
@@ -82,18 +82,18 @@ impl<'a> PartScores<'a> {
     fn entry(&self) -> &ScoreRow {
         match self {
             Self::Literal { entry, .. } => entry,
-            Self::Positional(plan) => plan.entry(),
-            Self::Named(plan) => plan.entry(),
+            Self::Positional(part_scores) => part_scores.entry(),
+            Self::Named(part_scores) => part_scores.entry(),
         }
     }
 }
 
-/// The score with one more bound variable; zero stays zero.
-fn filled(score: u16) -> u16 {
+/// The score with one more bound variable. Zero (no match) stays zero.
+fn with_one_more(score: u16) -> u16 {
     if score == 0 { 0 } else { score.saturating_add(1) }
 }
 
-/// Counts operations of a match, so that a test can prove linear time without a clock.
+/// Counts the operations of a match, so that a test can check for linear time without a clock.
 pub(super) mod work {
     #[cfg(test)]
     thread_local!(static DONE: std::cell::Cell<usize> = const { std::cell::Cell::new(0) });

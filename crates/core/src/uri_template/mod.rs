@@ -1,7 +1,7 @@
 //! URI templates (RFC 6570, level 4): expansion, and matching of a URI back to variables.
 //!
-//! Hand-written because no crate matches in linear time: existing ones use backtracking regular expressions, and URIs
-//! are untrusted input.
+//! Hand-written because URIs are untrusted input, and no existing crate matches in linear time: they use backtracking
+//! regular expressions.
 
 mod expand;
 mod matching;
@@ -66,7 +66,8 @@ impl UriTemplate {
             .map(|(_, name)| name)
     }
 
-    /// Whether this variable is optional: its operator expands to nothing if the variable has no value.
+    /// Whether this variable is optional: it occurs only in expressions such as `{?var}` or `{/var}`, which omit their
+    /// delimiter too if the variable has no value.
     pub fn is_optional(&self, name: &str) -> bool {
         self.0.parts.iter().all(|part| match part {
             TemplatePart::Literal(_) => true,
@@ -83,9 +84,12 @@ impl UriTemplate {
         variables.any(|variable| variable.name == name && variable.modifier == Modifier::Explode)
     }
 
-    /// The variables for values from completions. For a variable that [explodes](Self::explodes), a completion is a path,
-    /// whose segments become the list.
-    pub fn completed<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Variables {
+    /// The variables with these completion values. For a variable that [explodes](Self::explodes), a completion value is a
+    /// path, whose segments become the list.
+    pub fn variables_from_completions<'a>(
+        &self,
+        values: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Variables {
         let value = |(name, text): (&'a str, &'a str)| match self.explodes(name) {
             true => (name, VariableValue::from(text.split('/').map(str::to_owned).collect::<Vec<_>>())),
             false => (name, VariableValue::from(text)),
@@ -93,14 +97,15 @@ impl UriTemplate {
         values.into_iter().map(value).collect()
     }
 
-    /// Expands the template. Variables without a value expand to nothing; values of other variables are ignored.
-    /// [`Error::Invalid`] if a variable with a prefix, such as `{var:3}`, has a list or a map.
+    /// Expands the template. Variables without a value expand to nothing; values for variables that the template does not
+    /// have are ignored. Fails with [`Error::Invalid`] if the value of a variable with a prefix modifier, such as
+    /// `{var:3}`, is a list or a map.
     pub fn expand(&self, variables: &Variables) -> Result<String> {
         expand::expand(&self.0.parts, variables)
     }
 
-    /// The common prefix of all URIs that the template expands to with these values and any values for the other
-    /// variables: the expansion up to the first required variable without a value. Fails like [`expand`](Self::expand).
+    /// Expands the template up to the first expression with a required variable (not [optional](Self::is_optional)) that
+    /// has no value. Optional variables without a value expand to nothing. Fails like [`expand`](Self::expand).
     pub fn prefix(&self, variables: &Variables) -> Result<TemplatePrefix> {
         let lacks = |part: &TemplatePart| {
             part.variables().iter().any(|variable| {
@@ -121,23 +126,27 @@ impl UriTemplate {
     /// before you use it as a path. Values that are not UTF-8 do not match.
     ///
     /// - The literal parts are compared in the normal form of [`Uri`].
-    /// - `{var}` matches no `/`, `?` or `#`, and no `&` within a query. `{+var}` matches anything, but
-    ///   does not run into a query or a fragment that the template itself has.
-    /// - `{?a,b}`, `{&a,b}` and `{;a,b}` match in any order and any subset. Other names do not match.
+    /// - `{var}` matches no `/`, `?` or `#`, and no `&` within a query. `{+var}` matches any characters,
+    ///   except a `?` if the template has a query after it, and a `#` if the template has a fragment after it.
+    /// - `{?a,b}`, `{&a,b}` and `{;a,b}` match any subset of the parameters in any order. A parameter with another name
+    ///   matches only if a variable of the expression has `*`.
     /// - `{var:3}` matches up to three characters.
     /// - `{var}` and `{+var}` may match the empty string. With the other operators, a missing variable is undefined.
-    /// - A variable with `*` is a list, or a map if it matches parameters of other names. A variable without `*` is a
-    ///   string, even if it contains commas: the type depends on the template alone.
+    /// - The value of a variable with `*` is a list. In `{?…}`, `{&…}` and `{;…}`, the first such variable also takes the
+    ///   parameters whose names the expression does not have; its value is then a map. The value of a variable without `*`
+    ///   is a string, even if it contains commas.
     /// - A variable that occurs several times must have the same value each time.
     ///
-    /// An ambiguous match binds the most variables, and among such matches earlier variables match greedily:
-    /// `{name}{.ext}` matches `a.b.c` as `a.b` and `c`, and `{+a}/{+b}` matches `x/y/z` as `x/y` and `z`.
+    /// If several matches are possible, one that binds the most variables is chosen, and among these one in which earlier
+    /// variables match greedily: `{name}{.ext}` matches `a.b.c` as `a.b` and `c`, and `{+a}/{+b}` matches `x/y/z` as `x/y`
+    /// and `z`.
     ///
-    /// A URI from [`expand`](Self::expand) matches, unless
-    /// - normalisation changed its meaning: a value of `..` is a dot segment;
-    /// - a reserved value contains a `?` or `#` that the template has too, or escapes that are not UTF-8;
-    /// - a variable occurs several times, or the name of a parameter begins with that of another, and the chosen match
-    ///   is inconsistent.
+    /// The template matches each URI that [`expand`](Self::expand) returns, unless
+    /// - normalisation changes the meaning of the URI: a value of `..` becomes a dot segment;
+    /// - a value of `{+var}` or `{#var}` contains a `?` although the template has a query after it, a `#` although the
+    ///   template has a fragment after it, or escapes that are not UTF-8;
+    /// - the chosen match gives a variable two different values. This can happen only if a variable occurs several times,
+    ///   or if the name of one parameter begins with the name of another.
     pub fn matches(&self, uri: &Uri) -> Option<Variables> {
         matching::matches(&self.0.pattern, uri.as_str())
     }

@@ -37,26 +37,35 @@ pub(super) struct VariableSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Modifier {
     None,
-    /// `:n`: the first characters only.
+    /// `:n`: only the first `n` characters of the value.
     Prefix(usize),
-    /// `*`: each element on its own.
+    /// `*`: each element of a list or map is expanded separately.
     Explode,
 }
 
+/// The operator of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
+    /// `{var}`
     Simple,
+    /// `{+var}`
     Reserved,
+    /// `{#var}`
     Fragment,
+    /// `{.var}`
     Label,
+    /// `{/var}`
     Path,
+    /// `{;var}`
     Parameter,
+    /// `{?var}`
     Query,
+    /// `{&var}`
     Continuation,
 }
 
 impl Operator {
-    /// The character before the first defined variable.
+    /// The character before the first variable that has a value.
     pub(super) fn first(self) -> Option<u8> {
         match self {
             Self::Simple | Self::Reserved => None,
@@ -69,7 +78,7 @@ impl Operator {
         }
     }
 
-    /// The separator between defined variables.
+    /// The separator between variables that have values.
     pub(super) fn separator(self) -> u8 {
         match self {
             Self::Simple | Self::Reserved | Self::Fragment => b',',
@@ -85,7 +94,7 @@ impl Operator {
         matches!(self, Self::Parameter | Self::Query | Self::Continuation)
     }
 
-    /// Whether reserved characters and escapes in a value are not escaped.
+    /// Whether reserved characters and escapes in a value stay as they are.
     pub(super) fn reserved(self) -> bool {
         matches!(self, Self::Reserved | Self::Fragment)
     }

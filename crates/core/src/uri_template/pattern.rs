@@ -1,4 +1,4 @@
-//! Compiled templates for matching: literals in normal form, and for each variable the characters that it may match.
+//! Templates compiled for matching: literals in normal form, and for each variable the characters that it may match.
 
 use super::parse::{Expression, Modifier, Operator, TemplatePart};
 use crate::uri::{authority, path, percent};
@@ -45,8 +45,8 @@ impl AllowedBytes {
 }
 
 impl Pattern {
-    /// Compiles a template. Its literals, joined with a placeholder for each expression (the skeleton), are normalised
-    /// together, because dot segments and the authority may span several literals.
+    /// Compiles a template. All literals are normalised together, because dot segments and the authority may span several
+    /// of them. For this, they are joined into a skeleton, which has a placeholder for each expression.
     pub(super) fn new(parts: &[TemplatePart]) -> Self {
         let expressions: Vec<_> = parts
             .iter()
@@ -81,7 +81,7 @@ impl Pattern {
                     query: after.contains('?') || has(expressions.as_slice(), Operator::Query),
                     fragment: after.contains('#') || has(expressions.as_slice(), Operator::Fragment),
                 };
-                parts.push(PatternPart::Expression(slots(expression, queried, later)));
+                parts.push(PatternPart::Expression(compile_expression(expression, queried, later)));
                 queried |= expression.operator == Operator::Query;
             }
             rest = after.strip_prefix(EXPRESSION_PLACEHOLDER).unwrap_or(after);
@@ -100,8 +100,8 @@ struct LaterParts {
     fragment: bool,
 }
 
-/// Compiles an expression. `queried` means that a query begins before it.
-fn slots(expression: &Expression, queried: bool, later: LaterParts) -> ExpressionSlots {
+/// Compiles an expression. `queried` is true if a query begins before it.
+fn compile_expression(expression: &Expression, queried: bool, later: LaterParts) -> ExpressionSlots {
     let operator = expression.operator;
     let slots = expression
         .variables
@@ -152,32 +152,32 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
     let mut web = false;
     if skeleton[path..].starts_with("//") {
         let start = path + 2;
-        path = end(skeleton, start, operators, |byte, operator| {
+        path = find_end(skeleton, start, operators, |byte, operator| {
             matches!(byte, b'/' | b'?' | b'#')
                 || matches!(
                     operator,
                     Some(Operator::Reserved | Operator::Path | Operator::Query | Operator::Fragment)
                 )
         });
-        web = authority::is_web(&scheme) && closed(skeleton, path, operators);
+        web = authority::is_web(&scheme) && ends_at(skeleton, path, operators);
         let slash = operator_at(skeleton, path, operators) == Some(Operator::Path);
-        let open = !slash && !closed(skeleton, path, operators);
+        let open = !slash && !ends_at(skeleton, path, operators);
         out.push_str("//");
         out.push_str(&normal_authority(&scheme, &skeleton[start..path], open));
     }
-    let tail = end(skeleton, path, operators, |byte, operator| {
+    let tail = find_end(skeleton, path, operators, |byte, operator| {
         matches!(byte, b'?' | b'#') || matches!(operator, Some(Operator::Query | Operator::Fragment))
     });
     let segments = percent::normalise(&skeleton[path..tail], false);
     if segments.is_empty() && web {
         out.push('/');
     }
-    // A dot segment after an expression may remove the value of the expression, so dot segments are resolved only before
-    // the first expression. A later dot segment stays in the pattern and matches no URI, since URIs have none.
+    // Dot segments are resolved only before the first expression: a later one might remove the value of the expression. It
+    // stays in the pattern and matches no URI, since URIs have no dot segments.
     let fixed = match segments.find(EXPRESSION_PLACEHOLDER) {
         Some(expression) => segments[..expression].rfind('/').map_or(0, |slash| slash + 1),
-        // Without a query before it, the value of `{&var}` belongs to the last segment.
-        None if closed(skeleton, tail, operators) && !operators.contains(&Operator::Continuation) => {
+        // The value of a `{&var}` without a query before it is a part of the last segment.
+        None if ends_at(skeleton, tail, operators) && !operators.contains(&Operator::Continuation) => {
             segments.len()
         }
         None => segments.rfind('/').map_or(0, |slash| slash + 1),
@@ -189,7 +189,7 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
 }
 
 /// Whether the component before `at` ends there, whatever the values of the following expressions.
-fn closed(skeleton: &str, at: usize, operators: &[Operator]) -> bool {
+fn ends_at(skeleton: &str, at: usize, operators: &[Operator]) -> bool {
     let rest = &skeleton[at..];
     let before = skeleton[..at].matches(EXPRESSION_PLACEHOLDER).count();
     let tail = |operator: &Operator| {
@@ -199,7 +199,7 @@ fn closed(skeleton: &str, at: usize, operators: &[Operator]) -> bool {
         || rest.chars().all(|character| character == '\0') && operators[before..].iter().all(tail)
 }
 
-/// Normalises an authority. `open` means that the value of an expression after it may be a part of it.
+/// Normalises an authority. `open` is true if the value of an expression after it may be a part of it.
 fn normal_authority(scheme: &str, text: &str, open: bool) -> String {
     let (user, host) = text.rsplit_once('@').map_or(("", text), |(user, _)| text.split_at(user.len() + 1));
     let host = match host.rsplit_once(':') {
@@ -210,7 +210,7 @@ fn normal_authority(scheme: &str, text: &str, open: bool) -> String {
 }
 
 /// The position of the first byte or expression after `start` for which `stops` returns `true`.
-fn end(
+fn find_end(
     skeleton: &str,
     start: usize,
     operators: &[Operator],

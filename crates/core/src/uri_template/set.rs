@@ -6,7 +6,7 @@ use crate::Uri;
 
 /// A map from templates to values, sorted by the literal prefix of the templates.
 ///
-/// A lookup matches a URI only against templates whose prefix it begins with, found by binary search.
+/// A lookup matches a URI only against the templates whose literal prefix it begins with, which it finds by binary search.
 pub struct TemplateSet<T> {
     entries: Vec<TemplateEntry<T>>,
 }
@@ -34,7 +34,7 @@ impl<T> TemplateSet<T> {
             .collect();
         entries.sort_by(|one, other| one.prefix.cmp(&other.prefix));
         for at in 1..entries.len() {
-            // In sorted order, a shorter prefix of this entry is also a prefix of the preceding entry, or equal to it. So
+            // If an earlier entry has a prefix of this entry's prefix, all entries between the two begin with it too. So
             // the nearest such entry is the preceding one, or is reached from there by `shorter`.
             let mut before = Some(at - 1);
             while let Some(other) = before
@@ -55,7 +55,8 @@ impl<T> TemplateSet<T> {
         while let Some(at) = next {
             let entry = &self.entries[at];
             next = entry.shorter;
-            // Entries with the same prefix are visited in reverse order, and among equals the first takes precedence.
+            // `>=`, because entries are visited from the last to the first, and among equally specific ones the first takes
+            // precedence.
             if text.starts_with(&entry.prefix)
                 && found
                     .as_ref()

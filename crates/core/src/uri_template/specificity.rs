@@ -6,8 +6,9 @@ use super::pattern::{Pattern, PatternPart};
 
 /// How specific a pattern for a URI is; the greater takes precedence.
 ///
-/// Compared by more literal characters, then by fewer variables, then by fewer variables that match across slashes.
-/// Ties are broken by a hash of the template, so that the order of the sources does not matter.
+/// A pattern is more specific if it has more literal characters; then, if it has fewer variables; then, if fewer of its
+/// variables match across slashes. Ties are broken by a hash of the template, so that the order of the sources does not
+/// matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Specificity {
     literals: usize,
@@ -31,8 +32,8 @@ impl Specificity {
         let mut literals = 0;
         let mut variables = 0;
         let mut reserved = 0;
-        for step in &pattern.parts {
-            match step {
+        for part in &pattern.parts {
+            match part {
                 PatternPart::Literal(literal) => literals += literal.len(),
                 PatternPart::Expression(expression) => {
                     variables += expression.slots.len();
@@ -46,7 +47,7 @@ impl Specificity {
     }
 }
 
-/// FNV-1a, because the hash functions of the standard library may change between releases.
+/// FNV-1a. The hash functions of the standard library may change between releases.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

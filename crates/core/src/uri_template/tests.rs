@@ -22,7 +22,7 @@ fn map(pairs: &[(&str, &str)]) -> VariableValue {
 }
 
 #[test]
-fn refusals_say_what_and_where() {
+fn errors_have_a_description_and_an_offset() {
     for (text, expected) in [
         ("{/id*", "a `{` that is not closed at byte 0"),
         ("/id*}", "a `}` that closes nothing at byte 4"),
@@ -51,7 +51,7 @@ fn refusals_say_what_and_where() {
         assert_eq!(
             why,
             format!("not a URI template: {expected} of `{}`", text.escape_debug()),
-            "{text:?} was refused otherwise"
+            "the error for {text:?}"
         );
     }
     assert!(UriTemplate::parse(&"{a}".repeat(UriTemplate::MAX_VARIABLES)).is_ok());
@@ -60,7 +60,7 @@ fn refusals_say_what_and_where() {
 }
 
 #[test]
-fn variables_stand_in_order_and_once() {
+fn variables_are_distinct_and_in_order() {
     let template = template("x://{b}/{a}{?b:3,c*}");
     assert_eq!(template.variables().collect::<Vec<_>>(), ["b", "a", "c"]);
 }
@@ -74,7 +74,7 @@ fn serde_as_text() {
 }
 
 #[test]
-fn the_closer_template_is_greater() {
+fn the_more_specific_template_is_greater() {
     let closest_first = [
         "x://users/{id}/profile",
         "x://users/{id}",

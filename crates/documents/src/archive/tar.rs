@@ -41,9 +41,9 @@ pub(super) fn member(data: &[u8], wanted: &str, limits: &ExtractionLimits) -> Ex
     each_file(data, |path, entry| {
         if path == wanted {
             let mut content = Vec::new();
-            entry.take(limits.output + 1).read_to_end(&mut content).map_err(ExtractFailure::damaged)?;
-            if content.len() as u64 > limits.output {
-                return Err(ExtractFailure::Expands(limits.output));
+            entry.take(limits.member + 1).read_to_end(&mut content).map_err(ExtractFailure::damaged)?;
+            if content.len() as u64 > limits.member {
+                return Err(ExtractFailure::Expands(limits.member));
             }
             found = Some(content);
         }

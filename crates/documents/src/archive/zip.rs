@@ -15,7 +15,7 @@ pub(super) fn members(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<V
 }
 
 pub(super) fn member(data: &[u8], path: &str, limits: &ExtractionLimits) -> ExtractResult<Option<Vec<u8>>> {
-    let mut package = ZipPackage::open(data, limits.output)?;
+    let mut package = ZipPackage::open(data, limits.member)?;
     let index = files(&mut package)?.get(path).map(|(index, _)| *index);
     index.map(|index| package.read_index(index)).transpose()
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match libris_documents::child::run(std::io::stdin().lock(), std::io::stdout().lock()) {
+    match libris_documents::child::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }

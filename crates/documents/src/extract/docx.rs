@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use super::docx_styles::{Numbering, heading_levels, relationships};
+use super::equation;
 use super::markdown::{count, heading, link, push_block, push_item, table};
 use super::package::ZipPackage;
 use super::xml::{self, Element};
@@ -156,6 +157,8 @@ impl DocxWalk {
                     out.push_str(&link(&text, target.map_or("", String::as_str)));
                     out.push_str(&text[after.max(before)..]);
                 }
+                "oMathPara" => out.push_str(&equation::display(element)),
+                "oMath" => out.push_str(&equation::inline(element)),
                 "footnoteReference" => self.note("footnote", element, out),
                 "endnoteReference" => self.note("endnote", element, out),
                 "txbxContent" => boxes.push(element),

@@ -10,6 +10,8 @@ mod docx;
 mod docx_styles;
 #[cfg(feature = "html")]
 mod epub;
+#[cfg(feature = "office")]
+mod equation;
 #[cfg(feature = "html")]
 mod html;
 #[cfg(feature = "mail")]
@@ -101,7 +103,7 @@ pub type ExtractResult<T, E = ExtractFailure> = std::result::Result<T, E>;
 /// Extracts the text of a document.
 #[cfg_attr(
     not(any(feature = "html", feature = "office")),
-    allow(unused_variables, reason = "only packages expand")
+    allow(unused_variables, reason = "only formats in ZIP packages use `limits`")
 )]
 pub fn extract(
     data: &[u8],

@@ -23,6 +23,19 @@ pub(super) fn extract(data: &[u8]) -> ExtractResult<ExtractedText> {
     Ok(ExtractedText { format: Format::Ipynb, title, sections, left_out })
 }
 
+/// Text without the escape sequences (ECMA-48) that programs print for colours.
+fn without_escapes(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut parts = text.split("\u{1b}[");
+    out.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        // Parameters, and one final byte.
+        let end = part.find(|letter: char| ('@'..='~').contains(&letter));
+        out.push_str(end.map_or("", |end| &part[end + 1..]));
+    }
+    out
+}
+
 fn cell_text(cell: &Value, language: &str, images: &mut usize) -> String {
     let source = lines(if cell["source"].is_null() { &cell["input"] } else { &cell["source"] });
     match cell["cell_type"].as_str() {
@@ -47,7 +60,7 @@ fn cell_text(cell: &Value, language: &str, images: &mut usize) -> String {
                     }
                     _ => lines(&data["text/markdown"]),
                 };
-                push_block(&mut out, &fenced("", &text));
+                push_block(&mut out, &fenced("", &without_escapes(&text)));
             }
             out
         }
@@ -75,4 +88,15 @@ fn fenced(language: &str, text: &str) -> String {
     }
     let fence = if text.contains("```") { "````" } else { "```" };
     format!("{fence}{language}\n{text}\n{fence}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_escapes;
+
+    #[test]
+    fn colours_of_a_terminal_are_left_out() {
+        assert_eq!(without_escapes("\u{1b}[48;5;16mred\u{1b}[0m [1]\u{1b}[K"), "red [1]");
+        assert_eq!(without_escapes("a\u{1b}[1"), "a");
+    }
 }

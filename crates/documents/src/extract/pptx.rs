@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::docx::core_title;
 use super::docx_styles::relationships;
+use super::equation;
 use super::markdown::{count, heading, link, push_block, push_item, table};
 use super::package::ZipPackage;
 use super::xml::{self, Element};
@@ -25,15 +26,16 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
         .cloned()
         .collect();
     let mut sections = Vec::new();
-    let mut images = 0;
+    let (mut images, mut charts) = (0, 0);
     for part in slides {
         let Some(data) = package.read(&part)? else { continue };
         let slide = xml::parse(&data)?;
         let links = relationships(&mut package, &part)?;
-        let mut walk = SlideWalk { links: &links, images: 0 };
+        let mut walk = SlideWalk { links: &links, images: 0, charts: 0 };
         let mut out = String::new();
         walk.shapes(slide.child("cSld").unwrap_or(&slide), &mut out);
         images += walk.images;
+        charts += walk.charts;
         let notes = links.values().find(|target| target.contains("notesSlides/"));
         if let Some(data) = notes.map(|notes| package.read(notes)).transpose()?.flatten() {
             let text = notes_text(&xml::parse(&data)?);
@@ -47,7 +49,7 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
         return Err(ExtractFailure::damaged("its slides are missing"));
     }
     let title = core_title(&mut package)?;
-    let left_out = count(images, "image").into_iter().collect();
+    let left_out = count(images, "image").into_iter().chain(count(charts, "chart")).collect();
     Ok(ExtractedText { format: Format::Pptx, title, sections, left_out })
 }
 
@@ -71,6 +73,7 @@ fn notes_text(notes: &Element) -> String {
 struct SlideWalk<'a> {
     links: &'a HashMap<String, String>,
     images: usize,
+    charts: usize,
 }
 
 impl SlideWalk<'_> {
@@ -90,6 +93,7 @@ impl SlideWalk<'_> {
                     push_block(out, &table(&rows));
                 }
                 "pic" => self.images += 1,
+                "chart" => self.charts += 1,
                 // Repeats the content of its sibling `Choice` for older programs.
                 "Fallback" => {}
                 _ => self.shapes(element, out),
@@ -140,7 +144,11 @@ impl SlideWalk<'_> {
                     }
                 }
                 "br" => out.push('\n'),
-                "AlternateContent" | "m" => out.push_str(&element.text()),
+                "AlternateContent" | "m" => {
+                    // The child `Fallback` repeats `Choice` for older programs, as a picture.
+                    let math = element.child("Choice").unwrap_or(element).descendants("oMath");
+                    math.into_iter().for_each(|math| out.push_str(&equation::inline(math)));
+                }
                 _ => {}
             }
         }

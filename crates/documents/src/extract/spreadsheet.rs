@@ -1,8 +1,11 @@
 //! Spreadsheets, sheet by sheet, with the `calamine` crate.
 
-use std::io::Cursor;
+use std::borrow::Cow;
+use std::io::{Cursor, Write as _};
 
 use calamine::{Data, ExcelDateTime, Range, Reader, SheetType, Sheets};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
 
 use super::markdown::{cell, count, push_row};
 use super::package::ZipPackage;
@@ -21,6 +24,17 @@ pub(super) fn extract(
     if format.is_zip() {
         check_size(data, limits)?;
     }
+    match read(data, format) {
+        // Some programs write numbers with spaces around them. Excel accepts them, and `calamine` does not.
+        Err(ExtractFailure::Damaged(cause)) if format == Format::Xlsx => {
+            let trimmed = with_trimmed_values(data, limits)?;
+            read(&trimmed, format).map_err(|_| ExtractFailure::Damaged(cause))
+        }
+        read => read,
+    }
+}
+
+fn read(data: &[u8], format: Format) -> ExtractResult<ExtractedText> {
     let cursor = Cursor::new(data);
     let mut book = match format {
         Format::Xls => calamine::Xls::new(cursor).map(Sheets::Xls).map_err(|cause| failure(&cause))?,
@@ -57,6 +71,38 @@ fn check_size(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<()> {
         }
     }
     Ok(())
+}
+
+/// A copy of a workbook in which no value of a cell begins or ends with white space.
+fn with_trimmed_values(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<Vec<u8>> {
+    let mut package = ZipPackage::open(data, limits.expanded)?;
+    let mut copy = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    for index in 0..package.archive().len() {
+        let name = package.archive().name_for_index(index).and_then(Result::ok).map(Cow::into_owned);
+        let Some(name) = name.filter(|name| !name.ends_with('/')) else { continue };
+        let mut part = package.read_index(index)?;
+        if name.starts_with("xl/worksheets/") {
+            part = trim_values(&String::from_utf8_lossy(&part)).into_bytes();
+        }
+        copy.start_file(name, options).map_err(ExtractFailure::damaged)?;
+        copy.write_all(&part).map_err(ExtractFailure::damaged)?;
+    }
+    Ok(copy.finish().map_err(ExtractFailure::damaged)?.into_inner())
+}
+
+/// Trims the contents of all elements `<v>`.
+fn trim_values(sheet: &str) -> String {
+    let mut parts = sheet.split("<v>");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push_str("<v>");
+        match part.split_once("</v>") {
+            Some((value, rest)) => out.extend([value.trim(), "</v>", rest]),
+            None => out.push_str(part),
+        }
+    }
+    out
 }
 
 fn failure(cause: &dyn std::error::Error) -> ExtractFailure {
@@ -123,5 +169,16 @@ fn date_time(time: &ExcelDateTime) -> String {
         days if days < 1.0 => clock,
         days if days.fract() == 0.0 => date,
         _ => format!("{date} {clock}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::trim_values;
+
+    #[test]
+    fn values_are_trimmed() {
+        let sheet = "<c t=\"n\"><v> 41\n</v></c><c><v>x y</v></c><f> 1 </f><v> open";
+        assert_eq!(trim_values(sheet), "<c t=\"n\"><v>41</v></c><c><v>x y</v></c><f> 1 </f><v> open");
     }
 }

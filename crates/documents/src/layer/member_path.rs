@@ -20,11 +20,29 @@ pub(super) struct MemberPath {
 }
 
 impl MemberPath {
-    /// Splits a URI at the first segment with the name of an archive; `None` if no slash follows such a segment.
+    /// Splits a URI at the first segment with the name of an archive; `None` if no slash follows such a segment, or if
+    /// an encoded slash follows it: a name in an archive has none, and rules must see every archive on the path.
     pub(super) fn of(uri: &Uri) -> Option<Self> {
         let (archive, rest, format) = split(uri.as_str())?;
+        if rest.as_bytes().windows(3).any(|escape| escape.eq_ignore_ascii_case(b"%2f")) {
+            return None;
+        }
         let path = Uri::decode_segment(rest).and_then(|bytes| String::from_utf8(bytes).ok())?;
         Some(Self { archive: Uri::parse(archive).ok()?, format, path })
+    }
+
+    /// The URIs of the archives that contain what is at `uri`, the outermost first.
+    pub(super) fn archives(uri: &Uri) -> Vec<Uri> {
+        let text = uri.as_str();
+        let mut archives = Vec::new();
+        let mut start = 0;
+        while archives.len() < MAX_DEPTH
+            && let Some((archive, ..)) = split(&text[start..])
+        {
+            archives.extend(Uri::parse(&text[..start + archive.len()]).ok());
+            start += archive.len() + 1;
+        }
+        archives
     }
 
     /// Splits a path at the first archive in it. Returns the path of that archive, its format, and the path below it.
@@ -92,6 +110,14 @@ mod tests {
         let (archive, _, rest) = MemberPath::nested(&found.path).unwrap();
         assert_eq!((archive, rest), ("b c/d.tar.gz", "e.txt"));
         assert_eq!(member("file:///a.zip/").unwrap().path, "");
+        assert_eq!(member("file:///a.zip/b%2Fc"), None);
+        let archives = |text: &str| MemberPath::archives(&Uri::parse(text).unwrap());
+        let nested = archives("file:///docs/a.zip/b%20c/d.tar.gz/e.txt?as=text&x=f.zip/g");
+        assert_eq!(
+            nested.iter().map(Uri::as_str).collect::<Vec<_>>(),
+            ["file:///docs/a.zip", "file:///docs/a.zip/b%20c/d.tar.gz"]
+        );
+        assert!(archives("file:///docs/a.zip").is_empty());
         for none in [
             "file:///a.zip",
             "file:///a.zip?x=a.zip/b",

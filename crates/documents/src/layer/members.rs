@@ -9,7 +9,7 @@ use libris_core::{
 
 use super::Documents;
 use super::member_path::{MAX_DEPTH, MemberPath};
-use super::read::{DocumentBytes, FoundContents, extraction_error, found_contents, renamed};
+use super::read::{DocumentBytes, FoundContents, extraction_error, renamed};
 use crate::archive::Member;
 use crate::{ArchiveFormat, ExtractionError};
 
@@ -69,7 +69,8 @@ impl Documents {
     ) -> Result<FoundContents> {
         let archive = self.open_archive(document, member, context).await?;
         if archive.path.is_empty() || archive.path.ends_with('/') {
-            let resources = self.member_resources(document, &archive, context).await?;
+            let mut resources = self.member_resources(document, &archive, context).await?;
+            resources.retain(|resource| context.sees(&resource.uri));
             return Ok(FoundContents::Other(folder_contents(document, &resources, archive.freshness)));
         }
         let contents =
@@ -137,13 +138,12 @@ impl Documents {
         if !context.sees(&member.archive) {
             return Err(Error::NotFound(document.clone()));
         }
-        // Read from the source, not with `find`: the outermost archive is not itself a member.
-        let read = match self.source.read(&member.archive, context).await {
+        // Not with `find`: the outermost archive is not itself a member.
+        let found = match self.find_in_source(&member.archive, context).await {
+            Ok(FoundContents::Document(found)) => found,
+            Ok(FoundContents::Other(_)) => return Err(Error::NotFound(document.clone())),
             Err(error) if error.is_not_found() => return Err(Error::NotFound(document.clone())),
-            read => read?,
-        };
-        let FoundContents::Document(found) = found_contents(read) else {
-            return Err(Error::NotFound(document.clone()));
+            Err(error) => return Err(error),
         };
         let mut archive = OpenArchive {
             data: found.data,
@@ -240,8 +240,8 @@ fn media_type(path: &str, data: &[u8]) -> (Option<String>, bool) {
 /// The error for a client whose member could not be extracted.
 fn member_error(document: &Uri, error: ExtractionError) -> Error {
     match error {
-        ExtractionError::Refused(why) => {
-            Error::invalid(format!("`{document}` cannot be taken from its archive: {why}"))
+        ExtractionError::Refused(_) | ExtractionError::TooLarge { .. } => {
+            Error::invalid(format!("`{document}` cannot be taken from its archive: {error}"))
         }
         other => extraction_error(document, other),
     }

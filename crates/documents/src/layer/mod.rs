@@ -259,6 +259,10 @@ impl Source for Documents {
         if *inner != *uri {
             aliases.push(inner.into_owned());
         }
+        if may_be_own(uri) {
+            // The first one is `inner`.
+            aliases.extend(MemberPath::archives(uri).into_iter().skip(1));
+        }
         aliases
     }
 

@@ -85,10 +85,6 @@ impl Documents {
                 None => self.already_text(uri, document, query, found),
             };
         };
-        let (size, limit) = (found.data.len() as u64, self.reader.config().max_document);
-        if size > limit {
-            return Err(Error::TooLarge { uri: document.clone(), size, limit, hint: None });
-        }
         let content = query.content.unwrap_or_default();
         let options = ExtractOptions { format, content, decoded: found.decoded };
         let text = self.reader.text(&found.data, options, context.client()).await;
@@ -152,16 +148,23 @@ impl Documents {
     /// Reads the contents at a URI from the source. If the source has none, opens the archive member that the URI
     /// names.
     pub(super) async fn find(&self, document: &Uri, context: &Context) -> Result<FoundContents> {
-        match (self.source.read(document, context).await, MemberPath::of(document)) {
-            (Ok(contents), _) => Ok(found_contents(contents)),
+        match (self.find_in_source(document, context).await, MemberPath::of(document)) {
             (Err(error), Some(member)) if error.is_not_found() => {
                 self.find_member(document, &member, context).await
             }
-            (Err(Error::TooLarge { uri, size, limit, hint }), _) => {
+            (found, _) => found,
+        }
+    }
+
+    /// Reads the contents at a URI from the source, in ranges if they are larger than the source's limit for one read.
+    pub(super) async fn find_in_source(&self, document: &Uri, context: &Context) -> Result<FoundContents> {
+        match self.source.read(document, context).await {
+            Ok(contents) => Ok(found_contents(contents)),
+            Err(Error::TooLarge { uri, size, limit, hint }) => {
                 let too_large = Error::TooLarge { uri, size, limit, hint };
                 self.find_in_ranges(document, size, limit, context).await?.ok_or(too_large)
             }
-            (Err(error), _) => Err(error),
+            Err(error) => Err(error),
         }
     }
 
@@ -279,6 +282,9 @@ pub(super) fn extraction_error(document: &Uri, error: ExtractionError) -> Error 
             let original = with_form(document, "original");
             let original = original.as_ref().unwrap_or(document);
             Error::invalid(format!("`{document}` has no text: {why}; hint: `{original}` gives the bytes"))
+        }
+        ExtractionError::TooLarge { size, limit } => {
+            Error::TooLarge { uri: document.clone(), size, limit, hint: None }
         }
         ExtractionError::NoMember => Error::NotFound(document.clone()),
         ExtractionError::Busy => Error::Busy("too many documents are waiting to be extracted"),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -9,18 +10,25 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::ReaderConfig;
-use crate::ExtractionLimits;
 use crate::cache::ExceededLimit;
-use crate::child::ChildRequest;
+use crate::child::{ChildRequest, ChildWork};
 
 /// The most bytes of standard error that are examined.
 const MAX_STDERR: u64 = 4 * 1024;
 
-/// How a child process ended: with a response, by a limit or a crash, or by the time-out of the parent.
+/// The most bytes of the line before the contents of a member.
+const MAX_RESPONSE_LINE: u64 = 1024;
+
+/// How a child process ended.
 pub(super) enum ChildEnd {
+    /// With a response.
     Output(Bytes),
+    /// By a limit or a crash, as it would again.
     Exceeded(ExceededLimit),
+    /// By the time-out of this process.
     TimedOut,
+    /// By a signal that neither this process nor a limit sent, such as that of the out-of-memory killer.
+    Killed,
 }
 
 /// A running child process, which is killed on drop.
@@ -30,12 +38,19 @@ pub(super) struct ChildProcess {
     group: libris_process::ProcessGroup,
     request: Vec<u8>,
     document: Bytes,
+    /// The most bytes of its output.
+    output_limit: u64,
 }
 
 impl ChildProcess {
     pub(super) fn start(config: &ReaderConfig, request: &ChildRequest, document: Bytes) -> io::Result<Self> {
         #[cfg(unix)]
         libris_process::prepare();
+        let output_limit = match request.work {
+            ChildWork::Text(_) | ChildWork::Members(_) => request.limits.text,
+            // The process enforces the limit of a member itself, and writes a line before it.
+            ChildWork::Member(..) => request.limits.member.saturating_add(MAX_RESPONSE_LINE),
+        };
         let mut request = serde_json::to_vec(request)?;
         request.push(b'\n');
         let mut command = Command::new(&config.program);
@@ -43,6 +58,10 @@ impl ChildProcess {
             .args(&config.arguments)
             // The environment of the server may contain secrets.
             .env_clear()
+            // mimalloc, the allocator of the `libris` program, maps 1 GiB of writable memory when it starts. The kernel
+            // counts all of it against `RLIMIT_DATA`, so that with a lower limit no other mapping would succeed, and the
+            // limit would not apply to the memory in use. With this option, it makes memory writable when it is needed.
+            .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -56,36 +75,37 @@ impl ChildProcess {
             child,
             request,
             document,
+            output_limit,
         })
     }
 
-    /// Sends the document and waits for the end of the process.
-    pub(super) async fn finish(mut self, limits: &ExtractionLimits) -> io::Result<ChildEnd> {
+    /// Sends the document and waits for the end of the process, at most this long.
+    pub(super) async fn finish(mut self, most: Duration) -> io::Result<ChildEnd> {
         let pipes = (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take());
-        let (Some(input), Some(output), Some(errors)) = pipes else {
+        let (Some(mut input), Some(output), Some(errors)) = pipes else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let (request, document) = (std::mem::take(&mut self.request), std::mem::take(&mut self.document));
-        let work = async {
-            let (_, output, errors) =
-                tokio::join!(send(input, request, document), receive(output, limits.output), first(errors));
-            // A process that exceeds the limit need not end by itself.
-            if output.as_ref().is_ok_and(Option::is_none) {
-                self.child.start_kill()?;
+        let end = async {
+            let output = receive(output, self.output_limit).await?;
+            if output.is_none() {
+                // A process that exceeds the limit need not end by itself.
+                self.kill();
             }
-            let status = self.child.wait().await?;
-            io::Result::Ok((output?, errors, status))
+            io::Result::Ok((output, self.child.wait().await?))
         };
-        let ended = timeout(limits.wall, work).await;
-        #[cfg(unix)]
-        self.group.kill();
-        let (output, errors, status) = match ended {
-            Ok(ended) => ended?,
-            Err(_) => return Ok(ChildEnd::TimedOut),
-        };
+        // `input` stays open until the process has ended: it would exit at the end of its input.
+        let work = async { tokio::join!(end, send(&mut input, request, document), first(errors)) };
+        let ended = timeout(most, work).await;
+        self.kill();
+        let Ok((end, (), errors)) = ended else { return Ok(ChildEnd::TimedOut) };
+        let (output, status) = end?;
         let Some(output) = output else { return Ok(ChildEnd::Exceeded(ExceededLimit::Output)) };
         if status.success() {
             return Ok(ChildEnd::Output(output));
+        }
+        if was_killed(status) {
+            return Ok(ChildEnd::Killed);
         }
         let exceeded = exceeded(status, &errors);
         if exceeded == ExceededLimit::Crashed {
@@ -93,15 +113,21 @@ impl ChildProcess {
         }
         Ok(ChildEnd::Exceeded(exceeded))
     }
+
+    /// Kills the process with its group, once only: after its end, the id may be reused.
+    fn kill(&mut self) {
+        #[cfg(unix)]
+        self.group.kill();
+        #[cfg(not(unix))]
+        let _ = self.child.start_kill();
+    }
 }
 
 /// Sends the request and the document. Write errors are ignored: a process that ended early does not read everything.
-async fn send(mut input: ChildStdin, request: Vec<u8>, document: Bytes) {
-    if input.write_all(&request).await.is_ok() {
-        let _ = input.write_all(&document).await;
+async fn send(input: &mut ChildStdin, request: Vec<u8>, document: Bytes) {
+    if input.write_all(&request).await.is_ok() && input.write_all(&document).await.is_ok() {
+        let _ = input.flush().await;
     }
-    // The end of the input marks the end of the document.
-    let _ = input.shutdown().await;
 }
 
 /// The output; `None` if it is larger than the limit.
@@ -120,19 +146,30 @@ async fn first(errors: ChildStderr) -> String {
     String::from_utf8_lossy(&data).into_owned()
 }
 
+/// Whether a signal ended the process that no limit and no crash sends.
+fn was_killed(status: ExitStatus) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::ExitStatusExt as _;
+        status.signal() == Some(rustix::process::Signal::KILL.as_raw())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = status;
+        false
+    }
+}
+
 /// Why a process failed, from its exit status and its standard error.
 fn exceeded(status: ExitStatus, errors: &str) -> ExceededLimit {
-    // What the standard library prints before it aborts.
-    if errors.contains("memory allocation of") {
+    // What the standard library prints before it aborts, and how `zlib-rs` panics.
+    if errors.contains("memory allocation of") || errors.contains("MemError") {
         return ExceededLimit::Memory;
     }
     #[cfg(unix)]
     {
         use std::os::unix::process::ExitStatusExt as _;
-        // The kernel kills at the hard limit of processor time, which equals the soft one.
-        let cpu =
-            [rustix::process::Signal::XCPU, rustix::process::Signal::KILL].map(|signal| signal.as_raw());
-        if status.signal().is_some_and(|signal| cpu.contains(&signal)) {
+        if status.signal() == Some(rustix::process::Signal::XCPU.as_raw()) {
             return ExceededLimit::Cpu;
         }
     }

@@ -241,6 +241,9 @@ async fn a_document_larger_than_one_read_is_read_in_ranges() {
     assert!(refusal(&small, "file:///docs/a.docx?as=text").await.contains("more than the limit of 100"));
     let source = Documents::new(files, reader(|_| {}), PlainRead::Original);
     assert_eq!(read(&source, "file:///docs/a.docx?as=text").await.unwrap(), "large\n");
+    fs::write(dir.path().join("b.zip"), package(&[("x.txt", "a member of a large archive")])).unwrap();
+    assert_eq!(read(&source, "file:///docs/b.zip/x.txt").await.unwrap(), "a member of a large archive");
+    assert!(refusal(&small, "file:///docs/b.zip/x.txt").await.contains("more than the limit of 100"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

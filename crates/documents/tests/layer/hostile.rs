@@ -28,7 +28,7 @@ async fn bombs_are_refused() {
     );
     write("entities.docx", &package(&[("word/document.xml", entities.as_str())]));
     write("deep.docx", &package(&[("word/document.xml", "<a>".repeat(200_000).as_str())]));
-    let reader = reader(|config| (config.limits.expanded, config.limits.output) = (4 << 20, 4 << 20));
+    let reader = reader(|config| (config.limits.expanded, config.limits.member) = (4 << 20, 4 << 20));
     let source = Documents::new(folder(dir.path()), reader, PlainRead::Original);
     assert_eq!(
         refusal(&source, "file:///docs/bomb.docx?as=text").await,
@@ -123,10 +123,10 @@ async fn an_extraction_that_needs_too_much_is_ended() {
         let error = refusal(&source, "file:///docs/long.pdf?as=text").await;
         assert!(error.contains("it needs more than 24 MiB of memory"), "{error}");
     }
-    let short = reader(|config| config.limits.output = 1_000);
+    let short = reader(|config| config.limits.text = 1_000);
     let source = Documents::new(folder(dir.path()), short, PlainRead::Original);
     fs::write(dir.path().join("a.docx"), letter(&"word ".repeat(1_000))).unwrap();
-    assert!(refusal(&source, "file:///docs/a.docx?as=text").await.contains("the result has more than"));
+    assert!(refusal(&source, "file:///docs/a.docx?as=text").await.contains("its text has more than"));
 }
 
 /// The layer with a shell as the child, which misbehaves in place of an extractor.
@@ -135,7 +135,7 @@ fn misbehaving(dir: &std::path::Path, script: &str) -> Documents {
         config.program = "/bin/sh".into();
         config.arguments = ["-c", script].map(Into::into).into();
         config.limits.wall = Duration::from_secs(2);
-        config.limits.output = 1 << 20;
+        config.limits.text = 1 << 20;
     });
     Documents::new(folder(dir), reader, PlainRead::Original)
 }
@@ -146,14 +146,22 @@ async fn a_child_that_crashes_spins_or_floods_is_an_error() {
     fs::write(dir.path().join("a.docx"), letter("x")).unwrap();
     fs::write(dir.path().join("a.txt"), "plain").unwrap();
     for (script, expected) in [
-        ("cat >/dev/null; kill -SEGV $$", "the extraction crashed on it"),
+        ("read request; kill -SEGV $$", "the extraction crashed on it"),
         ("exit 101", "the extraction crashed on it"),
         ("echo 'memory allocation of 9 bytes failed' >&2; kill -ABRT $$", "of memory"),
         ("while :; do :; done", "it takes longer than 2 seconds"),
         (
             "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done",
-            "the result has more than 1 MiB",
+            "its text has more than 1 MiB",
         ),
+        // Killed at the limit: it does not notice that nobody reads, and writes to standard error for ever.
+        (
+            "trap '' PIPE; head -c 2000000 /dev/zero; while :; do echo x >&2; done",
+            "its text has more than 1 MiB",
+        ),
+        // Its own signal, not that of a limit: it may be killed because the system has too little memory.
+        ("kill -KILL $$", "could not extract the text of the document"),
+        ("kill -XCPU $$", "of processor time"),
     ] {
         let source = misbehaving(dir.path(), script);
         let failing = refusal(&source, "file:///docs/a.docx?as=text");
@@ -163,7 +171,7 @@ async fn a_child_that_crashes_spins_or_floods_is_an_error() {
         assert_eq!(other.unwrap(), "plain", "another read is not affected");
     }
     // What is no answer is not taken for one.
-    let source = misbehaving(dir.path(), "cat >/dev/null; echo nonsense");
+    let source = misbehaving(dir.path(), "read request; echo nonsense");
     assert_eq!(
         refusal(&source, "file:///docs/a.docx?as=text").await,
         "could not extract the text of the document"

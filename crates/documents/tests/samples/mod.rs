@@ -119,8 +119,8 @@ pub(crate) fn xlsx(sheets: &[(&str, &[&[&str]])]) -> Vec<u8> {
             let _ = write!(data, "<row r=\"{}\">", row + 1);
             for (column, cell) in cells.iter().enumerate() {
                 let at = format!("{}{}", char::from(b'A' + u8::try_from(column).unwrap()), row + 1);
-                let _ = match cell.parse::<f64>() {
-                    Ok(_) => write!(data, "<c r=\"{at}\"><v>{cell}</v></c>"),
+                let _ = match cell.trim().parse::<f64>() {
+                    Ok(_) => write!(data, "<c r=\"{at}\" t=\"n\"><v>{cell}</v></c>"),
                     Err(_) => write!(data, "<c r=\"{at}\" t=\"inlineStr\"><is><t>{cell}</t></is></c>"),
                 };
             }

@@ -28,7 +28,7 @@ const MAX_READ: usize = 16;
 /// The largest resource that is read, in bytes.
 const MAX_RESOURCE: usize = 2 << 20;
 
-/// The tokens of a passage besides its text: its delimiters and its origin.
+/// An estimate of the tokens of a passage besides its text: its delimiters and its origin.
 const PASSAGE_TOKENS: usize = 60;
 
 /// How similar two passages may be, as the share of common word sequences.
@@ -67,7 +67,7 @@ pub struct Bundle {
     pub passages: Vec<BundlePassage>,
     /// The number of tokens of all passages, with their delimiters.
     pub tokens: usize,
-    /// How many resources were found.
+    /// How many resources the search found, also those without a passage in the bundle.
     pub found: usize,
     /// The names of sources that were left out because they failed or did not answer in time.
     pub left_out: Vec<String>,
@@ -98,7 +98,7 @@ impl View {
     /// Bundles the passages that answer a question best, of resources that the caller may read and search, under its
     /// current rights.
     pub async fn bundle(&self, request: &BundleRequest, context: &Context) -> Result<Bundle> {
-        self.now().bundle(request, context).await
+        self.snapshot().bundle(request, context).await
     }
 }
 
@@ -176,7 +176,7 @@ impl ContentMemory for ResourceLimit {
     }
 }
 
-/// The chunks to include: the best ones that fit, without near-duplicates.
+/// The chunks to include: those with the best scores that fit into the budget, without near-duplicates.
 fn choose(read: &[ReadHit], terms: &QueryTerms, budget: usize) -> Vec<BundleCandidate> {
     let mut candidates = Vec::new();
     for (rank, ReadHit { hit, text, .. }) in read.iter().enumerate() {

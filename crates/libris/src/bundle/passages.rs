@@ -9,10 +9,10 @@ use super::tokens::count_tokens;
 /// many.
 const CHUNK_BYTES: usize = 700;
 
-/// How much more a chunk of the section that the search found best is worth.
+/// The factor for the score of a chunk in the section that the search ranked best.
 const SECTION_FACTOR: f64 = 1.5;
 
-/// How much a heading above a chunk counts, compared with its text.
+/// The weight of the headings above a chunk, relative to that of its text.
 const HEADING_FACTOR: f64 = 0.5;
 
 /// A part of a resource that may become part of a bundle.
@@ -27,7 +27,7 @@ pub(super) struct BundleCandidate {
     pub(super) score: f64,
     /// The headings above the text.
     heading: String,
-    /// Whether it is part of the section that the search found best.
+    /// Whether it is part of the section that the search ranked best.
     is_best_section: bool,
     /// The words of the query that it contains.
     matched: Vec<String>,

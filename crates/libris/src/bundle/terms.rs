@@ -12,7 +12,7 @@ pub(super) struct QueryTerms {
     words: Vec<(String, String)>,
 }
 
-/// How rare each word of a query is among the candidates.
+/// The inverse document frequency (IDF) of each word of a query among the candidates.
 pub(super) struct TermWeights(Vec<f64>);
 
 impl TermWeights {
@@ -36,7 +36,7 @@ impl QueryTerms {
         Self { words: terms }
     }
 
-    /// The weights of the words: the fewer texts contain one, the more it counts.
+    /// The IDF of each word, as in BM25: the fewer texts contain a word, the more it counts. 0 if no text contains it.
     pub(super) fn weights<'t>(&self, texts: impl Iterator<Item = &'t str>) -> TermWeights {
         let mut frequencies = vec![0_usize; self.words.len()];
         let mut count = 0_usize;
@@ -54,7 +54,8 @@ impl QueryTerms {
         TermWeights(frequencies.iter().map(weight).collect())
     }
 
-    /// The score of a text, and the words of the query that it contains. Repetitions count little.
+    /// The score of a text, and the words of the query that it contains. Repetitions of a word at most double its score
+    /// (saturation, as in BM25).
     pub(super) fn score(&self, text: &str, weights: &TermWeights) -> (f64, Vec<String>) {
         let stems: Vec<_> = words(text).map(|word| stem(&word)).collect();
         let (mut score, mut matched) = (0.0, Vec::new());
@@ -95,7 +96,7 @@ impl Shingles {
         Self(words.windows(size).map(|window| hasher.hash_one(window)).collect())
     }
 
-    /// The share of the smaller text that the other contains, from 0 to 1.
+    /// The overlap coefficient: the share of the smaller set that the other contains, from 0 to 1.
     pub(super) fn similarity(&self, other: &Self) -> f64 {
         let smaller = self.0.len().min(other.0.len());
         if smaller == 0 {

@@ -1,6 +1,6 @@
 //! Token counts of texts.
 
-/// The most bytes of a text that are encoded at once. The time for a run of letters without spaces is quadratic.
+/// The maximum number of bytes that are encoded at once: the encoder takes quadratic time for letters without spaces.
 #[cfg(feature = "tokens")]
 const MAX_ENCODED: usize = 2048;
 

@@ -1,4 +1,5 @@
-//! The subjects that clients of all replicas subscribe to, of sources that one replica polls for all.
+//! The subjects that clients of this and of other replicas subscribe to, for sources that one replica polls for all. A
+//! subject is the URI under which a source reports changes of a resource.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -29,8 +30,8 @@ impl FollowedSubjects {
         follow();
     }
 
-    /// Records that they no longer do, and calls `unfollow` if clients of other replicas do not either. Returns whether
-    /// the subject was recorded.
+    /// Records that no client of this replica subscribes to a subject any more, and calls `unfollow` if clients of
+    /// other replicas do not either. Returns whether the subject was recorded.
     pub(super) fn remove(&self, subject: &Uri, unfollow: impl FnOnce()) -> bool {
         let mut state = lock(&self.state);
         let was_followed = state.here.remove(subject);

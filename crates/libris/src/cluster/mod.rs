@@ -1,6 +1,6 @@
 //! The cluster: a catalog exchanges changes with the catalogs of other replicas of the same server.
 //!
-//! The connection to the other replicas is a [`ChangeBus`]; this module knows no particular one.
+//! The connection to the other replicas is a [`ChangeBus`]; this module does not depend on an implementation of it.
 
 mod followed_subjects;
 mod recent;
@@ -31,8 +31,8 @@ pub trait ChangeBus: Send + Sync + 'static {
     /// Waits for the next event. One task calls this.
     async fn next(&self) -> ClusterEvent;
 
-    /// Whether this replica polls the source with this name, for all replicas or because it cannot reach them. The
-    /// replica is a candidate until the receiver is dropped. By default every replica polls.
+    /// Whether this replica polls the source with this name: for all replicas, or only for itself because it cannot
+    /// reach the others. The replica is a candidate until the receiver is dropped. By default every replica polls.
     fn poller(&self, _source: &str) -> watch::Receiver<bool> {
         watch::channel(true).1
     }

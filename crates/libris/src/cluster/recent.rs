@@ -10,12 +10,13 @@ use tokio::time::Instant;
 use super::RECENT_PERIOD;
 use crate::lock::lock;
 
-/// The most resources whose last change is recorded, and the most bytes of their URIs. If more change within the period,
-/// everything counts as changed.
+/// The maximum number of resources whose last change is recorded, and the maximum size of their URIs. If there are more
+/// within the period, everything counts as changed.
 const MAX_RESOURCES: usize = 50_000;
 const MAX_BYTES: usize = 8 << 20;
 
-/// The same for resources whose place in the list has changed. Rules are evaluated for each of them, so there are fewer.
+/// The same for resources that were added to the list, removed from it, or described anew. The bound is lower because
+/// rules are evaluated for each of them.
 const MAX_LISTED: usize = 1_000;
 
 /// The changes of the last [`RECENT_PERIOD`] at all replicas.
@@ -36,16 +37,16 @@ struct RecentState {
 
 /// URIs with the times of their last changes, bounded.
 struct RecentUris {
-    most: usize,
+    limit: usize,
     bytes: usize,
     changed: HashMap<Uri, Instant>,
-    /// Oldest first. A URI that changed again stands in it again.
+    /// Oldest first. A URI that changed repeatedly has an entry for each change.
     order: VecDeque<(Instant, Uri)>,
 }
 
 impl RecentUris {
-    fn new(most: usize) -> Self {
-        Self { most, bytes: 0, changed: HashMap::new(), order: VecDeque::new() }
+    fn new(limit: usize) -> Self {
+        Self { limit, bytes: 0, changed: HashMap::new(), order: VecDeque::new() }
     }
 
     /// Records a change; an error if there are too many.
@@ -54,8 +55,8 @@ impl RecentUris {
         if self.changed.get(uri).is_some_and(|last| *last >= when) {
             return Ok(());
         }
-        if self.order.len() >= self.most || self.bytes + uri.as_str().len() > MAX_BYTES {
-            *self = Self::new(self.most);
+        if self.order.len() >= self.limit || self.bytes + uri.as_str().len() > MAX_BYTES {
+            *self = Self::new(self.limit);
             return Err(());
         }
         self.bytes += uri.as_str().len();
@@ -97,19 +98,20 @@ impl Default for RecentChanges {
 }
 
 impl RecentChanges {
-    /// Records that every change is known from now on, or from [`RECENT_PERIOD`] ago on.
+    /// Records that the replica is connected: it knows every change from now on or, with `knows_recent_changes`, from
+    /// [`RECENT_PERIOD`] ago on.
     pub(super) fn connected(&self, knows_recent_changes: bool) {
         let now = Instant::now();
         let mut state = lock(&self.state);
         if knows_recent_changes {
-            // A little more than the period, so that it counts as over.
+            // A little more than the period, so that `is_over` is true.
             state.known_since = now.checked_sub(RECENT_PERIOD + Duration::from_millis(1));
         } else if state.known_since.is_none() {
             state.known_since = Some(now);
         }
     }
 
-    /// Records a change of a subject, this long ago.
+    /// Records a change that was published `age` ago; `subject` is the subject of its URI.
     pub(super) fn record(&self, change: &Change, subject: Option<&Uri>, age: Duration) {
         let now = Instant::now();
         let Some(when) = now.checked_sub(age).filter(|when| !is_over(*when, now)) else { return };

@@ -24,8 +24,8 @@ use crate::library_index::OWN_SCHEME;
 /// The most changes that a watcher may be behind. A watcher that falls further behind gets [`Change::Lost`].
 const MAX_BEHIND: usize = 16_384;
 
-/// The shortest interval of [`Change::Lost`] from other replicas. Each of them reports it when all of them restart or a
-/// source of all recovers, and it costs a notification of every subscription.
+/// The shortest interval between two [`Change::Lost`] from other replicas, each of which notifies every subscription.
+/// When all replicas restart, or a source that they have in common recovers, every replica sends one.
 const LOST_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The changes of this and of the other replicas.
@@ -152,13 +152,13 @@ impl ChangeRelay {
             }
         };
         self.opened.send_replace(SourcesWatch::Open);
-        // Changes of sources that only this replica can watch were not seen while it was down.
+        // While this replica was down, nobody saw the changes of sources that only it can watch.
         self.bus.publish(&Change::Lost);
         let mut changes = watch.changes();
         while let Some(change) = changes.next().await {
             let Some(catalog) = catalog.upgrade() else { return };
             if change == Change::Lost {
-                // A watch may have been opened, which follows nothing yet.
+                // A source may have opened a new watch, which does not follow any subject yet.
                 self.followed.follow_all(|subject| catalog.follow_for_replicas(subject));
             }
             let uri = uri(&change);

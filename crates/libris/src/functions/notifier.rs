@@ -103,7 +103,7 @@ impl Notifier {
         Proof::new(move || inner.generation.load(Ordering::Acquire) == generation)
     }
 
-    /// A proof that holds until the next change of the list; [`updated`](Self::updated) reports none.
+    /// A proof that holds until the next change of the list; [`updated`](Self::updated) does not end it.
     pub fn list_proof(&self) -> Proof {
         let (inner, generation) = (self.0.clone(), self.0.list_generation.load(Ordering::Acquire));
         Proof::new(move || inner.list_generation.load(Ordering::Acquire) == generation)

@@ -284,19 +284,19 @@ impl Instance {
         Uri::parse(&text).map_err(|error| error.to_string())
     }
 
-    /// The resource of the instance. Metadata that the instance does not set comes from `like`. Exceptions: title, size
+    /// The resource of the instance. Metadata that the instance does not set comes from `defaults`. Exceptions: title, size
     /// and modification time stay unset, and the name is the value of the last variable, if it has one.
     pub(super) fn resource(
         self,
         uri: Uri,
         template: &UriTemplate,
-        like: Resource,
+        defaults: Resource,
     ) -> Result<Resource, String> {
         if template.matches(&uri).as_ref() != Some(&self.variables) {
             return Err(format!("`{uri}` does not match `{template}` with the values of the instance"));
         }
         let last = template.variables().filter_map(|name| self.variables.text(name)).last();
-        let mut resource = Resource { uri, ..like };
+        let mut resource = Resource { uri, ..defaults };
         resource.name = self.name.or(last.map(str::to_owned)).unwrap_or(resource.name);
         resource.title = self.title;
         resource.description = self.description.or(resource.description);

@@ -17,7 +17,7 @@ use super::{Instance, Request};
 /// use libris::{Audience, ResourceSpec};
 /// use std::time::Duration;
 ///
-/// let described = ResourceSpec::new("weather://forecast/{city}")
+/// let spec = ResourceSpec::new("weather://forecast/{city}")
 ///     .title("Forecast")
 ///     .mime("application/json")
 ///     .audience([Audience::Assistant])
@@ -144,7 +144,7 @@ pub struct Routes<T> {
 
 #[derive(Clone)]
 struct FunctionRoute<T> {
-    described: ResourceSpec,
+    spec: ResourceSpec,
     function: T,
 }
 
@@ -159,12 +159,12 @@ impl<T: Clone> Routes<T> {
     pub fn of(routes: impl IntoIterator<Item = (ResourceSpec, T)>) -> Result<Self> {
         let mut all = Self::default();
         let mut templates = Vec::new();
-        for (described, function) in routes {
-            let template = UriTemplate::parse(&described.uri)?;
+        for (spec, function) in routes {
+            let template = UriTemplate::parse(&spec.uri)?;
             if template.variables().next().is_none() {
-                all.add_resource(described, function)?;
+                all.add_resource(spec, function)?;
             } else {
-                templates.push((template, FunctionRoute { described, function }));
+                templates.push((template, FunctionRoute { spec, function }));
             }
         }
         all.templates = TemplateSet::new(templates);
@@ -172,23 +172,23 @@ impl<T: Clone> Routes<T> {
     }
 
     /// Adds or replaces a resource. Returns its URI, and whether it replaced another.
-    pub(super) fn add_resource(&mut self, described: ResourceSpec, function: T) -> Result<(Uri, bool)> {
-        described.check()?;
-        if UriTemplate::parse(&described.uri).is_ok_and(|template| template.variables().next().is_some()) {
-            let uri = &described.uri;
+    pub(super) fn add_resource(&mut self, spec: ResourceSpec, function: T) -> Result<(Uri, bool)> {
+        spec.check()?;
+        if UriTemplate::parse(&spec.uri).is_ok_and(|template| template.variables().next().is_some()) {
+            let uri = &spec.uri;
             return Err(Error::invalid(format!(
                 "`{uri}` has variables; add it as a template, not as a resource"
             )));
         }
-        let uri = Uri::parse(&described.uri)?;
-        let before = self.direct.insert(uri.clone(), FunctionRoute { described, function });
+        let uri = Uri::parse(&spec.uri)?;
+        let before = self.direct.insert(uri.clone(), FunctionRoute { spec, function });
         Ok((uri, before.is_some()))
     }
 
     /// Adds or replaces a template.
-    pub(super) fn add_template(&mut self, described: ResourceSpec, function: T) -> Result<()> {
-        described.check()?;
-        let template = UriTemplate::parse(&described.uri)?;
+    pub(super) fn add_template(&mut self, spec: ResourceSpec, function: T) -> Result<()> {
+        spec.check()?;
+        let template = UriTemplate::parse(&spec.uri)?;
         if template.variables().next().is_none() {
             return Err(Error::invalid(format!(
                 "`{template}` has no variables; add it as a resource, not as a template"
@@ -197,7 +197,7 @@ impl<T: Clone> Routes<T> {
         self.remove_template(&template);
         let others = self.templates.iter().map(|(template, route)| (template.clone(), route.clone()));
         self.templates = TemplateSet::new(
-            others.chain([(template, FunctionRoute { described, function })]).collect::<Vec<_>>(),
+            others.chain([(template, FunctionRoute { spec, function })]).collect::<Vec<_>>(),
         );
         Ok(())
     }
@@ -234,14 +234,14 @@ impl<T: Clone> Routes<T> {
 
     /// How long contents at `uri` are cached; `None` if they are not.
     pub fn cache_ttl(&self, uri: &Uri) -> Option<Duration> {
-        self.find(uri)?.0.described.cache_ttl
+        self.find(uri)?.0.spec.cache_ttl
     }
 
     /// The function for `uri`, the request to pass to it, and the declared media type.
     pub fn request(&self, uri: &Uri, context: &Context) -> Result<(T, Request, Option<String>)> {
         let (route, variables) = self.find(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
         let request = Request::new(uri.clone(), variables, context.clone());
-        Ok((route.function.clone(), request, route.described.mime.clone()))
+        Ok((route.function.clone(), request, route.spec.mime.clone()))
     }
 
     /// The function of this template.
@@ -251,7 +251,7 @@ impl<T: Clone> Routes<T> {
 
     /// See [`Source::templates`](crate::Source::templates).
     pub fn templates(&self) -> Vec<Template> {
-        self.templates.iter().map(|(template, route)| route.described.template(template.clone())).collect()
+        self.templates.iter().map(|(template, route)| route.spec.template(template.clone())).collect()
     }
 
     /// The instances of a template that a function listed, in URI order. Invalid instances are omitted and logged.
@@ -275,7 +275,7 @@ impl<T: Clone> Routes<T> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let direct = self.direct.range::<Uri, _>((from, Bound::Unbounded));
         let direct =
-            direct.take(limit + 1).map(|(uri, route)| (uri.clone(), route.described.resource(uri.clone())));
+            direct.take(limit + 1).map(|(uri, route)| (uri.clone(), route.spec.resource(uri.clone())));
         // A resource with its own function takes precedence over a listed instance.
         let mut found: BTreeMap<Uri, Resource> = direct.collect();
         listed.sort_by(|one, other| one.uri.cmp(&other.uri));
@@ -286,7 +286,7 @@ impl<T: Clone> Routes<T> {
                 break;
             }
             let Some(route) = self.templates.get(&listed.template) else { continue };
-            let like = route.described.resource(listed.uri.clone());
+            let like = route.spec.resource(listed.uri.clone());
             match listed.instance.resource(listed.uri.clone(), &listed.template, like) {
                 Ok(resource) => {
                     found.entry(listed.uri).or_insert(resource);

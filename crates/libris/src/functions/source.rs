@@ -143,8 +143,8 @@ impl FunctionSource {
     /// # Panics
     ///
     /// If the URI is malformed; [`FunctionSourceHandle::resource`] returns an error instead.
-    pub fn resource<K>(self, described: impl Into<ResourceSpec>, function: impl Handler<K>) -> Self {
-        expected(self.handle.resource(described, function));
+    pub fn resource<K>(self, spec: impl Into<ResourceSpec>, function: impl Handler<K>) -> Self {
+        expected(self.handle.resource(spec, function));
         self
     }
 
@@ -153,8 +153,8 @@ impl FunctionSource {
     /// # Panics
     ///
     /// If the template is malformed or has no variables; [`FunctionSourceHandle::template`] returns an error instead.
-    pub fn template<K>(self, described: impl Into<ResourceSpec>, function: impl Handler<K>) -> Self {
-        expected(self.handle.template(described, function));
+    pub fn template<K>(self, spec: impl Into<ResourceSpec>, function: impl Handler<K>) -> Self {
+        expected(self.handle.template(spec, function));
         self
     }
 
@@ -202,9 +202,9 @@ fn expected<T>(result: Result<T>) {
 
 impl FunctionSourceHandle {
     /// Adds a resource, or replaces the one with its URI, and reports the change.
-    pub fn resource<K>(&self, described: impl Into<ResourceSpec>, function: impl Handler<K>) -> Result<()> {
+    pub fn resource<K>(&self, spec: impl Into<ResourceSpec>, function: impl Handler<K>) -> Result<()> {
         let function: BoxedFunction = Arc::new(move |request, mime| function.call(request, mime));
-        let (uri, replaced) = self.write().routes.add_resource(described.into(), function)?;
+        let (uri, replaced) = self.write().routes.add_resource(spec.into(), function)?;
         match replaced {
             true => {
                 self.notifier.report(Change::Described(uri.clone()));
@@ -216,9 +216,9 @@ impl FunctionSourceHandle {
     }
 
     /// Adds a template, or replaces the one with the same text.
-    pub fn template<K>(&self, described: impl Into<ResourceSpec>, function: impl Handler<K>) -> Result<()> {
+    pub fn template<K>(&self, spec: impl Into<ResourceSpec>, function: impl Handler<K>) -> Result<()> {
         let function: BoxedFunction = Arc::new(move |request, mime| function.call(request, mime));
-        self.write().routes.add_template(described.into(), function)?;
+        self.write().routes.add_template(spec.into(), function)?;
         self.notifier.everything();
         Ok(())
     }

@@ -23,7 +23,7 @@ const MAX_IMPORTANT: usize = 6;
 /// How many templates are named.
 const MAX_TEMPLATES: usize = 8;
 
-/// The longest text of a line, in characters.
+/// The longest title or description in a line, in characters.
 const MAX_TEXT: usize = 120;
 
 /// The instructions for a caller who sees this outline and these templates.
@@ -54,7 +54,7 @@ pub(crate) fn instructions(
             let folder = group.folder.as_ref();
             let about = folder.and_then(|folder| folder.description.as_deref().or(folder.title.as_deref()));
             let about = about.map(|about| format!(": {}", one_line(about, MAX_TEXT))).unwrap_or_default();
-            match group.single() {
+            match group.as_resource() {
                 Some(resource) => format!("- {}: {}", group.prefix, one_line(title(resource), MAX_TEXT)),
                 None => format!("- {} ({} resources){about}", group.prefix, group.counted()),
             }

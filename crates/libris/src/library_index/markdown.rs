@@ -14,7 +14,7 @@ use crate::tools::untrusted::one_line;
 /// The largest index, in bytes.
 pub(super) const MAX_BYTES: usize = 8 << 10;
 
-/// How many bytes of it the templates and the notes may take, each.
+/// The maximum sizes of the section of templates and of the section of notes, in bytes.
 const MAX_TEMPLATE_BYTES: usize = 1_200;
 const MAX_NOTE_BYTES: usize = 1_200;
 
@@ -22,7 +22,7 @@ const MAX_NOTE_BYTES: usize = 1_200;
 const MAX_TITLE: usize = 80;
 const MAX_DESCRIPTION: usize = 120;
 
-/// How many titles are named of a folder whose resources are not listed one by one.
+/// How many titles the line of a folder quotes.
 const MAX_TITLES: usize = 4;
 
 /// The bytes reserved for the lines that say what was left out.
@@ -103,8 +103,8 @@ impl IndexPage<'_> {
     }
 
     fn group_lines(&self, group: &OutlineGroup) -> GroupLines {
-        if let Some(single) = group.single() {
-            return GroupLines { head: entry(single), all: Vec::new(), folders: Vec::new() };
+        if let Some(resource) = group.as_resource() {
+            return GroupLines { head: entry(resource), all: Vec::new(), folders: Vec::new() };
         }
         let mut head = format!("\n## {}", group.prefix);
         if let Some(folder) = &group.folder {

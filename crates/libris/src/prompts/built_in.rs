@@ -10,7 +10,7 @@ use libris_core::{
 use crate::rights::Operation;
 use crate::view::ViewSnapshot;
 
-/// Its name.
+/// The name of the prompt.
 const NAME: &str = "use-resources";
 
 /// The argument with what the user wants to do.
@@ -45,7 +45,7 @@ pub(super) fn prompt() -> Prompt {
     prompt
 }
 
-/// Whether this is the built-in prompt and not one of a source with its name.
+/// Whether this is the built-in prompt, and not a prompt of a source with the same name.
 pub(super) fn is(named: &Prompt) -> bool {
     *named == prompt()
 }
@@ -77,7 +77,7 @@ pub(super) async fn messages(
     Ok([PromptContent::Text(text)].into_iter().chain(resources).map(PromptMessage::user).collect())
 }
 
-/// Names the results of a search; returns those to embed.
+/// Appends the results of a search to `text`; returns those to embed.
 async fn found(
     view: &ViewSnapshot<'_>,
     topic: &str,
@@ -104,7 +104,7 @@ async fn found(
     Ok(embedded)
 }
 
-/// Names the first resources and the templates.
+/// Appends the first resources and the first templates to `text`.
 async fn overview(view: &ViewSnapshot<'_>, context: &Context, text: &mut String) -> Result<()> {
     let page = view.list(None, MAX_NAMED, context).await?;
     let files = page.resources.iter().filter(|resource| resource.mime.as_deref() != Some(DIRECTORY));
@@ -129,7 +129,7 @@ async fn overview(view: &ViewSnapshot<'_>, context: &Context, text: &mut String)
     Ok(())
 }
 
-/// A title or description after a URI.
+/// A title or description, as it is written after a URI.
 fn shown(text: Option<&str>) -> String {
     let line = plain(text.and_then(|text| text.lines().next()).unwrap_or_default());
     if line.is_empty() { line } else { format!(": {line}") }

@@ -11,7 +11,8 @@ use libris_core::{
 use crate::view::ViewSnapshot;
 
 /// The placeholder for the argument to complete. A template of the prompt, expanded with it, is matched against the
-/// templates of the sources, to find the variable that contains the argument. In lower case, because hosts are.
+/// templates of the sources, to find the variable that contains the argument. It is in lower case, because the normal
+/// form of a URI has its host in lower case.
 const COMPLETED: &str = "librisxcompletedxargument";
 
 /// The placeholder for another argument that has no value yet.
@@ -27,11 +28,12 @@ struct MappedVariable {
     /// The text of the variable before and after the argument.
     before: String,
     after: String,
+    /// The values of the other variables of the template.
     known: BTreeMap<String, String>,
 }
 
-/// Completes an argument of a prompt with the values that sources offer for a resource of the prompt: for the first
-/// resource for which they offer any.
+/// Completes an argument of a prompt from the templates of the sources. Of the resources that the prompt embeds and
+/// whose URIs contain the argument, it uses the first one for which a source offers values.
 pub(super) async fn by_resources(
     view: &ViewSnapshot<'_>,
     prompt: &Prompt,

@@ -83,7 +83,7 @@ impl CallerView {
         Ok(read)
     }
 
-    /// Reads a resource in a message, and adds its size to `size`, that of all embedded resources.
+    /// Reads a resource in a message, and adds its size to `size`, the total of all embedded resources.
     async fn embedded_parts(
         &self,
         call: &Call,

@@ -12,7 +12,7 @@ use libris_wire::{Answer, Call, CompletionParams, Facts, Failure, Reply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::caller_view::{CallerView, foreign, missing};
+use crate::caller_view::{CallerView, unavailable_meta, unknown_cursor};
 use crate::cursor::{self, ListKind};
 use crate::encode::{self, PageWriter};
 use crate::params;
@@ -51,10 +51,10 @@ impl CallerView {
     }
 
     async fn prompt_page(&self, call: &Call, cursor: Option<&str>) -> Answer {
-        let (facts, view) = (call.revision.facts(), self.view().now());
+        let (facts, view) = (call.revision.facts(), self.view().snapshot());
         let after = match cursor {
             None => None,
-            Some(cursor) => Some(cursor::decode(ListKind::Prompts, cursor).ok_or_else(foreign)?),
+            Some(cursor) => Some(cursor::decode(ListKind::Prompts, cursor).ok_or_else(unknown_cursor)?),
         };
         let Prompts { prompts, freshness, unavailable } = self.all_prompts(&view, call).await?;
         let start = after.map_or(0, |after| prompts.partition_point(|prompt| prompt.name <= after));
@@ -64,7 +64,7 @@ impl CallerView {
         if let Some(last) = page.last().filter(|_| page.len() < rest.len()) {
             members = members.text("nextCursor", &cursor::encode(ListKind::Prompts, &last.name));
         }
-        let meta = missing(&view, &unavailable);
+        let meta = unavailable_meta(&view, &unavailable);
         Ok(self.scoped(Reply { members: members.finish(), freshness: Some(freshness.or_uncached()), meta }))
     }
 
@@ -90,7 +90,7 @@ impl CallerView {
     }
 
     async fn prompt_messages(&self, call: &Call, name: &str, arguments: BTreeMap<String, String>) -> Answer {
-        let view = self.view().now();
+        let view = self.view().snapshot();
         let prompt = self.named_prompt(&view, call, name).await?;
         check_arguments(&prompt, &arguments)?;
         let context = self.context(call);
@@ -124,7 +124,7 @@ impl CallerView {
         name: &str,
         completing: &CompletionParams,
     ) -> Answer {
-        let view = self.view().now();
+        let view = self.view().snapshot();
         let prompt = self.named_prompt(&view, call, name).await?;
         let CompletionParams { argument, typed, known, .. } = completing;
         if !prompt.arguments.iter().any(|known| known.name == *argument) {
@@ -161,7 +161,7 @@ fn unknown_argument(prompt: &Prompt, unknown: &str) -> Failure {
     let shown: String = unknown.chars().take(params::LONGEST_QUOTE).collect();
     let names: Vec<_> = prompt.arguments.iter().map(|argument| format!("`{}`", argument.name)).collect();
     Failure::invalid(match names.is_empty() {
-        true => format!("the prompt `{}` has no arguments, so no `{shown}`", prompt.name),
+        true => format!("the prompt `{}` has no arguments: leave out `{shown}`", prompt.name),
         false => {
             format!("the prompt `{}` has no argument `{shown}`; it has {}", prompt.name, names.join(", "))
         }

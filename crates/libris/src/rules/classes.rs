@@ -57,7 +57,7 @@ impl Application {
     }
 }
 
-/// How each rule applies to a caller, up to the first that decides everything.
+/// How each rule applies to a caller, up to the first rule that matches every operation on every URI.
 fn applications(rules: &[Rule], identity: Option<&Identity>) -> Box<[Application]> {
     let mut applications = Vec::with_capacity(rules.len());
     for rule in rules {
@@ -168,6 +168,13 @@ impl Rules for ClassRules {
     fn overrule(&self, operation: Operation, alias: &Uri) -> Option<Decision> {
         let found = self.first_match(operation, alias);
         found.rule.map(|_| found.decision).filter(|decision| *decision != Decision::Allow)
+    }
+
+    fn decide_feature(&self, uri: &Uri) -> Option<Decision> {
+        let normal = normal_form(uri.as_str());
+        let rule = self.explicit(Operation::Read, &normal)?;
+        let is_named = |pattern: &UriPattern| !pattern.is_everything() && pattern.matches_normal(&normal);
+        rule.uris.iter().any(is_named).then(|| rule.decision.clone())
     }
 
     fn may_allow_below(&self, prefix: &str) -> bool {

@@ -145,7 +145,7 @@ impl RuleSet {
         &self.rules
     }
 
-    /// The indexes of the rules that can never match, because the rules before them match whatever they do.
+    /// The indexes of the rules that never decide, because earlier rules match everything that they match.
     pub fn shadowed(&self) -> Vec<usize> {
         shadow::shadowed(&self.rules)
     }

@@ -18,6 +18,9 @@ pub struct UriPattern {
     literal: Box<[u8]>,
     /// What follows them.
     rest: Box<[PatternToken]>,
+    /// The bytes after the last wildcard, with which every match ends. Most URIs are ruled out by them, without a
+    /// simulation of the automaton.
+    suffix: Box<[u8]>,
 }
 
 /// One element of a pattern.
@@ -35,10 +38,21 @@ pub(super) enum PatternToken {
     Anything,
 }
 
+impl PatternToken {
+    /// The byte that the token stands for; `None` for a wildcard.
+    fn byte(&self) -> Option<u8> {
+        match self {
+            Self::Byte(byte) => Some(*byte),
+            _ => None,
+        }
+    }
+}
+
 impl UriPattern {
     /// The pattern that matches every URI.
     pub fn everything() -> Self {
-        Self { text: "**".into(), literal: Box::default(), rest: [PatternToken::Anything].into() }
+        let (literal, suffix) = (Box::default(), Box::default());
+        Self { text: "**".into(), literal, rest: [PatternToken::Anything].into(), suffix }
     }
 
     /// Parses a pattern.
@@ -56,7 +70,9 @@ impl UriPattern {
             Uri::parse(text).map_err(|error| Error::invalid(format!("the pattern `{text}`: {error}")))?;
         let (scheme, _) = uri.as_str().split_once(':').unwrap_or_default();
         if scheme.contains('*') {
-            return Err(Error::invalid(format!("the pattern `{text}` has a wildcard in its scheme")));
+            return Err(Error::invalid(format!(
+                "the pattern `{text}` has a wildcard in its scheme: write the scheme, such as `file`"
+            )));
         }
         let tokens = tokens(uri.as_str()).ok_or_else(|| {
             Error::invalid(format!(
@@ -66,11 +82,11 @@ impl UriPattern {
         })?;
         let wild =
             tokens.iter().position(|token| !matches!(token, PatternToken::Byte(_))).unwrap_or(tokens.len());
-        let literal = tokens[..wild].iter().map(|token| match token {
-            PatternToken::Byte(byte) => *byte,
-            _ => 0,
-        });
-        Ok(Self { text: text.into(), literal: literal.collect(), rest: tokens[wild..].into() })
+        let bytes = |tokens: &[PatternToken]| tokens.iter().filter_map(PatternToken::byte).collect();
+        let after_wildcards =
+            tokens.iter().rposition(|token| token.byte().is_none()).map_or(tokens.len(), |last| last + 1);
+        let (literal, suffix) = (bytes(&tokens[..wild]), bytes(&tokens[after_wildcards..]));
+        Ok(Self { text: text.into(), literal, rest: tokens[wild..].into(), suffix })
     }
 
     /// The pattern as it was written.
@@ -105,6 +121,7 @@ impl UriPattern {
             [] => rest.is_empty(),
             [PatternToken::Below] => rest.first().is_none_or(|byte| *byte == b'/'),
             [PatternToken::Anything] => true,
+            _ if !rest.ends_with(&self.suffix) => false,
             tokens => {
                 let mut states = super::language::States::start(tokens);
                 for byte in rest {

@@ -349,8 +349,8 @@ impl Feeder {
     }
 }
 
-/// The metadata of a resource, if it is listed. A catalog cannot be asked for the metadata of one resource, so this lists
-/// a few resources from a URI shortly before it on.
+/// The metadata of a resource, if it is listed. No method of a catalog returns the metadata of one resource, so this
+/// lists a few resources, starting shortly before the URI.
 async fn listed(catalog: &Catalog, uri: &Uri) -> Option<Resource> {
     const NEIGHBOURS: usize = 64;
     let after = predecessor(uri);

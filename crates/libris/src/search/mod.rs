@@ -60,7 +60,7 @@ pub(crate) struct CatalogIndex {
     permits: Arc<Semaphore>,
     /// When indexing began.
     started: Instant,
-    /// The next cache key for a visibility check without a class.
+    /// The cache key of the next search whose visibility check belongs to no rights class.
     unclassified: AtomicU64,
 }
 

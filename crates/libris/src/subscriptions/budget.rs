@@ -121,7 +121,7 @@ impl SubscriptionAccount {
         self.cost(name, subject) <= limit.saturating_sub(self.bytes)
     }
 
-    /// Whether one more subscription is within the limit of their number.
+    /// Whether the number of subscriptions is below its limit.
     fn is_below_count(&self, limit: SubscriptionLimit) -> bool {
         limit.count.is_none_or(|count| self.subscriptions < count)
     }

@@ -118,7 +118,7 @@ struct SubscriptionHubState {
     watch: Mutex<WatchState>,
     registry: Mutex<Registry>,
     /// Striped locks, selected by the hash of the subject and held during `follow` and `unfollow`. A source that blocks
-    /// there delays subscriptions to some subjects, and no notification.
+    /// in these calls delays subscriptions to the subjects of that lock, but no notifications.
     follow: [Mutex<()>; FOLLOW_LOCKS],
     pace: SubscribePace,
 }
@@ -146,8 +146,8 @@ impl SubscriptionHub {
         }
     }
 
-    /// Adds a listener that is notified of changes that `view` shows. Listeners of one client share a subscription budget;
-    /// a listener of an unknown client has its own.
+    /// Adds a listener that is notified of changes to resources that `view` shows. Listeners of one client share a
+    /// subscription budget; a listener of an unknown client has its own.
     pub(crate) fn listener_for(&self, view: Arc<View>, client: Client) -> Result<Arc<dyn Listener>, Failure> {
         // Hold both locks, so that the watch does not stop before the listener is registered.
         let watch = lock(&self.shared.watch);
@@ -172,7 +172,7 @@ impl SubscriptionHub {
     /// Sends `list_changed` to listeners whose rights changed, and updates which subjects the source follows.
     pub(crate) fn rights_changed(&self) {
         let subjects = lock(&self.shared.registry).notify_changed_rights();
-        subjects.iter().for_each(|subject| self.shared.align(subject));
+        subjects.iter().for_each(|subject| self.shared.update_following(subject));
     }
 
     /// The numbers of listeners, subscriptions, their bytes, and watches, for the metrics.
@@ -193,12 +193,12 @@ impl SubscriptionHubState {
     fn leave(&self, listener: u64) -> ControlFlow<()> {
         let left = lock(&self.registry).leave(listener, REGISTRY_BATCH);
         let (ControlFlow::Continue(deserted) | ControlFlow::Break(deserted)) = &left;
-        deserted.iter().for_each(|subject| self.align(subject));
+        deserted.iter().for_each(|subject| self.update_following(subject));
         if left.is_break() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// Makes the source follow a subject exactly while a listener with the right to do so subscribes to it.
-    fn align(&self, subject: &Uri) {
+    fn update_following(&self, subject: &Uri) {
         let mut hasher = DefaultHasher::new();
         subject.hash(&mut hasher);
         let number = hasher.finish() % FOLLOW_LOCKS as u64;
@@ -236,11 +236,10 @@ impl Listener for Subscriber {
         let missed = lock(&self.shared.registry).follow_list(self.number);
         // The client may have listed at another replica before these changes, so `listed` does not matter for them.
         let view = self.view();
-        let missed_elsewhere = self
-            .shared
-            .recent
-            .as_ref()
-            .is_some_and(|recent| recent.contains_list(|uri| view.now().allows(Operation::List, uri)));
+        let missed_elsewhere =
+            self.shared.recent.as_ref().is_some_and(|recent| {
+                recent.contains_list(|uri| view.snapshot().allows(Operation::List, uri))
+            });
         if missed && self.listed.load(Ordering::SeqCst) || missed_elsewhere {
             self.notifications.put(Notification::ListChanged);
         }
@@ -277,7 +276,7 @@ impl Listener for Subscriber {
     async fn subscribe(&self, name: &str) -> Result<(), Failure> {
         let uri = Uri::parse(name).map_err(to_failure)?;
         self.shared.pace.wait(self.owner).await?;
-        if !self.view().now().covers(Operation::Subscribe, &uri).map_err(to_failure)? {
+        if !self.view().snapshot().covers(Operation::Subscribe, &uri).map_err(to_failure)? {
             return Err(to_failure(Error::NotFound(uri)));
         }
         // Open the watch first, so that a cancelled request leaves no subscription without a watch.
@@ -287,7 +286,7 @@ impl Listener for Subscriber {
         let subscribed = lock(&self.shared.registry).subscribe(self.number, name, subject, most);
         match subscribed {
             Ok(Some(subject)) => {
-                self.shared.align(&subject);
+                self.shared.update_following(&subject);
                 // The client may have been subscribed at another replica when the resource changed.
                 if self.shared.recent.as_ref().is_some_and(|recent| recent.contains(&subject)) {
                     self.requeue(Notification::Updated(name.into()));
@@ -302,7 +301,7 @@ impl Listener for Subscriber {
     fn unsubscribe(&self, name: &str) {
         let deserted = lock(&self.shared.registry).unsubscribe(self.number, name);
         if let Some(subject) = deserted {
-            self.shared.align(&subject);
+            self.shared.update_following(&subject);
         }
     }
 
@@ -312,9 +311,8 @@ impl Listener for Subscriber {
             // The caller may have lost the right since it subscribed or since the change.
             let is_visible = match &notification {
                 Notification::ListChanged | Notification::PromptsChanged => true,
-                Notification::Updated(name) => {
-                    Uri::parse(name).is_ok_and(|uri| self.view().now().allows(Operation::Subscribe, &uri))
-                }
+                Notification::Updated(name) => Uri::parse(name)
+                    .is_ok_and(|uri| self.view().snapshot().allows(Operation::Subscribe, &uri)),
             };
             if is_visible {
                 return notification;
@@ -328,7 +326,7 @@ impl Listener for Subscriber {
         *current = view.clone();
         let subjects = lock(&self.shared.registry).renew(self.number, view);
         drop(current);
-        subjects.iter().for_each(|subject| self.shared.align(subject));
+        subjects.iter().for_each(|subject| self.shared.update_following(subject));
     }
 
     fn requeue(&self, notification: Notification) {

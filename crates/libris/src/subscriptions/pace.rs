@@ -20,7 +20,8 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// The longest delay of a request. A request that would be delayed longer is refused, after this delay.
 const MAX_DELAY: Duration = Duration::from_secs(5);
 
-/// The maximum number of clients whose requests are counted. Those that may send a burst again are forgotten.
+/// The maximum number of clients whose requests are counted. When it is reached, clients whose buckets are full are
+/// forgotten.
 const MAX_CLIENTS: usize = 32_768;
 
 /// The rate limit for requests to subscribe: for each client a token bucket, whose state is the time when it is full again.

@@ -71,13 +71,13 @@ struct FollowedLists {
 impl RegisteredListener {
     /// Whether the rights of the listener allow a subscription to this URI.
     fn may_subscribe(&self, name: &str) -> bool {
-        Uri::parse(name).is_ok_and(|uri| self.view.now().allows(Operation::Subscribe, &uri))
+        Uri::parse(name).is_ok_and(|uri| self.view.snapshot().allows(Operation::Subscribe, &uri))
     }
 
     /// Enters the current rights class of the listener. If it changed, queues `list_changed` and updates of resources that
     /// became visible, and returns the subjects of the subscriptions.
     fn update_class(&mut self, classes: &mut ListenersByClass, follows: FollowedLists) -> Vec<Uri> {
-        let class = self.view.now().rights().class();
+        let class = self.view.snapshot().rights().class();
         classes.entry(class).or_insert_with(|| (self.view.clone(), 0)).1 += 1;
         if std::mem::replace(&mut self.class, class) == class {
             return Vec::new();
@@ -146,7 +146,7 @@ impl Registry {
         let listener = self.last;
         let notifications = Arc::<NotificationSet>::default();
         let client = BudgetOwner::new(client, listener);
-        let class = view.now().rights().class();
+        let class = view.snapshot().rights().class();
         self.classes.entry(class).or_insert_with(|| (view.clone(), 0)).1 += 1;
         let member = RegisteredListener {
             client,
@@ -315,9 +315,9 @@ impl Registry {
         Some(subject)
     }
 
-    /// A client that subscribes to this subject and has the right to: among the first few, the one with the smallest
-    /// budget use, so that a client cannot displace another by subscribing to the same subject. `None` if there is
-    /// none.
+    /// The client on whose behalf the source follows this subject; `None` if no subscriber has the right to. A source
+    /// divides its polling time between clients. So this is, of the first few subscribers, the one that uses least of
+    /// its budget: a client with many subscriptions cannot slow down the polling of a subject by subscribing to it too.
     pub(super) fn client_following(&self, subject: &Uri) -> Option<libris_core::Client> {
         const MAX_COMPARED_CLIENTS: usize = 16;
         let subscribers = self.subjects.get(subject)?.iter();

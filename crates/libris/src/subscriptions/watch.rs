@@ -15,15 +15,16 @@ use super::{REGISTRY_BATCH, SubscriptionHubState};
 use crate::lock::lock;
 use crate::rights::Operation;
 
-/// How long a request waits for the watch to open. Opening continues for the next request.
+/// How long a request waits for the watch to open before it fails. The watch goes on opening for the next request.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The shortest interval of `list_changed` for changes of descriptions or sizes only: a growing log file must not make
-/// every client list again twenty times a second.
+/// The shortest interval between two `list_changed` if only descriptions or sizes changed: a growing log file must not
+/// make every client list again twenty times a second.
 const DESCRIBED_PAUSE: Duration = Duration::from_secs(1);
 
-/// While the list keeps changing, the interval of `list_changed` doubles up to this, and ends early when the list has
-/// not changed for [`SETTLE_TIME`]: a checkout that takes a minute does not cause a thousand notifications.
+/// While the list keeps changing, the interval between two `list_changed` doubles up to this, so that a checkout that
+/// takes a minute does not cause a thousand notifications. The interval ends early when the list has not changed for
+/// [`SETTLE_TIME`].
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 const SETTLE_TIME: Duration = Duration::from_millis(500);
 
@@ -142,12 +143,13 @@ impl SubscriptionHubState {
         self.source.prompts(&Context::default()).await.ok().map(|prompts| prompts.prompts)
     }
 
-    /// Records the rights classes whose list contains this resource. Returns whether there are any.
-    fn is_listed(&self, pending: &mut DebounceWindows, uri: &Uri) -> bool {
+    /// Adds the rights classes that may list this resource to those whose lists have changed. Returns whether there are
+    /// any.
+    fn record_classes(&self, pending: &mut DebounceWindows, uri: &Uri) -> bool {
         let Some(recorded) = &mut pending.classes else { return true };
         let mut is_listed = false;
         for (class, view) in lock(&self.registry).classes() {
-            if recorded.contains(&class) || view.now().allows(Operation::List, uri) {
+            if recorded.contains(&class) || view.snapshot().allows(Operation::List, uri) {
                 recorded.insert(class);
                 is_listed = true;
             }
@@ -160,16 +162,16 @@ impl SubscriptionHubState {
         let due = Instant::now() + self.config.window;
         let uri = match change {
             Change::Described(uri) => {
-                if self.is_listed(pending, &uri) {
+                if self.record_classes(pending, &uri) {
                     pending.described.get_or_insert(due);
-                    pending.rested = due + SETTLE_TIME;
+                    pending.settled = due + SETTLE_TIME;
                 }
                 return;
             }
             Change::Added(uri) | Change::Removed(uri) => {
-                if self.is_listed(pending, &uri) {
+                if self.record_classes(pending, &uri) {
                     pending.list.get_or_insert(due);
-                    pending.rested = due + SETTLE_TIME;
+                    pending.settled = due + SETTLE_TIME;
                 }
                 uri
             }
@@ -184,7 +186,7 @@ impl SubscriptionHubState {
                     registry.subjects()
                 };
                 // A new source does not follow the existing subscriptions yet.
-                subjects.iter().for_each(|subject| self.align(subject));
+                subjects.iter().for_each(|subject| self.update_following(subject));
                 return;
             }
         };
@@ -228,11 +230,11 @@ async fn notify(
         list: None,
         described: None,
         classes: Some(HashSet::new()),
-        rested: Instant::now(),
+        settled: Instant::now(),
         updates: None,
     };
     let mut pace = ListChangedPacing { pause: shared.config.window, last: None };
-    let mut desertion = ListenerAbsence::new();
+    let mut absence = ListenerAbsence::new();
     loop {
         let due = pending.due(&pace);
         tokio::select! {
@@ -268,29 +270,29 @@ async fn notify(
                 }
                 Some(change) => shared.gather(&mut pending, change),
             },
-            () = desertion.stopped(&mut task) => return,
+            () = absence.stopped(&mut task) => return,
         }
     }
 }
 
 /// The ends of the debounce windows of pending changes.
 struct DebounceWindows {
-    /// Resources were added or removed.
+    /// The end of the window for added and removed resources.
     list: Option<Instant>,
-    /// Descriptions of listed resources have changed.
+    /// The end of the window for changed descriptions of listed resources.
     described: Option<Instant>,
     /// The rights classes whose lists have changed; `None` for all.
     classes: Option<HashSet<u64>>,
     /// When the list counts as settled, unless it changes again.
-    rested: Instant,
-    /// Subscribed resources have changed.
+    settled: Instant,
+    /// The end of the window for changes of subscribed resources.
     updates: Option<Instant>,
 }
 
 impl DebounceWindows {
     fn list_due(&self, pace: &ListChangedPacing) -> Option<Instant> {
-        let list = self.list.map(|due| pace.hold(due, Duration::ZERO, self.rested));
-        let described = self.described.map(|due| pace.hold(due, DESCRIBED_PAUSE, self.rested));
+        let list = self.list.map(|due| pace.hold(due, Duration::ZERO, self.settled));
+        let described = self.described.map(|due| pace.hold(due, DESCRIBED_PAUSE, self.settled));
         list.into_iter().chain(described).min()
     }
 
@@ -310,9 +312,9 @@ struct ListChangedPacing {
 impl ListChangedPacing {
     /// Delays `due` until the interval after the last `list_changed` is over or the list has settled, and at least
     /// until `shortest` after the last one.
-    fn hold(&self, due: Instant, shortest: Duration, rested: Instant) -> Instant {
+    fn hold(&self, due: Instant, shortest: Duration, settled: Instant) -> Instant {
         let Some(last) = self.last else { return due };
-        due.max(last + shortest).max((last + self.pause).min(rested))
+        due.max(last + shortest).max((last + self.pause).min(settled))
     }
 
     /// Records that `list_changed` is sent, and doubles the interval if the list keeps changing.

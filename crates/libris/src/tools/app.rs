@@ -83,8 +83,13 @@ impl ToolCall<'_> {
     }
 
     async fn answer_app(&self, arguments: &str) -> Result<ToolOutput, ToolError> {
-        let page = self.inner.config.app.as_ref().ok_or_else(|| ToolError::told("there is no picker"))?;
-        let answer = page.answer(self.call, &self.inner.info(), arguments).await.map_err(told)?;
+        let page = self
+            .inner
+            .config
+            .app
+            .as_ref()
+            .ok_or_else(|| ToolError::told("there is no picker here: use the other tools"))?;
+        let answer = page.answer(self.call, &self.inner.info(), arguments).await.map_err(page_error)?;
         let has_structure = self.call.revision.facts().structured;
         let text = if has_structure { "answered".to_owned() } else { answer.to_string() };
         Ok(ToolOutput { text, structured: Some(answer), ..ToolOutput::default() })
@@ -109,7 +114,7 @@ fn opened(arguments: &str) -> Result<ToolOutput, ToolError> {
 
 /// Turns a failure into an error that the page can show, except for missing scopes and a busy server, on which the host
 /// must act.
-fn told(failure: Failure) -> ToolError {
+fn page_error(failure: Failure) -> ToolError {
     match failure {
         Failure::NotFound { hint, .. } => ToolError::Told(match hint {
             Some(hint) => format!("resource not found: {hint}"),

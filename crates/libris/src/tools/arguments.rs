@@ -8,11 +8,12 @@ use super::output::ToolError;
 /// The longest text of an argument, in bytes.
 const MAX_TEXT: usize = 8 * 1024;
 
-/// The arguments of a tool call, all of which the tool has.
+/// The arguments of a tool call. The tool knows all of their names; the values are not validated yet.
 pub(crate) struct ToolArguments(Map<String, Value>);
 
 impl ToolArguments {
-    /// Parses the JSON of the arguments, empty if there are none. `known` are the names that the tool has.
+    /// Parses the arguments; `json` is empty if there are none. `known` are the names of the arguments that the tool
+    /// accepts.
     pub(crate) fn parse(json: &str, known: &[&str]) -> Result<Self, ToolError> {
         let arguments = match json {
             "" => Map::new(),
@@ -43,7 +44,7 @@ impl ToolArguments {
         match self.0.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) if text.len() > MAX_TEXT => {
-                Err(ToolError::told(format!("`{name}` is longer than {MAX_TEXT} bytes")))
+                Err(ToolError::told(format!("`{name}` must have at most {MAX_TEXT} bytes")))
             }
             Some(Value::String(text)) => Ok(Some(text.trim()).filter(|text| !text.is_empty())),
             Some(_) => Err(ToolError::told(format!("`{name}` must be a text"))),
@@ -56,7 +57,7 @@ impl ToolArguments {
             .ok_or_else(|| ToolError::told(format!("`{name}` is missing; give one such as `{example}`")))
     }
 
-    /// A range such as `10-20`; a number is the range of one.
+    /// A range such as `10-20`. A single number is accepted too, as a range of one.
     pub(crate) fn range(&self, name: &str) -> Result<Option<String>, ToolError> {
         match self.0.get(name) {
             Some(Value::Number(number)) => Ok(Some(number.to_string())),

@@ -62,7 +62,7 @@ impl FolderEntry {
     }
 
     fn of_group(group: &OutlineGroup) -> Self {
-        if let Some(resource) = group.single() {
+        if let Some(resource) = group.as_resource() {
             return Self::of(resource);
         }
         let count = Some((group.count, group.is_partial));

@@ -47,8 +47,9 @@ pub struct ToolsConfig {
     pub templates: bool,
     /// Whether there are `search` and `fetch` in the shape that the connectors of ChatGPT require. Default: false.
     pub connector: bool,
-    /// The beginning of the links that `search` and `fetch` give for citations: the path of a resource below its root is
-    /// appended, or replaces `{path}`, and its URI replaces `{uri}`. Default: the URI of the resource.
+    /// The links for citations in the results of `search` and `fetch`: in this text, `{path}` is replaced with the path
+    /// of the resource below its root, and `{uri}` with its URI. If the text has neither, the path is appended. Default:
+    /// the URI of the resource.
     pub citation_base: Option<String>,
 }
 

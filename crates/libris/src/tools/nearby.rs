@@ -99,7 +99,7 @@ impl ToolCall<'_> {
         let mut text = "This server has:\n".to_owned();
         for group in &outline.groups {
             let OutlineGroup { prefix, .. } = group;
-            match group.single() {
+            match group.as_resource() {
                 Some(_) => _ = writeln!(text, "- {prefix}"),
                 None => _ = writeln!(text, "- {prefix} ({} resources)", group.counted()),
             }

@@ -16,7 +16,7 @@ pub(crate) struct ToolOutput {
     pub(crate) picture: Option<Picture>,
     /// Links to the resources that the result is about.
     pub(crate) links: Vec<ResourceLink>,
-    /// The same as the text, for programs; `None` for an error.
+    /// The same as the text, as JSON for programs.
     pub(crate) structured: Option<Value>,
 }
 

@@ -57,7 +57,7 @@ enum LineNumbering {
 /// The part of a text that a result shows.
 struct ShownText<'t> {
     text: &'t str,
-    /// The number of the first and of the last line.
+    /// The numbers of the first and of the last line; `None` if they are unknown.
     lines: Option<(usize, usize)>,
     total: Option<usize>,
     rest: RestOfText,
@@ -106,7 +106,9 @@ impl ToolCall<'_> {
                 false => with_parameter(uri, "as", "text"),
             };
             let pages = document.and_then(|document| with_parameter(&document, "pages", pages));
-            let pages = pages.ok_or_else(|| Error::invalid("`pages` does not fit into the URI"))?;
+            let pages = pages.ok_or_else(|| {
+                Error::invalid("`pages` does not fit into the URI: give fewer or shorter ranges")
+            })?;
             return self.contents(&pages).await.map(whole);
         }
         if let Some(text) = text_uri(uri, None)
@@ -215,8 +217,8 @@ fn output(
     Ok(ToolOutput { text: enclosed, links: vec![link], structured: Some(structured), picture: None })
 }
 
-/// The texts of all parts; `None` if none is text. Parts of other resources, such as the files of a folder, have their URIs
-/// above them.
+/// The texts of all parts; `None` if none is text. Each text after the first has its URI above it: a resource with
+/// several parts is, for example, a folder.
 fn joined(parts: &[Content]) -> Option<Cow<'_, str>> {
     if let [Content { body: ContentBody::Text(text), .. }] = parts {
         return Some(Cow::Borrowed(text));

@@ -66,7 +66,7 @@ impl TemplateTool {
         let mut variables = Variables::new();
         for name in &names {
             let Some(value) = arguments.range(name)? else { continue };
-            match template.as_str().contains(&format!("{name}*")) {
+            match template.explodes(name) {
                 true => variables.insert(*name, value.split('/').map(str::to_owned).collect::<Vec<_>>()),
                 false => variables.insert(*name, value),
             };

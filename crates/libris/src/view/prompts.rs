@@ -36,7 +36,8 @@ impl ViewSnapshot<'_> {
         context: &Context,
     ) -> Result<Vec<PromptMessage>> {
         let messages = self.source.prompt(&prompt.name, arguments, context).await;
-        let gone = || Error::invalid(format!("unknown prompt `{}`", prompt.name));
+        let gone =
+            || Error::invalid(format!("unknown prompt `{}`; `prompts/list` has the names", prompt.name));
         messages.map_err(|error| self.redacted(error))?.ok_or_else(gone)
     }
 

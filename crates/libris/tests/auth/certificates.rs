@@ -251,6 +251,75 @@ async fn a_certificate_is_replaced_while_connections_are_open() {
     assert_eq!(answer.status, 200, "the open connection goes on");
 }
 
+/// A connection from another address of this machine than that of most tests.
+async fn connect_from(last: u8, address: std::net::SocketAddr) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, last], 0).into()).unwrap();
+    socket.connect(address).await.unwrap()
+}
+
+/// The beginning of a ClientHello of 60,000 bytes in a record of 16 KiB.
+const BEGINNING: [u8; 11] = [22, 3, 1, 64, 0, 1, 0, 0xea, 0x60, 3, 3];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unfinished_handshakes_of_one_address_keep_nobody_else_out() {
+    let authority = Authority::new("authority");
+    let secured = Secured::start(&authority, None, false).await;
+    let mut unfinished = Vec::new();
+    for _ in 0..300 {
+        let mut stream = connect_from(2, secured.address).await;
+        tokio::io::AsyncWriteExt::write_all(&mut stream, &BEGINNING).await.unwrap();
+        unfinished.push(stream);
+    }
+    let until = Instant::now() + LONG;
+    while secured.tls.handshakes() < 192 {
+        assert!(Instant::now() < until, "{} handshakes", secured.tls.handshakes());
+        tokio::task::yield_now().await;
+    }
+    // Three quarters of 256. The certificate is replaced meanwhile.
+    let (certificate, key) = authority.sign("127.0.0.1");
+    std::fs::write(secured.at("server.pem"), certificate).unwrap();
+    std::fs::write(secured.at("server.key"), key).unwrap();
+    secured.tls.reload();
+    for path in PATHS {
+        let answer = secured.ask(&authority, None, path, Sent::read(None, "test://hello")).await;
+        assert_eq!(answer.status, 200);
+    }
+    assert!(secured.tls.handshakes() <= 192);
+    // Once they are gone, their address is served again.
+    drop(unfinished);
+    while secured.tls.handshakes() > 0 {
+        assert!(Instant::now() < until, "{} handshakes", secured.tls.handshakes());
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handshake_that_is_too_large_or_no_handshake_ends_the_connection() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let authority = Authority::new("authority");
+    let secured = Secured::start(&authority, None, false).await;
+    // A ClientHello of 16 MiB, and a request in the clear.
+    let huge = [&[22, 3, 1, 64, 0, 1, 0xff, 0xff, 0xff][..], &[0; 16_379]].concat();
+    for sent in [&huge[..], b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"] {
+        let mut stream = TcpStream::connect(secured.address).await.unwrap();
+        let mut answer = Vec::new();
+        let exchange = async {
+            for _ in 0..100 {
+                if stream.write_all(sent).await.is_err() {
+                    break;
+                }
+            }
+            let _ = stream.read_to_end(&mut answer).await;
+        };
+        tokio::time::timeout(LONG, exchange).await.expect("the server closes the connection");
+        // An alert at most: nothing in the clear.
+        assert!(answer.is_empty() || answer[0] == 21, "{answer:?}");
+    }
+    assert_eq!(secured.tls.handshakes(), 0);
+}
+
 #[test]
 fn files_that_cannot_be_used_are_named() {
     let folder = tempfile::tempdir().unwrap();

@@ -54,7 +54,7 @@ async fn errors_name_a_source_to_those_who_may_read_the_status() {
     let server = Server::with_policy(catalog, Config::default(), Arc::new(Operators));
     for (identity, is_named) in [(Some(Identity::new("operator")), true), (None, false)] {
         let view = server.view_for(identity);
-        let (view, context) = (view.now(), Context::default());
+        let (view, context) = (view.snapshot(), Context::default());
         let messages = [
             unavailable(view.list(None, 9, &context).await),
             unavailable(view.list(Some(&uri("a:00000")), 9, &context).await),
@@ -76,17 +76,17 @@ async fn a_template_may_be_that_of_a_source_that_is_unavailable() {
     let catalog: Arc<Catalog> = Arc::new(catalog(&toys));
     let server = Server::new(catalog.clone(), Config::default());
     let view = server.view_for(None);
-    assert!(complete(&view.now(), "b:{number}").await.is_ok());
-    assert!(matches!(complete(&view.now(), "c:{number}").await, Err(Error::Invalid(_))));
+    assert!(complete(&view.snapshot(), "b:{number}").await.is_ok());
+    assert!(matches!(complete(&view.snapshot(), "c:{number}").await, Err(Error::Invalid(_))));
     let toys = [Toy::new("a", 1), Toy::new("b", 1).behaving(Behaviour::IsUnavailable)].map(Arc::new);
     catalog.replace(toys.iter().map(|toy| toy.clone() as _).collect());
     for template in ["b:{number}", "c:{number}"] {
-        let message = unavailable(complete(&view.now(), template).await);
+        let message = unavailable(complete(&view.snapshot(), template).await);
         assert!(message.contains("`b`") && message.contains(template), "{message}");
     }
-    assert!(complete(&view.now(), "a:{number}").await.is_ok());
+    assert!(complete(&view.snapshot(), "a:{number}").await.is_ok());
     toys[1].behave(Behaviour::Answers);
     crate::toy::recovered(&catalog).await;
     assert!(catalog.templates(&Context::default()).await.unwrap().unavailable.is_empty());
-    assert!(matches!(complete(&view.now(), "c:{number}").await, Err(Error::Invalid(_))));
+    assert!(matches!(complete(&view.snapshot(), "c:{number}").await, Err(Error::Invalid(_))));
 }

@@ -224,7 +224,7 @@ async fn directories_have_hints_for_callers_with_all_rights() {
         ("B", "books:", Some("no source serves `books:`; served are `books://library/`, `config://app/`")),
     ] {
         let view = server.view_for(Some(Identity::new(name)));
-        let error = view.now().children(&uri(directory), None, 9, &context).await.unwrap_err();
+        let error = view.snapshot().children(&uri(directory), None, 9, &context).await.unwrap_err();
         match (error, hint) {
             (Error::Missing { hint, .. }, Some(expected)) => assert!(hint.starts_with(expected), "{hint}"),
             (Error::NotFound(_), None) => {}

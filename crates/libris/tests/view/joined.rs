@@ -72,7 +72,7 @@ fn resources(names: &[&str]) -> Vec<Resource> {
 }
 
 async fn list(server: &Server, limit: usize) -> Page {
-    server.view_for(None).now().list(None, limit, &Context::default()).await.unwrap()
+    server.view_for(None).snapshot().list(None, limit, &Context::default()).await.unwrap()
 }
 
 /// Two pages that one page is made of, since the first has something hidden on it.
@@ -129,7 +129,7 @@ async fn a_part_of_what_is_hidden_is_hidden_in_contents_too() {
         .map(|name| Content::text(uri(name), "text/plain", "text"))
         .to_vec();
     let server = Scripted { contents, ..Scripted::default() }.served();
-    let read = server.view_for(None).now().read(&uri("a:index"), &Context::default()).await.unwrap();
+    let read = server.view_for(None).snapshot().read(&uri("a:index"), &Context::default()).await.unwrap();
     let seen: Vec<_> = read.parts.iter().map(|part| part.uri.as_str()).collect();
     assert_eq!(seen, ["a:1", "a:1?lines=1-2"]);
 }
@@ -146,7 +146,7 @@ async fn values_are_counted_only_where_all_are_known() {
         let asked =
             CompletionRequest { template: &template, variable: "name", typed: "", known: &known, limit: 9 };
         let view = server.view_for(None);
-        let completion = view.now().complete(asked, &Context::default()).await.unwrap();
+        let completion = view.snapshot().complete(asked, &Context::default()).await.unwrap();
         assert_eq!(completion, Completion { values: vec!["1".into(), "2".into()], total, more, proof: None });
     }
 }
@@ -161,7 +161,7 @@ async fn a_value_for_a_variable_that_is_known_is_offered_again() {
     let asked =
         CompletionRequest { template: &template, variable: "directory", typed: "", known: &known, limit: 9 };
     let view = server.view_for(None);
-    assert_eq!(view.now().complete(asked, &Context::default()).await.unwrap().values, values);
+    assert_eq!(view.snapshot().complete(asked, &Context::default()).await.unwrap().values, values);
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn values_beyond_the_limit_are_told_of() {
         let asked =
             CompletionRequest { template: &template, variable: "name", typed: "", known: &known, limit };
         let view = server.view_for(None);
-        let completion = view.now().complete(asked, &Context::default()).await.unwrap();
+        let completion = view.snapshot().complete(asked, &Context::default()).await.unwrap();
         let values = values.into_iter().take(limit).collect();
         assert_eq!(completion, Completion { values, total: Some(2), more, proof: None }, "{limit}");
     }
@@ -192,7 +192,7 @@ async fn a_value_behind_a_missing_variable_is_not_offered() {
         let asked =
             CompletionRequest { template: &template, variable: "name", typed: "", known: &known, limit: 9 };
         let view = server.view_for(None);
-        let values = view.now().complete(asked, &Context::default()).await.unwrap().values;
+        let values = view.snapshot().complete(asked, &Context::default()).await.unwrap().values;
         assert_eq!(values.len(), offered, "{known:?}");
     }
 }

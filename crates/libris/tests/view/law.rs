@@ -490,7 +490,7 @@ impl Case {
             (self.policy.server.view_for(who.identity()), reduced.server.view_for(who.identity()));
         let mut after: Option<Uri> = None;
         for _ in 0..4 {
-            let (ours, theirs) = (ours.now(), theirs.now());
+            let (ours, theirs) = (ours.snapshot(), theirs.snapshot());
             let ours = ours.children(&directory, after.as_ref(), limit, &context).await;
             let theirs = theirs.children(&directory, after.as_ref(), limit, &context).await;
             let theirs = theirs.map_err(|error| match (&ours, error) {

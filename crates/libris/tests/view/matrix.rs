@@ -2,6 +2,7 @@
 //! are those of the reference implementation, and what is hidden looks exactly like what is absent.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::http::Method;
@@ -13,7 +14,8 @@ use serde_json::{Value, json};
 use crate::people::Who;
 use crate::random::{Random, seeds};
 use crate::rules::{Person, PlainRule, Verdict, any, compiled, decide};
-use crate::shelf::{Predicate, ROOT, Seen, Shelf, Stock, Universe};
+use crate::shelf::{PROMPTS, Predicate, ROOT, SKILLS, Seen, Shelf, Stock, Universe};
+use crate::streams;
 use crate::worlds::{Connection, Sent, Transport, World};
 
 /// How many sets of rules are checked.
@@ -98,7 +100,11 @@ impl Asking<'_> {
             let answer = self.connection.ask_line(&message);
             return (answer.status, answer.body);
         }
-        let name = params["uri"].as_str().unwrap_or_default().to_owned();
+        let name = match method {
+            "resources/read" => params["uri"].as_str().map(str::to_owned),
+            "tools/call" | "prompts/get" => params["name"].as_str().map(str::to_owned),
+            _ => None,
+        };
         let session = self.session.clone().unwrap_or_default();
         let mut headers = vec![JSON, ACCEPT];
         match self.way {
@@ -106,8 +112,7 @@ impl Asking<'_> {
             _ if self.session.is_some() => headers.push(("mcp-session-id", &session)),
             _ => {}
         }
-        headers
-            .extend((self.way == Way::Modern && method == "resources/read").then_some(("mcp-name", &*name)));
+        headers.extend(name.as_deref().filter(|_| self.way == Way::Modern).map(|name| ("mcp-name", name)));
         let sent = Sent { method: Method::POST, who: self.who, headers: &headers, body: message.to_string() };
         let answer = self.connection.ask(sent).await;
         self.session = self.session.take().or(answer.session);
@@ -219,6 +224,137 @@ impl Asking<'_> {
         assert_eq!(values, first, "{:?} {:?} {:?}: {body}", self.way, self.who, self.rules);
     }
 
+    /// What is shown of a message that is not as expected.
+    fn context(&self, what: &str, body: &str) -> String {
+        format!("{:?} {:?} {what} {:?}: {body}", self.way, self.who, self.rules)
+    }
+
+    /// Whether a resource that exists and its content may be shown.
+    fn may_read(&self, uri: &str) -> bool {
+        self.verdict(Operation::Read, uri) == Verdict::Allow
+    }
+
+    /// Reads directories: the entries are those that the rules show, and a hidden directory is like an absent one.
+    async fn directories(&mut self, universe: &Universe) {
+        let absent = self.ask("resources/directory/read", json!({ "uri": "shelf:///d9/" })).await;
+        for directory in ["shelf:///d0/", "shelf:///d1/", "shelf:///d2/"] {
+            let (status, body) = self.ask("resources/directory/read", json!({ "uri": directory })).await;
+            let context = self.context(directory, &body);
+            if self.verdict(Operation::List, directory) == Verdict::Deny {
+                let hidden = (status, body.replace(directory, "URI"));
+                assert_eq!(hidden, (absent.0, absent.1.replace("shelf:///d9/", "URI")), "{context}");
+                continue;
+            }
+            let expected: Vec<_> = universe
+                .resources
+                .iter()
+                .map(ToString::to_string)
+                .filter(|uri| uri.starts_with(directory) && uri != directory)
+                .filter(|uri| self.verdict(Operation::List, uri) == Verdict::Allow)
+                .collect();
+            let answer: Value = serde_json::from_str(&body).unwrap();
+            let listed = answer["result"]["resources"].as_array().unwrap_or_else(|| panic!("{context}"));
+            let listed: Vec<_> =
+                listed.iter().map(|entry| entry["uri"].as_str().unwrap().to_owned()).collect();
+            assert_eq!(listed, expected[..expected.len().min(PAGE)], "{context}");
+            let has_more = !answer["result"]["nextCursor"].is_null();
+            assert_eq!(has_more, expected.len() > PAGE, "{context}");
+        }
+    }
+
+    /// Skills: those whose `SKILL.md` may be listed and read, with the files that may be read.
+    async fn skills(&mut self, universe: &Universe) {
+        let files = |asking: &Self, directory: &str| {
+            let below = universe.resources.iter().map(ToString::to_string);
+            below
+                .filter(|uri| uri.starts_with(directory) && uri != directory && asking.may_read(uri))
+                .collect::<BTreeSet<_>>()
+        };
+        let (_, listed) = self.ask("skills/list", json!({})).await;
+        for (skill, directory) in SKILLS {
+            let is_listed = self.may_read(skill) && self.verdict(Operation::List, skill) == Verdict::Allow;
+            let quoted = format!("\"name\":\"{skill}\"");
+            assert_eq!(listed.contains(&quoted), is_listed, "{}", self.context(skill, &listed));
+            let (status, body) = self.ask("skills/get", json!({ "uri": skill })).await;
+            let context = self.context(skill, &body);
+            if !self.may_read(skill) {
+                let absent = "shelf:///d0/absent";
+                let (absent_status, nothing) = self.ask("skills/get", json!({ "uri": absent })).await;
+                let hidden = (status, body.replace(skill, "URI"));
+                assert_eq!(hidden, (absent_status, nothing.replace(absent, "URI")), "{context}");
+                continue;
+            }
+            let shown: BTreeSet<_> = universe
+                .resources
+                .iter()
+                .map(ToString::to_string)
+                .filter(|uri| uri.starts_with(directory) && uri != directory)
+                .filter(|uri| uri == skill || body.contains(&format!("\"{uri}\"")))
+                .collect();
+            assert_eq!(shown, files(&*self, directory), "{context}");
+        }
+    }
+
+    /// Prompts: those whose resource may be seen, and messages without contents that may not be read.
+    async fn prompts(&mut self) {
+        let (_, listed) = self.ask("prompts/list", json!({})).await;
+        let fixed = PROMPTS[0].1;
+        let is_listed = self.verdict(Operation::Read, fixed) != Verdict::Deny;
+        assert_eq!(listed.contains("\"name\":\"fixed\""), is_listed, "{}", self.context(fixed, &listed));
+        let (status, body) = self.ask("prompts/get", json!({ "name": "fixed" })).await;
+        match self.verdict(Operation::Read, fixed) {
+            Verdict::Allow => assert!(body.contains("version Some(0)"), "{}", self.context(fixed, &body)),
+            Verdict::Require => assert!(!body.contains("version Some"), "{}", self.context(fixed, &body)),
+            Verdict::Deny => {
+                let (absent_status, nothing) = self.ask("prompts/get", json!({ "name": "fived" })).await;
+                let hidden = (status, body.replace("fixed", "NAME"));
+                let context = self.context(fixed, &body);
+                assert_eq!(hidden, (absent_status, nothing.replace("fived", "NAME")), "{context}");
+            }
+        }
+    }
+
+    /// Calls the tool that reads.
+    async fn call_read(&mut self, uri: &str) {
+        let params = json!({ "name": "read_resource", "arguments": { "uri": uri } });
+        let (_, body) = self.ask("tools/call", params).await;
+        let context = self.context(uri, &body);
+        match self.verdict(Operation::Read, uri) {
+            Verdict::Allow => assert!(!body.contains("\"isError\":true"), "{context}"),
+            Verdict::Require => assert!(!body.contains("version Some"), "{context}"),
+            Verdict::Deny => {
+                assert!(body.contains("There is no resource at"), "{context}");
+                assert!(!body.contains("version Some"), "{context}");
+            }
+        }
+    }
+
+    /// Searches for a file by the name that is in its text: it is found if it may be searched, read and, without an index,
+    /// listed. A search for a hidden one says as little as a search for an absent one.
+    async fn search(&mut self, uri: &str) {
+        let search = |word: &str| json!({ "name": "search_resources", "arguments": { "query": word } });
+        let word = uri.rsplit('/').next().unwrap();
+        let (status, body) = self.ask("tools/call", search(word)).await;
+        let context = self.context(uri, &body);
+        let is_visible = self.may_read(uri) && self.verdict(Operation::Search, uri) == Verdict::Allow;
+        let is_found = body.contains(&format!("\"uri\":\"{uri}\""));
+        if is_visible && cfg!(feature = "search") {
+            assert!(is_found, "{context}");
+        } else if !is_visible {
+            assert!(!is_found, "{context}");
+            // The word occurs as often as that of a search for something absent: where the query is repeated. Similar
+            // words of visible resources may be suggested.
+            let absent = "g999";
+            let (absent_status, nothing) = self.ask("tools/call", search(absent)).await;
+            let occurs = |body: &str, word: &str| body.matches(word).count();
+            assert_eq!(
+                (status, occurs(&body, word)),
+                (absent_status, occurs(&nothing, absent)),
+                "{context}, absent: {nothing}"
+            );
+        }
+    }
+
     async fn templates(&mut self, universe: &Universe) {
         let (_, body) = self.ask("resources/templates/list", json!({})).await;
         for (template, prefix) in [("shelf:///d2/{name}", "shelf:///d2/"), ("shelf:///{dir}/{name}", ROOT)] {
@@ -237,6 +373,26 @@ impl Asking<'_> {
     }
 }
 
+/// Listens to everything at once: the caller is told that it hears of what it may subscribe to, and a hidden resource is
+/// accepted exactly if an absent one is.
+async fn listen(address: SocketAddr, asking: &Asking<'_>, universe: &Universe) {
+    let mut uris: Vec<_> = universe.resources.iter().map(ToString::to_string).collect();
+    uris.extend(["shelf:///d0/absent", "shelf:///absent"].map(String::from));
+    uris.retain(|uri| asking.verdict(Operation::Subscribe, uri) != Verdict::Require);
+    let mut connection = Connection::http(Transport::Http1, address).await;
+    let (_events, granted) = streams::listen_to(&mut connection, asking.who, &uris).await;
+    let granted = granted.as_array().cloned().unwrap_or_default();
+    let granted: BTreeSet<_> = granted.iter().map(|uri| uri.as_str().unwrap()).collect();
+    for uri in &uris {
+        let may_appear = uri[ROOT.len()..].trim_end_matches('/').contains('/');
+        let expected = match asking.verdict(Operation::Subscribe, uri) {
+            Verdict::Allow if universe.resources.iter().any(|resource| resource.as_str() == uri) => true,
+            _ => may_appear,
+        };
+        assert_eq!(granted.contains(&**uri), expected, "{}", asking.context(uri, "listen"));
+    }
+}
+
 async fn check(seed: u64) {
     let mut random = Random::new(seed ^ 0x0a11);
     let universe = Universe::of_two_hundred();
@@ -244,7 +400,7 @@ async fn check(seed: u64) {
     let rules = any(&mut random);
     let everything = Arc::new(Seen::new(universe, Predicate::Everything));
     let policy = Arc::new(RulesPolicy::new(&compiled(&rules), Arc::new(Known)));
-    let world = World::new(Shelf::new(&Stock::of(universe), everything), policy, PAGE);
+    let world = World::searchable(Shelf::new(&Stock::of(universe), everything), policy, PAGE).await;
     let (address, _serving) = world.listen().await;
     for (who, person) in &PEOPLE {
         for way in [Way::Modern, Way::Session, Way::Stdio] {
@@ -265,7 +421,13 @@ async fn check(seed: u64) {
             asking.list(universe).await;
             asking.templates(universe).await;
             asking.complete(universe).await;
-            for uri in &universe.resources {
+            asking.directories(universe).await;
+            asking.skills(universe).await;
+            asking.prompts().await;
+            if way == Way::Modern {
+                listen(address, &asking, universe).await;
+            }
+            for (number, uri) in universe.resources.iter().enumerate() {
                 // Absent, and of the same kind: in a directory something may appear, and elsewhere not.
                 let in_directory = uri.as_str()[ROOT.len()..].trim_end_matches('/').contains('/');
                 let absent = if in_directory { "shelf:///d0/absent" } else { "shelf:///absent" };
@@ -273,6 +435,13 @@ async fn check(seed: u64) {
                 let may_read = asking.verdict(Operation::Read, absent) != Verdict::Require;
                 if may_read {
                     asking.read(uri.as_str(), absent).await;
+                }
+                // A part of the files, since these requests take longer. The names of the others are parts of names.
+                if number % 5 == 0 {
+                    asking.call_read(uri.as_str()).await;
+                }
+                if number % 5 == 1 && uri.as_str().contains("/g") {
+                    asking.search(uri.as_str()).await;
                 }
                 if way != Way::Modern && asking.verdict(Operation::Subscribe, absent) != Verdict::Require {
                     asking.subscribe(uri.as_str(), absent).await;

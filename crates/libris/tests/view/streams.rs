@@ -36,7 +36,7 @@ pub(crate) fn world() -> (World, [Sight; 2]) {
 }
 
 /// Events as they arrive.
-struct Events {
+pub(crate) struct Events {
     body: Incoming,
     arrived: String,
 }
@@ -67,8 +67,14 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 
 /// A stream of `subscriptions/listen`, which wants to hear of both resources and of the list.
 async fn listen(connection: &mut Connection, who: Who) -> (Events, Value) {
+    listen_to(connection, who, &[SECRET.to_owned(), COMMON.to_owned()]).await
+}
+
+/// A stream of `subscriptions/listen`, which wants to hear of these resources and of the list, and the resources that it
+/// will hear of.
+pub(crate) async fn listen_to(connection: &mut Connection, who: Who, uris: &[String]) -> (Events, Value) {
     let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {
-        "notifications": { "resourceSubscriptions": [SECRET, COMMON], "resourcesListChanged": true },
+        "notifications": { "resourceSubscriptions": uris, "resourcesListChanged": true },
         "_meta": {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},

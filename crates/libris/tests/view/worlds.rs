@@ -27,7 +27,22 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(shelf: Arc<Shelf>, policy: Arc<dyn Policy>, page: usize) -> Self {
+        Self::of(Arc::new(Catalog::new(vec![shelf.clone()])), shelf, policy, page)
+    }
+
+    /// A server with a search index of everything on the shelf.
+    pub(crate) async fn searchable(shelf: Arc<Shelf>, policy: Arc<dyn Policy>, page: usize) -> Self {
         let catalog = Arc::new(Catalog::new(vec![shelf.clone()]));
+        #[cfg(feature = "search")]
+        {
+            let config = libris::SearchConfig { is_awaited: true, ..libris::SearchConfig::default() };
+            catalog.start_search(config).unwrap();
+            catalog.search_index_completed().await;
+        }
+        Self::of(catalog, shelf, policy, page)
+    }
+
+    fn of(catalog: Arc<Catalog>, shelf: Arc<Shelf>, policy: Arc<dyn Policy>, page: usize) -> Self {
         let subscriptions = SubscriptionConfig {
             window: std::time::Duration::from_millis(5),
             ..SubscriptionConfig::default()

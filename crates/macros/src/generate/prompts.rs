@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 
-use super::{call, value};
+use super::{call, value_ident};
 use crate::attribute::PromptAttribute;
 use crate::block::Block;
 use crate::function::{Function, FunctionArgument, Multiplicity};
@@ -14,14 +14,14 @@ pub(super) fn methods(block: &Block) -> Option<TokenStream> {
         return None;
     }
     let listed = block.prompts.iter().map(|(prompt, description, function)| {
-        let listed = listed(prompt, description.as_deref(), function);
+        let listed = prompt_expression(prompt, description.as_deref(), function);
         let cfg = &function.cfg;
         quote!(#(#cfg)* prompts.push(#listed);)
     });
-    let made = block.prompts.iter().map(|(prompt, _, function)| {
+    let arms = block.prompts.iter().map(|(prompt, _, function)| {
         let name = function.prompt_name(prompt);
         let (before, call) = call(function);
-        let value = value(function);
+        let value = value_ident(function);
         let into = quote_spanned!(function.output=> ::libris::IntoPromptMessages::into_prompt_messages);
         let cfg = &function.cfg;
         quote! {
@@ -48,7 +48,7 @@ pub(super) fn methods(block: &Block) -> Option<TokenStream> {
         ) -> ::libris::Result<::core::option::Option<::std::vec::Vec<::libris::PromptMessage>>> {
             let _ = (arguments, context);
             match name {
-                #(#made,)*
+                #(#arms,)*
                 _ => ::core::result::Result::Ok(::core::option::Option::None),
             }
         }
@@ -56,7 +56,11 @@ pub(super) fn methods(block: &Block) -> Option<TokenStream> {
 }
 
 /// The expression that creates the `Prompt` of a function; `description` is its doc comment.
-fn listed(prompt: &PromptAttribute, description: Option<&str>, function: &Function) -> TokenStream {
+fn prompt_expression(
+    prompt: &PromptAttribute,
+    description: Option<&str>,
+    function: &Function,
+) -> TokenStream {
     let name = function.prompt_name(prompt);
     let mut fields = Vec::new();
     if let Some(title) = &prompt.title {

@@ -107,7 +107,9 @@ impl Login {
         let redirected = self.redirected().await?;
         let url = format!("http://{}{redirected}", self.address);
         if let Some(reason) = refusal(&url) {
-            return Err(Error::Unavailable(format!("the authorization server refused the login: {reason}")));
+            return Err(Error::Unavailable(format!(
+                "the authorization server refused the login: {reason}; hint: try again, or ask its administrator"
+            )));
         }
         let outcome = self.session.handle_callback_url(&url).await;
         outcome.map(drop).map_err(|error| {

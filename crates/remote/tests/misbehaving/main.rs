@@ -99,13 +99,30 @@ async fn a_server_that_behaves_is_listed_and_read() {
 #[tokio::test]
 async fn a_cursor_that_repeats_ends_the_list() {
     let error = list(&remote("looping cursor")).await.unwrap_err().to_string();
-    assert_eq!(error, "the MCP server `odd` sent a list with the same cursor twice");
+    assert_eq!(
+        error,
+        "the MCP server `odd` sent a list with the same cursor twice; hint: report this to the author of the server"
+    );
 }
 
 #[tokio::test]
 async fn pages_without_end_are_cut_off() {
     let error = list(&remote("endless pages")).await.unwrap_err().to_string();
-    assert_eq!(error, "the MCP server `odd` sent a list of more than 50 pages");
+    assert_eq!(
+        error,
+        "the MCP server `odd` sent a list of more than 50 pages; hint: report this to the author of the server"
+    );
+}
+
+#[tokio::test]
+async fn templates_that_are_too_large_together_are_refused() {
+    let remote = remote("large templates");
+    let error = remote.templates(&Context::default()).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the MCP server `odd` sent a list of more than 4194304 bytes; hint: raise `max_message`"
+    );
+    still_answers(&remote).await;
 }
 
 #[tokio::test]
@@ -171,14 +188,20 @@ async fn silence_ends_with_the_time_out() {
     let remote = remote_with("silent", RemoteLimits { timeout: SHORT, ..limits() });
     remote.identity().await.unwrap();
     let error = read(&remote, "odd://bad").await.unwrap_err().to_string();
-    assert_eq!(error, "the MCP server `odd` did not answer within 500ms");
+    assert_eq!(
+        error,
+        "the MCP server `odd` did not answer within 500ms; hint: check the server, or raise `timeout`"
+    );
 }
 
 #[tokio::test]
 async fn a_server_that_never_introduces_itself_is_given_up() {
     let remote = remote_with("mute", RemoteLimits { connect_timeout: SHORT, ..limits() });
     let error = remote.identity().await.unwrap_err().to_string();
-    assert_eq!(error, "the MCP server `odd` did not answer within 500ms");
+    assert_eq!(
+        error,
+        "the MCP server `odd` did not answer within 500ms; hint: check the server, or raise `timeout`"
+    );
 }
 
 #[tokio::test]

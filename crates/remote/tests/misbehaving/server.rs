@@ -133,6 +133,13 @@ fn result(how: &str, method: &str, params: &Value) -> Result<Value, (i32, String
                 json!({ "resources": uris.map(|uri| resource(uri.into())) })
             }
         },
+        "resources/templates/list" if how == "large templates" => {
+            let page: usize = params["cursor"].as_str().and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
+            let template = json!({
+                "uriTemplate": format!("odd://{page}/{{name}}"), "name": "large", "description": "x".repeat(900_000),
+            });
+            json!({ "resourceTemplates": [template], "nextCursor": (page + 1).to_string() })
+        }
         "resources/templates/list" => json!({ "resourceTemplates": [
             { "uriTemplate": "odd://{+path}{?a,b}{&x*}", "name": "good" },
             { "uriTemplate": "odd://{unclosed", "name": "malformed" },

@@ -7,7 +7,7 @@ use super::Config;
 use super::budgets::MAX_PROCESSES;
 use super::complete::VariableCompletions;
 use super::entry::{MIN_POLL_INTERVAL, RANGE_VARIABLES, RunnableCommand};
-use super::line::Invocation;
+use super::invocation::Invocation;
 
 impl RunnableCommand {
     /// Checks that the configured defaults and completions are allowed values.
@@ -16,7 +16,7 @@ impl RunnableCommand {
             if self.is_range_variable(name) {
                 if self.config.pattern.contains_key(name) {
                     return Err(format!(
-                        "its `{name}` selects a range of the output and cannot have a pattern"
+                        "its `{name}` selects a range of the output and cannot have a pattern; hint: remove it"
                     ));
                 }
                 continue;
@@ -30,7 +30,10 @@ impl RunnableCommand {
                 _ => &[],
             };
             if let Some(value) = default.into_iter().chain(offered).find(|value| !rule.allows(value)) {
-                return Err(format!("`{value}` may not be the value of its variable `{name}`"));
+                return Err(format!(
+                    "`{value}` is not allowed as the value of its variable `{name}`; hint: correct `default`, `complete` or \
+                     `pattern`"
+                ));
             }
         }
         let mut defaults = RANGE_VARIABLES.iter().filter(|name| self.config.default.contains_key(**name));
@@ -57,29 +60,34 @@ pub(super) fn check_numbers(config: &Config) -> Result<(), String> {
 pub(super) fn check_environment(config: &Config) -> Result<(), String> {
     let is_name = |name: &String| !name.is_empty() && !name.contains(['=', '\0']);
     match config.env.keys().chain(&config.inherit).find(|name| !is_name(name)) {
-        Some(name) => Err(format!("`{name}` is not a valid name of an environment variable")),
+        Some(name) => Err(format!(
+            "`{name}` is not a valid name of an environment variable; hint: use letters, digits and `_`"
+        )),
         None if config.env.values().any(|value| value.contains('\0')) => {
-            Err("its `env` contains a zero byte".into())
+            Err("its `env` contains a zero byte; hint: remove it".into())
         }
         None => Ok(()),
     }
 }
 
-/// Checks that the configuration uses only the variables of the URI, and all of them: a misspelt name would otherwise
+/// Checks that the configuration uses all variables of the URI, and no others. Otherwise a misspelt name would
 /// fail only at run time.
-pub(super) fn check_names(config: &Config, line: &Invocation, names: &[&str]) -> Result<(), String> {
+pub(super) fn check_names(config: &Config, invocation: &Invocation, names: &[&str]) -> Result<(), String> {
     let used = config.pattern.keys().chain(config.default.keys()).chain(config.complete.keys());
-    let used = used.map(String::as_str).chain(line.variables());
+    let used = used.map(String::as_str).chain(invocation.variables());
     if let Some(unknown) = used.into_iter().find(|name| !names.contains(name)) {
         let known: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
         return Err(match known.is_empty() {
-            true => format!("it has no variable `{unknown}`"),
+            true => format!("it has no variable `{unknown}`; hint: add it to `uri`, or remove it"),
             false => format!("it has no variable `{unknown}`, only {}", known.join(", ")),
         });
     }
-    let used = |name: &str| line.variables().any(|used| used == name) || RANGE_VARIABLES.contains(&name);
+    let used =
+        |name: &str| invocation.variables().any(|used| used == name) || RANGE_VARIABLES.contains(&name);
     match names.iter().find(|name| !used(name)) {
-        Some(name) => Err(format!("its variable `{name}` does not occur in `run`")),
+        Some(name) => Err(format!(
+            "its variable `{name}` does not occur in `run`; hint: write `{{{{{name}}}}}` as an argument"
+        )),
         None => Ok(()),
     }
 }

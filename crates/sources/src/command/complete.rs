@@ -7,7 +7,7 @@ use libris_core::{Error, Flights, Result};
 use tokio::time::Instant;
 
 use super::entry::RunnableCommand;
-use super::line::Invocation;
+use super::invocation::Invocation;
 
 /// How long printed values are cached.
 const VALUES_TTL: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ pub(super) enum VariableCompletions {
 
 /// The output of a program, which runs once for concurrent callers (single-flight).
 pub(super) struct PrintedCompletions {
-    line: Invocation,
+    invocation: Invocation,
     /// The cached values, with their time.
     last: Mutex<Option<(Instant, Arc<[String]>)>>,
     in_flight: Flights<(), Result<Arc<[String]>, Arc<Error>>>,
@@ -31,11 +31,14 @@ pub(super) struct PrintedCompletions {
 
 impl VariableCompletions {
     /// The values that a program prints.
-    pub(super) fn printed(line: Invocation) -> Result<Self, String> {
-        if let Some(name) = line.variables().next() {
-            return Err(format!("the command that completes cannot use `{{{{{name}}}}}`"));
+    pub(super) fn printed(invocation: Invocation) -> Result<Self, String> {
+        if let Some(name) = invocation.variables().next() {
+            return Err(format!(
+                "the command that completes cannot use `{{{{{name}}}}}`; hint: write it without variables"
+            ));
         }
-        let printed = PrintedCompletions { line, last: Mutex::default(), in_flight: Flights::default() };
+        let printed =
+            PrintedCompletions { invocation, last: Mutex::default(), in_flight: Flights::default() };
         Ok(Self::Printed(Arc::new(printed)))
     }
 
@@ -47,7 +50,7 @@ impl VariableCompletions {
         };
         let start = || {
             let (printed, entry, name) = (printed.clone(), entry.clone(), name.to_owned());
-            async move { printed.print(&entry, &name).await.map_err(Arc::new) }
+            async move { printed.load(&entry, &name).await.map_err(Arc::new) }
         };
         let values = printed.in_flight.join(&(), || printed.fresh().map(Ok), start).await;
         values.map_err(|error| Error::from_shared(&error))
@@ -61,8 +64,8 @@ impl PrintedCompletions {
     }
 
     /// Runs the program, and caches the values that the variable accepts.
-    async fn print(&self, entry: &RunnableCommand, name: &str) -> Result<Arc<[String]>> {
-        let printed = entry.print(&self.line).await?;
+    async fn load(&self, entry: &RunnableCommand, name: &str) -> Result<Arc<[String]>> {
+        let printed = entry.run_completion_program(&self.invocation).await?;
         let printed = String::from_utf8_lossy(&printed);
         let values: Arc<[String]> = printed
             .lines()

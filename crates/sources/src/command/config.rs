@@ -169,7 +169,9 @@ fn codes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u8, Exit
     let meanings = BTreeMap::<String, ExitMeaning>::deserialize(deserializer)?;
     let code = |(code, meaning): (String, ExitMeaning)| match code.parse() {
         Ok(code) => Ok((code, meaning)),
-        Err(_) => Err(D::Error::custom(format!("`{code}` is not an exit code: they go from 0 to 255"))),
+        Err(_) => {
+            Err(D::Error::custom(format!("`{code}` is not an exit code; hint: use a number from 0 to 255")))
+        }
     };
     meanings.into_iter().map(code).collect()
 }

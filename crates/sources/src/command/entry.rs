@@ -16,7 +16,7 @@ use super::argument::ValueRule;
 use super::budgets::{CommandBudgets, ExpectedSize, RunPermits, busy, within_queue};
 use super::check::{check_environment, check_names, check_numbers, takes_lists};
 use super::complete::VariableCompletions;
-use super::line::{Invocation, environment};
+use super::invocation::{Invocation, environment};
 use super::process::{self, ProcessEnd, ProcessOutput, ProcessSpec};
 use super::range_extractor::{ExtractedRange, RangeExtent, RangeExtractor};
 use super::{CommandUri, CompletionValues, Config, ExitMeaning, StderrUse};
@@ -36,7 +36,7 @@ const MAX_SENT_STDERR_CHARACTERS: usize = 1_000;
 /// A command that can be run.
 pub(super) struct RunnableCommand {
     pub(super) config: Config,
-    line: Invocation,
+    invocation: Invocation,
     pub(super) rules: BTreeMap<String, ValueRule>,
     pub(super) completions: BTreeMap<String, VariableCompletions>,
     folder: PathBuf,
@@ -67,7 +67,7 @@ pub(super) struct CommandOutput {
 impl RunnableCommand {
     /// Validates a command; `base` is the absolute path of the folder of the configuration file.
     pub(super) fn new(config: Config, base: &Path, budgets: Arc<CommandBudgets>) -> Result<Self, String> {
-        let line = Invocation::new(&config.run, base)?;
+        let invocation = Invocation::new(&config.run, base)?;
         let template = match &config.uri {
             CommandUri::Template(template) => Some(template.clone()),
             CommandUri::Resource(_) => None,
@@ -75,7 +75,7 @@ impl RunnableCommand {
         let names: Vec<&str> = template.iter().flat_map(|template| template.variables()).collect();
         check_numbers(&config)?;
         check_environment(&config)?;
-        check_names(&config, &line, &names)?;
+        check_names(&config, &invocation, &names)?;
         if template.as_ref().is_some_and(takes_lists) {
             return Err("its variables must not have `*`: each is one value".into());
         }
@@ -99,10 +99,13 @@ impl RunnableCommand {
         }
         let folder = base.join(&config.folder);
         if !folder.is_dir() {
-            return Err(format!("its folder `{}` does not exist", config.folder.display()));
+            return Err(format!(
+                "its folder `{}` does not exist; hint: create it, or correct `folder`",
+                config.folder.display()
+            ));
         }
         let entry = Self {
-            line,
+            invocation,
             rules,
             completions,
             folder,
@@ -124,7 +127,7 @@ impl RunnableCommand {
     pub(super) fn is_range_variable(&self, name: &str) -> bool {
         RANGE_VARIABLES.contains(&name)
             && self.rules.contains_key(name)
-            && !self.line.variables().any(|used| used == name)
+            && !self.invocation.variables().any(|used| used == name)
     }
 
     /// The URI without any values of variables; `None` if the template has a required variable.
@@ -187,11 +190,12 @@ impl RunnableCommand {
     ) -> Result<CommandOutput> {
         let arguments = self.arguments(variables)?;
         let permits = self.permits(context.client()).await?;
-        // Reserved before the start, so that a caller who is refused for lack of memory has not run the program in vain.
+        // Reserved before the program starts: if there is no memory, the program is not run.
         let reserved = self.expected.bytes(self.config.max_size);
         context.reserve(reserved)?;
-        let extractor = RangeExtractor::new(range, self.config.max_size).within(context.clone(), reserved);
-        let ran = self.run(&self.line, arguments, extractor, permits).await?;
+        let extractor =
+            RangeExtractor::new(range, self.config.max_size).with_context(context.clone(), reserved);
+        let ran = self.run(&self.invocation, arguments, extractor, permits).await?;
         self.expected.update(ran.reserved);
         self.interpret_exit(uri, ran)
     }
@@ -204,12 +208,12 @@ impl RunnableCommand {
         };
         // If clients can read ranges, a change beyond the limit matters too. Otherwise such an output is an error.
         let extractor = match RANGE_VARIABLES.iter().any(|name| self.is_range_variable(name)) {
-            true => RangeExtractor::nothing(u64::MAX),
-            false => RangeExtractor::nothing(self.config.max_size),
+            true => RangeExtractor::digest_only(u64::MAX),
+            false => RangeExtractor::digest_only(self.config.max_size),
         };
         let arguments = self.arguments(&variables)?;
         let permits = self.permits(Client::default()).await?;
-        let ran = self.run(&self.line, arguments, extractor, permits).await?;
+        let ran = self.run(&self.invocation, arguments, extractor, permits).await?;
         self.interpret_exit(uri, ran).map(|output| output.digest)
     }
 
@@ -224,28 +228,28 @@ impl RunnableCommand {
                 None => self.config.default.get(name).map(String::as_str),
                 given => given,
             };
-            let value = value.ok_or_else(|| Error::invalid(format!("`{name}` has no value")))?;
+            let value = value.ok_or_else(|| Error::invalid(format!("`{name}` has no value: give it one")))?;
             values.insert(name.as_str(), value);
         }
-        self.line.arguments.iter().map(|argument| argument.fill(&values)).collect()
+        self.invocation.arguments.iter().map(|argument| argument.fill(&values)).collect()
     }
 
     /// Runs a completion program and returns its output.
-    pub(super) async fn print(&self, line: &Invocation) -> Result<Vec<u8>> {
-        let arguments = line.arguments.iter().map(|argument| argument.fill(&BTreeMap::new()));
+    pub(super) async fn run_completion_program(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+        let arguments = invocation.arguments.iter().map(|argument| argument.fill(&BTreeMap::new()));
         let arguments = arguments.collect::<Result<_>>()?;
         let permits = self.permits(Client::default()).await?;
         let bytes = usize::try_from(self.config.max_size).unwrap_or(usize::MAX);
         let _memory = within_queue(self.budgets.values.take(Client::default(), bytes)).await?;
         let extractor = RangeExtractor::new(None, self.config.max_size);
-        match self.run(line, arguments, extractor, permits).await? {
+        match self.run(invocation, arguments, extractor, permits).await? {
             ProcessOutput {
-                extracted: Ok(ExtractedRange::Part(printed)),
+                extracted: Ok(ExtractedRange::Bytes(printed)),
                 ending: ProcessEnd::Exited(status),
                 ..
             } if status.success() => Ok(printed),
             ProcessOutput { extracted, stderr, ending, .. } => {
-                tracing::warn!(program = ?line.program, ?stderr, "a completion command failed");
+                tracing::warn!(program = ?invocation.program, ?stderr, "a completion command failed");
                 let why = match (ending, extracted) {
                     (_, Err(error)) => return Err(error),
                     (ProcessEnd::TimedOut, _) => {
@@ -263,13 +267,13 @@ impl RunnableCommand {
 
     async fn run(
         &self,
-        line: &Invocation,
+        invocation: &Invocation,
         arguments: Vec<String>,
         extractor: RangeExtractor,
         permits: RunPermits,
     ) -> Result<ProcessOutput> {
         let spec = ProcessSpec {
-            program: line.program.clone(),
+            program: invocation.program.clone(),
             arguments,
             folder: self.folder.clone(),
             environment: self.environment.clone(),
@@ -302,9 +306,11 @@ impl RunnableCommand {
         let (code, meaning) = match ending {
             ProcessEnd::Enough => (None, Some(ExitMeaning::Ok)),
             ProcessEnd::TimedOut => {
-                tracing::warn!(%uri, ?stderr, "a command exceeded its time-out");
+                tracing::warn!(%uri, ?stderr, "a command exceeded its time-out; hint: make it faster, or raise its `timeout`");
                 let time = humantime::format_duration(self.config.timeout);
-                return Err(Error::Unavailable(format!("`{uri}` took longer than {time}")));
+                return Err(Error::Unavailable(format!(
+                    "`{uri}` took longer than {time}; ask for less, or let the administrator raise `timeout`"
+                )));
             }
             ProcessEnd::Exited(status) => {
                 let code = status.code().and_then(|code| u8::try_from(code).ok());
@@ -377,11 +383,11 @@ impl RunnableCommand {
     /// The bytes of a range, or the error if it is too large or begins past the end.
     fn range_bytes(&self, uri: &Uri, extracted: ExtractedRange) -> Result<Vec<u8>> {
         match extracted {
-            ExtractedRange::Part(part) => Ok(part),
-            ExtractedRange::Past { count, unit } => Err(Error::invalid(format!(
+            ExtractedRange::Bytes(bytes) => Ok(bytes),
+            ExtractedRange::PastEnd { count, unit } => Err(Error::invalid(format!(
                 "`{uri}` begins past the end: the output has only {count} {unit}"
             ))),
-            ExtractedRange::Over(size) => {
+            ExtractedRange::TooLarge(size) => {
                 let hint = match (self.is_range_variable("lines"), self.is_range_variable("bytes")) {
                     (true, true) => Some(HINT.to_owned()),
                     (false, true) => Some(HINT_BYTES.to_owned()),

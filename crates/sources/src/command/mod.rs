@@ -9,7 +9,7 @@ mod complete;
 mod config;
 mod definition;
 mod entry;
-mod line;
+mod invocation;
 mod process;
 mod range_extractor;
 mod watch;
@@ -63,13 +63,13 @@ impl Commands {
             let declared = config.uri.clone();
             let wrong = |why: String| Error::invalid(format!("the command `{}`: {why}", declared.as_str()));
             if !uris.insert(declared.as_str().to_owned()) {
-                return Err(wrong("it is declared twice".into()));
+                return Err(wrong("it is declared twice; hint: remove one, or give it another `uri`".into()));
             }
             let entry = Arc::new(RunnableCommand::new(config, &base, budgets.clone()).map_err(wrong)?);
             if let Some(uri) = entry.uri_without_variables()
                 && resources.insert(uri, entry.clone()).is_some()
             {
-                return Err(wrong("it is declared twice".into()));
+                return Err(wrong("it is declared twice; hint: remove one, or give it another `uri`".into()));
             }
             if let CommandUri::Template(template) = declared {
                 templates.push((template, entry));
@@ -134,7 +134,7 @@ impl Source for Commands {
             None => media::by_content("", &head).to_owned(),
         };
         if by_lines && media::content_class(&mime) == ContentClass::Binary {
-            return Err(Error::invalid(format!("`{uri}` is not text: it has no lines")));
+            return Err(Error::invalid(format!("`{uri}` is not text: read it by `?bytes=0-65535`")));
         }
         let body = match range {
             Some(Range::Bytes(_)) => media::exact(data, &mime),

@@ -21,8 +21,8 @@ use super::range_extractor::{ExtractedRange, RangeExtent, RangeExtractor};
 /// The time between SIGTERM and SIGKILL, and how long the output may stay open after the program ended.
 const KILL_GRACE: Duration = Duration::from_secs(1);
 
-/// How long to wait, once the range is complete, for more output or the end of the program, which shows whether the
-/// range is the last one.
+/// How long to wait, once the range is complete, for more output or for the end of the program. Either shows
+/// whether another range follows.
 const LOOKAHEAD: Duration = Duration::from_millis(250);
 
 /// The size of a read, in bytes.
@@ -102,7 +102,7 @@ async fn run_to_end(
     let mut group = ProcessGroup::of(child.id());
     let mut pipes = Pipes::of(&mut child);
     let ending = tokio::select! {
-        ending = follow(&mut child, &mut pipes, &mut extractor) => ending,
+        ending = read_output(&mut child, &mut pipes, &mut extractor) => ending,
         () = sleep(spec.timeout) => Ok(ProcessEnd::TimedOut),
         // The caller is gone.
         () = sender.closed() => Ok(ProcessEnd::Enough),
@@ -137,7 +137,7 @@ async fn run_to_end(
 }
 
 /// Reads the output until the program ends or the range is complete.
-async fn follow(
+async fn read_output(
     child: &mut Child,
     pipes: &mut Pipes,
     extractor: &mut RangeExtractor,
@@ -158,7 +158,7 @@ struct Pipes {
     /// The read buffer of `out`.
     block: Vec<u8>,
     /// The read buffer of `errors`.
-    spare: Vec<u8>,
+    error_block: Vec<u8>,
     stderr: Vec<u8>,
 }
 
@@ -169,7 +169,7 @@ impl Pipes {
             out: child.stdout.take(),
             errors: child.stderr.take(),
             block: block(),
-            spare: block(),
+            error_block: block(),
             stderr: Vec::new(),
         }
     }
@@ -186,10 +186,10 @@ impl Pipes {
                         return Ok(flow);
                     }
                 }
-                read = read(&mut self.errors, &mut self.spare) => {
+                read = read(&mut self.errors, &mut self.error_block) => {
                     read?;
                     let space = MAX_LOGGED_STDERR_BYTES - self.stderr.len();
-                    self.stderr.extend(self.spare.drain(..).take(space));
+                    self.stderr.extend(self.error_block.drain(..).take(space));
                 }
                 () = sleep(LOOKAHEAD), if extractor.is_filled() => {
                     extractor.stop();

@@ -22,7 +22,7 @@ pub(super) struct RangeExtractor {
     context: Context,
     reserved: usize,
     /// The error of a refused memory reservation.
-    refused: Option<Error>,
+    reservation_error: Option<Error>,
     /// The number of bytes, and of terminated lines, received so far.
     bytes: u64,
     lines: u64,
@@ -49,11 +49,11 @@ enum RequestedRange {
 #[derive(Debug, PartialEq)]
 pub(super) enum ExtractedRange {
     /// The bytes of the range.
-    Part(Vec<u8>),
+    Bytes(Vec<u8>),
     /// The range exceeds the limit; it has at least this many bytes.
-    Over(u64),
+    TooLarge(u64),
     /// The range begins past the end; the output has only this many bytes or lines.
-    Past { count: u64, unit: &'static str },
+    PastEnd { count: u64, unit: &'static str },
 }
 
 /// The position of a range in the output.
@@ -81,13 +81,13 @@ impl RangeExtractor {
         Self::of(wanted, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
-    /// Only computes the digest of the output; `Over` if it exceeds `limit` bytes.
-    pub(super) fn nothing(limit: u64) -> Self {
+    /// Only computes the digest of the output; `TooLarge` if it exceeds `limit` bytes.
+    pub(super) fn digest_only(limit: u64) -> Self {
         Self::of(RequestedRange::Nothing, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
     /// Accounts the buffer to a context that has already reserved `reserved` bytes.
-    pub(super) fn within(self, context: Context, reserved: u64) -> Self {
+    pub(super) fn with_context(self, context: Context, reserved: u64) -> Self {
         Self { context, reserved: usize::try_from(reserved).unwrap_or(usize::MAX), ..self }
     }
 
@@ -98,7 +98,7 @@ impl RangeExtractor {
             buffer: Vec::new(),
             context: Context::default(),
             reserved: 0,
-            refused: None,
+            reservation_error: None,
             bytes: 0,
             lines: 0,
             open: false,
@@ -108,7 +108,7 @@ impl RangeExtractor {
         }
     }
 
-    /// Whether the range is complete, while it is unknown whether more output follows.
+    /// Whether the range is complete. More output may follow.
     pub(super) fn is_filled(&self) -> bool {
         match self.wanted {
             RequestedRange::Bytes { end: Some(end), .. } => self.bytes >= end,
@@ -125,19 +125,19 @@ impl RangeExtractor {
     /// Processes a chunk of output. Breaks if there is output after the end of the range, if the range exceeds the
     /// limit, or if a memory reservation was refused.
     pub(super) fn push(&mut self, data: &[u8]) -> ControlFlow<()> {
-        let flow = self.take(data);
+        let flow = self.process_chunk(data);
         self.stopped |= flow.is_break();
         flow
     }
 
     /// Counts a chunk, and adds the part of it that is in the range to the buffer.
-    fn take(&mut self, data: &[u8]) -> ControlFlow<()> {
+    fn process_chunk(&mut self, data: &[u8]) -> ControlFlow<()> {
         let before = self.bytes;
         self.bytes += data.len() as u64;
         self.head.extend(data.iter().take(media::HEAD_BYTES - self.head.len()));
         self.hasher.write(data);
-        if let Err(refused) = self.make_room(data.len()) {
-            self.refused = Some(refused);
+        if let Err(reservation_error) = self.make_room(data.len()) {
+            self.reservation_error = Some(reservation_error);
             self.buffer = Vec::new();
             return ControlFlow::Break(());
         }
@@ -236,25 +236,25 @@ impl RangeExtractor {
 
     /// The outcome; an error if a memory reservation was refused.
     pub(super) fn finish(mut self) -> Result<ExtractedRange> {
-        match self.refused.take() {
-            Some(refused) => Err(refused),
-            None => Ok(self.taken()),
+        match self.reservation_error.take() {
+            Some(reservation_error) => Err(reservation_error),
+            None => Ok(self.into_range()),
         }
     }
 
     /// The outcome, if all memory reservations succeeded.
-    fn taken(mut self) -> ExtractedRange {
+    fn into_range(mut self) -> ExtractedRange {
         let start = match self.wanted {
             RequestedRange::Bytes { first, .. } if first > 0 && first >= self.bytes => {
-                return ExtractedRange::Past { count: self.bytes, unit: "bytes" };
+                return ExtractedRange::PastEnd { count: self.bytes, unit: "bytes" };
             }
             RequestedRange::Lines { first, .. }
                 if first > 0 && first >= self.lines + u64::from(self.open) =>
             {
-                return ExtractedRange::Past { count: self.lines + u64::from(self.open), unit: "lines" };
+                return ExtractedRange::PastEnd { count: self.lines + u64::from(self.open), unit: "lines" };
             }
             RequestedRange::Nothing if self.bytes > self.limit as u64 => {
-                return ExtractedRange::Over(self.bytes);
+                return ExtractedRange::TooLarge(self.bytes);
             }
             RequestedRange::Bytes { .. } | RequestedRange::Lines { .. } | RequestedRange::Nothing => Some(0),
             RequestedRange::LastBytes(count) => self.start(count.min(self.bytes)),
@@ -269,9 +269,9 @@ impl RangeExtractor {
             Some(start) if self.buffer.len() - start <= self.limit => {
                 self.buffer.drain(..start);
                 self.buffer.shrink_to_fit();
-                ExtractedRange::Part(self.buffer)
+                ExtractedRange::Bytes(self.buffer)
             }
-            _ => ExtractedRange::Over(self.bytes.min(self.buffer.len() as u64)),
+            _ => ExtractedRange::TooLarge(self.bytes.min(self.buffer.len() as u64)),
         }
     }
 
@@ -320,10 +320,10 @@ mod tests {
         for (query, printed, part) in cases {
             for size in 1..=7 {
                 let expected = match part {
-                    Ok(part) => ExtractedRange::Part(part.as_bytes().to_vec()),
+                    Ok(part) => ExtractedRange::Bytes(part.as_bytes().to_vec()),
                     Err(count) => {
                         let unit = if query.starts_with("lines") { "lines" } else { "bytes" };
-                        ExtractedRange::Past { count: *count, unit }
+                        ExtractedRange::PastEnd { count: *count, unit }
                     }
                 };
                 assert_eq!(take(query, 100, printed, size).0, expected, "{query} of {printed:?} by {size}");
@@ -360,16 +360,16 @@ mod tests {
         assert_eq!(extractor.extent(true).total, Some(2));
         assert!(extractor.push(b"").is_continue() && extractor.push(b"c").is_break());
         assert_eq!(extractor.extent(true).next, Range::parse("lines=3-4").unwrap());
-        assert_eq!(extractor.finish().unwrap(), ExtractedRange::Part(b"a\nb\n".to_vec()));
+        assert_eq!(extractor.finish().unwrap(), ExtractedRange::Bytes(b"a\nb\n".to_vec()));
     }
 
     #[test]
     fn a_digest_covers_the_whole_output() {
         let digest = |printed: &[u8], size| {
-            let mut extractor = RangeExtractor::nothing(u64::MAX);
+            let mut extractor = RangeExtractor::digest_only(u64::MAX);
             assert!(printed.chunks(size).all(|piece| extractor.push(piece).is_continue()));
             let digest = extractor.digest();
-            assert_eq!(extractor.finish().unwrap(), ExtractedRange::Part(Vec::new()));
+            assert_eq!(extractor.finish().unwrap(), ExtractedRange::Bytes(Vec::new()));
             digest
         };
         let much = b"line\n".repeat(1000);
@@ -386,7 +386,7 @@ mod tests {
         }
         for query in ["", "lines=2-", "bytes=5-", "lines=1-100"] {
             let (taken, full) = take(query, 100, &endless, 64);
-            assert!(matches!(taken, ExtractedRange::Over(101..=200)) && full, "{query}: {taken:?}");
+            assert!(matches!(taken, ExtractedRange::TooLarge(101..=200)) && full, "{query}: {taken:?}");
         }
     }
 
@@ -394,10 +394,10 @@ mod tests {
     fn the_end_of_a_long_output_needs_little_memory() {
         let much = b"0123456789abcde\n".repeat(100_000);
         let last = |query| take(query, 64, &much, 1000).0;
-        assert_eq!(last("lines=-4"), ExtractedRange::Part(b"0123456789abcde\n".repeat(4)));
-        assert_eq!(last("bytes=-3"), ExtractedRange::Part(b"de\n".to_vec()));
+        assert_eq!(last("lines=-4"), ExtractedRange::Bytes(b"0123456789abcde\n".repeat(4)));
+        assert_eq!(last("bytes=-3"), ExtractedRange::Bytes(b"de\n".to_vec()));
         for query in ["lines=-5", "lines=-99999", "bytes=-65"] {
-            assert!(matches!(last(query), ExtractedRange::Over(65..)), "{query}");
+            assert!(matches!(last(query), ExtractedRange::TooLarge(65..)), "{query}");
         }
         let mut extractor = RangeExtractor::new(Range::parse("lines=-4").unwrap(), 64);
         for piece in much.chunks(1000) {

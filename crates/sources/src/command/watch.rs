@@ -62,14 +62,14 @@ impl PolledCommand {
             }
             tokio::select! {
                 _ = self.ticks.tick() => {
-                    self.due = self.wanted();
+                    self.due = self.polled_uris();
                     self.seen.retain(|uri, _| self.due.contains(uri));
                     if self.watching.overflowed() {
                         return Change::Lost;
                     }
                 }
                 () = self.watching.added() => {
-                    self.due = self.wanted();
+                    self.due = self.polled_uris();
                     self.due.retain(|uri| !self.seen.contains_key(uri));
                 }
             }
@@ -77,7 +77,7 @@ impl PolledCommand {
     }
 
     /// The subscribed URIs and the listed one.
-    fn wanted(&self) -> BTreeSet<Uri> {
+    fn polled_uris(&self) -> BTreeSet<Uri> {
         let mut uris: BTreeSet<Uri> = self.entry.followed.collect(|(uri, ())| Some(uri.clone()));
         uris.extend(self.listed.clone());
         uris
@@ -86,8 +86,8 @@ impl PolledCommand {
     /// Runs the command and compares its output with that of the last poll.
     async fn has_changed(&mut self, uri: &Uri) -> bool {
         let now = self.entry.digest_output(uri).await.ok().flatten();
-        // The first poll compares with what a caller last read. The output may have changed since: a subscription does
-        // not wait for the first poll, so that a slow program cannot delay it.
+        // The first poll compares with the output that a caller last read. The output may have changed between
+        // that read and this poll, because a subscription does not wait for the first poll.
         let before =
             self.seen.insert(uri.clone(), now).or_else(|| self.entry.last_read_digest(uri).map(Some));
         before.is_some_and(|before| before != now)

@@ -41,7 +41,7 @@ impl Drop for ResourceDescriber {
 #[derive(Clone)]
 struct CachedMetadata {
     stamp: StatStamp,
-    facts: ContentMetadata,
+    metadata: ContentMetadata,
 }
 
 /// The metadata from the content of a file.
@@ -73,17 +73,17 @@ impl ResourceDescriber {
         &self,
         folder: &OpenFolder,
         entry: &FileEntry,
-        facts: ContentMetadata,
+        metadata: ContentMetadata,
         uri: Uri,
     ) -> Resource {
         let mut resource = Resource::new(uri, entry.name.to_string_lossy());
-        resource.mime = Some(facts.mime.into());
+        resource.mime = Some(metadata.mime.into());
         resource.size = Some(entry.stamp.size);
         if !self.rules.is_empty() {
             self.apply_rules(&mut resource, &folder.logical.path.join(&entry.name), false);
         }
         resource.annotations.last_modified = entry.stamp.modified.and_then(timestamp);
-        if let Some(head) = facts.head {
+        if let Some(head) = metadata.head {
             resource.title.clone_from(&head.title);
             resource.description = head.description.clone().or(resource.description);
         }
@@ -92,25 +92,25 @@ impl ResourceDescriber {
         resource
     }
 
-    /// The facts about a file from its name or the cache, without reading it.
-    pub(super) fn cached_facts(&self, entry: &FileEntry) -> Option<ContentMetadata> {
+    /// The content metadata of a file from its name or the cache, without reading the file.
+    pub(super) fn cached_content_metadata(&self, entry: &FileEntry) -> Option<ContentMetadata> {
         if let Some(mime) = media::by_name(&entry.name.to_string_lossy())
             && !head_metadata::may_be_in(mime)
         {
             return Some(ContentMetadata { mime, head: None, complete: true });
         }
-        self.cache.get(&entry.key).filter(|cached| cached.stamp == entry.stamp).map(|cached| cached.facts)
+        self.cache.get(&entry.key).filter(|cached| cached.stamp == entry.stamp).map(|cached| cached.metadata)
     }
 
-    /// The facts about a file, which is read only if its name and the cache are not enough. A file that is gone or
-    /// damaged, or that may not be read, is described by its name alone.
-    pub(super) fn facts(
+    /// The content metadata of a file, which is read only if its name and the cache are not enough. A file that
+    /// is gone or damaged, or that may not be read, is described by its name alone.
+    pub(super) fn content_metadata(
         &self,
         tree: &Tree,
         folder: &OpenFolder,
         entry: &FileEntry,
     ) -> io::Result<ContentMetadata> {
-        if let Some(cached) = self.cached_facts(entry) {
+        if let Some(cached) = self.cached_content_metadata(entry) {
             return Ok(cached);
         }
         let label = entry.name.to_string_lossy();
@@ -122,15 +122,15 @@ impl ResourceDescriber {
         };
         let mime = named.unwrap_or_else(|| media::by_content(&label, &head));
         let head = HeadMetadata::parse(mime, &head).map(Arc::new);
-        let facts = ContentMetadata { mime, head, complete: true };
+        let metadata = ContentMetadata { mime, head, complete: true };
         if stamp.settled(seen) {
-            self.cache_facts(&entry.key, CachedMetadata { stamp, facts: facts.clone() });
+            self.cache_content_metadata(&entry.key, CachedMetadata { stamp, metadata: metadata.clone() });
         }
-        Ok(facts)
+        Ok(metadata)
     }
 
-    fn cache_facts(&self, key: &str, cached: CachedMetadata) {
-        let texts = cached.facts.head.as_ref().map_or(0, |head| head.len());
+    fn cache_content_metadata(&self, key: &str, cached: CachedMetadata) {
+        let texts = cached.metadata.head.as_ref().map_or(0, |head| head.len());
         let share = MAX_CACHED_BYTES / FOLDERS.load(Ordering::Relaxed).max(1);
         self.cache.insert_within(share, key, ENTRY_OVERHEAD + key.len() + texts, cached);
     }
@@ -170,8 +170,8 @@ fn path_title(above: &Path, name: &str) -> Option<String> {
     (!above.is_empty()).then(|| format!("{above}/{name}"))
 }
 
-/// The first bytes of a file, and the stamp of the file that was opened, since it may have replaced the listed one.
-/// `None` if it is gone or damaged, or may not be read.
+/// The first bytes of a file, and the stamp of the opened file, which may have replaced the listed one. `None` if
+/// it is gone or damaged, or may not be read.
 fn read_head(
     tree: &Tree,
     folder: &OpenFolder,
@@ -230,7 +230,7 @@ mod tests {
     use crate::tree::Root;
 
     #[test]
-    fn cached_facts_of_all_folders_are_bounded_in_bytes() {
+    fn cached_metadata_of_all_folders_are_bounded_in_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let metadata = Root::open(folder.path()).unwrap().handle().unwrap().metadata().unwrap();
         let describers = [(); 3].map(|()| ResourceDescriber::new(&[]).unwrap());
@@ -238,10 +238,10 @@ mod tests {
         let cached = describers.each_ref().map(|describe| {
             for file in 0..files {
                 let head = Some(Arc::new(HeadMetadata { title: None, description: Some("d".repeat(3000)) }));
-                let facts = ContentMetadata { mime: "text/markdown", head, complete: true };
-                describe.cache_facts(
+                let content = ContentMetadata { mime: "text/markdown", head, complete: true };
+                describe.cache_content_metadata(
                     &file.to_string(),
-                    CachedMetadata { stamp: StatStamp::of(&metadata), facts },
+                    CachedMetadata { stamp: StatStamp::of(&metadata), metadata: content },
                 );
             }
             (0..files).filter(|file| describe.cache.get(&file.to_string()).is_some()).count()

@@ -21,7 +21,8 @@ enum ListedItem {
     File(Arc<OpenFolder>, Box<FileEntry>),
 }
 
-/// A walk over the listed items: those visible ones that the options `folders`, `include` and `depth` do not leave out.
+/// Iterates over the items of a list: the visible files and directories that `folders`, `include` and `depth`
+/// do not exclude.
 struct ListedItems<'a> {
     inner: &'a FilesInner,
     walk: TreeWalk<'a>,
@@ -123,15 +124,15 @@ impl FilesInner {
             page.resources.extend(match item {
                 ListedItem::Folder(resource, _) => Some(*resource),
                 ListedItem::File(folder, entry) => {
-                    let facts = match self.describe.cached_facts(&entry) {
-                        Some(facts) => facts,
+                    let metadata = match self.describe.cached_content_metadata(&entry) {
+                        Some(metadata) => metadata,
                         None => {
                             blocking.check()?;
-                            self.describe.facts(&self.tree, &folder, &entry)?
+                            self.describe.content_metadata(&self.tree, &folder, &entry)?
                         }
                     };
-                    complete &= facts.complete;
-                    self.describe_file(&folder, &entry, facts)
+                    complete &= metadata.complete;
+                    self.describe_file(&folder, &entry, metadata)
                 }
             });
         }
@@ -144,7 +145,7 @@ impl FilesInner {
         Ok(page)
     }
 
-    /// The key of the listed item number `count` (`None` if there are fewer), and the evidence for this result.
+    /// The key of the `count`-th listed item (`None` if there are fewer), and the evidence for this result.
     fn last_listed(
         &self,
         root: &Arc<OpenFolder>,
@@ -199,7 +200,7 @@ impl FilesInner {
         };
         while let Ok(Some(item)) = items.next() {
             if let ListedItem::File(folder, entry) = item
-                && self.describe.facts(&self.tree, &folder, &entry).is_err()
+                && self.describe.content_metadata(&self.tree, &folder, &entry).is_err()
             {
                 break;
             }
@@ -241,8 +242,9 @@ impl FilesInner {
             } else {
                 match walk::file_entry(&self.tree, &folder, key).map_err(failed)? {
                     Some(entry) => {
-                        let facts = self.describe.facts(&self.tree, &folder, &entry).map_err(failed)?;
-                        self.describe_file(&folder, &entry, facts)
+                        let metadata =
+                            self.describe.content_metadata(&self.tree, &folder, &entry).map_err(failed)?;
+                        self.describe_file(&folder, &entry, metadata)
                     }
                     None => None,
                 }
@@ -262,9 +264,9 @@ impl FilesInner {
         &self,
         folder: &OpenFolder,
         entry: &FileEntry,
-        facts: ContentMetadata,
+        metadata: ContentMetadata,
     ) -> Option<Resource> {
-        let mut resource = self.describe.file(folder, entry, facts, self.uri(&entry.key)?);
+        let mut resource = self.describe.file(folder, entry, metadata, self.uri(&entry.key)?);
         if self.only.is_some() {
             resource.title = self.config.title.clone().or(resource.title);
             resource.description = self.config.description.clone().or(resource.description);

@@ -44,9 +44,9 @@ fn hint(inner: &FilesInner, path: &str, proof: &mut Option<Proof>) -> Option<Str
                 let segment = &whole[begin..end];
                 let mut builder = ProofBuilder::new(&inner.tree.prover);
                 builder.add_directory(&folder);
-                // Checked after the directory is observed, so that an entry that appeared before is found. If there is
-                // an entry that cannot be resolved, there is no proof: the target of a symbolic link can appear without
-                // an event in this directory.
+                // Checked after the directory is observed, so that an entry that appeared before is found. If
+                // there is an entry that cannot be resolved, there is no proof: it may be a symbolic link, and
+                // its target can appear without an event in this directory.
                 *proof = builder.build().filter(|_| Tree::has_no_entry(&folder, segment));
                 return no_such_name(inner, &folder, segment);
             }

@@ -72,13 +72,13 @@ struct FilesInner {
     config: Config,
     /// The mount without URI escapes.
     mount: String,
-    /// The URI that keys are appended to.
+    /// The URI to which keys are appended.
     base: Uri,
     /// The URI of the folder, or of the single file.
     root: Uri,
     /// The segment of the single file that is served instead of a folder.
     only: Option<String>,
-    /// The prefix of all URIs: the URI of the root.
+    /// The text of `base`, with which all URIs begin.
     prefix: String,
     template: UriTemplate,
     folder_template: UriTemplate,
@@ -93,7 +93,8 @@ struct FilesInner {
     prefetching: AtomicBool,
     /// Limits the threads that work on requests.
     threads: TreeThreads,
-    /// Limits how many of these threads run a long line search. Waiting clients are served in turn.
+    /// Limits how many long line searches run at once, each on a thread of its own. Waiting clients are served
+    /// in turn.
     long_searches: Arc<Budget>,
 }
 
@@ -235,9 +236,9 @@ fn cannot_open(path: &Path, cause: io::Error) -> Error {
     let shown = path.display();
     Error::Unavailable(match cause.kind() {
         io::ErrorKind::NotFound if has_tilde => format!(
-            "there is no folder `{shown}`; hint: `~` is expanded by the shell and not here, so write the whole path"
+            "there is no file or folder `{shown}`; hint: `~` is expanded by the shell and not here, so write the whole path"
         ),
-        io::ErrorKind::NotFound => format!("there is no folder `{shown}`; hint: check the path"),
+        io::ErrorKind::NotFound => format!("there is no file or folder `{shown}`; hint: check the path"),
         io::ErrorKind::PermissionDenied => format!(
             "the folder `{shown}` cannot be opened: permission denied; hint: let the user that runs Libris read it"
         ),
@@ -367,7 +368,8 @@ impl Source for Files {
             &format!("{} folders", inner.mount),
             format!("Folders of {}", title.unwrap_or(&inner.mount)),
             "The listing of a folder and its small text files. `after` is the name of the last entry of the previous \
-             page, `format` is `markdown` or `json`, and `contents=none` omits the text files.",
+             page, `match` selects the entries with a text in their name, `format` is `markdown` or `json`, and \
+             `contents=none` omits the text files.",
         );
         let segments = described(
             &inner.segments_template,

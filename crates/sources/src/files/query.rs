@@ -17,8 +17,8 @@ pub(super) fn check_keys(uri: &Uri) -> Result<()> {
     Err(Error::missing(
         uri,
         format!(
-            "there is no parameter `{wrong}`: files have `lines` and `bytes`, folders have `after`, `format` and \
-             `contents`{similar}"
+            "there is no parameter `{wrong}`: files have `lines` and `bytes`, folders have `after`, `match`, \
+             `format` and `contents`{similar}"
         ),
     ))
 }
@@ -26,7 +26,7 @@ pub(super) fn check_keys(uri: &Uri) -> Result<()> {
 /// The range of a file that a URI asks for; `None` for the whole file.
 pub(super) fn range(uri: &Uri) -> Result<Option<Range>> {
     let Some(query) = uri.query() else { return Ok(None) };
-    if let Some(key) = given(query, &folder_listing::KEYS) {
+    if let Some(key) = first_with_value(query, &folder_listing::KEYS) {
         return Err(Error::invalid(format!(
             "`{}` is a file, and `{key}` is a parameter of folders: use `lines` or `bytes`, or read it without `?`",
             uri.without_query()
@@ -38,7 +38,7 @@ pub(super) fn range(uri: &Uri) -> Result<Option<Range>> {
 /// The page of a folder's listing that a URI asks for.
 pub(super) fn folder(uri: &Uri) -> Result<FolderQuery> {
     let Some(query) = uri.query() else { return Ok(FolderQuery::default()) };
-    if given(query, &RANGE_KEYS).is_some() {
+    if first_with_value(query, &RANGE_KEYS).is_some() {
         return Err(Error::invalid(format!(
             "`{}` is a directory, which has no lines or bytes: read it without `?`",
             uri.without_query()
@@ -50,12 +50,13 @@ pub(super) fn folder(uri: &Uri) -> Result<FolderQuery> {
 /// Whether a URI has no parameter with a value.
 pub(super) fn is_whole(uri: &Uri) -> bool {
     uri.query().is_none_or(|query| {
-        given(query, &RANGE_KEYS).is_none() && given(query, &folder_listing::KEYS).is_none()
+        first_with_value(query, &RANGE_KEYS).is_none()
+            && first_with_value(query, &folder_listing::KEYS).is_none()
     })
 }
 
 /// The first of these keys that has a value.
-fn given<'a>(query: &'a str, keys: &[&str]) -> Option<&'a str> {
+fn first_with_value<'a>(query: &'a str, keys: &[&str]) -> Option<&'a str> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, value)| keys.contains(key) && !value.is_empty()).map(|(key, _)| key)
 }

@@ -10,8 +10,8 @@ use libris_core::{Budget, Client, Content, ContentBody, Contents, Context, Error
 
 use super::{FilesInner, missing, query};
 use crate::media::{self, CodeUnits, ContentClass};
-use crate::part::{ByteBounds, LineScanner, OverLimit, part_meta};
 use crate::range::{HINT, HINT_BYTES, Range, RangeSpan};
+use crate::range_bounds::{ByteBounds, LineScanner, OverLimit, range_meta};
 use crate::tree::{DirectoryHandle, Metadata, OpenFolder, ProofBuilder, ResolvedPath, StatStamp, is_missing};
 
 /// The interval, in bytes, at which a search for lines reports progress.
@@ -107,9 +107,12 @@ impl FileReader<'_> {
         Ok(Contents { parts, freshness: self.inner.freshness(proof.build()) })
     }
 
-    /// Reads a whole file without blocking on the disk. Returns `None`, so that the caller uses a blocking thread, if the
-    /// URI has a query or is that of a directory, its parent directory is not cached (one on a network file system never
-    /// is) or has slow ignore rules, the file is large or cannot be opened, or its data is not in the page cache.
+    /// Reads a whole file without blocking on the disk. Returns `None` if that is not possible; the caller then
+    /// uses a blocking thread. That is so if
+    /// - the URI has a query, or is that of a directory;
+    /// - the parent directory is not cached (one on a network file system never is), or its ignore rules are slow
+    ///   to match;
+    /// - the file is large, cannot be opened, or is not in the page cache.
     pub(super) fn read_cached(&self) -> Option<Result<Contents>> {
         let path = self.inner.path(self.uri).filter(|_| self.uri.query().is_none())?;
         let tree = &self.inner.tree;
@@ -204,7 +207,7 @@ impl FileReader<'_> {
                 (media::exact(bytes, mime), end, None)
             }
         };
-        let meta = Some(part_meta(self.uri, range, end, size, total_lines));
+        let meta = Some(range_meta(self.uri, range, end, size, total_lines));
         Ok(Content { uri: self.uri.clone(), mime: Some(mime.into()), body, meta })
     }
 
@@ -227,8 +230,8 @@ impl FileReader<'_> {
                 self.search.give_way(&self.inner.long_searches, self.context.client());
             }
             if done > LONG_SEARCH_THRESHOLD {
-                // Since Linux 6.6, a thread that wakes up waits for the end of this thread's time slice, about 3 ms, even
-                // though this thread has a low priority. So this thread yields voluntarily.
+                // Since Linux 6.6, a thread that wakes up waits until the time slice of this thread ends, about 3
+                // ms, despite its low priority. So this thread yields voluntarily.
                 std::thread::yield_now();
             }
             self.search.check_continue(done)?;
@@ -292,7 +295,7 @@ impl FileReader<'_> {
     }
 }
 
-/// The media type by the name of a file, or else by its content. Listings (`describe.rs: facts`) must use the same rule.
+/// The media type by the name of a file, or else by its content. Listings (`describe.rs: content_metadata`) must use the same rule.
 fn mime(name: &OsStr, data: &[u8]) -> &'static str {
     let label = name.to_string_lossy();
     media::by_name(&label).unwrap_or_else(|| media::by_content(&label, data))

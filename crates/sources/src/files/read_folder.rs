@@ -1,17 +1,17 @@
 //! Reading a folder: a listing, followed by small text files.
 //!
-//! Two kinds of callers read folders. Models need to find a file: they get one Markdown table, with a link to each
-//! child, and the text of a few small files. VS Code shows a folder as a directory of its virtual file system, and takes
-//! the directory entries from the URIs of the parts of the response:
+//! Two kinds of callers read folders. Models need to find a file: they get one Markdown table, with a link to
+//! each child, and the text of a few small files. VS Code shows a folder as a directory of its virtual file
+//! system. It takes the directory entries from the URIs of the parts of the response:
 //!
 //! - VS Code removes the slash at the end of the folder's URI before it reads.
 //! - A part whose URI equals the one that was read is not an entry. It is shown if the folder is opened as a document.
 //! - A part whose URI is one segment below the folder is a file, or a directory if the part is empty.
 //! - A part with more segments, such as `c/` below the folder, is a directory.
 //!
-//! So the listing has the URI that was read, and a read without the slash also returns a part for every child of the
-//! page: its text if that is small, otherwise a summary such as `image/png, 275,000 bytes`. A read with the slash, as in
-//! lists and links, returns only the listing and the parts with text. No part is empty.
+//! So the listing has the URI that was read. A read without the slash also returns a part for every child of the
+//! page: its text if that is small, otherwise a summary such as `image/png, 275,000 bytes`. A read with the
+//! slash, as in lists and links, returns only the listing and the parts with text. No part is empty.
 
 use std::io;
 
@@ -63,13 +63,14 @@ impl FileReader<'_> {
         let title = inner.folder_title(folder);
         let listing = FolderListing {
             folder: &own,
+            query,
             title: &title,
             children: &page.children,
             next: page.next.as_ref(),
             more: page.more,
         };
-        let listing = listing.content(self.uri.clone(), query.format);
-        let mut left = match query.contents() {
+        let listing = listing.content(self.uri.clone());
+        let mut left = match query.contents(page.next.is_some()) {
             FollowingContents::Text => inner.config.directory_bytes.saturating_sub(listing.body.len() as u64),
             FollowingContents::Nothing => 0,
         };
@@ -111,15 +112,17 @@ impl FileReader<'_> {
         for (position, key) in (first..).zip(names.iter_from(first)) {
             // A caller with few rights may see none of a million entries.
             check_cancelled()?;
-            if !self.sees(folder, key) {
+            if !query.selects(key) || !self.sees(folder, key) {
                 continue;
             }
             // Determined even if the page is full: there is a next page only if another child is listed.
             let Some((child, entry)) = self.list_child(folder, key, &mut search, proof)? else { continue };
             if listed.len() == limit || bytes > MAX_LISTING_BYTES {
                 page.next = decoded(last).and_then(|last| query.next(own, &last));
-                // Names that the caller may not see, or that are not listed, do not count.
-                let counts_all = self.context.sees_everything() && self.inner.config.include.is_empty();
+                // Names that the caller may not see, or that are not listed or not selected, do not count.
+                let counts_all = self.context.sees_everything()
+                    && self.inner.config.include.is_empty()
+                    && !query.selects_some();
                 page.more = counts_all.then(|| names.len() - position);
                 break;
             }
@@ -129,8 +132,8 @@ impl FileReader<'_> {
             let priority = self.inner.describe.priority(&path, entry.is_none()).unwrap_or(DEFAULT_PRIORITY);
             listed.push((priority, child, entry));
         }
-        // Sorted by priority only within the page: pages are in the order of names, so that no child is skipped when
-        // files change.
+        // Only the children of one page are sorted by priority. The pages themselves are in the order of names,
+        // so that no child is skipped when files change.
         listed.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
         for (_, child, entry) in listed {
             page.children.push(child);
@@ -164,17 +167,17 @@ impl FileReader<'_> {
         }
         let Some(entry) = walk::file_entry(tree, folder, key)? else { return Ok(None) };
         let Some(uri) = self.inner.uri(&entry.key) else { return Ok(None) };
-        let facts = self.inner.describe.facts(tree, folder, &entry)?;
-        if entry.hard_linked || !facts.complete {
+        let metadata = self.inner.describe.content_metadata(tree, folder, &entry)?;
+        if entry.hard_linked || !metadata.complete {
             proof.invalidate();
         }
         let child = ListedChild {
             name: entry.name.to_string_lossy().into_owned(),
             uri,
-            kind: facts.mime.into(),
+            kind: metadata.mime.into(),
             size: Some(entry.stamp.size),
             modified: entry.stamp.modified.and_then(timestamp),
-            title: facts.head.and_then(|head| head.title.clone()),
+            title: metadata.head.and_then(|head| head.title.clone()),
         };
         Ok(Some((child, Some(entry))))
     }

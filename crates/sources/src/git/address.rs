@@ -15,11 +15,11 @@ pub(super) struct UriSpace {
 /// A parsed URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GitUri<'a> {
-    pub(super) what: GitTarget<'a>,
+    pub(super) target: GitTarget<'a>,
     pub(super) query: &'a str,
 }
 
-/// The target of a URI, without its query. All parts are still percent-encoded.
+/// The target of a URI, without its query. The fields are still percent-encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GitTarget<'a> {
     Refs,
@@ -56,24 +56,24 @@ pub(super) enum GitTarget<'a> {
 pub(super) enum UriMistake<'a> {
     /// The URI is not below the root.
     Foreign,
-    /// The first segment is none of [`WORDS`].
-    Word(&'a str),
-    /// After the word, a segment is missing or invalid, or there are too many.
+    /// The first segment is none of [`FIRST_SEGMENTS`].
+    FirstSegment(&'a str),
+    /// After the first segment, another one is missing or invalid, or there are too many.
     Form { word: &'a str, rest: &'a str },
     /// The query has an unknown key; `keys` are the allowed ones.
     Key { word: &'a str, key: &'a str, keys: &'static [&'static str] },
 }
 
-/// The first segments of URIs, each with the keys of its query.
-pub(super) const WORDS: [(&str, &[&str]); 8] = [
+/// The possible first segments of a URI, each with the allowed query keys.
+pub(super) const FIRST_SEGMENTS: [(&str, &[&str]); 8] = [
     ("blame", &["lines", "format"]),
-    ("blob", &["lines", "bytes", "after", "format", "contents"]),
+    ("blob", &["lines", "bytes", "after", "match", "format", "contents"]),
     ("commit", &["format"]),
     ("diff", &["path"]),
     ("log", &["path", "limit", "format"]),
     ("refs", &["format"]),
     ("status", &["format"]),
-    ("tree", &["lines", "bytes", "after", "format", "contents"]),
+    ("tree", &["lines", "bytes", "after", "match", "format", "contents"]),
 ];
 
 /// The format of refs, logs, commits, blame and status. Blame is plain text instead of Markdown.
@@ -110,10 +110,11 @@ const TEMPLATES: [(&str, &str, &str); 11] = [
     ("refs{?format}", "refs", "Branches, tags and remote branches. `format=json` for programs."),
     ("status{?format}", "status", "What is staged, modified and untracked in the working tree."),
     (
-        "tree/{ref}/{+folder}{?after,format,contents}",
+        "tree/{ref}/{+folder}{?after,match,format,contents}",
         "folder",
         "A folder, at a branch, tag or commit: a listing with links, and its small text files. `after=NAME` goes on \
-         after a name, `contents=none` leaves out the files, `format=json` is for programs.",
+         after a name, `match=TEXT` selects the entries with a text in their name, `contents=none` leaves out the files, \
+         `format=json` is for programs.",
     ),
     (
         "tree/{ref}/{+path}{?lines,bytes}",
@@ -165,11 +166,11 @@ impl UriSpace {
         }
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (word, rest) = path.split_once('/').unwrap_or((path, ""));
-        let Some((_, keys)) = WORDS.iter().find(|(known, _)| *known == word) else {
-            return Err(UriMistake::Word(word));
+        let Some((_, keys)) = FIRST_SEGMENTS.iter().find(|(known, _)| *known == word) else {
+            return Err(UriMistake::FirstSegment(word));
         };
         let form = || UriMistake::Form { word, rest };
-        let what = match (word, rest) {
+        let target = match (word, rest) {
             ("refs", "") if path == "refs" => GitTarget::Refs,
             ("status", "") if path == "status" => GitTarget::Status,
             ("blame", rest) => {
@@ -201,7 +202,7 @@ impl UriSpace {
         let mut pairs = query.split('&').filter(|pair| !pair.is_empty());
         match pairs.find(|pair| !keys.contains(&key(pair))) {
             Some(pair) => Err(UriMistake::Key { word, key: key(pair), keys }),
-            None => Ok(GitUri { what, query }),
+            None => Ok(GitUri { target, query }),
         }
     }
 
@@ -238,12 +239,13 @@ impl UriSpace {
         self.root.below(&format!("diff/{base}/{head}")).ok()
     }
 
-    /// The URI under which changes of `uri` are reported. Changes of a file or directory at a branch are reported under
-    /// its `tree` URI. A response that depends on more than one path of one commit, such as a log or a relative
-    /// revision, changes with the log of its branch; a diff of two branches changes with `refs`.
+    /// The URI under which changes of `uri` are reported:
+    /// - for a file or directory at a branch, its `tree` URI;
+    /// - for a log, a commit, a blame or a relative revision such as `main~1`, the log of the branch;
+    /// - for a diff, the log of the branch, or `refs` if both sides are branches.
     pub(super) fn subject(&self, uri: &Uri) -> Uri {
         let asked = self.parse(uri);
-        let subject = asked.and_then(|asked| match asked.what {
+        let subject = asked.and_then(|asked| match asked.target {
             GitTarget::Refs => self.refs(),
             GitTarget::Path { rev, path } => match base(rev) {
                 (rev, false) => {
@@ -273,11 +275,12 @@ impl UriSpace {
 }
 
 impl UriSpace {
-    /// The other URIs to which access rules are applied: the same path under `tree`, and at `HEAD`. A commit has many
-    /// names, so a rule for a path at `HEAD` must apply to the path at every revision.
+    /// The other URIs to which access rules are applied: the same path under `tree`, and the same path at
+    /// `HEAD`. A commit has many names, so a rule for a path at `HEAD` must apply to the path at every
+    /// revision.
     pub(super) fn aliases(&self, uri: &Uri) -> Vec<Uri> {
         let Some(asked) = self.parse(uri) else { return Vec::new() };
-        let names = match asked.what {
+        let names = match asked.target {
             GitTarget::Path { rev, path } | GitTarget::Blame { rev, path } => {
                 [self.path_uri(rev, path), self.path_uri(LISTED_REV, path)]
             }
@@ -303,17 +306,19 @@ impl GitUri<'_> {
             .filter(|(key, value)| *key == name && !value.is_empty());
         let Some((_, value)) = values.next() else { return Ok(None) };
         if values.next().is_some() {
-            return Err(Error::invalid(format!("`{name}` is given twice")));
+            return Err(Error::invalid(format!("`{name}` is given twice: give it once")));
         }
         let value = Uri::decode_segment(value).and_then(|bytes| String::from_utf8(bytes).ok());
-        value.map(Some).ok_or_else(|| Error::invalid(format!("`{name}` is not text")))
+        value
+            .map(Some)
+            .ok_or_else(|| Error::invalid(format!("`{name}` is not UTF-8 text: check its percent-encoding")))
     }
 
     pub(super) fn format(&self) -> Result<PageFormat> {
         match self.parameter("format")?.as_deref() {
             None | Some("markdown") => Ok(PageFormat::Markdown),
             Some("json") => Ok(PageFormat::Json),
-            Some(_) => Err(Error::invalid("`format` is `json` or `markdown`")),
+            Some(_) => Err(Error::invalid("`format` must be `json` or `markdown`")),
         }
     }
 
@@ -392,7 +397,7 @@ mod tests {
         let space = UriSpace::new("repo").unwrap();
         let what = |text: &str| {
             let uri = uri(&format!("git://repo/{text}"));
-            space.parse(&uri).map(|asked| format!("{:?}", asked.what))
+            space.parse(&uri).map(|asked| format!("{:?}", asked.target))
         };
         let path = |rev, path| Some(format!("{:?}", GitTarget::Path { rev, path }));
         assert_eq!(what("blob/main/a/b.md?lines=1"), path("main", "a/b.md"));

@@ -123,7 +123,7 @@ impl Blame<'_> {
             let parent_node = self.repository.node(*parent)?;
             match self.blob_at(parent_node.tree, &path)? {
                 Some(same) if same == blob => {
-                    pass(queue, *parent, parent_node.time, Suspect { path, blob, ranges });
+                    pass_to_parent(queue, *parent, parent_node.time, Suspect { path, blob, ranges });
                     return Ok(());
                 }
                 Some(other) => origins.push((*parent, parent_node, path.clone(), other)),
@@ -135,12 +135,12 @@ impl Blame<'_> {
                 continue;
             };
             if other == blob {
-                pass(queue, parent, parent_node.time, Suspect { path: from, blob, ranges });
+                pass_to_parent(queue, parent, parent_node.time, Suspect { path: from, blob, ranges });
                 return Ok(());
             }
             origins.push((parent, parent_node, from, other));
         }
-        // Git asks the parents in their order.
+        // Lines that several parents have are passed to the first of them, as in git.
         origins.sort_by_key(|(parent, ..)| node.parents.iter().position(|other| other == parent));
         for (parent, parent_node, from, other) in origins {
             if ranges.is_empty() {
@@ -150,7 +150,7 @@ impl Blame<'_> {
             ranges = kept;
             if !passed.is_empty() {
                 let suspect = Suspect { path: from, blob: other, ranges: passed };
-                pass(queue, parent, parent_node.time, suspect);
+                pass_to_parent(queue, parent, parent_node.time, suspect);
             }
         }
         found.extend(ranges.into_iter().map(|range| BlamedLines {
@@ -169,7 +169,7 @@ impl Blame<'_> {
         Ok(entry.filter(|entry| is_file(entry.kind)).map(|entry| entry.id))
     }
 
-    /// The path and the blob of a file in the tree `old` of a parent, if it was renamed to `path` in the tree `new`.
+    /// If the file at `path` in the tree `new` was renamed: its path and its blob in `old`, the tree of a parent.
     fn renamed_from(&self, old: ObjectId, new: ObjectId, path: &[u8]) -> Result<Option<(Vec<u8>, ObjectId)>> {
         if self.renames == Renames::Ignore {
             return Ok(None);
@@ -212,7 +212,7 @@ impl Blame<'_> {
 }
 
 /// Adds a suspect to a commit that may already be queued with others.
-fn pass(queue: &mut CommitQueue<Vec<Suspect>>, commit: ObjectId, time: i64, suspect: Suspect) {
+fn pass_to_parent(queue: &mut CommitQueue<Vec<Suspect>>, commit: ObjectId, time: i64, suspect: Suspect) {
     match queue.get_mut(&commit) {
         None => queue.push(commit, time, vec![suspect]),
         Some(queued) => {
@@ -226,7 +226,8 @@ fn pass(queue: &mut CommitQueue<Vec<Suspect>>, commit: ObjectId, time: i64, susp
     }
 }
 
-/// Splits ranges of the new version of a file at the hunks of a diff, given as the lines before and after.
+/// Splits ranges of the new version of a file at the hunks of a diff. A hunk is its lines in the old and in the
+/// new version. Returns the unchanged ranges, with their positions in the old version, and the changed ones.
 fn split(
     hunks: &[(Range<u32>, Range<u32>)],
     ranges: &[SuspectRange],
@@ -237,11 +238,11 @@ fn split(
         let mut at = range.at;
         let mut next = hunks.partition_point(|(_, after)| after.end <= at);
         while at < end {
-            let part = |to: u32| SuspectRange { line: range.line + (at - range.at), at, count: to - at };
+            let subrange = |to: u32| SuspectRange { line: range.line + (at - range.at), at, count: to - at };
             match hunks.get(next) {
                 Some((_, after)) if after.start <= at && at < after.end => {
                     let to = after.end.min(end);
-                    kept.push(part(to));
+                    kept.push(subrange(to));
                     (at, next) = (to, next + 1);
                 }
                 // A deletion, which has no lines in the new version.
@@ -251,7 +252,7 @@ fn split(
                     // Unchanged lines are offset by the difference between the ends of the previous hunk.
                     let (before, after) =
                         next.checked_sub(1).map_or((0, 0), |last| (hunks[last].0.end, hunks[last].1.end));
-                    passed.push(SuspectRange { at: at - after + before, ..part(to) });
+                    passed.push(SuspectRange { at: at - after + before, ..subrange(to) });
                     at = to;
                 }
             }

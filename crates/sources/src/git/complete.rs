@@ -5,7 +5,7 @@ use libris_core::{Completion, CompletionRequest, Proof, Result, Uri};
 
 use super::history::CommitLog;
 use super::ref_evidence::{RefEvidence, RefNamesEvidence};
-use super::refs::{self, shortest};
+use super::refs::{self, without_namespace};
 use super::repo::{TaskRepository, names};
 use super::rev::{self, MIN_ID_PREFIX};
 use super::tree_listing::name;
@@ -214,7 +214,7 @@ fn revs(repository: &TaskRepository<'_>) -> Result<Vec<String>> {
     }
     for kind in ["refs/heads/", "refs/tags/", "refs/remotes/"] {
         for (name, _) in all.iter().filter(|(name, _)| name.starts_with(kind)) {
-            let short = shortest(name);
+            let short = without_namespace(name);
             // If several refs share a short name, git resolves it to one of them; the others need their full names.
             let is_there = |full: &String| all.binary_search_by(|(other, _)| other.cmp(full)).is_ok();
             let first = rev::candidates(short).into_iter().find(is_there);

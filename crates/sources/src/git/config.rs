@@ -26,11 +26,12 @@ pub struct Config {
     pub title: Option<String>,
     /// A description of the repository.
     pub description: Option<String>,
-    /// Patterns of which a file must match one. Empty: all files.
+    /// Only files that match one of these patterns are visible. Default: all files.
     pub include: Vec<String>,
     /// Patterns of files and folders that are not visible in the trees, diffs and logs of any commit.
     pub exclude: Vec<String>,
-    /// The largest response, in bytes. Larger files are read by ranges, larger diffs by paths. At most 1 GiB.
+    /// The maximum size of a response, in bytes. A larger read fails; clients can read a file in ranges, and a diff by
+    /// path. At most 1 GiB.
     #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
     /// The most entries on one page of a folder's listing. At most 100,000.

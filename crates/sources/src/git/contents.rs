@@ -26,7 +26,7 @@ use super::status::WorkState;
 use super::walk::MAX_DEPTH;
 use super::{GitInner, LISTED_REV};
 use crate::media;
-use crate::part::part_meta;
+use crate::range_bounds::range_meta;
 
 pub(super) const MARKDOWN: &str = "text/markdown";
 pub(super) const DIFF: &str = "text/x-diff";
@@ -80,7 +80,7 @@ struct FreshnessBasis {
 
 impl UriReader<'_> {
     fn read(&self) -> Result<Contents> {
-        let (parts, basis) = match self.asked.what {
+        let (parts, basis) = match self.asked.target {
             GitTarget::Refs => {
                 let refs = Refs::read(self.repository)?;
                 let page = match self.asked.format()? {
@@ -143,7 +143,7 @@ impl UriReader<'_> {
 
     fn resolve(&self, rev: &str) -> Result<ResolvedRev> {
         rev::resolve(self.repository, rev)?
-            .ok_or_else(|| Hint::new(self.inner, self.repository).no_revision(rev, self.asked.what))
+            .ok_or_else(|| Hint::new(self.inner, self.repository).no_revision(rev, self.asked.target))
     }
 
     fn markdown(&self, page: String) -> Content {
@@ -183,7 +183,7 @@ impl UriReader<'_> {
             None => DEFAULT_COMMITS,
             Some(limit) => {
                 limit.parse().ok().filter(|limit| (1..=MAX_COMMITS).contains(limit)).ok_or_else(|| {
-                    Error::invalid(format!("`limit` is a number of commits, from 1 to {MAX_COMMITS}"))
+                    Error::invalid(format!("`limit` must be a number of commits from 1 to {MAX_COMMITS}"))
                 })?
             }
         };
@@ -303,7 +303,7 @@ impl UriReader<'_> {
         let visible = |path: &[u8], directory: bool| self.is_visible(path, directory);
         let state = WorkState::open(self.inner, self.repository, &visible)?;
         let head = self.head()?;
-        let branch = refs::head(self.repository)?.map(|name| refs::shortest(&name).to_owned());
+        let branch = refs::head(self.repository)?.map(|name| refs::without_namespace(&name).to_owned());
         let status = state.status(head.map(|(_, tree)| tree))?;
         Ok(match format {
             PageFormat::Markdown => {
@@ -322,7 +322,7 @@ impl UriReader<'_> {
         let within = path.as_deref().map(names).unwrap_or_default();
         let limit = self.inner.config.max_size;
         let mut patch = Patch::new(self.repository, limit, limit)?;
-        match self.asked.what {
+        match self.asked.target {
             GitTarget::Staged => state.staged_patch(&mut patch, head, &within)?,
             _ => state.unstaged_patch(&mut patch, &within, limit)?,
         }
@@ -356,7 +356,7 @@ impl UriReader<'_> {
         let meta = self
             .asked
             .range()?
-            .map(|asked| part_meta(self.uri, asked, end as u64, data.len() as u64, Some(total)));
+            .map(|asked| range_meta(self.uri, asked, end as u64, data.len() as u64, Some(total)));
         // The earlier name of a file may be hidden from a caller with restricted rights.
         let renames = if self.context.sees_everything() { Renames::Follow } else { Renames::Ignore };
         let blame = Blame { repository: self.repository, filter: &self.inner.filter, renames };
@@ -413,7 +413,7 @@ impl UriReader<'_> {
         if self.context.sees_everything() {
             return true;
         }
-        let revs: &[&str] = match &self.asked.what {
+        let revs: &[&str] = match &self.asked.target {
             GitTarget::Refs => &[],
             GitTarget::Path { rev, .. }
             | GitTarget::Log { rev }

@@ -1,9 +1,10 @@
 //! Reads a folder: a listing, followed by small text files.
 //!
-//! The listing has the URI that was read. VS Code shows a folder as a directory whose entries are the URIs of the
-//! further contents, and removes the slash at the end of the URI before it reads. So a read without the slash returns one
-//! part for each child on the page, after the listing: the text of a small text file, otherwise a summary. With the slash
-//! (as in lists and links), or with a query, at most the texts follow the listing, and no summaries. No part is empty.
+//! The first part of the response is the listing, with the URI that was read. VS Code shows a folder as a
+//! directory: it removes the slash at the end of the URI before it reads, and takes the entries from the URIs of
+//! the further parts. So a read without the slash also returns one part for each child on the page: the text of a
+//! small text file, otherwise a summary. With the slash (as in lists and links), or with a query, there are no
+//! summaries. No part is empty.
 
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
@@ -49,13 +50,14 @@ impl PathReader<'_> {
         let title = self.folder_title(&found.path)?;
         let listing = FolderListing {
             folder: &own,
+            query,
             title: &title,
             children: &page.children,
             next: next.as_ref(),
             more: Some(page.more),
         };
-        let listing = listing.content(self.uri.clone(), query.format);
-        let mut left = match query.contents() {
+        let listing = listing.content(self.uri.clone());
+        let mut left = match query.contents(next.is_some()) {
             FollowingContents::Text => {
                 self.inner.config.directory_bytes.saturating_sub(listing.body.len() as u64)
             }
@@ -101,7 +103,7 @@ impl PathReader<'_> {
         let first = query.after.as_deref().map_or(0, |after| first_after(&directory, after));
         let limit = self.inner.config.directory_entries.max(1);
         let (mut items, mut more) = (Vec::new(), 0);
-        for (key, entry) in &directory.entries()[first..] {
+        for (key, entry) in directory.entries()[first..].iter().filter(|(key, _)| query.selects(key)) {
             let item = TreeItem { key: format!("{base}{key}"), path: join(&found.path, key), entry: *entry };
             let uri = self.inner.space.path_uri(self.rev, &item.key);
             let is_visible = uri.is_some_and(|uri| context.sees_everything() || context.sees(&uri));
@@ -129,7 +131,8 @@ impl PathReader<'_> {
         Ok(GitFolderPage { items, children, more })
     }
 
-    /// The text of a child if it is a small text file, not empty, and fits into `left` bytes, which it reduces.
+    /// The text of a child, if the child is a small text file, is not empty, and fits into `left` bytes.
+    /// Subtracts its length from `left`.
     fn small_text(&self, child: &ListedChild, item: &TreeItem, left: &mut u64) -> Result<Option<Content>> {
         let is_file = matches!(item.entry.kind, EntryKind::Blob | EntryKind::BlobExecutable);
         let limit = MAX_SMALL_FILE.min(self.inner.config.max_size).min(*left);

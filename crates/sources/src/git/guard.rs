@@ -1,5 +1,5 @@
-//! Validates the files that the git library opens by itself: they must be small regular files, and must not redirect
-//! it to an unrelated repository.
+//! Validates the files that the git library opens by itself. They must be small regular files, and must not
+//! redirect the library to an unrelated repository.
 //!
 //! The check is by path, shortly before the library opens the file. A process that replaces the file in between can
 //! still make one thread block; [`blocking`](super::GitInner::blocking) limits the number of such threads.
@@ -12,7 +12,7 @@ use gix::config::File as ConfigFile;
 use libris_core::{Error, Result};
 
 use super::ref_store::{MAX_LOOSE_REF_BYTES, MAX_PACKED_REFS_BYTES};
-use super::regular::{self, RefFileStamp, UnreadableFile, is_absent};
+use super::regular::{self, GitFileStamp, UnreadableFile, is_absent};
 
 /// The largest configuration file, in bytes.
 const MAX_CONFIG_BYTES: u64 = 4 * 1024 * 1024;
@@ -72,9 +72,9 @@ fn named_folder(root: &Path) -> Result<Option<PathBuf>, String> {
     Ok(Some(root.parent().unwrap_or(Path::new("")).join(named)))
 }
 
-/// Checks that the git directory `named` in the `.git` file at `root` belongs to the folder of that file: it is inside
-/// that folder, or refers back to it. Otherwise a `.git` file in an untrusted folder could select any repository on
-/// this machine.
+/// Checks that the git directory `named`, to which the `.git` file at `root` refers, belongs to the folder of
+/// that file: it must be inside that folder, or refer back to it. Otherwise a `.git` file in an untrusted folder
+/// could select any repository on this machine.
 fn check_git_file(root: &Path, named: &Path) -> Result<(), String> {
     let folder = root.parent().unwrap_or(Path::new(""));
     let same = |one: &Path, other: &Path| {
@@ -169,7 +169,7 @@ fn path_of(bytes: &[u8]) -> Option<PathBuf> {
 pub(super) struct Alternates {
     objects: PathBuf,
     /// The files of the last successful check, with their stamps; empty before the first.
-    verified: Mutex<Vec<(PathBuf, Option<RefFileStamp>)>>,
+    verified: Mutex<Vec<(PathBuf, Option<GitFileStamp>)>>,
 }
 
 impl Alternates {
@@ -182,8 +182,8 @@ impl Alternates {
     pub(super) fn check(&self) -> Result<()> {
         const NAME: &str = "objects/info/alternates";
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |(path, stamp): &(PathBuf, Option<RefFileStamp>)| {
-            RefFileStamp::of(path).is_ok_and(|now| now == *stamp)
+        let is_same = |(path, stamp): &(PathBuf, Option<GitFileStamp>)| {
+            GitFileStamp::of(path).is_ok_and(|now| now == *stamp)
         };
         if !verified.is_empty() && verified.iter().all(is_same) {
             return Ok(());
@@ -201,12 +201,12 @@ impl Alternates {
                     "the repository borrows objects from more than {MAX_ALTERNATES} others; hint: run `git repack -a -d` in a copy of it and serve that"
                 )));
             }
-            let file = regular::read(&path, MAX_PATH_FILE_BYTES).map_err(|cause| cause.of(NAME))?;
+            let file = regular::read(&path, MAX_PATH_FILE_BYTES).map_err(|cause| cause.into_error(NAME))?;
             let stamp = file.as_ref().map(|file| file.stamp.clone());
             found.push((path, stamp));
             if let Some(file) = file {
                 let named = gix::odb::alternate::parse(&file.data)
-                    .map_err(|_| UnreadableFile::Broken("it is damaged").of(NAME))?;
+                    .map_err(|_| UnreadableFile::Broken("it is damaged").into_error(NAME))?;
                 // The library resolves all relative paths against the first object directory.
                 folders.extend(named.into_iter().map(|named| self.objects.join(named)));
             }

@@ -6,13 +6,14 @@ use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 use libris_core::{Error, Result, Uri};
 
-use super::address::{GitTarget, UriMistake, WORDS};
-use super::refs::{self, shortest};
+use super::address::{FIRST_SEGMENTS, GitTarget, UriMistake};
+use super::refs::{self, without_namespace};
 use super::repo::{TaskRepository, names};
 use super::{GitInner, LISTED_REV, rev};
 use crate::suggest::did_you_mean;
 
-/// The most slashes in a branch name that a hint tries: each takes a lookup of ref files, and a URI may have thousands.
+/// The most slashes that a hint tries as part of a branch name. Each attempt looks up ref files, and a URI may
+/// have thousands of slashes.
 const MAX_SLASHES: usize = 16;
 
 /// The hints about the URI of a task.
@@ -30,16 +31,16 @@ impl<'a> Hint<'a> {
     pub(super) fn mistake(&self, mistake: &UriMistake<'_>) -> Error {
         self.error(|| match mistake {
             UriMistake::Foreign => Ok(None),
-            UriMistake::Word("") => {
+            UriMistake::FirstSegment("") => {
                 let root = &self.inner.space.root;
                 Ok(Some(format!("the repository begins at `{root}tree/{LISTED_REV}/` and `{root}refs`")))
             }
-            UriMistake::Word(word) => {
-                let words = || WORDS.iter().map(|(word, _)| *word);
-                let similar = did_you_mean(word, words());
+            UriMistake::FirstSegment(word) => {
+                let known = || FIRST_SEGMENTS.iter().map(|(word, _)| *word);
+                let similar = did_you_mean(word, known());
                 Ok(Some(format!(
                     "no URI of a repository begins with `{word}`, only with {}{similar}",
-                    listed(words())
+                    listed(known())
                 )))
             }
             UriMistake::Form { word, rest } => self.form(word, rest).map(Some),
@@ -79,8 +80,8 @@ impl<'a> Hint<'a> {
         })
     }
 
-    /// The intended URI of a diff if the slashes in the names of its revisions are not escaped; `None` if `rest` cannot
-    /// be split into two revisions that exist.
+    /// The intended URI of a diff whose revisions have unescaped slashes; `None` if `rest` cannot be split into
+    /// two revisions that exist.
     fn diff(&self, rest: &str) -> Result<Option<Uri>> {
         let segments: Vec<_> = rest.split('/').collect();
         if segments.len() > 2 * MAX_SLASHES {
@@ -112,8 +113,8 @@ impl<'a> Hint<'a> {
         })
     }
 
-    /// The intended URI if the slashes in the name of its branch are not escaped; `None` unless `rev/path` begins with
-    /// the name of a branch or tag.
+    /// The intended URI if the name of its branch has unescaped slashes; `None` unless `rev/path` begins with the
+    /// name of a branch or tag.
     fn with_slash(&self, word: &str, rev: &str, path: &str) -> Result<Option<Uri>> {
         let whole = format!("{rev}/{path}");
         let slashes = whole.match_indices('/').map(|(at, _)| at).chain([whole.len()]);
@@ -138,7 +139,7 @@ impl<'a> Hint<'a> {
             return Ok("the repository has no commits yet".to_owned());
         }
         let (all, _held) = refs::all(self.repository)?;
-        let names = all.refs.iter().map(|(name, _)| Uri::encode_segment(shortest(name).as_bytes()));
+        let names = all.refs.iter().map(|(name, _)| Uri::encode_segment(without_namespace(name).as_bytes()));
         if all.refs.is_empty() {
             return Ok("the repository has no commits yet".to_owned());
         }

@@ -31,6 +31,7 @@ pub(super) struct CommitLog<'a> {
 pub(super) struct CommitQueue<T> {
     heap: BinaryHeap<(i64, Reverse<usize>, ObjectId)>,
     values: HashMap<ObjectId, T>,
+    /// How many commits were pushed so far. It orders commits of equal times.
     count: usize,
 }
 
@@ -88,8 +89,8 @@ impl<'a> CommitLog<'a> {
             if node.parents.is_empty() && here.is_some() {
                 return Ok(Some(id));
             }
-            // If a parent has the same entry, this commit did not change the path: it is omitted, and the other parents
-            // are not followed, as in git's history simplification.
+            // If a parent has the same entry, this commit did not change the path. Then the commit is omitted and
+            // only that parent is followed, as in git's history simplification.
             let mut same = None;
             for parent in &node.parents {
                 let tree = self.repository.node(*parent)?.tree;
@@ -115,7 +116,7 @@ impl<'a> CommitLog<'a> {
     }
 }
 
-/// The times of the last changes of the files of a commit, within a limited part of the history.
+/// When each file of a commit was last changed, as far as a limited search of the history shows.
 pub(super) struct ModificationTimes {
     /// By path, in seconds.
     times: HashMap<Vec<u8>, i64>,
@@ -135,9 +136,10 @@ struct TrackedPaths {
 
 /// A search for the last change of every path: git's history simplification, for all paths at once.
 ///
-/// Each path is tracked at one commit, whose entry for the path is the same as in the commit where the search began. It
-/// moves on to the first parent that has this entry too. If no parent has, the tracked commit is the last one that
-/// changed the path. Most paths move along the first parents; only the others are tracked by name.
+/// Each path is *tracked* at one commit: the oldest one known so far that has the same entry at the path as the
+/// commit where the search began. The path moves on to the first parent that has this entry too. If no parent
+/// has, the tracked commit is the last one that changed the path. Most paths move along the first parents; only
+/// the others are tracked by name.
 struct ModificationSearch<'a> {
     repository: &'a TaskRepository<'a>,
     queue: CommitQueue<(CommitNode, TrackedPaths)>,
@@ -155,11 +157,11 @@ impl ModificationTimes {
             ModificationSearch { repository, queue: CommitQueue::new(), named: HashSet::new(), found };
         let all = TrackedPaths { rest: true, ..TrackedPaths::default() };
         search.queue.push(from, first.time, (first, all));
-        let limit = repository.decoded() + MAX_TREE_BYTES;
+        let limit = repository.decoded_tree_bytes() + MAX_TREE_BYTES;
         for _ in 0..MAX_COMMITS {
             let Some((_, (node, tracked))) = search.queue.pop() else { break };
-            if repository.decoded() > limit || search.paths() > MAX_PATHS {
-                search.date(&node, tracked);
+            if repository.decoded_tree_bytes() > limit || search.paths() > MAX_PATHS {
+                search.assign_time(&node, tracked);
                 break;
             }
             if !search.step(&node, tracked)? {
@@ -167,7 +169,7 @@ impl ModificationTimes {
             }
         }
         while let Some((_, (node, tracked))) = search.queue.pop() {
-            search.date(&node, tracked);
+            search.assign_time(&node, tracked);
         }
         Ok(search.found)
     }
@@ -184,18 +186,19 @@ impl ModificationSearch<'_> {
         self.found.times.len() + self.named.len()
     }
 
-    /// Gives the tracked paths that changed in a commit its time, and moves the others on to its parents. Returns false
-    /// to end the search if the commit changed too many paths; then all get its time, since none has changed after it.
+    /// Assigns the time of a commit to the tracked paths that it changed, and moves the others on to its parents.
+    /// If the commit changed too many paths, all tracked paths get its time, since none has changed after it, and
+    /// the result is false: the search ends.
     fn step(&mut self, node: &CommitNode, mut tracked: TrackedPaths) -> Result<bool> {
         let Some((first, others)) = node.parents.split_first() else {
-            self.date(node, tracked);
+            self.assign_time(node, tracked);
             return Ok(true);
         };
         let first_node = self.repository.node(*first)?;
         let filter = &VisibilityFilter::open();
         let compare = TreeComparison { repository: self.repository, filter, within: &[], limit: MAX_CHANGES };
         let Some(differences) = compare.trees(Some(first_node.tree), Some(node.tree))? else {
-            self.date(node, tracked);
+            self.assign_time(node, tracked);
             return Ok(false);
         };
         let mut other_nodes = Vec::with_capacity(others.len());
@@ -263,8 +266,8 @@ impl ModificationSearch<'_> {
         }
     }
 
-    /// Gives all tracked paths the time of a commit.
-    fn date(&mut self, node: &CommitNode, tracked: TrackedPaths) {
+    /// Assigns the time of a commit to all tracked paths.
+    fn assign_time(&mut self, node: &CommitNode, tracked: TrackedPaths) {
         if tracked.rest {
             self.found.oldest = node.time;
         }

@@ -14,10 +14,10 @@ use super::walk::MAX_DEPTH;
 /// The largest index, in bytes: more than 500,000 files.
 const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The most memory of a parsed index, as a multiple of its size. In version 4, an entry stores only the end of its path
-/// that differs from the previous path, so that a crafted entry of 70 bytes may have a path of 4 KiB.
+/// The most memory of a parsed index, as a multiple of its size. In version 4, an entry stores only the part of
+/// its path that differs from the previous one. So a crafted entry of 70 bytes may have a path of 4 KiB.
 const PARSED_FACTOR: u64 = 4;
-const PARSED_FACTOR_4: u64 = 8;
+const PARSED_FACTOR_V4: u64 = 8;
 
 /// The longest path, in bytes. No operating system opens longer ones.
 const MAX_PATH_BYTES: usize = 4096;
@@ -34,8 +34,8 @@ const NAME_LENGTH: u16 = 0x0fff;
 pub(super) struct GitIndex {
     /// Sorted by path and stage.
     pub(super) entries: Vec<IndexEntry>,
-    /// The modification time of the index file. The recorded `stat` data of a file proves that it is unchanged only if
-    /// the file was modified before this time ("racy git").
+    /// The modification time of the index file. If a file was modified at or after this time, its recorded `stat`
+    /// data does not prove that it is unchanged ("racy git").
     pub(super) modified: Option<SystemTime>,
 }
 
@@ -70,13 +70,14 @@ impl GitIndex {
         const NAME: &str = "index";
         let path = repository.git_dir().join(NAME);
         let mut held = repository.hold(0)?;
-        let Some(file) = regular::open(&path, MAX_INDEX_BYTES).map_err(|cause| cause.of(NAME))? else {
+        let Some(file) = regular::open(&path, MAX_INDEX_BYTES).map_err(|cause| cause.into_error(NAME))?
+        else {
             return Ok((Self::default(), held));
         };
         held.grow(file.size() * PARSED_FACTOR)?;
-        let file = file.read().map_err(|cause| cause.of(NAME))?;
+        let file = file.read().map_err(|cause| cause.into_error(NAME))?;
         if file.data.get(..8) == Some(b"DIRC\0\0\0\x04") {
-            held.grow(file.data.len() as u64 * (PARSED_FACTOR_4 - PARSED_FACTOR))?;
+            held.grow(file.data.len() as u64 * (PARSED_FACTOR_V4 - PARSED_FACTOR))?;
         }
         let entries = parse(&file.data, repository.object_hash()).map_err(|why| {
             Error::Unavailable(format!("the index of the repository cannot be read: {why}"))
@@ -85,7 +86,7 @@ impl GitIndex {
     }
 
     /// The entries at a path.
-    pub(super) fn at(&self, path: &[u8]) -> &[IndexEntry] {
+    pub(super) fn entries_at(&self, path: &[u8]) -> &[IndexEntry] {
         let start = self.entries.partition_point(|entry| *entry.path < *path);
         let count = self.entries[start..].iter().take_while(|entry| *entry.path == *path).count();
         &self.entries[start..start + count]
@@ -166,7 +167,7 @@ fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Vec<IndexEntry>, &'static
         return Err("its version is not supported; hint: run `git update-index --index-version 4`");
     }
     let count = reader.u32()? as usize;
-    let factor = if version == 4 { PARSED_FACTOR_4 } else { PARSED_FACTOR };
+    let factor = if version == 4 { PARSED_FACTOR_V4 } else { PARSED_FACTOR };
     let (most, mut parsed) = (data.len() * factor as usize, 0);
     // Each entry has more than 40 bytes.
     let mut entries: Vec<IndexEntry> = Vec::with_capacity(count.min(body.len() / 40));

@@ -14,8 +14,8 @@ const MAX_COMMIT_BYTES: u64 = 1024 * 1024;
 /// The most bytes of a tree: some 200,000 entries.
 const MAX_TREE_BYTES: u64 = 8 * 1024 * 1024;
 
-/// The most parents of a commit. A log queues the parents of every commit that it passes, so a few crafted commits with
-/// many parents each would otherwise take gigabytes.
+/// The most parents of a commit. A log queues the parents of every commit that it passes. Without this limit, a
+/// few crafted commits with many parents would take gigabytes.
 const MAX_PARENTS: usize = 1_000;
 
 /// How many bytes a task may use without reserving memory.
@@ -30,7 +30,7 @@ pub(super) struct HeldMemory<'o> {
 impl HeldMemory<'_> {
     /// Accounts for more bytes.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<()> {
-        self.repository.count(bytes)?;
+        self.repository.account(bytes)?;
         self.bytes += bytes;
         Ok(())
     }
@@ -56,11 +56,11 @@ pub(super) struct TaskMemory {
 impl TaskRepository<'_> {
     /// Accounts for bytes until the returned value is dropped, and reserves memory for them if necessary.
     pub(super) fn hold(&self, bytes: u64) -> Result<HeldMemory<'_>> {
-        self.count(bytes)?;
+        self.account(bytes)?;
         Ok(HeldMemory { repository: self, bytes })
     }
 
-    fn count(&self, bytes: u64) -> Result<()> {
+    fn account(&self, bytes: u64) -> Result<()> {
         let TaskMemory { used, reserved } = &self.memory;
         let now = used.get() + bytes;
         let most = now.saturating_sub(UNRESERVED_BYTES);

@@ -1,8 +1,8 @@
 //! Line diffs in bounded time.
 //!
-//! The diff library cannot be interrupted and takes quadratic time for some inputs. So each call gets at most about
-//! [`MAX_DIFF_LINES`] lines: larger inputs are first split at anchors, which are lines that occur exactly once in each
-//! file.
+//! The diff library cannot be interrupted and takes quadratic time for some inputs. So each call gets at most
+//! about [`MAX_DIFF_LINES`] lines. Larger inputs are first split into sections at *anchors*: lines that occur
+//! exactly once in each file.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ use super::repo::Deadline;
 /// The most lines of one file in one call of the diff library. The worst input of this size takes less than a second.
 const MAX_DIFF_LINES: usize = 16_384;
 
-/// The number of lines of the common prefix and suffix that are included in the diff, because a change among repeated
-/// lines can be placed at several positions.
+/// How many lines of the common prefix and of the common suffix are included in the diff. A change among repeated
+/// lines can be placed at several positions, and these lines let the library choose the best one.
 const COMMON_MARGIN_LINES: usize = 1_000;
 
 /// The number of lines processed between two checks of the deadline.
@@ -28,8 +28,8 @@ const TAB_WIDTH: u8 = 8;
 /// contains lines that are in both files.
 pub(super) fn hunks(input: &InternedInput<&[u8]>, deadline: &Deadline) -> Result<Vec<Hunk>> {
     let mut compare = LineComparison { input, deadline, hunks: Vec::new() };
-    for part in parts(&input.before, &input.after, deadline)? {
-        compare.part(part)?;
+    for section in sections(&input.before, &input.after, deadline)? {
+        compare.section(section)?;
     }
     Ok(compare.hunks)
 }
@@ -64,9 +64,9 @@ impl LinePair {
     }
 }
 
-/// Splits two files into pairs of ranges to compare; the lines between the pairs are equal. Only pairs without
-/// anchors to split at exceed the size limit.
-fn parts(before: &[Token], after: &[Token], deadline: &Deadline) -> Result<Vec<LinePair>> {
+/// Splits two files into sections to compare; the lines between the sections are equal. Only a section without
+/// anchors to split at exceeds the size limit.
+fn sections(before: &[Token], after: &[Token], deadline: &Deadline) -> Result<Vec<LinePair>> {
     let whole = LinePair { before: 0..before.len(), after: 0..after.len() };
     let changed = whole.stripped(before, after);
     if changed.is_small() {
@@ -78,30 +78,30 @@ fn parts(before: &[Token], after: &[Token], deadline: &Deadline) -> Result<Vec<L
         }]);
     }
     let anchors = anchors(&changed, before, after, deadline)?;
-    let mut parts = Vec::new();
-    let mut part = LinePair {
+    let mut sections = Vec::new();
+    let mut section = LinePair {
         before: changed.before.start..changed.before.start,
         after: changed.after.start..changed.after.start,
     };
     let ends = anchors.into_iter().chain([(changed.before.end, changed.after.end)]);
     for (old, new) in ends {
-        let longer = LinePair { before: part.before.start..old, after: part.after.start..new };
+        let longer = LinePair { before: section.before.start..old, after: section.after.start..new };
         if longer.is_small() {
-            part = longer;
+            section = longer;
             continue;
         }
-        let rest = LinePair { before: part.before.end..old, after: part.after.end..new };
-        parts.push(part);
+        let rest = LinePair { before: section.before.end..old, after: section.after.end..new };
+        sections.push(section);
         match rest.is_small() {
-            true => part = rest,
+            true => section = rest,
             false => {
-                parts.push(rest);
-                part = LinePair { before: old..old, after: new..new };
+                sections.push(rest);
+                section = LinePair { before: old..old, after: new..new };
             }
         }
     }
-    parts.push(part);
-    Ok(parts)
+    sections.push(section);
+    Ok(sections)
 }
 
 /// A longest common subsequence of the lines that occur exactly once in each file, as pairs of line indexes.
@@ -168,14 +168,14 @@ struct LineComparison<'a, 'd> {
 
 impl LineComparison<'_, '_> {
     /// Adds the hunks of one section.
-    fn part(&mut self, part: LinePair) -> Result<()> {
+    fn section(&mut self, section: LinePair) -> Result<()> {
         self.deadline.check()?;
-        let part = match part.is_small_without_margins() {
-            true => part,
-            false => part.stripped(&self.input.before, &self.input.after),
+        let section = match section.is_small_without_margins() {
+            true => section,
+            false => section.stripped(&self.input.before, &self.input.after),
         };
-        let fits = part.is_small_without_margins();
-        let LinePair { before, after } = part;
+        let fits = section.is_small_without_margins();
+        let LinePair { before, after } = section;
         let at = (before.start as u32, after.start as u32);
         if !fits {
             self.push(at, Hunk { before: 0..before.len() as u32, after: 0..after.len() as u32 });
@@ -210,7 +210,7 @@ impl LineComparison<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{COMMON_MARGIN_LINES, Deadline, MAX_DIFF_LINES, hunks, parts};
+    use super::{COMMON_MARGIN_LINES, Deadline, MAX_DIFF_LINES, hunks, sections};
     use imara_diff::{Algorithm, Diff, InternedInput, sources::byte_lines};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
@@ -282,8 +282,8 @@ mod tests {
             old.iter().map(|line| if line % 1000 == 0 { line + (1 << 30) } else { *line }).collect();
         let (old, new) = (text(&old), text(&new));
         let input = InternedInput::new(byte_lines(&old), byte_lines(&new));
-        let parts = parts(&input.before, &input.after, &deadline()).unwrap();
-        assert!(parts.len() > 10 && parts.iter().all(|part| part.is_small()), "{parts:?}");
+        let sections = sections(&input.before, &input.after, &deadline()).unwrap();
+        assert!(sections.len() > 10 && sections.iter().all(|section| section.is_small()), "{sections:?}");
         let found = hunks(&input, &deadline()).unwrap();
         assert!(
             found.len() == 200 && found.iter().all(|hunk| hunk.before.len() == 1 && hunk.after.len() == 1)

@@ -86,7 +86,9 @@ impl GitInner {
     ) -> Result<Page> {
         let not_found = || Error::NotFound(uri.clone());
         let asked = self.space.parse(uri).ok_or_else(not_found)?;
-        let GitTarget::Path { rev, path } = asked.what else { return Err(Error::NotDirectory(uri.clone())) };
+        let GitTarget::Path { rev, path } = asked.target else {
+            return Err(Error::NotDirectory(uri.clone()));
+        };
         let resolved = rev::resolve(repository, rev)?.ok_or_else(not_found)?;
         let reader = PathReader { inner: self, repository, uri, rev, path };
         let found = reader.find(repository.node(resolved.commit)?.tree)?.ok_or_else(not_found)?;
@@ -130,7 +132,7 @@ impl GitInner {
         commit: gix::ObjectId,
         items: &[TreeItem],
     ) -> Result<Vec<Resource>> {
-        let window = repository.window(commit)?;
+        let times = repository.modification_times(commit)?;
         let mut describe = EntryDescriber::new(repository);
         let mut resources = Vec::with_capacity(items.len());
         for item in items {
@@ -139,7 +141,7 @@ impl GitInner {
                 b"" => self.name.as_bytes(),
                 path => path.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
             };
-            let mut resource = describe.resource(uri, name, item.entry, window.time(&item.path))?;
+            let mut resource = describe.resource(uri, name, item.entry, times.time(&item.path))?;
             if item.path.is_empty() {
                 resource.title.clone_from(&self.config.title);
                 resource.description.clone_from(&self.config.description);

@@ -1,7 +1,9 @@
-//! Serves the files, history and diffs of a git repository.
+//! Serves the files, history and diffs of a git repository. Each request runs as a *task* on a blocking thread
+//! (`work`), with a deadline and a memory reservation (`limits`).
 //!
 //! The files at `HEAD` are listed as `git://<name>/tree/HEAD/<path>`; templates address any branch, tag or commit.
-//! The source runs no subprocesses, writes nothing and uses no network. It resolves names from URIs only by lookup.
+//! The source runs no subprocesses, writes nothing and uses no network. It never passes revisions from URIs to
+//! git's own revision parser (see `rev`).
 
 mod address;
 mod blame;
@@ -78,12 +80,13 @@ struct GitInner {
     filter: VisibilityFilter,
     repo: SharedRepository,
     has_work_tree: bool,
-    /// The subscribed pages that depend on the files of the working tree, which are watched only for these.
+    /// The subscribed pages that depend on the files of the working tree. The working tree is watched only
+    /// while there are any.
     followed: Arc<FollowedPages>,
     /// One permit per running task.
-    at_once: Arc<Semaphore>,
-    /// One permit per task that waits for a permit of `at_once`.
-    queue: Semaphore,
+    running: Arc<Semaphore>,
+    /// One permit per task that waits for a permit of `running`.
+    waiting: Semaphore,
 }
 
 impl Git {
@@ -117,8 +120,8 @@ impl Git {
             repo,
             has_work_tree,
             followed: Arc::default(),
-            at_once: Arc::new(Semaphore::new(MAX_CONCURRENT_TASKS)),
-            queue: Semaphore::new(MAX_QUEUED_TASKS),
+            running: Arc::new(Semaphore::new(MAX_CONCURRENT_TASKS)),
+            waiting: Semaphore::new(MAX_QUEUED_TASKS),
             config,
         };
         // An unreadable repository is an error now, not at the first request.
@@ -132,8 +135,8 @@ impl Git {
     }
 }
 
-/// Checks the time-out: with zero, every request would fail, and deserialization, which checks the maximum, is
-/// bypassed if a program builds the configuration.
+/// Checks the time-out. Zero would make every request fail. Deserialization checks the maximum, but is bypassed
+/// if a program builds the configuration.
 fn check_bounds(config: &Config) -> Result<()> {
     if config.timeout.is_zero() || config.timeout > crate::settings::MAX_DURATION {
         return Err(Error::invalid("the `timeout` of a repository must be from 1 ms to 100 years"));
@@ -244,8 +247,9 @@ impl Source for Git {
     }
 
     fn follow(&self, subject: &Uri, _client: Client) {
-        // Only the status and the unstaged diff depend on the files of the working tree, which are watched while one of
-        // them is followed. All other resources change with the refs and the index, which every watch polls.
+        // Only the status and the unstaged diff depend on the files of the working tree. These files are watched
+        // while one of the two pages is followed. All other resources change with the refs and the index, which
+        // every watch polls.
         let space = &self.inner.space;
         let of_work_tree = [space.status(), space.unstaged()];
         if self.inner.has_work_tree && of_work_tree.into_iter().flatten().any(|page| page == *subject) {

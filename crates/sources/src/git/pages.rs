@@ -159,7 +159,7 @@ fn link(text: &str, uri: Option<libris_core::Uri>) -> String {
     }
 }
 
-/// What a log says besides its commits.
+/// What a log page states besides the commits.
 pub(super) struct LogHeader<'a> {
     pub(super) rev: &'a str,
     pub(super) path: Option<&'a str>,

@@ -16,10 +16,11 @@ use super::repo::{TaskRepository, TreeEntry, names};
 use super::walk::MAX_DEPTH;
 use crate::folder_listing::FolderQuery;
 use crate::media::{self, CodeUnits, ContentClass};
-use crate::part::{ByteBounds, LineScanner, part_meta};
 use crate::range::{HINT, HINT_BYTES, Range, RangeSpan};
+use crate::range_bounds::{ByteBounds, LineScanner, range_meta};
 
-/// The largest file of which a range is read, in bytes: a blob can only be decompressed as a whole, into memory.
+/// The largest file of which a range can be read, in bytes. A blob can only be decompressed as a whole, into
+/// memory.
 const MAX_BLOB_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A read of a path at a commit.
@@ -41,7 +42,7 @@ pub(super) struct FoundEntry {
 /// The content of a path whose blame is requested.
 pub(super) enum BlamedContent<'r> {
     Text(Vec<u8>, HeldMemory<'r>),
-    /// There are no lines to attribute; says what it is instead, such as "a folder".
+    /// There are no lines to attribute. The text says what the path is instead, such as "a folder".
     NoLines(&'static str),
 }
 
@@ -109,7 +110,7 @@ impl PathReader<'_> {
             None => Ok(content(self.uri.clone(), &label, found.entry.kind, data)),
             Some(range) => {
                 let mime = mime(&label, &data);
-                let (body, meta) = self.part(data, mime, range)?;
+                let (body, meta) = self.read_range(data, mime, range)?;
                 Ok(Content { uri: self.uri.clone(), mime: Some(mime.into()), body, meta: Some(meta) })
             }
         }
@@ -136,8 +137,8 @@ impl PathReader<'_> {
         })
     }
 
-    /// A range of the data of a file, and its `_meta`.
-    fn part(&self, data: Vec<u8>, mime: &str, range: Range) -> Result<(ContentBody, Meta)> {
+    /// A range of the data of a file, and the `_meta` of that range.
+    fn read_range(&self, data: Vec<u8>, mime: &str, range: Range) -> Result<(ContentBody, Meta)> {
         let size = data.len() as u64;
         let limit = self.inner.config.max_size;
         let (unit, bounds) = match range {
@@ -162,7 +163,7 @@ impl PathReader<'_> {
                 )));
             }
         };
-        let part = data[start..end].to_vec();
+        let bytes = data[start..end].to_vec();
         let (start, end) = (start as u64, end as u64);
         match range {
             Range::Lines(span) => {
@@ -172,10 +173,10 @@ impl PathReader<'_> {
                     LineScanner { file: &mut file, units: CodeUnits::of(&data), limit, progress };
                 let total = search.total_lines(span, (start, end));
                 let total = total.map_err(|cause| Error::failed("read the file", cause))?;
-                let text = media::lines(&data, part).ok_or_else(|| self.not_text())?;
-                Ok((ContentBody::Text(text), part_meta(self.uri, range, end, size, total)))
+                let text = media::lines(&data, bytes).ok_or_else(|| self.not_text())?;
+                Ok((ContentBody::Text(text), range_meta(self.uri, range, end, size, total)))
             }
-            Range::Bytes(_) => Ok((media::exact(part, mime), part_meta(self.uri, range, end, size, None))),
+            Range::Bytes(_) => Ok((media::exact(bytes, mime), range_meta(self.uri, range, end, size, None))),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Proves that a revision still resolves to the same commit, or that no ref was added or removed, by checking that the
-//! files and directories of the refs are unchanged.
+//! Proves that a revision still resolves to the same commit, or that no ref was added or removed: the files and
+//! directories of the refs are unchanged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,24 +8,25 @@ use std::time::SystemTime;
 use libris_core::Proof;
 
 use super::ref_store::MAX_LOOSE_REF_BYTES;
-use super::regular::{self, RefFileStamp, RegularFile, UnreadableFile};
+use super::regular::{self, GitFileStamp, RegularFile, UnreadableFile};
 use super::repo::TaskRepository;
 use super::rev::{VISIBLE_NAMESPACES, candidates};
 
-/// The most directories of refs whose stamps are compared, and their deepest nesting. Beyond, nothing is proven.
+/// The most directories of refs whose stamps are compared, and their deepest nesting. Beyond that, nothing is
+/// proven.
 const MAX_REF_DIRECTORIES: usize = 32;
 const MAX_REF_DEPTH: usize = 8;
 
 /// The most symbolic refs in a chain.
 const MAX_SYMBOLIC_REFS: usize = 5;
 
-/// The files that determine what a name resolves to. It must be recorded before the name is resolved, so that the proof
-/// fails after a change in between.
+/// The files that determine what a name resolves to. They must be recorded before the name is resolved, so that
+/// a change in between invalidates the proof.
 pub(super) struct RefEvidence {
     refs: Vec<RefFile>,
     /// The path of `packed-refs`, and its stamp; `None` if it did not exist.
     packed: PathBuf,
-    stamp: Option<RefFileStamp>,
+    stamp: Option<GitFileStamp>,
     /// Whether nothing can be proven: a file is unreadable, or the file system is remote.
     unprovable: bool,
 }
@@ -37,7 +38,7 @@ struct RefFile {
     content: Option<Vec<u8>>,
     /// While the file has this stamp, it has this content. `None` if the file was modified so recently that another
     /// write might leave the stamp unchanged.
-    settled: Option<RefFileStamp>,
+    settled: Option<GitFileStamp>,
 }
 
 impl RefFile {
@@ -54,7 +55,7 @@ impl RefFile {
     fn is_unchanged(&self) -> bool {
         // A stamp costs one system call, and the content several.
         if let Some(settled) = &self.settled
-            && RefFileStamp::of(&self.path).is_ok_and(|now| now.as_ref() == Some(settled))
+            && GitFileStamp::of(&self.path).is_ok_and(|now| now.as_ref() == Some(settled))
         {
             return true;
         }
@@ -65,19 +66,19 @@ impl RefFile {
 
 impl RefEvidence {
     pub(super) fn of(repository: &TaskRepository<'_>, name: &str) -> Self {
-        let (own, common) = (repository.git_dir(), repository.common_dir());
-        let packed = common.join("packed-refs");
-        let stamp = RefFileStamp::of(&packed);
+        let (git_dir, common_dir) = (repository.git_dir(), repository.common_dir());
+        let packed = common_dir.join("packed-refs");
+        let stamp = GitFileStamp::of(&packed);
         let unprovable = repository.is_remote() || stamp.is_err();
         let mut seen = Self { refs: Vec::new(), stamp: stamp.ok().flatten(), packed, unprovable };
         for full in candidates(name) {
-            seen.record_ref(own, common, &full, MAX_SYMBOLIC_REFS);
+            seen.record_ref(git_dir, common_dir, &full, MAX_SYMBOLIC_REFS);
         }
         seen
     }
 
-    fn record_ref(&mut self, own: &Path, common: &Path, name: &str, links: usize) {
-        let path = if name == "HEAD" { own.join(name) } else { common.join(name) };
+    fn record_ref(&mut self, git_dir: &Path, common_dir: &Path, name: &str, links: usize) {
+        let path = if name == "HEAD" { git_dir.join(name) } else { common_dir.join(name) };
         let Ok(file) = RefFile::read(path) else {
             self.unprovable = true;
             return;
@@ -89,7 +90,7 @@ impl RefEvidence {
             && next.starts_with("refs/")
             && !next.split('/').any(|part| part == "..")
         {
-            self.record_ref(own, common, next, links - 1);
+            self.record_ref(git_dir, common_dir, next, links - 1);
         }
         self.refs.push(file);
     }
@@ -100,34 +101,34 @@ impl RefEvidence {
     }
 
     fn holds(&self) -> bool {
-        let same_stamp = |now: io::Result<Option<RefFileStamp>>| now.is_ok_and(|now| now == self.stamp);
-        self.refs.iter().all(RefFile::is_unchanged) && same_stamp(RefFileStamp::of(&self.packed))
+        let same_stamp = |now: io::Result<Option<GitFileStamp>>| now.is_ok_and(|now| now == self.stamp);
+        self.refs.iter().all(RefFile::is_unchanged) && same_stamp(GitFileStamp::of(&self.packed))
     }
 }
 
-/// The directories that contain the visible refs. It must be recorded before the names of the refs are read.
+/// The directories that contain the visible refs. They must be recorded before the names of the refs are read.
 pub(super) struct RefNamesEvidence {
     /// Each with its stamp; `None` if it did not exist.
-    directories: Vec<(PathBuf, Option<RefFileStamp>)>,
+    directories: Vec<(PathBuf, Option<GitFileStamp>)>,
     /// The path of `packed-refs`, and its stamp; `None` if it did not exist.
     packed: PathBuf,
-    stamp: Option<RefFileStamp>,
+    stamp: Option<GitFileStamp>,
     unprovable: bool,
 }
 
 impl RefNamesEvidence {
     pub(super) fn of(repository: &TaskRepository<'_>) -> Self {
-        let common = repository.common_dir();
-        let packed = common.join("packed-refs");
-        let stamp = RefFileStamp::of(&packed);
+        let common_dir = repository.common_dir();
+        let packed = common_dir.join("packed-refs");
+        let stamp = GitFileStamp::of(&packed);
         let now = SystemTime::now();
         let is_settled =
-            |stamp: &Option<RefFileStamp>| stamp.as_ref().is_none_or(|stamp| stamp.is_settled(now));
+            |stamp: &Option<GitFileStamp>| stamp.as_ref().is_none_or(|stamp| stamp.is_settled(now));
         let unprovable = repository.is_remote() || !stamp.as_ref().is_ok_and(is_settled);
         let mut seen = Self { directories: Vec::new(), stamp: stamp.ok().flatten(), packed, unprovable };
         // Git adds and removes loose refs by rename and unlink, which changes the stamps of their directories.
         for namespace in VISIBLE_NAMESPACES {
-            seen.record_directory(common.join(namespace), MAX_REF_DEPTH, now);
+            seen.record_directory(common_dir.join(namespace), MAX_REF_DEPTH, now);
         }
         seen
     }
@@ -136,9 +137,9 @@ impl RefNamesEvidence {
         if self.unprovable {
             return;
         }
-        let stamp = RefFileStamp::of(&path);
+        let stamp = GitFileStamp::of(&path);
         let is_settled =
-            |stamp: &Option<RefFileStamp>| stamp.as_ref().is_none_or(|stamp| stamp.is_settled(now));
+            |stamp: &Option<GitFileStamp>| stamp.as_ref().is_none_or(|stamp| stamp.is_settled(now));
         let Some(stamp) = stamp.ok().filter(is_settled) else {
             self.unprovable = true;
             return;
@@ -168,8 +169,8 @@ impl RefNamesEvidence {
     }
 
     fn holds(&self) -> bool {
-        let is_same = |path: &Path, before: &Option<RefFileStamp>| {
-            RefFileStamp::of(path).is_ok_and(|now| now == *before)
+        let is_same = |path: &Path, before: &Option<GitFileStamp>| {
+            GitFileStamp::of(path).is_ok_and(|now| now == *before)
         };
         self.directories.iter().all(|(path, stamp)| is_same(path, stamp))
             && is_same(&self.packed, &self.stamp)

@@ -12,7 +12,7 @@ use gix::ObjectId;
 use libris_core::{Error, Result};
 
 use super::limits::HeldMemory;
-use super::regular::{self, RefFileStamp, UnreadableFile, is_absent};
+use super::regular::{self, GitFileStamp, UnreadableFile, is_absent};
 use super::repo::Deadline;
 
 /// The largest file of a loose ref, in bytes; git writes one line.
@@ -39,12 +39,12 @@ const PER_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/rewritten/", "refs/worktr
 /// The refs of one repository.
 pub(super) struct RefStore {
     /// The git directory, with `HEAD`.
-    own: PathBuf,
-    /// The common directory, with branches and tags; differs from `own` for a linked working tree.
-    common: PathBuf,
+    git_dir: PathBuf,
+    /// The common directory, with branches and tags; differs from `git_dir` for a linked working tree.
+    common_dir: PathBuf,
     hash: gix::hash::Kind,
     /// The cached `packed-refs`, with the stamp of the file.
-    packed: Mutex<Option<(RefFileStamp, Arc<PackedRefs>)>>,
+    packed: Mutex<Option<(GitFileStamp, Arc<PackedRefs>)>>,
 }
 
 /// The target of a ref.
@@ -66,20 +66,30 @@ pub(super) struct AllRefs {
 }
 
 impl RefStore {
-    pub(super) fn new(own: &Path, common: &Path, hash: gix::hash::Kind) -> Self {
-        Self { own: own.to_owned(), common: common.to_owned(), hash, packed: Mutex::default() }
+    pub(super) fn new(git_dir: &Path, common_dir: &Path, hash: gix::hash::Kind) -> Self {
+        Self {
+            git_dir: git_dir.to_owned(),
+            common_dir: common_dir.to_owned(),
+            hash,
+            packed: Mutex::default(),
+        }
     }
 
     /// The target of `HEAD`.
     pub(super) fn head(&self) -> Result<RefTarget> {
-        let head = self.loose("HEAD").map_err(|cause| cause.of("HEAD"))?;
-        head.ok_or_else(|| Error::Unavailable("the repository does not exist now".into()))
+        let head = self.loose("HEAD").map_err(|cause| cause.into_error("HEAD"))?;
+        head.ok_or_else(|| {
+            Error::Unavailable(
+                "the repository does not exist now; hint: restore it, or remove it from the configuration"
+                    .into(),
+            )
+        })
     }
 
-    /// Resolves a ref by its full name to an object; `None` if it does not exist or is a symbolic ref to a missing
-    /// one, as `HEAD` is before the first commit.
-    pub(super) fn follow(&self, name: &str) -> Result<Option<ObjectId>> {
-        self.find_object(name).map_err(|cause| cause.of(name))
+    /// The object that a ref, given by its full name, points to. `None` if the ref does not exist, or is a
+    /// symbolic ref to a missing one, as `HEAD` is before the first commit.
+    pub(super) fn resolve(&self, name: &str) -> Result<Option<ObjectId>> {
+        self.find_object(name).map_err(|cause| cause.into_error(name))
     }
 
     fn find_object(&self, name: &str) -> Result<Option<ObjectId>, UnreadableFile> {
@@ -103,8 +113,9 @@ impl RefStore {
     }
 
     fn loose(&self, name: &str) -> Result<Option<RefTarget>, UnreadableFile> {
-        let own = !name.starts_with("refs/") || PER_WORKTREE.iter().any(|kind| name.starts_with(kind));
-        let folder = if own { &self.own } else { &self.common };
+        let is_per_worktree =
+            !name.starts_with("refs/") || PER_WORKTREE.iter().any(|kind| name.starts_with(kind));
+        let folder = if is_per_worktree { &self.git_dir } else { &self.common_dir };
         match regular::read(&folder.join(name), MAX_LOOSE_REF_BYTES)? {
             None => Ok(None),
             Some(file) => RefTarget::parse(&file.data, self.hash).map(Some),
@@ -112,8 +123,8 @@ impl RefStore {
     }
 
     fn packed(&self) -> Result<Arc<PackedRefs>, UnreadableFile> {
-        let path = self.common.join("packed-refs");
-        let Some(stamp) = RefFileStamp::of(&path).map_err(UnreadableFile::System)? else {
+        let path = self.common_dir.join("packed-refs");
+        let Some(stamp) = GitFileStamp::of(&path).map_err(UnreadableFile::System)? else {
             return Ok(Arc::default());
         };
         let mut cached = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,7 +149,7 @@ impl RefStore {
         deadline: &Deadline,
         held: &mut HeldMemory<'_>,
     ) -> Result<AllRefs> {
-        let packed = self.packed().map_err(|cause| cause.of("packed-refs"))?;
+        let packed = self.packed().map_err(|cause| cause.into_error("packed-refs"))?;
         let mut names = BTreeSet::new();
         for kind in kinds {
             let kind = kind.trim_end_matches('/');
@@ -155,7 +166,7 @@ impl RefStore {
                     tracing::debug!(name, why, "a ref cannot be read");
                     all.unreadable += 1;
                 }
-                Err(cause) => return Err(cause.of(name)),
+                Err(cause) => return Err(cause.into_error(name)),
             }
         }
         for kind in kinds {
@@ -181,7 +192,7 @@ impl RefStore {
     ) -> Result<()> {
         deadline.check()?;
         let failed = |cause: io::Error| Error::failed("read the repository", cause);
-        let entries = match std::fs::read_dir(self.common.join(folder)) {
+        let entries = match std::fs::read_dir(self.common_dir.join(folder)) {
             Err(cause) if is_absent(&cause) => return Ok(()),
             entries => entries.map_err(failed)?,
         };

@@ -40,15 +40,15 @@ pub(super) struct GitRef {
 }
 
 impl GitRef {
-    /// The shortest unambiguous name: without its namespace, as in `main`, unless that name resolves to another ref; then
-    /// without `refs/` only, as in `heads/main`.
+    /// The shortest unambiguous name: without the namespace, as in `main`. If that name resolves to another ref,
+    /// only `refs/` is omitted, as in `heads/main`.
     pub(super) fn short(&self) -> &str {
-        if self.shadowed { self.name.trim_start_matches("refs/") } else { shortest(&self.name) }
+        if self.shadowed { self.name.trim_start_matches("refs/") } else { without_namespace(&self.name) }
     }
 }
 
 /// The name of a ref without its namespace, as in `main` for `refs/heads/main`. It may resolve to another ref.
-pub(super) fn shortest(name: &str) -> &str {
+pub(super) fn without_namespace(name: &str) -> &str {
     VISIBLE_NAMESPACES.iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name)
 }
 
@@ -79,7 +79,7 @@ impl Refs {
             }
             seen += 1;
             let Some(commit) = peel(repository, *id)? else { continue };
-            let first = candidates(shortest(name)).into_iter().find(|other| is_there(other));
+            let first = candidates(without_namespace(name)).into_iter().find(|other| is_there(other));
             let read = Commit::read(repository, commit)?;
             refs.push(GitRef {
                 commit,
@@ -90,7 +90,7 @@ impl Refs {
                 name: name.clone(),
             });
         }
-        let head = head(repository)?.map(|name| shortest(&name).to_owned());
+        let head = head(repository)?.map(|name| without_namespace(&name).to_owned());
         let head_commit = by_name(repository, "HEAD")?;
         Ok(Self { head, head_commit, all: refs, more: names.len() - seen, unreadable })
     }

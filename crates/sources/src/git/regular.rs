@@ -1,4 +1,4 @@
-//! Reads small files of a repository, such as refs, safely: in a crafted repository, they may be of any type and size.
+//! Reads small files of a repository, such as refs. In a crafted repository, they may be of any type and size.
 //!
 //! A file is opened with `O_NONBLOCK`, so that a named pipe does not block. Its type and size are taken from the open
 //! descriptor, so that the file cannot be replaced between the check and the read.
@@ -13,7 +13,7 @@ use libris_core::Error;
 /// The contents of a regular file, and its stamp when it was opened.
 pub(super) struct RegularFile {
     pub(super) data: Vec<u8>,
-    pub(super) stamp: RefFileStamp,
+    pub(super) stamp: GitFileStamp,
 }
 
 /// Why a file could not be read.
@@ -27,7 +27,7 @@ pub(super) enum UnreadableFile {
 
 impl UnreadableFile {
     /// The error for callers; `what` is the path of the file within the repository.
-    pub(super) fn of(self, what: &str) -> Error {
+    pub(super) fn into_error(self, what: &str) -> Error {
         match self {
             Self::Broken(why) => Error::Unavailable(format!("`{what}` cannot be read: {why}")),
             Self::System(cause) => Error::failed("read the repository", cause),
@@ -52,7 +52,7 @@ impl OpenFile {
             io::ErrorKind::UnexpectedEof => UnreadableFile::Broken("it is being written"),
             _ => UnreadableFile::System(cause),
         })?;
-        Ok(RegularFile { data, stamp: RefFileStamp::new(&self.metadata) })
+        Ok(RegularFile { data, stamp: GitFileStamp::new(&self.metadata) })
     }
 }
 
@@ -79,8 +79,8 @@ pub(super) fn check(path: &Path, limit: u64) -> Result<(), UnreadableFile> {
 
 fn open_any(path: &Path) -> Result<Option<(File, Metadata)>, UnreadableFile> {
     let file = match options(SymlinkPolicy::Refuse).open(path) {
-        // The target is checked before it is opened, because opening a device can have side effects, and again after
-        // that, because it may have been replaced.
+        // A symbolic link. Its target is checked before it is opened, because opening a device can have side
+        // effects. It is checked again after that, because it may have been replaced.
         Err(cause) if is_loop(&cause) => match regular(std::fs::metadata(path))? {
             Some(_) => options(SymlinkPolicy::Follow).open(path),
             None => return Ok(None),
@@ -152,7 +152,7 @@ const TICK: Duration = Duration::from_secs(2);
 
 /// Identifies a version of a file or directory. Git replaces files by renaming and never modifies them in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RefFileStamp {
+pub(super) struct GitFileStamp {
     pub(super) modified: Option<SystemTime>,
     /// The ctime, which a process cannot set.
     changed: (i64, i64),
@@ -160,7 +160,7 @@ pub(super) struct RefFileStamp {
     inode: u64,
 }
 
-impl RefFileStamp {
+impl GitFileStamp {
     fn new(metadata: &Metadata) -> Self {
         Self {
             modified: metadata.modified().ok(),
@@ -170,8 +170,8 @@ impl RefFileStamp {
         }
     }
 
-    /// Whether every change after `now` results in another stamp, so that an unchanged stamp proves that content read
-    /// after `now` is unchanged. False within [`TICK`] of the last change, and on systems without a ctime.
+    /// Whether every change after `now` results in another stamp. If so, an unchanged stamp proves that content
+    /// read after `now` is unchanged. False within [`TICK`] of the last change, and on systems without a ctime.
     pub(super) fn is_settled(&self, now: SystemTime) -> bool {
         let (seconds, nanoseconds) = self.changed;
         let changed = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());

@@ -144,7 +144,7 @@ impl<'a> RenameSearch<'a> {
             return Ok(self.origins);
         }
         self.identical();
-        if self.rest_is_small()? {
+        if self.unmatched_files_are_small()? {
             self.same_name()?;
             self.most_similar()?;
         }
@@ -176,7 +176,7 @@ impl<'a> RenameSearch<'a> {
     }
 
     /// The indexes of the deleted and of the added regular files that are not matched yet.
-    fn rest(&self) -> (Vec<usize>, Vec<usize>) {
+    fn unmatched(&self) -> (Vec<usize>, Vec<usize>) {
         let is_blob = |entry: &TreeEntry| matches!(entry.kind, EntryKind::Blob | EntryKind::BlobExecutable);
         let deleted = (0..self.deleted.len()).filter(|at| !self.used[*at] && is_blob(&self.deleted[*at].1));
         let added =
@@ -185,8 +185,8 @@ impl<'a> RenameSearch<'a> {
     }
 
     /// Whether the files that are not matched yet are few and small enough to compare.
-    fn rest_is_small(&self) -> Result<bool> {
-        let (deleted, added) = self.rest();
+    fn unmatched_files_are_small(&self) -> Result<bool> {
+        let (deleted, added) = self.unmatched();
         if deleted.len().saturating_mul(added.len()) > MAX_PAIRS {
             return Ok(false);
         }
@@ -207,7 +207,7 @@ impl<'a> RenameSearch<'a> {
 
     /// Matches similar files of the same name, if the name is unique among the deleted and among the added files.
     fn same_name(&mut self) -> Result<()> {
-        let (deleted, added) = self.rest();
+        let (deleted, added) = self.unmatched();
         let unique = |files: &[PathEntry], rest: &[usize]| {
             let mut names: HashMap<Vec<u8>, Option<usize>> = HashMap::new();
             for at in rest {
@@ -229,7 +229,7 @@ impl<'a> RenameSearch<'a> {
 
     /// Matches the other files, the most similar pairs first.
     fn most_similar(&mut self) -> Result<()> {
-        let (deleted, added) = self.rest();
+        let (deleted, added) = self.unmatched();
         let mut pairs = Vec::new();
         for new in added {
             let mut candidates = Vec::new();
@@ -253,7 +253,7 @@ impl<'a> RenameSearch<'a> {
         Ok(())
     }
 
-    /// The similarity of a deleted and an added file; 0 if their sizes differ so much that it is less than `least`.
+    /// The similarity of a deleted and an added file; 0 if their sizes alone show that it is less than `least`.
     fn score(&mut self, deleted: usize, added: usize, least: u64) -> Result<u64> {
         self.repository.deadline().check()?;
         let (old, new) = (self.deleted[deleted].1.id, self.added[added].1.id);

@@ -18,7 +18,7 @@ use super::guard::{self, Alternates};
 use super::history::ModificationTimes;
 use super::limits::{HeldMemory, TaskMemory};
 use super::ref_store::RefStore;
-use super::regular::{self, RefFileStamp};
+use super::regular::{self, GitFileStamp};
 use super::tree_listing::{TreeListing, TreeListingWeight};
 use super::worktree;
 use crate::root_path::RootPath;
@@ -53,25 +53,25 @@ pub(super) struct SharedRepository {
     /// link later, [`RootPath::reopen`] fails.
     work_root: Option<RootPath>,
     /// The git directory, with `HEAD`.
-    own: PathBuf,
-    /// The common directory, with branches and tags; differs from `own` for a linked working tree.
-    common: PathBuf,
+    git_dir: PathBuf,
+    /// The common directory, with branches and tags; differs from `git_dir` for a linked working tree.
+    common_dir: PathBuf,
     shared: Mutex<OpenRepository>,
     /// Whether the repository is on a remote file system, which other machines may write to.
     remote: bool,
     refs: RefStore,
     alternates: Alternates,
     /// The cached boundary commits of a shallow clone, sorted, with the stamp of the `shallow` file.
-    shallow: Mutex<Option<(RefFileStamp, Arc<[ObjectId]>)>>,
+    shallow: Mutex<Option<(GitFileStamp, Arc<[ObjectId]>)>>,
     directories: quick_cache::sync::Cache<ObjectId, Arc<TreeListing>, TreeListingWeight>,
     /// The modification times of the files of recently listed commits.
-    windows: quick_cache::sync::Cache<ObjectId, Arc<ModificationTimes>>,
+    modification_times: quick_cache::sync::Cache<ObjectId, Arc<ModificationTimes>>,
     /// The ancestors of commits, by commit and distance along first parents.
     ancestors: quick_cache::sync::Cache<(ObjectId, u32), ObjectId>,
 }
 
-/// The only folder that may be the working tree of the repository at this path: the path itself, or the parent of
-/// `.git`. It need not be one.
+/// The only folder that is accepted as the working tree of the repository at this path: the path itself, or the
+/// parent of `.git`. The repository may also have no working tree.
 fn named_work_tree(path: &Path) -> &Path {
     path.parent().filter(|_| path.ends_with(".git")).unwrap_or(path)
 }
@@ -84,8 +84,9 @@ struct OpenRepository {
     /// Generation: bumped when the repository is opened again.
     generation: u64,
     opened: Instant,
-    /// Whether an object was missing since `opened`. The library never retries a pack that it once failed to open for
-    /// lack of file descriptors or memory, so all its objects would be missing until the repository is reopened.
+    /// Whether an object was missing since `opened`. If the library once failed to open a pack, for lack of file
+    /// descriptors or memory, it never retries. All objects of that pack would be missing until the repository is
+    /// reopened.
     suspect: bool,
 }
 
@@ -109,27 +110,27 @@ impl SharedRepository {
         Ok(Self {
             path: path.to_owned(),
             work_root: RootPath::open(named_work_tree(path)).ok().map(|(root, _)| root),
-            own: shared.git_dir().to_owned(),
-            common: common.to_owned(),
+            git_dir: shared.git_dir().to_owned(),
+            common_dir: common.to_owned(),
             remote: is_remote(common),
             refs: RefStore::new(shared.git_dir(), common, hash),
             alternates: Alternates::new(common),
             shallow: Mutex::default(),
             shared: Mutex::new(opened),
             directories: quick_cache::sync::Cache::with_weighter(1000, TREE_CACHE_BYTES, TreeListingWeight),
-            windows: quick_cache::sync::Cache::new(MODIFICATION_TIMES_CAPACITY),
+            modification_times: quick_cache::sync::Cache::new(MODIFICATION_TIMES_CAPACITY),
             ancestors: quick_cache::sync::Cache::new(ANCESTOR_CAPACITY),
         })
     }
 
     /// The git directory, with `HEAD`.
-    pub(super) fn own(&self) -> &Path {
-        &self.own
+    pub(super) fn git_dir(&self) -> &Path {
+        &self.git_dir
     }
 
     /// The common directory, with branches and tags; differs for a linked working tree.
-    pub(super) fn common(&self) -> &Path {
-        &self.common
+    pub(super) fn common_dir(&self) -> &Path {
+        &self.common_dir
     }
 
     /// Opens the working tree: the folder in `path`, or the parent of the `.git` folder in `path`. The outer error is a
@@ -138,7 +139,9 @@ impl SharedRepository {
     /// A working tree elsewhere (`core.worktree`) is not used: whoever can write to `.git` could choose any folder.
     pub(super) fn work_tree(&self, repository: &gix::Repository) -> Result<Result<Dir, &'static str>> {
         let Some(found) = repository.workdir() else {
-            return Ok(Err("a bare repository has no working tree, so it has no status"));
+            return Ok(Err(
+                "a bare repository has no working tree, so it has no status; read `log/HEAD` or `refs`",
+            ));
         };
         let named = named_work_tree(&self.path);
         let is_same =
@@ -158,8 +161,8 @@ impl SharedRepository {
 
     /// Fails if the repository is gone, or has a file that the library must not open.
     pub(super) fn check(&self, name: &str) -> Result<()> {
-        // A missing repository is not an empty one.
-        match RefFileStamp::of(&self.own().join("HEAD")) {
+        // Without this check, a missing repository would look like an empty one.
+        match GitFileStamp::of(&self.git_dir().join("HEAD")) {
             Ok(Some(_)) => self.alternates.check(),
             Ok(None) => Err(Error::Unavailable(format!(
                 "the repository `{name}` does not exist now; hint: restore it, or remove it from the configuration"
@@ -171,8 +174,8 @@ impl SharedRepository {
     /// The boundary commits of a shallow clone, sorted; empty for other repositories.
     fn shallow(&self) -> Result<Arc<[ObjectId]>> {
         const NAME: &str = "shallow";
-        let path = self.common().join(NAME);
-        let stamp = RefFileStamp::of(&path).map_err(|cause| Error::failed("read the repository", cause))?;
+        let path = self.common_dir().join(NAME);
+        let stamp = GitFileStamp::of(&path).map_err(|cause| Error::failed("read the repository", cause))?;
         let Some(stamp) = stamp else { return Ok(Arc::default()) };
         let mut cached = self.shallow.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, commits)) = &*cached
@@ -180,7 +183,7 @@ impl SharedRepository {
         {
             return Ok(commits.clone());
         }
-        let file = regular::read(&path, MAX_SHALLOW_BYTES).map_err(|cause| cause.of(NAME))?;
+        let file = regular::read(&path, MAX_SHALLOW_BYTES).map_err(|cause| cause.into_error(NAME))?;
         let Some(file) = file else { return Ok(Arc::default()) };
         let lines = file.data.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         let ids = lines.filter(|line| !line.is_empty()).map(ObjectId::from_hex);
@@ -226,7 +229,7 @@ impl SharedRepository {
             task,
             memory: TaskMemory::default(),
             generation: shared.generation,
-            decoded: Cell::new(0),
+            decoded_tree_bytes: Cell::new(0),
             shallow: OnceCell::new(),
         }
     }
@@ -271,7 +274,7 @@ impl Deadline {
 pub(super) struct Task {
     /// The requested URI.
     pub(super) uri: Uri,
-    /// The context of the request. It also keeps the permit of the catalog until the task ends.
+    /// The context of the request. It also holds the concurrency permit of the catalog until the task ends.
     pub(super) context: Context,
     pub(super) deadline: Deadline,
 }
@@ -284,7 +287,8 @@ pub(super) struct TaskRepository<'r> {
     pub(super) memory: TaskMemory,
     /// Generation of the repository that the handle belongs to.
     generation: u64,
-    decoded: Cell<u64>,
+    /// The bytes of trees decoded so far.
+    decoded_tree_bytes: Cell<u64>,
     /// The boundary commits of a shallow clone. Read once, so that the whole task sees the same ones.
     shallow: OnceCell<Arc<[ObjectId]>>,
 }
@@ -355,7 +359,7 @@ impl TaskRepository<'_> {
         Ok(self.try_find_header(id).map_err(fault)?.map(|header| header.size()))
     }
 
-    /// The data of a blob. The caller has checked its size.
+    /// The data of a blob. The caller must have checked its size.
     pub(super) fn blob(&self, id: ObjectId) -> Result<Vec<u8>> {
         self.deadline().check()?;
         let mut blob = self.find_blob(id).map_err(fault)?;
@@ -394,8 +398,8 @@ impl TaskRepository<'_> {
         &self.repo.refs
     }
 
-    /// The entries of a tree in git's order, without those with invalid names (see [`is_name`]), and the memory
-    /// reservation to keep as long as the entries.
+    /// The entries of a tree in git's order, without those with invalid names (see [`is_name`]). Keep the
+    /// returned memory reservation as long as the entries.
     pub(super) fn tree(&self, id: ObjectId) -> Result<(Vec<NamedEntry>, HeldMemory<'_>)> {
         let object = self.tree_object(id)?;
         let held = self.hold(object.data.len() as u64 * DECODED_TREE_FACTOR)?;
@@ -424,13 +428,13 @@ impl TaskRepository<'_> {
 
     fn tree_object(&self, id: ObjectId) -> Result<gix::Object<'_>> {
         let object = self.load(id, Kind::Tree)?;
-        self.decoded.set(self.decoded.get() + object.data.len() as u64);
+        self.decoded_tree_bytes.set(self.decoded_tree_bytes.get() + object.data.len() as u64);
         Ok(object)
     }
 
     /// The bytes of trees decoded so far.
-    pub(super) fn decoded(&self) -> u64 {
-        self.decoded.get()
+    pub(super) fn decoded_tree_bytes(&self) -> u64 {
+        self.decoded_tree_bytes.get()
     }
 
     /// The entries of a tree in the order of their URIs; cached.
@@ -445,13 +449,13 @@ impl TaskRepository<'_> {
     }
 
     /// The modification times of the files of a commit; cached.
-    pub(super) fn window(&self, commit: ObjectId) -> Result<Arc<ModificationTimes>> {
-        if let Some(kept) = self.repo.windows.get(&commit) {
+    pub(super) fn modification_times(&self, commit: ObjectId) -> Result<Arc<ModificationTimes>> {
+        if let Some(kept) = self.repo.modification_times.get(&commit) {
             return Ok(kept);
         }
-        let window = Arc::new(ModificationTimes::read(self, commit)?);
-        self.repo.windows.insert(commit, Arc::clone(&window));
-        Ok(window)
+        let times = Arc::new(ModificationTimes::read(self, commit)?);
+        self.repo.modification_times.insert(commit, Arc::clone(&times));
+        Ok(times)
     }
 
     /// The ancestor of a commit, `back` steps along first parents; cached. `None` if the history is shorter.

@@ -1,7 +1,7 @@
 //! Resolves revisions in URIs to commits.
 //!
-//! A revision is a name, `HEAD`, or a possibly abbreviated id, followed by up to [`MAX_STEPS`] of `~`, `~3`, `^` or
-//! `^2`. It is never passed to git's own revision parser, which accepts much more.
+//! A revision is a name, `HEAD`, or a possibly abbreviated id, followed by up to [`MAX_STEPS`] steps to
+//! ancestors: `~`, `~3`, `^` or `^2`. It is never passed to git's own revision parser, which accepts much more.
 
 use std::collections::HashSet;
 
@@ -116,7 +116,7 @@ pub(super) fn candidates(name: &str) -> Vec<String> {
 
 /// The commit that a ref points to, by its full name.
 pub(super) fn by_name(repository: &TaskRepository<'_>, name: &str) -> Result<Option<ObjectId>> {
-    let Some(id) = repository.refs().follow(name)? else { return Ok(None) };
+    let Some(id) = repository.refs().resolve(name)? else { return Ok(None) };
     match peel(repository, id)? {
         // A branch whose commit is missing is damaged, not empty.
         None if repository.size(id)?.is_none() => {

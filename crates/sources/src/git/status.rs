@@ -56,7 +56,7 @@ pub(super) struct StatusEntry {
     path: Vec<u8>,
     /// The old path of a renamed file.
     from: Option<Vec<u8>>,
-    /// The letters of `git status --short`: what is staged, and what is not.
+    /// The two letters of `git status --short`: the state in the index, and the state in the working tree.
     staged: char,
     unstaged: char,
 }
@@ -212,7 +212,7 @@ impl<'a> WorkState<'a> {
 
     fn untracked(&self, limit: usize) -> Result<Vec<Vec<u8>>> {
         let exclude = regular::read(&self.repository.common_dir().join("info/exclude"), MAX_EXCLUDE_BYTES)
-            .map_err(|cause| cause.of("info/exclude"))?;
+            .map_err(|cause| cause.into_error("info/exclude"))?;
         let exclude = exclude.map(|file| worktree::ignore_patterns(file.data)).transpose();
         let exclude = exclude.map_err(worktree::failed)?;
         let mut walk = UntrackedWalk {
@@ -320,7 +320,7 @@ impl<'w> UntrackedWalk<'w> {
             let child = join(path, &name);
             match kind {
                 EntryKind::Tree => {
-                    let is_tracked = !self.state.index.at(&child).is_empty();
+                    let is_tracked = !self.state.index.entries_at(&child).is_empty();
                     if is_tracked || depth >= MAX_DEPTH || !self.is_candidate(&child, &name, true)? {
                         continue;
                     }
@@ -332,7 +332,9 @@ impl<'w> UntrackedWalk<'w> {
                     }
                 }
                 _ => {
-                    if self.state.index.at(&child).is_empty() && self.is_candidate(&child, &name, false)? {
+                    if self.state.index.entries_at(&child).is_empty()
+                        && self.is_candidate(&child, &name, false)?
+                    {
                         self.found.push(child);
                     }
                 }
@@ -384,7 +386,8 @@ impl<'w> UntrackedWalk<'w> {
                 tracing::debug!(%cause, "an ignore file cannot be read, so its folder has no untracked files");
                 return Ok(false);
             }
-            // For example, no file descriptor is free. The folder must not look clean.
+            // Any other failure, such as a lack of file descriptors, fails the request. Otherwise the folder
+            // would look clean.
             Err(cause) => return Err(worktree::failed(cause)),
         };
         let Some(patterns) = patterns else { return Ok(true) };

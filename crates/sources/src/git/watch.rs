@@ -18,13 +18,13 @@ use tokio::sync::mpsc;
 
 use super::compare::{TreeComparison, TreeDifference};
 use super::pages::escaped;
-use super::refs::{self, shortest};
-use super::regular::RefFileStamp;
+use super::refs::{self, without_namespace};
+use super::regular::GitFileStamp;
 use super::repo::{TaskRepository, TreeEntry};
 use super::rev::{VISIBLE_NAMESPACES, candidates, peel};
 use super::{GitInner, LISTED_REV, work_tree_watch};
 
-/// The most changes that are reported one by one; beyond, they are reported as lost.
+/// The most changes that are reported one by one. If there are more, [`Change::Lost`] is reported instead.
 const MAX_CHANGES: usize = 100_000;
 
 /// The capacity of the channel of changes.
@@ -39,7 +39,7 @@ const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most folders of refs whose stamps are compared; beyond, every poll reads the refs.
 const MAX_STAMPED_FOLDERS: usize = 10_000;
 
-/// How long after a change another one may leave the modification time unchanged.
+/// Two changes within this time may leave the same modification time.
 const STAMP_GRANULARITY: Duration = Duration::from_secs(2);
 
 /// The name of the index in the git directory.
@@ -95,7 +95,7 @@ pub(super) async fn start(inner: Arc<GitInner>) -> Result<RepositoryWatch> {
                     return Ok((new_stamps, None));
                 }
                 let now = RefsState::read(repository)?;
-                // A comparison that takes too long is reported as lost, not repeated.
+                // If the comparison takes too long, it is not repeated: all changes are reported as lost.
                 let changes =
                     was.map_or_else(|| Ok(vec![Change::Lost]), |was| was.changes_to(&now, inner, repository));
                 let changes = changes.unwrap_or_else(|_| vec![Change::Lost]);
@@ -127,37 +127,38 @@ pub(super) async fn start(inner: Arc<GitInner>) -> Result<RepositoryWatch> {
 /// by rename, which also changes the stamp of its folder.
 #[derive(Default)]
 struct RefStamps {
-    stamps: Vec<(PathBuf, Option<RefFileStamp>)>,
-    /// Whether every later change alters a stamp: all stamps could be read and are old enough, and no folder was left
-    /// out. Otherwise the next poll reads the refs.
+    stamps: Vec<(PathBuf, Option<GitFileStamp>)>,
+    /// Whether every later change alters a stamp. This is so if all stamps could be read and are old enough, and
+    /// no folder was left out. Otherwise the next poll reads the refs.
     settled: bool,
 }
 
 impl RefStamps {
-    /// Whether the refs or the index may have changed since the last poll. Then records the new stamps.
+    /// Whether the refs or the index may have changed since the last poll. If so, records the new stamps.
     fn may_have_changed(&mut self, inner: &GitInner) -> bool {
-        let is_same = |(path, stamp): &(PathBuf, Option<RefFileStamp>)| {
-            RefFileStamp::of(path).is_ok_and(|now| now == *stamp)
+        let is_same = |(path, stamp): &(PathBuf, Option<GitFileStamp>)| {
+            GitFileStamp::of(path).is_ok_and(|now| now == *stamp)
         };
         let same = self.settled && self.stamps.iter().all(is_same);
         if same {
             return false;
         }
         let now = SystemTime::now();
-        let own = inner.repo.own();
-        let mut paths = vec![own.join("HEAD"), own.join(INDEX), inner.repo.common().join("packed-refs")];
+        let git_dir = inner.repo.git_dir();
+        let mut paths =
+            vec![git_dir.join("HEAD"), git_dir.join(INDEX), inner.repo.common_dir().join("packed-refs")];
         for kind in VISIBLE_NAMESPACES {
-            folders(&inner.repo.common().join(kind), &mut paths);
+            folders(&inner.repo.common_dir().join(kind), &mut paths);
         }
         let known = paths.len() < MAX_STAMPED_FOLDERS;
         let mut failed = false;
         let stamp = |path: PathBuf| {
-            let stamp = RefFileStamp::of(&path);
+            let stamp = GitFileStamp::of(&path);
             failed |= stamp.is_err();
             (path, stamp.ok().flatten())
         };
         self.stamps = paths.into_iter().map(stamp).collect();
-        let old = |stamp: &RefFileStamp| {
+        let old = |stamp: &GitFileStamp| {
             let age = stamp.modified.and_then(|modified| now.duration_since(modified).ok());
             age.is_some_and(|age| age > STAMP_GRANULARITY)
         };
@@ -189,7 +190,7 @@ struct RefsState {
     /// By full name: the id of a commit or tag.
     refs: BTreeMap<String, ObjectId>,
     /// The stamp of the index, if there is one.
-    index: Option<RefFileStamp>,
+    index: Option<GitFileStamp>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -210,7 +211,7 @@ impl RefsState {
             }
             _ => HeadState::Detached(super::rev::by_name(repository, LISTED_REV)?),
         };
-        let index = RefFileStamp::of(&repository.git_dir().join(INDEX)).ok().flatten();
+        let index = GitFileStamp::of(&repository.git_dir().join(INDEX)).ok().flatten();
         Ok(Self { head, refs, index })
     }
 
@@ -237,7 +238,7 @@ impl RefsState {
         let mut names = BTreeSet::from([LISTED_REV.to_owned()]);
         let all: BTreeSet<_> = self.refs.keys().chain(later.refs.keys()).collect();
         for name in all.into_iter().filter(|name| self.refs.get(*name) != later.refs.get(*name)) {
-            let short = shortest(name);
+            let short = without_namespace(name);
             names.insert(name.trim_start_matches("refs/").to_owned());
             names.insert(short.to_owned());
             names.extend(short.strip_suffix("/HEAD").map(ToOwned::to_owned));
@@ -310,6 +311,7 @@ impl ChangeList<'_> {
         Ok(self.changes.len() <= MAX_CHANGES)
     }
 
+    /// Adds the change of one path that differs between two commits.
     fn differs(&mut self, rev: &str, listed: bool, difference: &TreeDifference) {
         let path = escaped(&difference.path);
         let is_tree = |entry: Option<TreeEntry>| entry.is_some_and(|entry| entry.kind == EntryKind::Tree);

@@ -28,8 +28,8 @@ impl Git {
         context: &Context,
         work: impl FnOnce(&GitInner, &TaskRepository<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let waiting = CancelTaskOnDrop::default();
-        let deadline = self.inner.deadline(Arc::clone(&waiting.gone));
+        let cancel = CancelTaskOnDrop::default();
+        let deadline = self.inner.deadline(Arc::clone(&cancel.gone));
         self.inner.blocking(Task { uri: uri.clone(), context: context.clone(), deadline }, work).await
     }
 }
@@ -58,9 +58,9 @@ impl GitInner {
         Task { uri: self.space.root.clone(), context: Context::default(), deadline }
     }
 
-    /// Runs work on a blocking thread with one of [`MAX_CONCURRENT_TASKS`] permits. The deadline of the task includes
-    /// the wait for the permit. Work that is blocked in a system call holds its permit until it ends, so that there
-    /// are never more threads than permits; its caller stops waiting after the deadline.
+    /// Runs work on a blocking thread with one of [`MAX_CONCURRENT_TASKS`] permits. The deadline of the task
+    /// includes the wait for the permit. Work that is blocked in a system call holds its permit until it ends, so
+    /// that there are never more threads than permits. Its caller stops waiting after the deadline.
     pub(super) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         task: Task,
@@ -68,11 +68,11 @@ impl GitInner {
     ) -> Result<T> {
         let until = task.deadline.until();
         let busy = || Error::Unavailable(format!("the repository `{}` is busy: try again later", self.name));
-        let permit = match Arc::clone(&self.at_once).try_acquire_owned() {
+        let permit = match Arc::clone(&self.running).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
-                let _queued = self.queue.try_acquire().map_err(|_| busy())?;
-                let permit = timeout_at(until.into(), Arc::clone(&self.at_once).acquire_owned());
+                let _queued = self.waiting.try_acquire().map_err(|_| busy())?;
+                let permit = timeout_at(until.into(), Arc::clone(&self.running).acquire_owned());
                 permit
                     .await
                     .map_err(|_| busy())?
@@ -146,7 +146,7 @@ mod tests {
                 work(&git, move || Ok(receive.recv_timeout(Duration::from_secs(60)))).await
             }));
         }
-        while git.inner.at_once.available_permits() > 0 {
+        while git.inner.running.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
         let queued = (0..MAX_QUEUED_TASKS + 10).map(|_| work(&git, || Ok(())));
@@ -156,9 +156,9 @@ mod tests {
             assert!(is_unavailable(&task.await.unwrap(), "does not answer"));
         }
         // Their callers have timed out, but their threads still hold the permits.
-        assert_eq!(git.inner.at_once.available_permits(), 0);
+        assert_eq!(git.inner.running.available_permits(), 0);
         drop(release);
-        while git.inner.at_once.available_permits() < MAX_CONCURRENT_TASKS {
+        while git.inner.running.available_permits() < MAX_CONCURRENT_TASKS {
             tokio::task::yield_now().await;
         }
         assert!(work(&git, || Ok(())).await.is_ok());
@@ -169,13 +169,13 @@ mod tests {
         let (_folder, git) = repository(Duration::from_secs(60));
         let git = Arc::new(git);
         let all =
-            Arc::clone(&git.inner.at_once).acquire_many_owned(MAX_CONCURRENT_TASKS as u32).await.unwrap();
+            Arc::clone(&git.inner.running).acquire_many_owned(MAX_CONCURRENT_TASKS as u32).await.unwrap();
         let mut queued = tokio::task::JoinSet::new();
         for _ in 0..MAX_QUEUED_TASKS {
             let git = Arc::clone(&git);
             queued.spawn(async move { work(&git, || Ok(())).await });
         }
-        while git.inner.queue.available_permits() > 0 {
+        while git.inner.waiting.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
         let refused = tokio::time::timeout(Duration::from_secs(20), work(&git, || Ok(()))).await;

@@ -1,8 +1,8 @@
 //! Watches the working tree while clients are subscribed to its status or its unstaged diff.
 //!
-//! The watch observes the files that the files source would serve: tracked and untracked files that no ignore file
-//! matches. If a tracked file is ignored or is a symbolic link, an edit of it is reported only with the next change of
-//! the index.
+//! The watch observes the files that the files source would serve: tracked and untracked files that no ignore
+//! file matches. An edit of a tracked file that is ignored, or is a symbolic link, is reported only with the next
+//! change of the index.
 
 use std::future::poll_fn;
 use std::io;

@@ -139,8 +139,8 @@ impl<'a> WorkTree<'a> {
         Ok(self.hash(&without_carriage_returns(&data))? == id)
     }
 
-    /// The current entry and content of a file that differs from its version in the index, as git would store them;
-    /// `None` if its directory no longer exists.
+    /// The entry and the content that git would store for a modified file, as it is now; `None` if its directory
+    /// no longer exists.
     pub(super) fn content(
         &mut self,
         entry: &IndexEntry,

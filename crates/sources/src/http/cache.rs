@@ -53,8 +53,8 @@ fn share(new: &Arc<StoredResponses>, bytes: u64) {
     }
 }
 
-/// Fair shares of the total size, given the configured sizes in ascending order: space that one cache does not need
-/// is divided among the others.
+/// Fair shares of the total size, given the configured sizes in ascending order. Space that one cache does not
+/// need is divided among the others.
 fn shares(wanted: &[u64]) -> Vec<u64> {
     let count = wanted.len();
     let mut remaining = wanted.last().copied().unwrap_or_default().max(MAX_TOTAL_BYTES);
@@ -78,7 +78,7 @@ pub(super) struct HttpCache {
 }
 
 struct StoredResponse {
-    answer: Arc<ApiResponse>,
+    api_response: Arc<ApiResponse>,
     /// Status and headers, updated by revalidation.
     response: http::Response<()>,
     policy: CachePolicy,
@@ -97,10 +97,10 @@ struct StoredResponseWeight;
 
 impl Weighter<StoredResponseKey, Arc<StoredResponse>> for StoredResponseWeight {
     fn weight(&self, key: &StoredResponseKey, stored: &Arc<StoredResponse>) -> u64 {
-        let next = stored.answer.next.as_ref().map_or(0, |next| next.as_str().len());
+        let next = stored.api_response.next.as_ref().map_or(0, |next| next.as_str().len());
         // The cache policy has a copy of the headers.
         let head = 2 * head_size(stored.response.headers());
-        (key.1.len() + stored.answer.body.len() + next + head + RESPONSE_OVERHEAD) as u64
+        (key.1.len() + stored.api_response.body.len() + next + head + RESPONSE_OVERHEAD) as u64
     }
 }
 
@@ -111,7 +111,7 @@ fn head_size(headers: &HeaderMap) -> usize {
 
 /// A response, from the cache or the API.
 pub(super) struct FetchedResponse {
-    pub(super) answer: Arc<ApiResponse>,
+    pub(super) api_response: Arc<ApiResponse>,
     pub(super) freshness: Freshness,
     /// The age of a stale response.
     pub(super) stale: Option<Duration>,
@@ -129,7 +129,7 @@ pub(super) enum RequiredFreshness {
 impl HttpCache {
     pub(super) fn new(client: ApiClient, config: Caching) -> Self {
         let options = OptionsBuilder::new()
-            // Each shard has a share of the bytes, which no response may exceed.
+            // With several shards, no response could be larger than the share of one shard.
             .shards(1)
             .estimated_items_capacity(INITIAL_CAPACITY)
             .weight_capacity(config.bytes)
@@ -141,35 +141,35 @@ impl HttpCache {
         Self { client, config, stored, in_flight: Flights::default(), generation: Mutex::new(0) }
     }
 
-    /// The response of an endpoint at a URL, from the cache if it is fresh enough. A request counts against the share of
-    /// `asker`. During an outage, a stale response may be returned.
+    /// The response of an endpoint at a URL, from the cache if it is fresh enough. A request counts against the
+    /// concurrency share of `client`. During an outage, a stale response may be returned.
     pub(super) async fn get(
         self: &Arc<Self>,
         endpoint: &Arc<ApiEndpoint>,
         url: Url,
-        want: RequiredFreshness,
-        asker: libris_core::Client,
+        required: RequiredFreshness,
+        client: libris_core::Client,
     ) -> Result<FetchedResponse, HttpFault> {
         let key: StoredResponseKey = (endpoint.number, url.as_str().into());
         let found = || {
             let fresh =
                 |stored: &Arc<StoredResponse>| !self.remaining_ttl(stored, SystemTime::now()).is_zero();
-            self.stored.get(&key).filter(|stored| want == RequiredFreshness::Fresh && fresh(stored))
+            self.stored.get(&key).filter(|stored| required == RequiredFreshness::Fresh && fresh(stored))
         };
         if let Some(stored) = found() {
             return Ok(self.fetched(&key, &stored, None));
         }
-        let ask = || {
+        let join_or_fetch = || {
             let request = (*self.generation(), key.clone());
-            let start = || self.clone().ask(endpoint.clone(), url.clone(), request.clone(), asker);
+            let start = || self.clone().fetch(endpoint.clone(), url.clone(), request.clone(), client);
             (request.0, self.in_flight.join(&request, || found().map(Ok), start))
         };
-        let (generation, asked) = ask();
+        let (generation, asked) = join_or_fetch();
         let mut outcome = asked.await;
         let is_current = *self.generation() == generation;
         if !is_current {
             // Responses were invalidated during the request, perhaps before this caller joined it.
-            outcome = ask().1.await;
+            outcome = join_or_fetch().1.await;
         }
         let fault = match outcome {
             Ok(stored) => return Ok(self.fetched(&key, &stored, None)),
@@ -186,7 +186,7 @@ impl HttpCache {
 
     /// The cached response, however old.
     pub(super) fn stored(&self, endpoint: &ApiEndpoint, url: &Url) -> Option<Arc<ApiResponse>> {
-        self.stored.get(&(endpoint.number, url.as_str().into())).map(|stored| stored.answer.clone())
+        self.stored.get(&(endpoint.number, url.as_str().into())).map(|stored| stored.api_response.clone())
     }
 
     fn generation(&self) -> MutexGuard<'_, u64> {
@@ -209,19 +209,19 @@ impl HttpCache {
     }
 
     /// Sends the request, as a conditional one if a response is stored, and stores the response.
-    async fn ask(
+    async fn fetch(
         self: Arc<Self>,
         endpoint: Arc<ApiEndpoint>,
         url: Url,
         (generation, key): RequestKey,
-        asker: libris_core::Client,
+        client: libris_core::Client,
     ) -> Result<Arc<StoredResponse>, HttpFault> {
         let request = request(&endpoint, &url);
         let before = self.stored.get(&key);
         let now = SystemTime::now();
         let conditions =
             before.as_ref().map(|stored| conditions(&stored.policy, &request, now)).unwrap_or_default();
-        let asked = self.client.ask(&endpoint, &url, &conditions, asker).await;
+        let asked = self.client.send(&endpoint, &url, &conditions, client).await;
         let reply = match asked {
             Err(fault) if !fault.is_outage() => {
                 // A resource that is gone must not be served stale.
@@ -231,16 +231,17 @@ impl HttpCache {
             asked => asked?,
         };
         let at = SystemTime::now();
-        let (answer, response) = match before.filter(|_| reply.status == StatusCode::NOT_MODIFIED) {
-            Some(stored) => (stored.answer.clone(), renewed(&stored.response, &reply.headers)),
+        let (api_response, response) = match before.filter(|_| reply.status == StatusCode::NOT_MODIFIED) {
+            Some(stored) => (stored.api_response.clone(), renewed(&stored.response, &reply.headers)),
             None if reply.status == StatusCode::NOT_MODIFIED => return Err(HttpFault::Failed),
             None => {
                 let (response, large) = (response(&reply), reply.data.len() > UNRESERVED_BYTES);
                 let (endpoint, url) = (Arc::clone(&endpoint), url.clone());
-                let answer = move || ApiResponse::new(&endpoint, &url, reply);
+                let api_response = move || ApiResponse::new(&endpoint, &url, reply);
                 // Decoding and validating a large response is CPU-bound.
-                let answer = if large { parsing::blocking(answer).await? } else { answer()? };
-                (Arc::new(answer), response)
+                let api_response =
+                    if large { parsing::blocking(api_response).await? } else { api_response()? };
+                (Arc::new(api_response), response)
             }
         };
         let options = CacheOptions { shared: false, cache_heuristic: 0.0, ..CacheOptions::default() };
@@ -250,7 +251,7 @@ impl HttpCache {
         let private = if has_directive("private") { CacheScope::Private } else { CacheScope::Public };
         let scope = private.max(self.config.scope);
         let strict = has_directive("must-revalidate") || has_directive("no-cache");
-        let stored = StoredResponse { answer, response, policy, at, has_lifetime, scope, strict };
+        let stored = StoredResponse { api_response, response, policy, at, has_lifetime, scope, strict };
         let stored = Arc::new(stored);
         let current = self.generation();
         if *current != generation {
@@ -259,8 +260,12 @@ impl HttpCache {
         if stored.policy.is_storable() {
             self.stored.insert(key.clone(), stored.clone());
             // The cache refuses a response that is too large.
-            if self.stored.get(&key).is_some_and(|cached| Arc::ptr_eq(&cached.answer, &stored.answer)) {
-                stored.answer.cached();
+            if self
+                .stored
+                .get(&key)
+                .is_some_and(|cached| Arc::ptr_eq(&cached.api_response, &stored.api_response))
+            {
+                stored.api_response.release_reservation();
             }
         } else {
             self.stored.remove(&key);
@@ -297,15 +302,17 @@ impl HttpCache {
         let expires = now.checked_add(ttl).filter(|_| !ttl.is_zero());
         let freshness = Freshness::proven(expires.map(|expires| self.proof(key, stored, expires)));
         let freshness = Freshness { expires, ..freshness.with_ttl(ttl).with_scope(stored.scope) };
-        FetchedResponse { answer: stored.answer.clone(), freshness, stale }
+        FetchedResponse { api_response: stored.api_response.clone(), freshness, stale }
     }
 
     /// A proof that holds while a response is fresh and still in the cache: polling may replace it before it expires.
     fn proof(&self, key: &StoredResponseKey, stored: &StoredResponse, expires: Instant) -> Proof {
-        let (store, key, answer) =
-            (Arc::downgrade(&self.stored), key.clone(), Arc::downgrade(&stored.answer));
+        let (store, key, api_response) =
+            (Arc::downgrade(&self.stored), key.clone(), Arc::downgrade(&stored.api_response));
         Proof::new(move || {
-            let is_same = |now: Arc<StoredResponse>| std::ptr::eq(Arc::as_ptr(&now.answer), answer.as_ptr());
+            let is_same = |now: Arc<StoredResponse>| {
+                std::ptr::eq(Arc::as_ptr(&now.api_response), api_response.as_ptr())
+            };
             Instant::now() < expires
                 && store.upgrade().and_then(|store| store.peek(&key)).is_some_and(is_same)
         })
@@ -328,16 +335,16 @@ fn response(reply: &RawResponse) -> http::Response<()> {
 }
 
 /// A cached response, updated with the headers of a `304 Not Modified`.
-fn renewed(stored: &http::Response<()>, said: &HeaderMap) -> http::Response<()> {
+fn renewed(stored: &http::Response<()>, updates: &HeaderMap) -> http::Response<()> {
     let mut response = stored.clone();
     let headers = response.headers_mut();
-    // These describe the earlier message.
+    // These headers describe the earlier response message.
     headers.remove(AGE);
     headers.remove(DATE);
     // The stored validators are kept: the service has just confirmed them.
-    for name in said.keys().filter(|name| ![ETAG, LAST_MODIFIED].contains(name)) {
+    for name in updates.keys().filter(|name| ![ETAG, LAST_MODIFIED].contains(name)) {
         headers.remove(name);
-        for value in said.get_all(name) {
+        for value in updates.get_all(name) {
             headers.append(name, value.clone());
         }
     }
@@ -375,7 +382,7 @@ fn has_directive(headers: &HeaderMap, directive: &str) -> bool {
 
 fn has_list_directive(headers: &HeaderMap, name: &HeaderName, directive: &str) -> bool {
     headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).any(|value| {
-        let mut names = value.split(',').filter_map(|said| said.split('=').next());
+        let mut names = value.split(',').filter_map(|item| item.split('=').next());
         names.any(|name| name.trim().eq_ignore_ascii_case(directive))
     })
 }

@@ -45,7 +45,7 @@ pub(super) struct ApiClient {
     limits: RequestLimits,
     permits: Arc<Budget>,
     /// The end of the `Retry-After` period of each origin, with the status that began it.
-    quiet: Mutex<HashMap<String, (Instant, StatusCode)>>,
+    paused_origins: Mutex<HashMap<String, (Instant, StatusCode)>>,
 }
 
 /// A response as received.
@@ -69,67 +69,71 @@ impl ApiClient {
             .http1_read_buf_exact_size(READ_BUFFER_BYTES)
             .build(connector);
         let permits = Budget::new(limits.concurrency.max(1));
-        Ok(Self { client, limits: limits.clone(), permits, quiet: Mutex::default() })
+        Ok(Self { client, limits: limits.clone(), permits, paused_origins: Mutex::default() })
     }
 
-    /// Sends a request with the headers of the endpoint and those in `beside`, under a permit from the share of `asker`.
-    /// Fails at once during a `Retry-After` period.
-    pub(super) async fn ask(
+    /// Sends a request with the headers of the endpoint and `extra_headers`, under a permit from the share of
+    /// `client`. Fails at once during a `Retry-After` period.
+    pub(super) async fn send(
         &self,
         endpoint: &ApiEndpoint,
         url: &Url,
-        beside: &HeaderMap,
-        asker: libris_core::Client,
+        extra_headers: &HeaderMap,
+        client: libris_core::Client,
     ) -> Result<RawResponse, HttpFault> {
-        if let Some((wait, status)) = self.wait(endpoint.origin()) {
+        if let Some((wait, status)) = self.retry_wait(endpoint.origin()) {
             return Err(HttpFault::Busy(status, Some(wait)));
         }
         let limit = self.limits.timeout;
-        let asked = tokio::time::timeout(limit, self.follow(endpoint, url.clone(), beside, asker)).await;
-        let reply = asked.unwrap_or(Err(HttpFault::Slow(limit)));
+        let asked = tokio::time::timeout(
+            limit,
+            self.send_following_redirects(endpoint, url.clone(), extra_headers, client),
+        )
+        .await;
+        let reply = asked.unwrap_or(Err(HttpFault::TimedOut(limit)));
         if let Err(fault) = &reply {
-            tracing::debug!(url = %shown(url), ?fault, "a request failed");
+            tracing::debug!(url = %without_query(url), ?fault, "a request failed");
         }
         reply
     }
 
     /// Sends a request and follows redirects within the origin of the endpoint.
-    async fn follow(
+    async fn send_following_redirects(
         &self,
         endpoint: &ApiEndpoint,
         mut url: Url,
-        beside: &HeaderMap,
-        asker: libris_core::Client,
+        extra_headers: &HeaderMap,
+        client: libris_core::Client,
     ) -> Result<RawResponse, HttpFault> {
-        let _permit = self.permits.take(asker, 1).await.ok_or(HttpFault::Unreachable)?;
+        let _permit = self.permits.take(client, 1).await.ok_or(HttpFault::Unreachable)?;
         for _ in 0..=self.limits.redirects {
-            let mut request = request(endpoint, &url, beside).ok_or(HttpFault::Failed)?;
+            let mut request = request(endpoint, &url, extra_headers).ok_or(HttpFault::Failed)?;
             let interim = InterimCounter::count(&mut request);
             let response = tokio::select! {
                 response = self.client.request(request) => response.map_err(|cause| {
                     let reached = !cause.is_connect();
-                    failure(&cause, &url, reached)
+                    classify(&cause, &url, reached)
                 })?,
                 () = interim.too_many() => {
-                    tracing::warn!(url = %shown(&url), "a service sends only interim responses");
+                    tracing::warn!(url = %without_query(&url), "a service sends only interim responses");
                     return Err(HttpFault::Failed);
                 }
             };
             let status = response.status();
             if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
-                return self.receive(endpoint, &url, response, asker).await;
+                return self.receive(endpoint, &url, response, client).await;
             }
             let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
             let next = location.and_then(|location| url.join(location).ok());
             let Some(next) = next.filter(|next| next.origin().ascii_serialization() == endpoint.origin())
             else {
-                tracing::warn!(url = %shown(&url), "did not follow a redirect to another origin");
-                return Err(HttpFault::Elsewhere);
+                tracing::warn!(url = %without_query(&url), "did not follow a redirect to another origin");
+                return Err(HttpFault::Redirected);
             };
             url = next;
         }
-        tracing::warn!(url = %shown(&url), "too many redirects");
-        Err(HttpFault::Elsewhere)
+        tracing::warn!(url = %without_query(&url), "too many redirects");
+        Err(HttpFault::Redirected)
     }
 
     /// Receives the body within the limits. An error status is a fault.
@@ -138,46 +142,46 @@ impl ApiClient {
         endpoint: &ApiEndpoint,
         url: &Url,
         response: Response<Incoming>,
-        asker: libris_core::Client,
+        client: libris_core::Client,
     ) -> Result<RawResponse, HttpFault> {
         let (response, mut body) = response.into_parts();
         let (status, headers) = (response.status, response.headers);
         if status != StatusCode::NOT_MODIFIED && !status.is_success() {
-            return Err(self.refusal(endpoint, url, status, &headers));
+            return Err(self.status_fault(endpoint, url, status, &headers));
         }
         let limit = self.limits.max_size;
         let mut received = match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
             None | Some(b"identity") => {
-                let said = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-                let said = said.filter(|_: &u64| endpoint.method == Method::GET);
-                match said.filter(|size| *size > limit) {
+                let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+                let length = length.filter(|_: &u64| endpoint.method == Method::GET);
+                match length.filter(|size| *size > limit) {
                     Some(size) => return Err(HttpFault::TooLarge { size, limit }),
-                    None => ReceivedBody::plain(limit, said, asker),
+                    None => ReceivedBody::plain(limit, length, client),
                 }
             }
-            Some(b"gzip" | b"x-gzip") => ReceivedBody::gzip(limit, asker),
+            Some(b"gzip" | b"x-gzip") => ReceivedBody::gzip(limit, client),
             Some(_) => {
-                tracing::warn!(url = %shown(url), "a response has an unsupported content encoding");
+                tracing::warn!(url = %without_query(url), "a response has an unsupported content encoding");
                 return Err(HttpFault::Encoding);
             }
         };
-        let refused = |refusal| match refusal {
+        let receive_fault = |error| match error {
             ReceiveError::TooLarge(size) => HttpFault::TooLarge { size, limit },
             ReceiveError::NoMemory => HttpFault::NoMemory,
-            ReceiveError::Malformed(cause) => failure(&cause, url, true),
+            ReceiveError::Malformed(cause) => classify(&cause, url, true),
         };
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|cause| failure(&cause, url, true))?;
+            let frame = frame.map_err(|cause| classify(&cause, url, true))?;
             if let Some(piece) = frame.data_ref() {
-                received.write(piece).await.map_err(refused)?;
+                received.write(piece).await.map_err(receive_fault)?;
             }
         }
-        let (data, memory) = received.finish().await.map_err(refused)?;
+        let (data, memory) = received.finish().await.map_err(receive_fault)?;
         Ok(RawResponse { status, headers, data, memory })
     }
 
     /// The fault for an error status. Starts a `Retry-After` period if the service asks for one.
-    fn refusal(
+    fn status_fault(
         &self,
         endpoint: &ApiEndpoint,
         url: &Url,
@@ -188,28 +192,29 @@ impl ApiClient {
             429 | 503 => {
                 let wait = headers.get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?));
                 if let Some(wait) = wait {
-                    let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
-                    quiet.insert(endpoint.origin().to_owned(), (Instant::now() + wait, status));
+                    let mut paused_origins =
+                        self.paused_origins.lock().unwrap_or_else(PoisonError::into_inner);
+                    paused_origins.insert(endpoint.origin().to_owned(), (Instant::now() + wait, status));
                 }
                 HttpFault::Busy(status, wait)
             }
             _ => HttpFault::Status(status),
         };
         if fault.is_missing() {
-            tracing::debug!(url = %shown(url), %status, "a service returned not found");
+            tracing::debug!(url = %without_query(url), %status, "a service returned not found");
         } else {
-            tracing::warn!(url = %shown(url), %status, "a service returned an error");
+            tracing::warn!(url = %without_query(url), %status, "a service returned an error");
         }
         fault
     }
 
     /// The remaining `Retry-After` period of an origin, with the status that began it.
-    fn wait(&self, origin: &str) -> Option<(Duration, StatusCode)> {
-        let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
-        let (until, status) = *quiet.get(origin)?;
+    fn retry_wait(&self, origin: &str) -> Option<(Duration, StatusCode)> {
+        let mut paused_origins = self.paused_origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let (until, status) = *paused_origins.get(origin)?;
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            quiet.remove(origin);
+            paused_origins.remove(origin);
             return None;
         }
         Some((left, status))
@@ -258,26 +263,26 @@ fn retry_after(text: &str) -> Option<Duration> {
 }
 
 /// A URL for the log, without its query, which may contain a secret.
-fn shown(url: &Url) -> String {
+fn without_query(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
 /// Logs an error and classifies it; `reached` says whether a connection was established.
-fn failure(error: &(dyn std::error::Error + 'static), url: &Url, reached: bool) -> HttpFault {
+fn classify(error: &(dyn std::error::Error + 'static), url: &Url, reached: bool) -> HttpFault {
     let mut causes = vec![error.to_string()];
     let mut cause = error.source();
     let mut tls = false;
     while let Some(inner) = cause {
         let refused = inner.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         if inner.is::<ForbiddenAddress>() || refused.is_some_and(|refused| refused.is::<ForbiddenAddress>()) {
-            tracing::warn!(url = %shown(url), "{inner}");
-            return HttpFault::Refused;
+            tracing::warn!(url = %without_query(url), "{inner}");
+            return HttpFault::ForbiddenAddress;
         }
         tls |= inner.is::<rustls::Error>() || refused.is_some_and(|refused| refused.is::<rustls::Error>());
         causes.push(inner.to_string());
         cause = inner.source();
     }
-    tracing::warn!(url = %shown(url), cause = causes.join(": "), "a request failed");
+    tracing::warn!(url = %without_query(url), cause = causes.join(": "), "a request failed");
     match reached {
         true => HttpFault::Failed,
         false if tls => HttpFault::Tls,
@@ -285,7 +290,11 @@ fn failure(error: &(dyn std::error::Error + 'static), url: &Url, reached: bool) 
     }
 }
 
-fn request(endpoint: &ApiEndpoint, url: &Url, beside: &HeaderMap) -> Option<http::Request<Empty<Bytes>>> {
+fn request(
+    endpoint: &ApiEndpoint,
+    url: &Url,
+    extra_headers: &HeaderMap,
+) -> Option<http::Request<Empty<Bytes>>> {
     let mut request = http::Request::new(Empty::new());
     *request.method_mut() = endpoint.method.into();
     *request.uri_mut() = url.as_str().parse().ok()?;
@@ -293,7 +302,7 @@ fn request(endpoint: &ApiEndpoint, url: &Url, beside: &HeaderMap) -> Option<http
     headers.insert(USER_AGENT, HeaderValue::from_static(http_client::USER_AGENT));
     headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-    for (name, value) in endpoint.headers.iter().chain(beside) {
+    for (name, value) in endpoint.headers.iter().chain(extra_headers) {
         headers.insert(name, value.clone());
     }
     Some(request)
@@ -302,7 +311,7 @@ fn request(endpoint: &ApiEndpoint, url: &Url, beside: &HeaderMap) -> Option<http
 #[cfg(test)]
 mod tests {
     use super::{
-        AddressGuard, ApiClient, ApiEndpoint, ForbiddenAddress, HttpFault, MAX_RETRY_AFTER, Url, failure,
+        AddressGuard, ApiClient, ApiEndpoint, ForbiddenAddress, HttpFault, MAX_RETRY_AFTER, Url, classify,
         retry_after,
     };
     use crate::http::config::Config;
@@ -321,7 +330,7 @@ mod tests {
         let client =
             ApiClient::new(&config.limits, AddressGuard { allow_private, ..anywhere }, false).unwrap();
         client
-            .ask(&endpoint, &Url::parse(&url).unwrap(), &Default::default(), libris_core::Client::default())
+            .send(&endpoint, &Url::parse(&url).unwrap(), &Default::default(), libris_core::Client::default())
             .await
             .err()
     }
@@ -330,7 +339,7 @@ mod tests {
     async fn a_name_that_leads_to_a_private_address_is_not_connected_to() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(ask_localhost(port, false).await, Some(HttpFault::Refused));
+        assert_eq!(ask_localhost(port, false).await, Some(HttpFault::ForbiddenAddress));
         // The allowed request must be the first connection that the listener accepts.
         let allowed = tokio::spawn(async move { ask_localhost(port, true).await });
         let (first, from) = listener.accept().await.unwrap();
@@ -341,11 +350,11 @@ mod tests {
     #[test]
     fn a_forbidden_address_has_its_own_error() {
         let url = Url::parse("http://intranet.example/").unwrap();
-        let failed = |cause| failure(&Error::failed("connect", cause), &url, false);
+        let failed = |cause| classify(&Error::failed("connect", cause), &url, false);
         assert_eq!(failed(io::Error::other("no route")), HttpFault::Unreachable);
         assert_eq!(failed(io::Error::other(rustls::Error::DecryptError)), HttpFault::Tls);
         let fault = failed(io::Error::other(ForbiddenAddress));
-        let error = fault.of(&Uri::parse("a://b").unwrap(), "").to_string();
+        let error = fault.into_error(&Uri::parse("a://b").unwrap(), "").to_string();
         assert_eq!(
             error,
             "the service behind `a://b` is at an address that is not allowed; tell the administrator of this server"

@@ -28,8 +28,8 @@ use crate::descriptive::with_descriptive_keys;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The name of the source in messages. Default: `base`, or `[[http]]` without one, until the source is open; then the
-    /// scheme of its first URI, because `base` may contain a secret.
+    /// The name of the source in messages. Default: the scheme of its first URI. Errors in opening the source
+    /// name `base` instead, or `[[http]]` without one.
     pub name: Option<String>,
     /// The base URL: the URLs of the entries are relative to it.
     pub base: Option<String>,

@@ -3,7 +3,7 @@
 use libris_core::Result;
 
 use super::{Config, Http};
-use crate::registry::{ConfigFile, Definition, OpenedSource, SourceConfig};
+use crate::registry::{ConfigFile, Definition, OpenedSource, SourceConfig, url_label};
 
 impl SourceConfig for Config {
     fn definition(self, _file: &ConfigFile) -> Box<dyn Definition> {
@@ -13,7 +13,8 @@ impl SourceConfig for Config {
 
 impl Definition for Config {
     fn label(&self) -> String {
-        self.name.clone().or(self.base.clone()).unwrap_or_else(|| "[[http]]".to_owned())
+        let base = || self.base.as_deref().map(url_label);
+        self.name.clone().or_else(base).unwrap_or_else(|| "[[http]]".to_owned())
     }
 
     fn open(&self) -> Result<OpenedSource> {

@@ -27,9 +27,8 @@ pub(super) struct ApiEndpoint {
     url: UriTemplate,
     origin: String,
     /// The variables in the path.
-    in_path: Vec<String>,
-    /// The URL template up to its query; `None` unless the URL has no query or its query begins with a `{?…}`
-    /// expression.
+    path_variables: Vec<String>,
+    /// The URL template up to its query, to match URLs against; `None` if the URL has a literal query.
     path: Option<UriTemplate>,
     /// The variables that must have a value, even if the template syntax makes them optional.
     required: Vec<String>,
@@ -83,8 +82,8 @@ impl ApiEndpoint {
     ) -> Result<Self, String> {
         let text = joined(config.base.as_deref(), spec.url)?;
         let end = authority_end(&text)?;
-        let base_url =
-            Url::parse(&text[..end]).map_err(|cause| format!("its URL cannot be used: {cause}"))?;
+        let base_url = Url::parse(&text[..end])
+            .map_err(|cause| format!("its URL cannot be used: {cause}; hint: correct `url` or `base`"))?;
         check_host(&base_url, guard)?;
         let template = UriTemplate::parse(&text).map_err(|cause| cause.to_string())?;
         let upstream = |name: &str| {
@@ -93,10 +92,14 @@ impl ApiEndpoint {
         let known: Vec<_> = spec.variables.iter().map(|name| upstream(name)).collect();
         if let Some(unknown) = template.variables().find(|name| !known.iter().any(|known| known == name)) {
             return Err(match known.is_empty() {
-                true => format!("`url` uses the variable `{unknown}`, but cannot have variables here"),
+                true => format!(
+                    "`url` uses the variable `{unknown}`, but cannot have variables here; hint: remove it, or add a \
+                             `[[http.template]]`"
+                ),
                 false => {
                     format!(
-                        "`url` uses the variable `{unknown}`, which the template in `uri` does not define"
+                        "`url` uses the variable `{unknown}`, which the template in `uri` does not define; hint: add it to \
+                         `uri`, or remove it"
                     )
                 }
             });
@@ -110,7 +113,7 @@ impl ApiEndpoint {
             headers: headers([&config.headers, spec.headers], spec.mime)?,
             mime: spec.mime.map(str::to_owned),
             origin: base_url.origin().ascii_serialization(),
-            in_path: path_variables,
+            path_variables,
             path: (!text.contains('?') || text[query_start..].starts_with("{?")).then_some(path_template),
             required: spec.required.to_vec(),
             allowed: spec.allowed.cloned().unwrap_or_default(),
@@ -121,14 +124,16 @@ impl ApiEndpoint {
         // Checked with sample values: whether the URL is valid does not depend on them.
         let sample = endpoint.url.variables().map(|name| (name, "x")).collect();
         endpoint
-            .filled(&sample)
-            .ok_or("its URL is not in normal form, for example because of a `.` or `..` segment")?;
+            .expand_url(&sample)
+            .ok_or("its URL is not in normal form; hint: write it without `.` and `..` segments")?;
         let sample = endpoint.url.expand(&sample).map_err(|cause| cause.to_string())?;
         let own = parameters(sample.split_once('?').map_or("", |(_, query)| query));
-        // A parameter must not be sent twice: a service that uses the first value would use the one of the caller
+        // A parameter must not be sent twice: a service that uses the first value would use the caller's value
         // instead of the configured one.
         match parameters(&endpoint.query).into_iter().find(|name| own.contains(name)) {
-            Some(name) => Err(format!("its URL has the parameter `{name}`, which `query` sets")),
+            Some(name) => Err(format!(
+                "its URL has the parameter `{name}`, which `query` sets; hint: remove one of them"
+            )),
             None => Ok(endpoint),
         }
     }
@@ -139,7 +144,7 @@ impl ApiEndpoint {
     }
 
     /// Whether the URL contains this variable.
-    pub(super) fn takes(&self, name: &str) -> bool {
+    pub(super) fn has_variable(&self, name: &str) -> bool {
         self.url.variables().any(|variable| variable == name)
     }
 
@@ -151,7 +156,7 @@ impl ApiEndpoint {
     /// Validates these values and expands the URL with them.
     pub(super) fn url(&self, variables: Variables) -> Result<Url, HttpFault> {
         if let Some(lacking) = self.required.iter().find(|name| variables.value(name).is_none()) {
-            return Err(HttpFault::Lacking(lacking.clone()));
+            return Err(HttpFault::MissingVariable(lacking.clone()));
         }
         let mut named = Variables::new();
         for (name, value) in variables {
@@ -160,7 +165,7 @@ impl ApiEndpoint {
             self.check(&name, &value)?;
             named.insert(name, value);
         }
-        self.filled(&named).ok_or(HttpFault::Missing)
+        self.expand_url(&named).ok_or(HttpFault::Missing)
     }
 
     /// Checks a value against the allowed values of its variable.
@@ -179,7 +184,7 @@ impl ApiEndpoint {
             named += &format!(" and {} more", allowed.len() - MAX_NAMED);
         }
         let meant = suggest::did_you_mean(wrong, allowed.iter().map(String::as_str));
-        Err(HttpFault::Choice(format!("`{name}` cannot be `{wrong}`: its values are {named}{meant}")))
+        Err(HttpFault::InvalidChoice(format!("`{name}` cannot be `{wrong}`: its values are {named}{meant}")))
     }
 
     /// Matches a URL, such as a next-page link, against this endpoint and returns its variables; `None` if it does not
@@ -196,7 +201,8 @@ impl ApiEndpoint {
     /// constant.
     pub(super) fn with_query_of(&self, url: &Url, variables: &Variables) -> Option<Variables> {
         let query = self.query_of(url)?;
-        let is_in_path = |name: &str| self.in_path.iter().any(|variable| variable == self.upstream(name));
+        let is_in_path =
+            |name: &str| self.path_variables.iter().any(|variable| variable == self.upstream(name));
         let kept = variables.iter().filter(|(name, _)| is_in_path(name));
         let mut variables: Variables = kept.map(|(name, value)| (name, value.clone())).collect();
         variables.extend(self.named_here(query));
@@ -210,7 +216,8 @@ impl ApiEndpoint {
         let constant = parameters(&self.query);
         let mut variables = Variables::new();
         for (key, value) in url.query_pairs().filter(|(key, _)| !constant.iter().any(|name| name == key)) {
-            let mut names = self.url.variables().filter(|name| !self.in_path.iter().any(|path| path == name));
+            let mut names =
+                self.url.variables().filter(|name| !self.path_variables.iter().any(|path| path == name));
             let is_key = |name: &&str| Uri::decode_segment(name).is_some_and(|name| name == key.as_bytes());
             let name = names.find(is_key)?;
             let value = match (self.url.explodes(name), variables.value(name)) {
@@ -261,10 +268,10 @@ impl ApiEndpoint {
             // A map would let the caller choose the names of query parameters.
             VariableValue::Map(_) => return Err(HttpFault::Missing),
         };
-        let in_path = self.in_path.iter().any(|variable| variable == name);
+        let in_path = self.path_variables.iter().any(|variable| variable == name);
         for text in texts {
             if text.contains(char::is_control) {
-                return Err(HttpFault::Control(name.to_owned()));
+                return Err(HttpFault::ControlCharacter(name.to_owned()));
             }
             if in_path && (text.is_empty() || has_dot_segments(text)) {
                 return Err(HttpFault::Missing);
@@ -274,7 +281,7 @@ impl ApiEndpoint {
     }
 
     /// Expands the URL and appends the constant query; `None` if parsing would change its origin or path.
-    fn filled(&self, variables: &Variables) -> Option<Url> {
+    fn expand_url(&self, variables: &Variables) -> Option<Url> {
         let mut text = self.url.expand(variables).ok()?;
         let path_end = text.find('?').unwrap_or(text.len());
         let path_start = authority_end(&text).ok()?;
@@ -300,7 +307,7 @@ fn joined(base: Option<&str>, url: &str) -> Result<String, String> {
     }
     let Some(base) = base else {
         return Err(format!(
-            "its URL `{url}` does not begin with `https://` or `http://`, and `base` is not set"
+            "its URL `{url}` does not begin with `https://` or `http://`; hint: write the whole URL, or set `base`"
         ));
     };
     if base.contains(['?', '#', '{']) {
@@ -317,18 +324,21 @@ fn joined(base: Option<&str>, url: &str) -> Result<String, String> {
 fn authority_end(text: &str) -> Result<usize, String> {
     let start = match text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) {
         Some(rest) => text.len() - rest.len(),
-        None => return Err(format!("`{text}` is not an `http://` or `https://` URL")),
+        None => return Err(format!("`{text}` is not a URL; hint: begin it with `https://` or `http://`")),
     };
     if ["{+", "{#", "#"].iter().any(|mark| text[start..].contains(mark)) {
         return Err(
-            "its URL has `{+…}` or `{#…}`, which do not encode reserved characters, or a fragment (`#…`)"
+            "its URL has `{+…}` or `{#…}`, which do not encode reserved characters, or a fragment (`#…`); hint: \
+             write `{name}`"
                 .into(),
         );
     }
     let end = text[start..].find(['/', '?', '{']).map_or(text.len(), |length| start + length);
     let rest = &text[end..];
     if rest.starts_with('{') && !rest.starts_with("{/") && !rest.starts_with("{?") {
-        return Err("its URL has a variable in the host".into());
+        return Err(
+            "its URL has a variable in the host; hint: write the host, and use variables after it".into()
+        );
     }
     if text[start..end].contains(['@', '\\']) {
         return Err("its URL names a user: use `headers` for credentials".into());
@@ -416,13 +426,20 @@ fn headers(all: [&BTreeMap<String, TextOrSecret>; 2], mime: Option<&str>) -> Res
         headers.insert(ACCEPT, mime);
     }
     for (name, value) in all.into_iter().flatten() {
-        let key: HeaderName = name.parse().map_err(|_| format!("`{name}` is not the name of a header"))?;
+        let key: HeaderName = name.parse().map_err(|_| {
+            format!("`{name}` is not the name of a header; hint: use letters, digits and `-`")
+        })?;
         if TRANSPORT_HEADERS.contains(&key.as_str()) {
-            return Err(format!("the header `{name}` cannot be set"));
+            return Err(format!(
+                "the header `{name}` cannot be set; hint: remove it, because Libris sets it itself"
+            ));
         }
         let (text, secret) = resolve(value)?;
         let mut value = HeaderValue::from_str(&text).map_err(|_| {
-            format!("the value of the header `{name}` contains characters that a header may not contain")
+            format!(
+                "the value of the header `{name}` contains characters that a header may not contain; hint: \
+                     copy it again, without line breaks"
+            )
         })?;
         value.set_sensitive(secret);
         headers.insert(key, value);

@@ -20,8 +20,8 @@ pub(super) type ItemFields = Vec<Option<String>>;
 /// A requested field: its index in [`ItemFields`], and the rest of its path.
 type WantedField<'p> = (usize, &'p [String]);
 
-/// The items of the list at a JSON pointer, each with the fields at these pointers: the elements of an array, or the
-/// members of an object, each with its `key` and its `value`.
+/// The items of the list at a JSON pointer, each with the fields at these pointers. The items are the elements of
+/// an array, or the members of an object as objects with `key` and `value`.
 #[cfg(test)]
 pub(super) fn items(json: &str, list: &str, fields: &[&str]) -> Result<Vec<ItemFields>, HttpFault> {
     let mut found = ExtractedItems::default();
@@ -29,7 +29,7 @@ pub(super) fn items(json: &str, list: &str, fields: &[&str]) -> Result<Vec<ItemF
     Ok(found.items)
 }
 
-/// Adds the items of the list in one page to those of the pages before.
+/// Adds the items of the list in one page to the items of the previous pages.
 fn add_items(found: &mut ExtractedItems, json: &str, list: &str, fields: &[&str]) -> Result<(), HttpFault> {
     let (list_path, paths) = (path(list), fields.iter().map(|field| path(field)).collect::<Vec<_>>());
     let wanted: Vec<WantedField<'_>> = paths.iter().map(Vec::as_slice).enumerate().collect();
@@ -38,7 +38,10 @@ fn add_items(found: &mut ExtractedItems, json: &str, list: &str, fields: &[&str]
     let search = ListPathSeed { path: &list_path, wanted: &wanted, found, before };
     search.deserialize(&mut json).and_then(|()| json.end()).map_err(|_| HttpFault::Malformed)?;
     if !found.is_list {
-        tracing::warn!(pointer = list, "an answer has no list where the configuration says there is one");
+        tracing::warn!(
+            pointer = list,
+            "an answer has no list where the configuration says there is one; hint: correct `items`"
+        );
         let found = if found.is_scalar { PointerTarget::Scalar } else { PointerTarget::Nothing };
         return Err(HttpFault::NoList { pointer: list.to_owned(), found });
     }
@@ -51,13 +54,13 @@ fn add_items(found: &mut ExtractedItems, json: &str, list: &str, fields: &[&str]
 
 /// The items of the list in each page of a response. The limits on items and on their text are for all pages together.
 pub(super) fn items_of_pages(
-    answers: &[Arc<ApiResponse>],
+    responses: &[Arc<ApiResponse>],
     list: &str,
     fields: &[&str],
 ) -> Result<Vec<ItemFields>, HttpFault> {
     let mut found = ExtractedItems::default();
-    for answer in answers {
-        add_items(&mut found, answer.text()?, list, fields)?;
+    for api_response in responses {
+        add_items(&mut found, api_response.text()?, list, fields)?;
         if found.is_full() {
             tracing::warn!("only the first {} items of a list are taken", found.items.len());
             break;
@@ -108,7 +111,7 @@ struct PageStart {
 }
 
 impl ExtractedItems {
-    /// Resets the state that belongs to one page, and keeps the items of the pages before.
+    /// Resets the state that belongs to one page. The items of the previous pages stay.
     fn begin_page(&mut self) -> PageStart {
         (self.count, self.is_list, self.is_scalar) = (self.items.len(), false, false);
         PageStart { items: self.items.len(), text: self.text }

@@ -15,13 +15,13 @@ pub(super) enum HttpFault {
     /// The service limits the rate or is overloaded (429 or 503), with the time in `Retry-After` if it sent one.
     Busy(StatusCode, Option<Duration>),
     /// A value would change the structure of the URL.
-    Values,
+    InvalidValues,
     /// This required variable has no value.
-    Lacking(String),
+    MissingVariable(String),
     /// The value of this variable contains a control character.
-    Control(String),
+    ControlCharacter(String),
     /// The value of a variable is not one of those that the API documents; the text says which are.
-    Choice(String),
+    InvalidChoice(String),
     /// The service violates HTTP, or the connection ended early.
     Failed,
     /// The response has an unsupported content encoding.
@@ -31,17 +31,17 @@ pub(super) enum HttpFault {
     /// TLS failed: the certificate is not trusted, for example.
     Tls,
     /// Its address is not allowed.
-    Refused,
+    ForbiddenAddress,
     /// The time-out expired.
-    Slow(Duration),
+    TimedOut(Duration),
     /// It redirects to another origin, or too often.
-    Elsewhere,
+    Redirected,
     /// The response exceeds the size limit.
     TooLarge { size: u64, limit: u64 },
     /// There is no memory for the response.
     NoMemory,
     /// The media type of the response is not the expected one.
-    Kind { sent: String, expected: String },
+    UnexpectedMediaType { sent: String, expected: String },
     /// The response is malformed JSON.
     Malformed,
     /// The response has no list at this configured JSON pointer.
@@ -61,10 +61,16 @@ impl HttpFault {
         match self {
             Self::Status(status) => !matches!(status.as_u16(), 400 | 401 | 403 | 404 | 407 | 410 | 414 | 422),
             Self::Busy(..) | Self::Failed | Self::Encoding | Self::Unreachable | Self::Tls => true,
-            Self::Slow(_) | Self::NoMemory => true,
-            Self::Elsewhere | Self::Refused | Self::Kind { .. } | Self::Malformed => true,
+            Self::TimedOut(_) | Self::NoMemory => true,
+            Self::Redirected
+            | Self::ForbiddenAddress
+            | Self::UnexpectedMediaType { .. }
+            | Self::Malformed => true,
             Self::Missing | Self::TooLarge { .. } | Self::NoList { .. } => false,
-            Self::Values | Self::Lacking(_) | Self::Control(_) | Self::Choice(_) => false,
+            Self::InvalidValues
+            | Self::MissingVariable(_)
+            | Self::ControlCharacter(_)
+            | Self::InvalidChoice(_) => false,
         }
     }
 
@@ -77,10 +83,13 @@ impl HttpFault {
         }
     }
 
-    /// Whether the resource cannot be read with these values, now or later.
+    /// Whether the resource counts as missing: the service does not have it, forbids it, or rejects its values.
     pub(super) fn is_absence(&self) -> bool {
         match self {
-            Self::Values | Self::Lacking(_) | Self::Control(_) | Self::Choice(_) => true,
+            Self::InvalidValues
+            | Self::MissingVariable(_)
+            | Self::ControlCharacter(_)
+            | Self::InvalidChoice(_) => true,
             Self::Status(status) if *status == StatusCode::FORBIDDEN || rejects_values(*status) => true,
             fault => fault.is_missing(),
         }
@@ -88,7 +97,7 @@ impl HttpFault {
 
     /// The error for a caller who reads `uri`. The hint says what to check if the service does not know the resource or
     /// rejects its values.
-    pub(super) fn of(self, uri: &Uri, hint: &str) -> Error {
+    pub(super) fn into_error(self, uri: &Uri, hint: &str) -> Error {
         let service = || format!("the service behind `{uri}` {}", self.reason());
         match &self {
             Self::Missing => Error::NotFound(uri.clone()),
@@ -100,10 +109,14 @@ impl HttpFault {
                 Error::missing(uri, format!("the service {}", self.reason()))
             }
             Self::Status(status) if rejects_values(*status) => Error::invalid(service() + hint),
-            Self::Lacking(name) => Error::invalid(format!("`{uri}` lacks a value for `{name}`")),
-            Self::Control(name) => Error::invalid(format!("`{name}` cannot hold a control character")),
-            Self::Choice(why) => Error::invalid(why.clone()),
-            Self::Values => Error::invalid(service()),
+            Self::MissingVariable(name) => {
+                Error::invalid(format!("`{uri}` lacks a value for `{name}`: add one"))
+            }
+            Self::ControlCharacter(name) => {
+                Error::invalid(format!("`{name}` contains a control character: remove it"))
+            }
+            Self::InvalidChoice(why) => Error::invalid(why.clone()),
+            Self::InvalidValues => Error::invalid(service()),
             Self::TooLarge { size, limit } => {
                 Error::TooLarge { uri: uri.clone(), size: *size, limit: *limit, hint: None }
             }
@@ -113,7 +126,7 @@ impl HttpFault {
     }
 
     /// The error for a caller who needs a list or completions of `template`.
-    pub(super) fn of_list(self, template: &str) -> Error {
+    pub(super) fn into_list_error(self, template: &str) -> Error {
         match self {
             Self::NoMemory => Error::NO_MEMORY,
             Self::NoList { .. } => Error::Unavailable(format!("the list for `{template}` {}", self.reason())),
@@ -130,8 +143,8 @@ impl HttpFault {
                 format!("answered {}; try again in {}", named(*status), seconds(*wait))
             }
             Self::Busy(status, None) => format!("answered {}; try again later", named(*status)),
-            Self::Values | Self::Lacking(_) | Self::Control(_) => "rejects these values".into(),
-            Self::Choice(why) => format!("rejects these values: {why}"),
+            Self::InvalidValues | Self::MissingVariable(_) | Self::ControlCharacter(_) => "rejects these values".into(),
+            Self::InvalidChoice(why) => format!("rejects these values: {why}"),
             Self::Failed => "failed; try again later".into(),
             Self::Encoding => "sent a content encoding that is not supported; tell the administrator of this server".into(),
             Self::Unreachable => "cannot be reached now; try again later".into(),
@@ -139,13 +152,13 @@ impl HttpFault {
                 "cannot be reached securely: check its certificate, and that its URL begins with the right `https://` or `http://`"
                     .into()
             }
-            Self::Refused => {
+            Self::ForbiddenAddress => {
                 "is at an address that is not allowed; tell the administrator of this server".into()
             }
-            Self::Slow(limit) => format!("did not answer within {}; try again later", seconds(*limit)),
-            Self::Elsewhere => "redirects to another origin, which is not followed".into(),
+            Self::TimedOut(limit) => format!("did not answer within {}; try again later", seconds(*limit)),
+            Self::Redirected => "redirects to another origin, which is not followed".into(),
             Self::TooLarge { limit, .. } => format!("sent more than {limit} bytes"),
-            Self::Kind { sent, expected } => format!("sent `{sent}` where `{expected}` was expected"),
+            Self::UnexpectedMediaType { sent, expected } => format!("sent `{sent}` where `{expected}` was expected"),
             Self::Malformed => "sent malformed JSON".into(),
             Self::NoMemory => format!("sends a large answer: {}", Error::NO_MEMORY),
             Self::NoList { pointer, found } => {

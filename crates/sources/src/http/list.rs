@@ -38,7 +38,7 @@ impl ListPages {
     /// Validates the configuration.
     pub(super) fn new(next: Option<&str>, cursor: Option<&str>, max_pages: usize) -> Result<Self, String> {
         if cursor.is_some() && next.is_none() {
-            return Err("its list has a `cursor` but no `next`, the JSON pointer to the cursor".into());
+            return Err("its list has a `cursor` but no `next`; hint: set `next` to the JSON pointer of the next cursor".into());
         }
         Ok(Self { next: next.map(str::to_owned), cursor: cursor.map(str::to_owned), max_pages })
     }
@@ -50,7 +50,7 @@ pub(super) struct Instances {
     pub(super) pages: ListPages,
     listing: ListConfig,
     /// The cached resources of the last response.
-    made: DerivedValue<ListedResources>,
+    derived: DerivedValue<ListedResources>,
 }
 
 /// A cached value that was derived from the last response.
@@ -58,7 +58,7 @@ pub(super) struct DerivedValue<T>(Mutex<Option<DerivedFrom<T>>>);
 
 struct DerivedFrom<T> {
     /// The pages of the response, to compare their identity. Weak references do not keep them in memory.
-    answers: Vec<Weak<ApiResponse>>,
+    responses: Vec<Weak<ApiResponse>>,
     value: T,
     /// The time of the last use.
     at: Instant,
@@ -72,20 +72,20 @@ impl<T> Default for DerivedValue<T> {
 
 impl<T: Clone> DerivedValue<T> {
     /// The cached value, if it was derived from exactly these pages.
-    pub(super) fn of(&self, answers: &[Arc<ApiResponse>]) -> Option<T> {
+    pub(super) fn get(&self, responses: &[Arc<ApiResponse>]) -> Option<T> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |last: &DerivedFrom<T>| {
-            let known = last.answers.iter().map(Weak::as_ptr);
-            known.eq(answers.iter().map(Arc::as_ptr))
+            let known = last.responses.iter().map(Weak::as_ptr);
+            known.eq(responses.iter().map(Arc::as_ptr))
         };
         let last = last.as_mut().filter(|last| is_same(last))?;
         last.at = Instant::now();
         Some(last.value.clone())
     }
 
-    pub(super) fn set(&self, answers: &[Arc<ApiResponse>], value: T) {
-        let answers = answers.iter().map(Arc::downgrade).collect();
-        let last = DerivedFrom { answers, value, at: Instant::now() };
+    pub(super) fn set(&self, responses: &[Arc<ApiResponse>], value: T) {
+        let responses = responses.iter().map(Arc::downgrade).collect();
+        let last = DerivedFrom { responses, value, at: Instant::now() };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
 
@@ -108,28 +108,28 @@ pub(super) struct ListedResource {
 
 impl Instances {
     pub(super) fn new(list_source: ListSource, pages: ListPages, listing: ListConfig) -> Self {
-        Self { list_source, pages, listing, made: DerivedValue::default() }
+        Self { list_source, pages, listing, derived: DerivedValue::default() }
     }
 
-    /// The cached resources, if they were extracted from exactly these pages.
-    pub(super) fn extract(&self, answers: &[Arc<ApiResponse>]) -> Option<ListedResources> {
-        self.made.of(answers)
+    /// The cached resources, if they were extracted from exactly these responses.
+    pub(super) fn cached(&self, responses: &[Arc<ApiResponse>]) -> Option<ListedResources> {
+        self.derived.get(responses)
     }
 
     /// The resources of the last response, if they were used recently. All callers share them.
     pub(super) fn recent(&self) -> Option<ListedResources> {
-        self.made.recent()
+        self.derived.recent()
     }
 
-    /// Extracts the resources from a response.
-    pub(super) fn make(
+    /// Extracts the resources from the responses, which are the pages of a list.
+    pub(super) fn extract(
         &self,
-        answers: &[Arc<ApiResponse>],
+        responses: &[Arc<ApiResponse>],
         template: &Template,
         endpoint: &ApiEndpoint,
     ) -> Result<ListedResources, HttpFault> {
-        if let Some(made) = self.extract(answers) {
-            return Ok(made);
+        if let Some(derived) = self.cached(responses) {
+            return Ok(derived);
         }
         let ListConfig { items, values, name, title, description, .. } = &self.listing;
         let fields: Vec<&str> = values
@@ -137,10 +137,10 @@ impl Instances {
             .chain([name, title, description].into_iter().flatten())
             .map(String::as_str)
             .collect();
-        let items = extract::items_of_pages(answers, items, &fields)?;
+        let items = extract::items_of_pages(responses, items, &fields)?;
         let instances = items.into_iter().filter_map(|item| self.instance(item, template, endpoint));
         let listed: ListedResources = Arc::new(instances.collect());
-        self.made.set(answers, listed.clone());
+        self.derived.set(responses, listed.clone());
         Ok(listed)
     }
 
@@ -190,9 +190,9 @@ pub(super) fn text(item: &Value, pointer: &str) -> Option<String> {
     }
 }
 
-/// The completions of typed text, best first: values that begin with it, then values whose label does, then values
-/// with a word in the label that does.
-pub(super) fn offer(choices: impl IntoIterator<Item = Choice>, typed: &str, limit: usize) -> Completion {
+/// The completions of typed text, best first: values that begin with it, then values whose label begins with it,
+/// then values whose label has a word that begins with it.
+pub(super) fn complete(choices: impl IntoIterator<Item = Choice>, typed: &str, limit: usize) -> Completion {
     let typed = typed.to_lowercase();
     let mut ranks: [Vec<String>; 3] = Default::default();
     let mut seen = HashSet::new();
@@ -218,7 +218,7 @@ pub(super) fn offer(choices: impl IntoIterator<Item = Choice>, typed: &str, limi
 
 #[cfg(test)]
 mod tests {
-    use super::{Choice, offer};
+    use super::{Choice, complete};
 
     #[test]
     fn values_are_found_by_their_names_too() {
@@ -231,13 +231,13 @@ mod tests {
             ]
             .map(|(value, label)| Choice::Labelled { value: value.into(), label: label.into() })
         };
-        assert_eq!(offer(choices(), "", 100).values, ["LHR", "JFK", "KEN"]);
-        assert_eq!(offer(choices(), "jf", 100).values, ["JFK"]);
-        assert_eq!(offer(choices(), "ken", 100).values, ["KEN", "JFK"]);
-        assert_eq!(offer(choices(), "John F", 100).values, ["JFK"]);
-        assert!(offer(choices(), "x", 100).values.is_empty());
+        assert_eq!(complete(choices(), "", 100).values, ["LHR", "JFK", "KEN"]);
+        assert_eq!(complete(choices(), "jf", 100).values, ["JFK"]);
+        assert_eq!(complete(choices(), "ken", 100).values, ["KEN", "JFK"]);
+        assert_eq!(complete(choices(), "John F", 100).values, ["JFK"]);
+        assert!(complete(choices(), "x", 100).values.is_empty());
         let many = (0..300).map(|number| Choice::Plain(number.to_string()));
-        let offered = offer(many, "", 100);
+        let offered = complete(many, "", 100);
         assert_eq!((offered.values.len(), offered.total, offered.more), (100, Some(300), true));
     }
 }

@@ -1,7 +1,7 @@
 //! The memory budget of responses while they are received.
 //!
-//! A response is received once for all callers that wait for it, so its memory is reserved here and not in the request of
-//! one caller. The reservation ends when the response is cached, or when all callers have their copies.
+//! Concurrent callers share one response, so its memory is reserved here and not in the request of one caller.
+//! The reservation ends when the response is cached, or when all callers have their copies.
 
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock};

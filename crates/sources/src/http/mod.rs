@@ -1,7 +1,7 @@
 //! HTTP APIs as resources: a URI or template is mapped to a request.
 //!
-//! Responses are cached by the rules of HTTP (RFC 9111), concurrent requests for one resource share one request
-//! (single-flight), and subscribed resources are polled. Addresses, time, size and concurrency are limited.
+//! Responses are cached by the rules of HTTP (RFC 9111). Concurrent reads of one resource share one request
+//! (single-flight). Subscribed resources are polled. Addresses, time, size and concurrency are limited.
 
 mod cache;
 mod client;
@@ -102,24 +102,24 @@ struct ListCompletions {
     value: String,
     label: Option<String>,
     /// The cached choices of the last response.
-    made: DerivedValue<Arc<[Choice]>>,
+    derived: DerivedValue<Arc<[Choice]>>,
 }
 
 impl ListCompletions {
     /// Extracts the values from a response.
-    fn choices(&self, answers: &[Arc<ApiResponse>]) -> Result<Arc<[Choice]>, HttpFault> {
-        if let Some(made) = self.made.of(answers) {
-            return Ok(made);
+    fn choices(&self, responses: &[Arc<ApiResponse>]) -> Result<Arc<[Choice]>, HttpFault> {
+        if let Some(derived) = self.derived.get(responses) {
+            return Ok(derived);
         }
         let fields: Vec<&str> = [&self.value].into_iter().chain(&self.label).map(String::as_str).collect();
-        let items = extract::items_of_pages(answers, &self.items, &fields)?;
+        let items = extract::items_of_pages(responses, &self.items, &fields)?;
         let choices = items.into_iter().filter_map(|item| {
             let mut fields = item.into_iter();
             let (value, label) = (fields.next().flatten()?, fields.next().flatten().unwrap_or_default());
             Some(Choice::Labelled { value, label })
         });
         let choices: Arc<[Choice]> = choices.collect();
-        self.made.set(answers, choices.clone());
+        self.derived.set(responses, choices.clone());
         Ok(choices)
     }
 }
@@ -230,11 +230,11 @@ impl HttpInner {
     async fn get(
         &self,
         uri: &Uri,
-        want: RequiredFreshness,
-        asker: Client,
+        required: RequiredFreshness,
+        client: Client,
     ) -> Result<FetchedResponse, HttpFault> {
         let (endpoint, variables) = self.endpoint(uri).ok_or(HttpFault::Missing)?;
-        self.cache.get(&endpoint, endpoint.url(variables)?, want, asker).await
+        self.cache.get(&endpoint, endpoint.url(variables)?, required, client).await
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
@@ -244,16 +244,16 @@ impl HttpInner {
         let hit = match self.get(uri, RequiredFreshness::Fresh, context.client()).await {
             Ok(hit) => hit,
             Err(HttpFault::Missing) => return Err(self.not_found(uri)),
-            Err(fault) => return Err(fault.of(uri, &self.value_hint(uri))),
+            Err(fault) => return Err(fault.into_error(uri, &self.value_hint(uri))),
         };
-        watch::record_served(&self.followed, uri, hit.answer.digest);
+        watch::record_served(&self.followed, uri, hit.api_response.digest);
         // Each caller gets its own copy of the body, so each reserves memory for it.
-        let size = hit.answer.body.len();
+        let size = hit.api_response.body.len();
         if size > memory::UNRESERVED_BYTES {
             context.reserve(size as u64)?;
         }
         let mut meta = hit.stale.map(|known| meta::with(meta::STALE, known.as_secs()));
-        if let Some(next) = &hit.answer.next {
+        if let Some(next) = &hit.api_response.next {
             let (key, value) = match self.next_uri(uri, next) {
                 Some(next) => (meta::NEXT, Value::from(next.as_str())),
                 None => (meta::MORE, Value::from(true)),
@@ -262,8 +262,8 @@ impl HttpInner {
         }
         let content = Content {
             uri: uri.clone(),
-            mime: Some(hit.answer.mime.clone()),
-            body: hit.answer.body.clone(),
+            mime: Some(hit.api_response.mime.clone()),
+            body: hit.api_response.body.clone(),
             meta,
         };
         Ok(Contents::from(content).with_freshness(hit.freshness))
@@ -326,8 +326,8 @@ impl HttpInner {
     async fn instances(
         &self,
         number: usize,
-        want: RequiredFreshness,
-        asker: Client,
+        required: RequiredFreshness,
+        client: Client,
     ) -> Result<ListedResources> {
         let template = &self.listed[number];
         let entry = self.templates.get(template);
@@ -336,17 +336,18 @@ impl HttpInner {
             return Ok(ListedResources::default());
         };
         let listed = async {
-            let located = self.located(&instances.list_source, Variables::new())?;
-            let answers = self.pages(located, &instances.pages, want, asker).await?;
-            if let Some(made) = instances.extract(&answers) {
-                return Ok(made);
+            let location = self.locate(&instances.list_source, Variables::new())?;
+            let responses = self.pages(location, &instances.pages, required, client).await?;
+            if let Some(derived) = instances.cached(&responses) {
+                return Ok(derived);
             }
             let (instances, template, endpoint) =
                 (instances.clone(), entry.template.clone(), entry.endpoint.clone());
-            let make = move |answers: &[Arc<ApiResponse>]| instances.make(answers, &template, &endpoint);
-            self.parser.run(&answers, asker, make).await
+            let extract =
+                move |responses: &[Arc<ApiResponse>]| instances.extract(responses, &template, &endpoint);
+            self.parser.run(&responses, client, extract).await
         };
-        listed.await.map_err(|fault: HttpFault| fault.of_list(template.as_str()))
+        listed.await.map_err(|fault: HttpFault| fault.into_list_error(template.as_str()))
     }
 
     /// The resources of a list from memory, if they were used recently.
@@ -354,7 +355,7 @@ impl HttpInner {
         self.templates.get(&self.listed[number])?.instances.as_ref()?.recent()
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize, asker: Client) -> Result<Page> {
+    async fn list(&self, after: Option<&Uri>, limit: usize, client: Client) -> Result<Page> {
         let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let most = limit.saturating_add(1);
         let own = self.resources.range::<Uri, _>(from).take(most);
@@ -362,7 +363,7 @@ impl HttpInner {
         for number in self.lists() {
             let listed = match after.and_then(|_| self.recent(number)) {
                 Some(recent) => recent,
-                None => self.instances(number, RequiredFreshness::Fresh, asker).await?,
+                None => self.instances(number, RequiredFreshness::Fresh, client).await?,
             };
             resources
                 .extend(listed.range::<Uri, _>(from).take(most).map(|(_, found)| found.resource.clone()));
@@ -376,38 +377,38 @@ impl HttpInner {
         Ok(Page { resources, more, freshness, ..Page::default() })
     }
 
-    async fn complete(&self, asked: CompletionRequest<'_>, asker: Client) -> Result<Completion> {
+    async fn complete(&self, asked: CompletionRequest<'_>, client: Client) -> Result<Completion> {
         let Some(entry) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
         match entry.choices.get(asked.variable) {
             Some(Completions::Fixed(choices)) => {
-                Ok(list::offer(choices.iter().cloned(), asked.typed, asked.limit))
+                Ok(list::complete(choices.iter().cloned(), asked.typed, asked.limit))
             }
             Some(Completions::Found(lookup)) => {
                 let list_source = &lookup.list_source;
                 let Some(variables) = list_source.variables(asked) else { return Ok(Completion::default()) };
-                let failed = |fault: HttpFault| fault.of_list(asked.template.as_str());
-                let answers = async {
-                    let located = self.located(list_source, variables)?;
-                    self.pages(located, &lookup.pages, RequiredFreshness::Fresh, asker).await
+                let failed = |fault: HttpFault| fault.into_list_error(asked.template.as_str());
+                let responses = async {
+                    let location = self.locate(list_source, variables)?;
+                    self.pages(location, &lookup.pages, RequiredFreshness::Fresh, client).await
                 };
-                let answers = match answers.await {
+                let responses = match responses.await {
                     // A service may respond with 404 if nothing matches the typed text.
                     Err(fault) if fault.is_missing() => return Ok(Completion::default()),
-                    answers => answers.map_err(failed)?,
+                    responses => responses.map_err(failed)?,
                 };
-                let choices = match lookup.made.of(&answers) {
-                    Some(made) => made,
+                let choices = match lookup.derived.get(&responses) {
+                    Some(derived) => derived,
                     None => {
                         let lookup = lookup.clone();
-                        let choices = move |answers: &[Arc<ApiResponse>]| lookup.choices(answers);
-                        self.parser.run(&answers, asker, choices).await.map_err(failed)?
+                        let choices = move |responses: &[Arc<ApiResponse>]| lookup.choices(responses);
+                        self.parser.run(&responses, client, choices).await.map_err(failed)?
                     }
                 };
                 // The service has already filtered by the typed text.
                 let typed = if list_source.searches() { "" } else { asked.typed };
-                Ok(list::offer(choices.iter().cloned(), typed, asked.limit))
+                Ok(list::complete(choices.iter().cloned(), typed, asked.limit))
             }
-            None => self.complete_from_list(entry, asked, asker).await,
+            None => self.complete_from_list(entry, asked, client).await,
         }
     }
 
@@ -416,13 +417,13 @@ impl HttpInner {
         &self,
         entry: &ApiTemplate,
         asked: CompletionRequest<'_>,
-        asker: Client,
+        client: Client,
     ) -> Result<Completion> {
         let number = self.listed.iter().position(|template| template == asked.template);
         let has_values =
             entry.instances.as_ref().is_some_and(|instances| instances.has_values_of(asked.variable));
         let Some(number) = number.filter(|_| has_values) else { return Ok(Completion::default()) };
-        let listed = self.instances(number, RequiredFreshness::Fresh, asker).await?;
+        let listed = self.instances(number, RequiredFreshness::Fresh, client).await?;
         let fits = |values: &BTreeMap<String, String>| {
             asked.known.iter().all(|(name, known)| {
                 name == asked.variable || values.get(name).is_none_or(|value| value == known)
@@ -433,7 +434,7 @@ impl HttpInner {
             let label = found.resource.title.as_ref().unwrap_or(&found.resource.name).clone();
             Some(Choice::Labelled { value, label })
         });
-        Ok(list::offer(choices, asked.typed, asked.limit))
+        Ok(list::complete(choices, asked.typed, asked.limit))
     }
 }
 
@@ -458,7 +459,7 @@ impl ListSource {
 
     /// Whether the service filters by the typed text.
     fn searches(&self) -> bool {
-        matches!(self, Self::Endpoint(endpoint) if endpoint.takes(TYPED_VARIABLE))
+        matches!(self, Self::Endpoint(endpoint) if endpoint.has_variable(TYPED_VARIABLE))
     }
 }
 

@@ -25,25 +25,33 @@ pub(super) fn open(mut config: Config) -> Result<HttpInner> {
     );
     check(&config)?;
     if resources.is_empty() && templates.is_empty() && links.is_empty() {
-        return Err(Error::invalid("it has no `resource`, no `template` and no `link`"));
+        return Err(Error::invalid(
+            "it has no `resource`, no `template` and no `link`; hint: add one, such as a `[[http.resource]]`",
+        ));
     }
     let guard = AddressGuard::new(&config.limits);
-    let froms = sources_of_lists(&templates);
-    let mut opening = EndpointBuilder::new(&config, &guard);
+    let list_uris = uris_of_lists(&templates);
+    let mut builder = EndpointBuilder::new(&config, &guard);
 
     let mut opened_resources = BTreeMap::new();
     for entry in resources {
         let uri = entry.uri.clone();
-        let opened = opening.resource(entry).map_err(|why| wrong(&uri, why))?;
+        let opened = builder.resource(entry).map_err(|why| wrong(&uri, why))?;
         if opened_resources.insert(uri.clone(), opened).is_some() {
-            return Err(wrong(&uri, "it is declared twice".into()));
+            return Err(wrong(
+                &uri,
+                "it is declared twice; hint: remove one, or give it another `uri`".into(),
+            ));
         }
     }
     for link in links {
         let uri = link.uri.clone();
         let opened = self::link(link).map_err(|why| wrong(&uri, why))?;
         if opened_resources.insert(uri.clone(), opened).is_some() {
-            return Err(wrong(&uri, "it is declared twice".into()));
+            return Err(wrong(
+                &uri,
+                "it is declared twice; hint: remove one, or give it another `uri`".into(),
+            ));
         }
     }
     let mut opened_templates = Vec::new();
@@ -52,13 +60,16 @@ pub(super) fn open(mut config: Config) -> Result<HttpInner> {
     for entry in templates {
         let uri = entry.uri.clone();
         if !texts.insert(uri.as_str().to_owned()) {
-            return Err(wrong(&uri, "it is declared twice".into()));
+            return Err(wrong(
+                &uri,
+                "it is declared twice; hint: remove one, or give it another `uri`".into(),
+            ));
         }
-        let opened = opening.template(entry).map_err(|why| wrong(&uri, why))?;
+        let opened = builder.template(entry).map_err(|why| wrong(&uri, why))?;
         listed.extend(opened.instances.is_some().then(|| uri.clone()));
         opened_templates.push((uri, opened));
     }
-    let secure = opening.secure;
+    let secure = builder.secure;
     let client = ApiClient::new(&config.limits, guard, secure)?;
     // The default name is a scheme and not the base URL, which may contain a secret.
     let scheme = opened_resources
@@ -79,10 +90,10 @@ pub(super) fn open(mut config: Config) -> Result<HttpInner> {
         followed: Arc::default(),
     };
     // A list from an unknown resource would otherwise fail only when it is used.
-    match froms.into_iter().find(|uri| inner.endpoint(uri).is_none()) {
-        Some(uri) => {
-            Err(Error::invalid(format!("a list is `from` `{uri}`, which is not a resource of this source")))
-        }
+    match list_uris.into_iter().find(|uri| inner.endpoint(uri).is_none()) {
+        Some(uri) => Err(Error::invalid(format!(
+            "a list is `from` `{uri}`, which is not a resource of this source; hint: add it as a `[[http.resource]]`, or set `url`"
+        ))),
         None => Ok(inner),
     }
 }
@@ -108,15 +119,15 @@ pub(super) fn wrong(uri: &impl std::fmt::Display, why: String) -> Error {
 }
 
 /// The URIs in the `from` keys of all lists and completions, with `x` for the values of variables.
-fn sources_of_lists(templates: &[EndpointConfig<UriTemplate>]) -> HashSet<Uri> {
-    let froms = templates.iter().flat_map(|entry| {
+fn uris_of_lists(templates: &[EndpointConfig<UriTemplate>]) -> HashSet<Uri> {
+    let list_uris = templates.iter().flat_map(|entry| {
         let found = entry.complete.values().filter_map(|choices| match choices {
             Choices::Found(found) => found.from.as_deref(),
             Choices::Fixed(_) => None,
         });
         found.chain(entry.list.as_ref().and_then(|list| list.from.as_deref()))
     });
-    froms
+    list_uris
         .filter_map(|from| {
             let template = UriTemplate::parse(from).ok()?;
             let sample: Variables = template.variables().map(|name| (name, "x")).collect();
@@ -160,7 +171,7 @@ impl<'a> EndpointBuilder<'a> {
         }
         let is_unknown = |name: &&String| !variables.contains(&name.as_str());
         if let Some(unknown) = entry.required.iter().chain(entry.complete.keys()).find(is_unknown) {
-            return Err(format!("it has no variable `{unknown}`"));
+            return Err(format!("it has no variable `{unknown}`; hint: add it to `uri`, or remove it"));
         }
         self.endpoint(EndpointSpec {
             method: entry.method,
@@ -177,7 +188,7 @@ impl<'a> EndpointBuilder<'a> {
 
     pub(super) fn resource(&mut self, entry: EndpointConfig<Uri>) -> Result<ApiResource, String> {
         if entry.list.is_some() {
-            return Err("only a template can have a `list`".into());
+            return Err("only a template can have a `list`; hint: remove it".into());
         }
         let endpoint = self.entry(&entry, Vec::new())?;
         Ok(ApiResource { resource: entry.resource(&entry.uri), endpoint: Some(endpoint) })
@@ -208,7 +219,7 @@ impl<'a> EndpointBuilder<'a> {
                         items,
                         value,
                         label,
-                        made: DerivedValue::default(),
+                        derived: DerivedValue::default(),
                     }))
                 }
             };
@@ -221,13 +232,15 @@ impl<'a> EndpointBuilder<'a> {
                 check_pointers(list.values.values().chain([&list.items]).chain(shown))?;
                 if let Some(unknown) = list.values.keys().find(|name| !variables.contains(&name.as_str())) {
                     return Err(format!(
-                        "its `list` has the variable `{unknown}`, which the template in `uri` does not define"
+                        "its `list` has the variable `{unknown}`, which the template in `uri` does not define; hint: add it to `uri`, or remove it"
                     ));
                 }
                 let lacking =
                     |name: &&&str| !list.values.contains_key(**name) && !entry.uri.is_optional(name);
                 if let Some(lacking) = variables.iter().find(lacking) {
-                    return Err(format!("its `list` has no `{lacking}` in `values`"));
+                    return Err(format!(
+                        "its `list` has no `{lacking}` in `values`; hint: set it to the JSON pointer of that value"
+                    ));
                 }
                 let list_source =
                     self.list_source(&entry, list.url.as_deref(), list.from.as_deref(), Vec::new())?;
@@ -259,11 +272,13 @@ impl<'a> EndpointBuilder<'a> {
             (None, Some(from)) => {
                 let template = UriTemplate::parse(from).map_err(|cause| cause.to_string())?;
                 match template.variables().find(|name| !variables.contains(name)) {
-                    Some(unknown) => Err(format!("`from` has the variable `{unknown}`, which is not known")),
+                    Some(unknown) => Err(format!(
+                        "`from` has the variable `{unknown}`, which is not known; hint: use the variables of the template"
+                    )),
                     None => Ok(ListSource::From(template.clone())),
                 }
             }
-            _ => Err("a list has either a `url` or a `from`".into()),
+            _ => Err("a list must have either a `url` or a `from`".into()),
         }
     }
 }
@@ -277,7 +292,7 @@ fn check_pointers<'a>(mut pointers: impl Iterator<Item = &'a String>) -> Result<
 
 fn link(link: Link) -> Result<ApiResource, String> {
     if link.uri.scheme() != "https" && link.uri.scheme() != "http" {
-        return Err("a link is an `https://` URI".into());
+        return Err("the `uri` of a link must begin with `https://`".into());
     }
     let resource = Resource {
         name: link.name.unwrap_or_else(|| segment::last(&link.uri)),

@@ -37,7 +37,7 @@ type ListLocation = (Arc<ApiEndpoint>, Url);
 
 impl HttpInner {
     /// The endpoint and the URL of a list for these variables.
-    pub(super) fn located(
+    pub(super) fn locate(
         &self,
         list_source: &ListSource,
         variables: Variables,
@@ -48,9 +48,9 @@ impl HttpInner {
                 let uri = from
                     .expand(&variables)
                     .and_then(|text| Uri::parse(&text))
-                    .map_err(|_| HttpFault::Values)?;
+                    .map_err(|_| HttpFault::InvalidValues)?;
                 // A value such as `..` would name another resource.
-                from.matches(&uri).ok_or(HttpFault::Values)?;
+                from.matches(&uri).ok_or(HttpFault::InvalidValues)?;
                 let (endpoint, variables) = self.endpoint(&uri).ok_or(HttpFault::Missing)?;
                 let url = endpoint.url(variables)?;
                 Ok((endpoint, url))
@@ -63,32 +63,32 @@ impl HttpInner {
         &self,
         (endpoint, mut url): ListLocation,
         pages: &ListPages,
-        want: RequiredFreshness,
-        asker: Client,
+        required: RequiredFreshness,
+        client: Client,
     ) -> Result<Vec<Arc<ApiResponse>>, HttpFault> {
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         let mut seen = HashSet::from([url.clone()]);
         let (mut bytes, mut memory) = (0, None);
         loop {
-            let answer = self.cache.get(&endpoint, url.clone(), want, asker).await?.answer;
-            bytes += answer.body.len() as u64;
-            answers.push(answer);
+            let api_response = self.cache.get(&endpoint, url.clone(), required, client).await?.api_response;
+            bytes += api_response.body.len() as u64;
+            responses.push(api_response);
             if pages.max_pages == 1 {
-                return Ok(answers);
+                return Ok(responses);
             }
-            let next = self.next_page(&url, pages, &answers[answers.len() - 1..], asker).await?;
+            let next = self.next_page(&url, pages, &responses[responses.len() - 1..], client).await?;
             let next = next.map(|next| endpoint.with_constant_query(next));
             // A faulty service may link to a page that was fetched before.
-            let Some(next) = next.filter(|next| seen.insert(next.clone())) else { return Ok(answers) };
-            if answers.len() >= pages.max_pages || bytes > self.max_size {
-                tracing::warn!("only the first {} pages of a list are taken", answers.len());
-                return Ok(answers);
+            let Some(next) = next.filter(|next| seen.insert(next.clone())) else { return Ok(responses) };
+            if responses.len() >= pages.max_pages || bytes > self.max_size {
+                tracing::warn!("only the first {} pages of a list are taken", responses.len());
+                return Ok(responses);
             }
             if bytes > UNRESERVED_PAGE_BYTES && memory.is_none() {
                 // Reserved at once for all pages that may follow: lists that each hold some memory and wait for more
                 // would deadlock.
                 let most = usize::try_from(2 * self.max_size).unwrap_or(usize::MAX);
-                let taken = timeout(PAGES_TIMEOUT, PAGE_MEMORY.take(asker, most)).await;
+                let taken = timeout(PAGES_TIMEOUT, PAGE_MEMORY.take(client, most)).await;
                 memory = Some(taken.ok().flatten().ok_or(HttpFault::NoMemory)?);
             }
             url = next;
@@ -101,11 +101,11 @@ impl HttpInner {
         url: &Url,
         pages: &ListPages,
         page: &[Arc<ApiResponse>],
-        asker: Client,
+        client: Client,
     ) -> Result<Option<Url>, HttpFault> {
         let Some(pointer) = pages.next.clone() else { return Ok(page[0].next.clone()) };
         let field = move |page: &[Arc<ApiResponse>]| extract::field(page[0].text()?, &pointer);
-        let found = self.parser.run(page, asker, field).await?;
+        let found = self.parser.run(page, client, field).await?;
         if found.as_ref().is_some_and(|found| found.len() > MAX_NEXT_BYTES) {
             tracing::warn!("the next page of a list has a URL or cursor of more than {MAX_NEXT_BYTES} bytes");
             return Err(HttpFault::Malformed);

@@ -1,5 +1,5 @@
-//! Parsing of large responses, such as extracting a list from JSON: on blocking threads, one response of a source at a
-//! time, with reserved memory.
+//! Parses large responses, for example to extract a list from JSON: on blocking threads, one response of a source
+//! at a time, with reserved memory.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -31,28 +31,28 @@ impl Default for ResponseParser {
 }
 
 impl ResponseParser {
-    /// Runs `work` on the pages of a response. Large pages are processed on a blocking thread, after a wait for a permit
-    /// and for memory, both from the share of this client.
+    /// Runs `work` on the pages of a response. Large pages are processed on a blocking thread. They first wait
+    /// for a permit and for memory, both from the share of this client.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        answers: &[Arc<ApiResponse>],
+        responses: &[Arc<ApiResponse>],
         client: Client,
         work: impl FnOnce(&[Arc<ApiResponse>]) -> Result<T, HttpFault> + Send + 'static,
     ) -> Result<T, HttpFault> {
-        let size = answers.iter().map(|answer| answer.body.len()).sum();
+        let size = responses.iter().map(|api_response| api_response.body.len()).sum();
         if size <= UNRESERVED_BYTES {
-            return work(answers);
+            return work(responses);
         }
         let admitted = async {
             let permit = self.permits.take(client, 1).await?;
             Some((permit, PARSING_MEMORY.take(client, size).await?))
         };
         let admitted = timeout(PARSING_TIMEOUT, admitted).await.ok().flatten().ok_or(HttpFault::NoMemory)?;
-        let answers = answers.to_vec();
+        let responses = responses.to_vec();
         blocking(move || {
             // Held until the work has ended, even if the caller is gone.
             let _admitted = admitted;
-            work(&answers)
+            work(&responses)
         })
         .await
     }
@@ -73,7 +73,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
-    fn answer(size: usize) -> Arc<ApiResponse> {
+    fn api_response(size: usize) -> Arc<ApiResponse> {
         Arc::new(ApiResponse::of_text(" ".repeat(size)))
     }
 
@@ -82,7 +82,7 @@ mod tests {
         let here = thread::current().id();
         let there = async |size: usize| {
             let work = |_: &[Arc<ApiResponse>]| Ok(thread::current().id());
-            ResponseParser::default().run(&[answer(size)], Client::default(), work).await.unwrap()
+            ResponseParser::default().run(&[api_response(size)], Client::default(), work).await.unwrap()
         };
         assert_eq!(there(UNRESERVED_BYTES).await, here);
         assert_ne!(there(UNRESERVED_BYTES + 1).await, here);
@@ -91,14 +91,14 @@ mod tests {
     #[tokio::test]
     async fn large_responses_are_parsed_one_at_a_time_with_memory() {
         let parser = ResponseParser::default();
-        let (answers, working) = ([answer(1 << 20)], Arc::new(AtomicUsize::new(0)));
+        let (responses, working) = ([api_response(1 << 20)], Arc::new(AtomicUsize::new(0)));
         let run = || {
             let working = working.clone();
-            parser.run(&answers, Client::default(), move |answers| {
+            parser.run(&responses, Client::default(), move |responses| {
                 let others = working.fetch_add(1, Ordering::SeqCst);
                 thread::yield_now();
                 working.fetch_sub(1, Ordering::SeqCst);
-                Ok((others, PARSING_MEMORY.used() >= answers[0].body.len()))
+                Ok((others, PARSING_MEMORY.used() >= responses[0].body.len()))
             })
         };
         let outcomes = join_all((0..20).map(|_| run())).await;

@@ -55,7 +55,7 @@ impl ApiResponse {
     }
 
     /// Releases the reserved memory: the cache accounts for the response from now on.
-    pub(super) fn cached(&self) {
+    pub(super) fn release_reservation(&self) {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
@@ -74,15 +74,16 @@ fn content(
     path: &str,
     reply: RawResponse,
 ) -> Result<(ContentBody, String), HttpFault> {
-    let said = reply.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let (sent, parameters) = said.split_once(';').unwrap_or((said, ""));
+    let content_type =
+        reply.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (sent, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
     let sent = sent.trim().to_ascii_lowercase();
     if let Some(expected) = &endpoint.mime
         && !is_compatible(&sent, expected)
     {
         // The header is untrusted text and appears in an error message.
         let sent = sent.chars().filter(char::is_ascii_graphic).take(60).collect();
-        return Err(HttpFault::Kind { sent, expected: expected.clone() });
+        return Err(HttpFault::UnexpectedMediaType { sent, expected: expected.clone() });
     }
     let mime = match &endpoint.mime {
         Some(expected) => expected.clone(),

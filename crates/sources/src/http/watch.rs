@@ -1,8 +1,8 @@
 //! Detects changes of an API by polling.
 //!
-//! A round polls the lists and the subscribed resources. The concurrency of a round is limited, so a round takes longer
-//! the more resources there are. A newly followed resource is polled at once, outside the rounds, so that its change
-//! during a long round is not missed.
+//! A round polls the lists and the subscribed resources. The concurrency of a round is limited, so a round takes
+//! longer the more resources there are. A newly followed resource is polled at once, outside the rounds.
+//! Otherwise a change of it during a long round would be missed.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -38,7 +38,7 @@ pub(super) enum PolledState {
     Unreachable,
     Missing,
     /// A response with this digest.
-    There(u64),
+    Present(u64),
 }
 
 /// Records the digest of a response that a caller received. A later difference is a change for that caller, even if
@@ -46,7 +46,7 @@ pub(super) enum PolledState {
 pub(super) fn record_served(followed: &FollowedResources, uri: &Uri, digest: u64) {
     followed.with(uri, |seen| {
         if *seen == PolledState::Unknown {
-            *seen = PolledState::There(digest);
+            *seen = PolledState::Present(digest);
         }
     });
 }
@@ -71,7 +71,7 @@ pub(super) fn follow(inner: &HttpInner, uri: &Uri) {
     let Some((endpoint, variables)) = inner.endpoint(uri) else { return };
     // Callers have seen the cached response, so a difference from it is a change.
     let cached = endpoint.url(variables).ok().and_then(|url| inner.cache.stored(&endpoint, &url));
-    let state = cached.map_or(PolledState::Unknown, |response| PolledState::There(response.digest));
+    let state = cached.map_or(PolledState::Unknown, |response| PolledState::Present(response.digest));
     inner.followed.add(uri, state, |_, _| {});
 }
 
@@ -84,9 +84,13 @@ pub(super) fn follow_for_replicas(inner: &HttpInner, uri: &Uri) {
 }
 
 /// Polls a resource; `None` if its state cannot be determined now.
-async fn poll_resource(inner: &Arc<HttpInner>, uri: &Uri, want: RequiredFreshness) -> Option<PolledState> {
-    match inner.get(uri, want, Client::default()).await {
-        Ok(hit) => Some(PolledState::There(hit.answer.digest)),
+async fn poll_resource(
+    inner: &Arc<HttpInner>,
+    uri: &Uri,
+    required: RequiredFreshness,
+) -> Option<PolledState> {
+    match inner.get(uri, required, Client::default()).await {
+        Ok(hit) => Some(PolledState::Present(hit.api_response.digest)),
         Err(fault) => fault.is_absence().then_some(PolledState::Missing),
     }
 }

@@ -38,15 +38,22 @@ impl InlineData {
                 let packed: String = base64.split_whitespace().collect();
                 match STANDARD.decode(packed) {
                     Ok(bytes) => Ok(Self::Bytes(bytes.into())),
-                    Err(cause) => Err(format!("its `base64` cannot be decoded: {cause}")),
+                    Err(cause) => Err(format!(
+                        "its `base64` cannot be decoded: {cause}; hint: encode the data again, as `base64 --wrap=0` does"
+                    )),
                 }
             }
             (None, None, Some(file)) => {
                 let path = folder.join(file);
                 match std::fs::metadata(&path) {
                     Ok(metadata) if metadata.is_file() => Ok(Self::File(path)),
-                    Ok(_) => Err(format!("its file `{}` is not a regular file", file.display())),
-                    Err(cause) => Err(format!("its file `{}` cannot be read: {cause}", file.display())),
+                    Ok(_) => {
+                        Err(format!("its file `{}` is not a regular file; hint: name a file", file.display()))
+                    }
+                    Err(cause) => Err(format!(
+                        "its file `{}` cannot be read: {cause}; hint: check the path",
+                        file.display()
+                    )),
                 }
             }
             (None, None, None) => Err("it has no content: set `text`, `base64` or `file`".into()),
@@ -60,7 +67,7 @@ impl InlineData {
     }
 
     /// The metadata; `configured` is the media type in the configuration.
-    pub(super) fn facts(&self, configured: Option<&str>) -> DataMetadata {
+    pub(super) fn metadata(&self, configured: Option<&str>) -> DataMetadata {
         let mime = |found: &str| configured.unwrap_or(found).to_owned();
         match self {
             Self::Text(text) => {
@@ -118,8 +125,8 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
         true => Ok(metadata.len()),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file any more")),
     };
-    // Checked before opening, because opening a device may have side effects, and after it, because the file may have
-    // been replaced in between.
+    // Checked before opening, because opening a device may have side effects. Checked again after that, because
+    // the file may have been replaced.
     regular(std::fs::metadata(path)?)?;
     let file = reading().open(path)?;
     let size = regular(file.metadata()?)?;

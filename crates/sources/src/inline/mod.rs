@@ -57,11 +57,18 @@ impl Inline {
         for entry in config.resources {
             let uri = entry.uri.clone();
             if !entry.complete.is_empty() {
-                return Err(wrong(uri.as_str(), "it has no variables to `complete`".into()));
+                return Err(wrong(
+                    uri.as_str(),
+                    "it has no variables to `complete`; hint: remove `complete`, or add a variable to `uri`"
+                        .into(),
+                ));
             }
-            let held = InlineResource::new(entry, uri.as_str(), folder)?;
-            if resources.insert(uri.clone(), held).is_some() {
-                return Err(wrong(uri.as_str(), "it is declared twice".into()));
+            let inline_resource = InlineResource::new(entry, uri.as_str(), folder)?;
+            if resources.insert(uri.clone(), inline_resource).is_some() {
+                return Err(wrong(
+                    uri.as_str(),
+                    "it is declared twice; hint: remove one, or give it another `uri`".into(),
+                ));
             }
         }
         let mut templates: Vec<(UriTemplate, InlineResource<UriTemplate>)> = Vec::new();
@@ -69,14 +76,17 @@ impl Inline {
         for entry in config.templates {
             let uri = entry.uri.clone();
             if !texts.insert(uri.as_str().to_owned()) {
-                return Err(wrong(uri.as_str(), "it is declared twice".into()));
+                return Err(wrong(
+                    uri.as_str(),
+                    "it is declared twice; hint: remove one, or give it another `uri`".into(),
+                ));
             }
-            let held = InlineResource::new(entry, uri.as_str(), folder)?;
-            held.check_variables().map_err(|why| wrong(uri.as_str(), why))?;
-            templates.push((uri, held));
+            let inline_resource = InlineResource::new(entry, uri.as_str(), folder)?;
+            inline_resource.check_variables().map_err(|why| wrong(uri.as_str(), why))?;
+            templates.push((uri, inline_resource));
         }
-        let fixed = resources.values().all(|held| held.data.is_fixed())
-            && templates.iter().all(|(_, held)| held.data.is_fixed());
+        let fixed = resources.values().all(|inline_resource| inline_resource.data.is_fixed())
+            && templates.iter().all(|(_, inline_resource)| inline_resource.data.is_fixed());
         let templates = TemplateSet::new(templates);
         Ok(Self {
             inner: Arc::new(InlineInner {
@@ -143,8 +153,11 @@ impl Source for Inline {
     }
 
     async fn complete(&self, asked: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
-        let values =
-            self.inner.templates.get(asked.template).and_then(|held| held.entry.complete.get(asked.variable));
+        let values = self
+            .inner
+            .templates
+            .get(asked.template)
+            .and_then(|inline_resource| inline_resource.entry.complete.get(asked.variable));
         let completion = values.map(|values| Completion::of(values, asked.typed, asked.limit));
         Ok(completion.unwrap_or_default().with_proof(Proof::always()))
     }
@@ -161,14 +174,16 @@ impl InlineInner {
     }
 
     fn templates(&self) -> Templates {
-        let templates = self.templates.iter().map(|(_, held)| held.template()).collect();
+        let templates =
+            self.templates.iter().map(|(_, inline_resource)| inline_resource.template()).collect();
         Templates { templates, freshness: self.freshness(self.fixed), ..Templates::default() }
     }
 
     fn list(&self, after: Option<&Uri>, limit: usize) -> Page {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.resources.range::<Uri, _>((from, Bound::Unbounded));
-        let resources: Vec<_> = rest.by_ref().take(limit).map(|(_, held)| held.resource()).collect();
+        let resources: Vec<_> =
+            rest.by_ref().take(limit).map(|(_, inline_resource)| inline_resource.resource()).collect();
         Page {
             resources,
             more: rest.next().is_some(),
@@ -180,16 +195,16 @@ impl InlineInner {
     fn read(&self, uri: &Uri) -> Result<Contents> {
         let content = |mime, body| Content { uri: uri.clone(), mime: Some(mime), body, meta: None };
         let (content, fixed) = match self.resources.get(uri) {
-            Some(held) => {
-                let (mime, body) = held.read(uri, self.max_size)?;
-                (content(mime, body), held.data.is_fixed())
+            Some(inline_resource) => {
+                let (mime, body) = inline_resource.read(uri, self.max_size)?;
+                (content(mime, body), inline_resource.data.is_fixed())
             }
             None => {
-                let (_, held, variables) = self.templates.closest(uri).ok_or_else(|| {
+                let (_, inline_resource, variables) = self.templates.closest(uri).ok_or_else(|| {
                     wrong_uri::error(uri, self.resources.keys(), self.templates.iter().map(|(uri, _)| uri))
                 })?;
-                let (mime, body) = held.filled(uri, &variables, self.max_size)?;
-                (content(mime, body), held.data.is_fixed())
+                let (mime, body) = inline_resource.expand(uri, &variables, self.max_size)?;
+                (content(mime, body), inline_resource.data.is_fixed())
             }
         };
         Ok(Contents::from(content).with_freshness(self.freshness(fixed)))
@@ -206,7 +221,7 @@ impl<U> InlineResource<U> {
 
     /// The media type and the content.
     fn read(&self, uri: &Uri, limit: u64) -> Result<(String, ContentBody)> {
-        let mime = self.data.facts(self.entry.mime.as_deref()).mime;
+        let mime = self.data.metadata(self.entry.mime.as_deref()).mime;
         match self.data.body(&mime, limit) {
             Ok(Ok(body)) => Ok((mime, body)),
             Ok(Err(size)) => Err(Error::TooLarge { uri: uri.clone(), size, limit, hint: None }),
@@ -230,15 +245,15 @@ impl<U> InlineResource<U> {
 
 impl InlineResource<Uri> {
     fn resource(&self) -> Resource {
-        let facts = self.data.facts(self.entry.mime.as_deref());
+        let metadata = self.data.metadata(self.entry.mime.as_deref());
         let mut resource = self.entry.resource(&self.entry.uri);
-        resource.annotations.last_modified = self.entry.last_modified.or(facts.modified);
-        Resource { mime: Some(facts.mime), size: facts.size, ..resource }
+        resource.annotations.last_modified = self.entry.last_modified.or(metadata.modified);
+        Resource { mime: Some(metadata.mime), size: metadata.size, ..resource }
     }
 }
 
 impl InlineResource<UriTemplate> {
-    fn filled(&self, uri: &Uri, variables: &Variables, limit: u64) -> Result<(String, ContentBody)> {
+    fn expand(&self, uri: &Uri, variables: &Variables, limit: u64) -> Result<(String, ContentBody)> {
         let (mime, body) = self.read(uri, limit)?;
         let body = match body {
             ContentBody::Text(text) => {
@@ -252,7 +267,7 @@ impl InlineResource<UriTemplate> {
 
     fn template(&self) -> Template {
         let mut template = self.entry.template(&self.entry.uri);
-        template.mime = Some(self.data.facts(self.entry.mime.as_deref()).mime);
+        template.mime = Some(self.data.metadata(self.entry.mime.as_deref()).mime);
         template.annotations.last_modified = self.entry.last_modified;
         template
     }

@@ -87,8 +87,9 @@ impl WatchedFile {
 
 impl InlineInner {
     fn files(&self) -> Vec<WatchedFile> {
-        let resources = self.resources.iter().map(|(uri, held)| (Some(uri.clone()), &held.data));
-        let templates = self.templates.iter().map(|(_, held)| (None, &held.data));
+        let resources =
+            self.resources.iter().map(|(uri, inline_resource)| (Some(uri.clone()), &inline_resource.data));
+        let templates = self.templates.iter().map(|(_, inline_resource)| (None, &inline_resource.data));
         resources
             .chain(templates)
             .filter_map(|(uri, data)| match data {

@@ -8,7 +8,7 @@ use libris_core::{Error, Result, Uri};
 use libris_remote::{ChildEnvironment, Remote, RemoteConfig, RemoteTarget, TokenStore, UriMount};
 
 use super::config::{Config, MountedUris};
-use crate::registry::{CommandLine, ConfigFile, Definition, OpenedSource, SourceConfig};
+use crate::registry::{CommandLine, ConfigFile, Definition, OpenedSource, SourceConfig, url_label};
 
 /// The environment variable with the access token for a server on the command line.
 const TOKEN_ENV: &str = "LIBRIS_TOKEN";
@@ -196,8 +196,7 @@ impl Definition for ServerDefinition {
         let Config { url, .. } = &self.config;
         match url.is_empty() || !self.config.name.is_empty() {
             true => self.name(),
-            // Without a query, which may contain a key.
-            false => url.split(['?', '#']).next().unwrap_or_default().to_owned(),
+            false => url_label(url),
         }
     }
 

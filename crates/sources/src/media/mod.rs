@@ -85,7 +85,7 @@ pub(crate) fn exact(data: Vec<u8>, mime: &str) -> ContentBody {
 /// Decodes some lines of a file that begins with `head`; `None` if they are not text.
 #[cfg(any(feature = "files", feature = "git"))]
 pub(crate) fn lines(head: &[u8], lines: Vec<u8>) -> Option<String> {
-    text::decode_part(head, lines)
+    text::decode_range(head, lines)
 }
 
 /// Whether a file of this media type that begins with `head` can be read by lines.

@@ -45,15 +45,15 @@ pub(super) fn decode(data: Vec<u8>, legacy: LegacyEncoding) -> Result<String, Ve
 /// How much of a text is sampled to detect its encoding, in bytes.
 const SAMPLE_BYTES: usize = 256 * 1024;
 
-/// Decodes a part of a text, given the beginning of the whole; `None` if it is not text.
+/// Decodes a range of a text, given the beginning of the whole text; `None` if it is not text.
 #[cfg(any(feature = "files", feature = "git"))]
-pub(super) fn decode_part(head: &[u8], part: Vec<u8>) -> Option<String> {
+pub(super) fn decode_range(head: &[u8], range: Vec<u8>) -> Option<String> {
     if let Some(encoding) = CodeUnits::of(head).encoding() {
-        let marked = CodeUnits::of(&part).encoding() == Some(encoding);
-        return decode_strictly(encoding, if marked { &part[2..] } else { &part });
+        let marked = CodeUnits::of(&range).encoding() == Some(encoding);
+        return decode_strictly(encoding, if marked { &range[2..] } else { &range });
     }
     // The beginning of the file is a better sample of its encoding than a few lines.
-    decode(part, LegacyEncoding::Refuse).or_else(|part| decode_guessed(head, &part).ok_or(())).ok()
+    decode(range, LegacyEncoding::Refuse).or_else(|range| decode_guessed(head, &range).ok_or(())).ok()
 }
 
 /// Whether the head of a file, which may end within a character, is text.
@@ -107,7 +107,8 @@ fn decode_strictly(encoding: &'static Encoding, data: &[u8]) -> Option<String> {
 /// The code units of a text, which determine what its line terminators look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CodeUnits {
-    /// Bytes. In all such encodings the byte of `\n` stands for nothing else.
+    /// Bytes, as in UTF-8 and the legacy encodings. In all of them, the byte of `\n` occurs only in line
+    /// terminators.
     Bytes,
     /// UTF-16, little-endian.
     Little,

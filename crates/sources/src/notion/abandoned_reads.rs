@@ -48,7 +48,8 @@ impl NotionInner {
             let (inner, uri) = (self.clone(), key.0.clone());
             async move {
                 let read = asked.read(&inner, &uri).await;
-                read.map(|content| (Instant::now(), content)).map_err(|fault| Arc::new(fault.at(&uri)))
+                read.map(|content| (Instant::now(), content))
+                    .map_err(|fault| Arc::new(fault.into_error(&uri)))
             }
         };
         let flight = self.reads.in_flight.join(&key, || self.take(&key).map(Ok), start);

@@ -51,7 +51,7 @@ pub(super) enum NotionFault {
 
 impl NotionFault {
     /// The error of reading `uri`.
-    pub(super) fn at(self, uri: &Uri) -> Error {
+    pub(super) fn into_error(self, uri: &Uri) -> Error {
         match self {
             Self::Missing => Error::missing(
                 uri,
@@ -83,7 +83,9 @@ impl RequestBudget {
     fn request(&self) -> Result<(), NotionFault> {
         match self.requests.fetch_add(1, Ordering::Relaxed) {
             0..MAX_READ_REQUESTS => Ok(()),
-            _ => Err(NotionFault::Other(Error::Unavailable("this takes too many requests to Notion".into()))),
+            _ => Err(NotionFault::Other(Error::Unavailable(
+                "this takes too many requests to Notion; read a smaller page or database".into(),
+            ))),
         }
     }
 
@@ -114,8 +116,9 @@ pub(super) struct NotionClient {
 /// The outcome of one attempt.
 enum RequestAttempt {
     Value(Value),
-    /// Retry, after `Retry-After` if there is one; with the status, if there was a response, and the reason.
-    Again(Option<Duration>, Option<StatusCode>, String),
+    /// Retry: after the time in `Retry-After` if there is one; with the status if there was a response; with
+    /// the reason.
+    Retry(Option<Duration>, Option<StatusCode>, String),
 }
 
 impl NotionClient {
@@ -134,7 +137,7 @@ impl NotionClient {
         let secure = base.starts_with("https:");
         let connector = http_client::connector(HttpConnector::new(), config.timeout, secure)
             .map_err(|cause| Error::failed("set up TLS for Notion", cause))?;
-        // It follows no redirects: the token is for this host only.
+        // The client follows no redirects: the token is for this host only.
         let http = http_client::builder().build(connector);
         Ok(Self {
             http,
@@ -148,7 +151,7 @@ impl NotionClient {
     }
 
     pub(super) async fn get(&self, path: &str, budget: &RequestBudget) -> Result<Value, NotionFault> {
-        self.ask(Method::GET, path, None, budget).await
+        self.send_with_retries(Method::GET, path, None, budget).await
     }
 
     pub(super) async fn post(
@@ -157,11 +160,11 @@ impl NotionClient {
         body: Value,
         budget: &RequestBudget,
     ) -> Result<Value, NotionFault> {
-        self.ask(Method::POST, path, Some(body), budget).await
+        self.send_with_retries(Method::POST, path, Some(body), budget).await
     }
 
     /// Sends a request, and retries it within the time limit.
-    async fn ask(
+    async fn send_with_retries(
         &self,
         method: Method,
         path: &str,
@@ -179,7 +182,7 @@ impl NotionClient {
                 self.wait_retry_after(deadline).await?;
                 match self.send_once(method.clone(), path, body.as_ref(), budget).await? {
                     RequestAttempt::Value(value) => return Ok(value),
-                    RequestAttempt::Again(after, status, why) => (after, status, why),
+                    RequestAttempt::Retry(after, status, why) => (after, status, why),
                 }
             };
             let until = Instant::now() + after.unwrap_or(wait);
@@ -233,7 +236,7 @@ impl NotionClient {
             .map_err(|cause: http::uri::InvalidUri| failed("build the URL of a request to Notion", cause))?;
         match timeout(self.timeout, self.send(request, budget)).await {
             Ok(answer) => answer,
-            Err(_) => Ok(RequestAttempt::Again(None, None, "it took too long".into())),
+            Err(_) => Ok(RequestAttempt::Retry(None, None, "it took too long".into())),
         }
     }
 
@@ -246,7 +249,7 @@ impl NotionClient {
         let method = request.method().clone();
         let response = match self.http.request(request).await {
             Ok(response) => response,
-            Err(cause) => return Ok(RequestAttempt::Again(None, None, chain(&cause))),
+            Err(cause) => return Ok(RequestAttempt::Retry(None, None, chain(&cause))),
         };
         let status = response.status();
         let after = response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
@@ -261,11 +264,11 @@ impl NotionClient {
                 }
                 // Trailers are ignored.
                 Ok(Err(_)) => {}
-                Err(cause) => return Ok(RequestAttempt::Again(None, None, chain(&cause))),
+                Err(cause) => return Ok(RequestAttempt::Retry(None, None, chain(&cause))),
             }
         }
-        let again = |after: Option<u64>| {
-            Ok(RequestAttempt::Again(after.map(Duration::from_secs), Some(status), status.to_string()))
+        let retry = |after: Option<u64>| {
+            Ok(RequestAttempt::Retry(after.map(Duration::from_secs), Some(status), status.to_string()))
         };
         match status.as_u16() {
             200 => serde_json::from_slice(&data)
@@ -273,9 +276,9 @@ impl NotionClient {
                 .map_err(|cause| failed("parse the response of Notion", cause)),
             404 => Err(NotionFault::Missing),
             // 529 is Notion's code for overload.
-            429 | 529 => again(Some(after.unwrap_or(1))),
-            409 | 500 | 502 | 503 | 504 => again(after),
-            _ => Err(refused(&method, status, &data)),
+            429 | 529 => retry(Some(after.unwrap_or(1))),
+            409 | 500 | 502 | 503 | 504 => retry(after),
+            _ => Err(classify(&method, status, &data)),
         }
     }
 }
@@ -315,24 +318,26 @@ fn failed(doing: &'static str, cause: impl Into<Box<dyn std::error::Error + Send
 }
 
 /// Classifies an error response.
-fn refused(method: &Method, status: StatusCode, data: &[u8]) -> NotionFault {
-    let said: Value = serde_json::from_slice(data).unwrap_or_default();
-    let code = said["code"].as_str().unwrap_or("?").to_owned();
+fn classify(method: &Method, status: StatusCode, data: &[u8]) -> NotionFault {
+    let error: Value = serde_json::from_slice(data).unwrap_or_default();
+    let code = error["code"].as_str().unwrap_or("?").to_owned();
     match status.as_u16() {
-        // The ID in a GET request is that of another kind of object, or of none.
+        // The ID in a GET request belongs to another kind of object, or to none.
         400 if code == "validation_error" && method == Method::GET => NotionFault::Missing,
         400 if code == "validation_error" => {
             let why = "Notion rejects the request: `after` must be the value of `next` of the previous page";
             NotionFault::Other(Error::invalid(why))
         }
         401 => {
-            tracing::error!("Notion rejects the token");
+            tracing::error!(
+                "Notion rejects the token; hint: create a new one, and set it in the environment"
+            );
             NotionFault::Other(Error::Unavailable(
                 "Notion answered 401 Unauthorized: check the token of this server".into(),
             ))
         }
         403 => {
-            tracing::warn!(%code, "the Notion token lacks a capability");
+            tracing::warn!(%code, "the Notion token lacks a capability; hint: grant it in the settings of the connection in Notion");
             NotionFault::Forbidden
         }
         _ => failed("query Notion", format!("{status}: {code}")),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use libris_core::{Completion, Error, Flights, Resource, Result, Uri};
 use tokio::time::timeout;
 
-use super::found::{self, NotionObject, ObjectKind, ObjectMap};
+use super::objects::{self, NotionObject, ObjectKind, ObjectMap};
 use super::{INFO_URI, NotionInner};
 
 /// The most bytes of the responses of a search.
@@ -77,9 +77,9 @@ impl NotionInner {
 
     async fn search(self: Arc<Self>) -> ListingOutcome {
         let info = Uri::parse(INFO_URI).map_err(Arc::new)?;
-        let found = found::search(&self.client, None, MAX_SEARCH_BYTES).await;
-        found.map(|all| self.found(all)).map_err(|fault| {
-            Arc::new(match fault.at(&info) {
+        let found = objects::search(&self.client, None, MAX_SEARCH_BYTES).await;
+        found.map(|all| self.replace_listing(all)).map_err(|fault| {
+            Arc::new(match fault.into_error(&info) {
                 // The error concerns the whole list and not the resource at this URI.
                 Error::Missing { hint, .. } => Error::Unavailable(hint),
                 error => error,
@@ -88,7 +88,7 @@ impl NotionInner {
     }
 
     /// Replaces the listing with the objects of a search.
-    pub(super) fn found(&self, all: ObjectMap) -> Arc<WorkspaceListing> {
+    pub(super) fn replace_listing(&self, all: ObjectMap) -> Arc<WorkspaceListing> {
         let listing = Arc::new(WorkspaceListing::new(all));
         let until = Instant::now() + self.config.cache;
         *self.listings.last() = Some(LastListing { listing: listing.clone(), until });
@@ -103,7 +103,7 @@ impl NotionInner {
     }
 
     /// The objects of the last search, however old.
-    pub(super) fn known(&self) -> Option<ObjectMap> {
+    pub(super) fn last_objects(&self) -> Option<ObjectMap> {
         self.listings.last().as_ref().map(|last| last.listing.all.clone())
     }
 }

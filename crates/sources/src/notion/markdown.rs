@@ -32,7 +32,7 @@ pub(super) fn blocks(blocks: &[Value]) -> String {
             Some(_) => out += "\n\n",
         }
         out += &written.text;
-        if is_cut(block) {
+        if is_truncated(block) {
             out += "\n\n<!-- what stands below this is left out -->";
         }
         last = Some(written.list);
@@ -41,7 +41,7 @@ pub(super) fn blocks(blocks: &[Value]) -> String {
 }
 
 /// Whether the children of a block were not fetched: they are nested too deep, or were deleted meanwhile.
-fn is_cut(block: &Value) -> bool {
+fn is_truncated(block: &Value) -> bool {
     let is_link = matches!(block["type"].as_str(), Some("child_page" | "child_database"));
     block["has_children"] == true && block.get(CHILDREN).is_none() && !is_link
 }

@@ -1,17 +1,17 @@
 //! A Notion workspace as resources: pages as Markdown, databases as JSON.
 
 mod abandoned_reads;
+mod block_tree;
 mod client;
 mod config;
 mod definition;
-mod found;
 mod id;
 mod listing;
 mod markdown;
+mod objects;
 mod property;
 mod read;
 mod text;
-mod tree;
 mod watch;
 
 #[cfg(test)]
@@ -35,8 +35,8 @@ pub use config::Config;
 
 use abandoned_reads::AbandonedReads;
 use client::NotionClient;
-use found::ObjectKind;
 use listing::Listings;
+use objects::ObjectKind;
 use read::NotionUri;
 
 use crate::wrong_uri;
@@ -196,7 +196,7 @@ impl Source for Notion {
         let asked = self.parse_uri(uri)?.ok_or_else(|| self.not_found(uri))?;
         let ttl = self.inner.config.cache;
         if ttl.is_zero() {
-            let content = asked.read(&self.inner, uri).await.map_err(|fault| fault.at(uri))?;
+            let content = asked.read(&self.inner, uri).await.map_err(|fault| fault.into_error(uri))?;
             reserve(context, &content)?;
             return Ok(content.into());
         }

@@ -36,7 +36,7 @@ pub(super) fn lines(page: &Value) -> String {
                     let url = property["url"].as_str()?;
                     text::link(&escape(url), url)
                 }
-                _ => shown(&value(property))?,
+                _ => to_markdown(&value(property))?,
             };
             (!text.is_empty()).then(|| format!("- **{}**: {}", escape(name), text.replace("\\\n", " ")))
         });
@@ -44,14 +44,14 @@ pub(super) fn lines(page: &Value) -> String {
 }
 
 /// A simple value as Markdown; `None` for null.
-fn shown(value: &Value) -> Option<String> {
+fn to_markdown(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(escape(text)),
         Value::Bool(true) => Some("yes".into()),
         Value::Bool(false) => Some("no".into()),
         Value::Number(number) => Some(number.to_string()),
-        Value::Array(values) => Some(values.iter().filter_map(shown).collect::<Vec<_>>().join(", ")),
+        Value::Array(values) => Some(values.iter().filter_map(to_markdown).collect::<Vec<_>>().join(", ")),
         Value::Object(map) => {
             let (start, end) = (map.get("start")?.as_str()?, map.get("end").and_then(Value::as_str));
             Some(end.map_or_else(|| start.to_owned(), |end| format!("{start} – {end}")))

@@ -4,10 +4,10 @@ use libris_core::{Content, Error, Result, Uri};
 use serde_json::{Value, json};
 
 use super::client::{NotionClient, NotionFault, RequestBudget};
-use super::{NotionInner, id, markdown, property, text, tree};
+use super::{NotionInner, block_tree, id, markdown, property, text};
 use crate::meta;
 
-/// A response ends after the request to Notion with which it reaches this many rows.
+/// A page ends once it has at least this many rows. Each request to Notion adds up to 100.
 const ROWS_PER_PAGE: usize = 500;
 
 /// A parsed URI.
@@ -72,7 +72,7 @@ impl NotionUri {
                 let path = format!("/v1/pages/{id}");
                 let (page, blocks) = futures_util::future::try_join(
                     client.get(&path, &budget),
-                    tree::fetch(client, id.clone(), 0, &budget),
+                    block_tree::fetch(client, id.clone(), 0, &budget),
                 )
                 .await?;
                 if page["in_trash"] == true || page["archived"] == true {
@@ -157,7 +157,7 @@ async fn rows(
         }
         let page = client.post(&format!("/v1/data_sources/{table}/query"), query, budget).await?;
         rows.extend(page["results"].as_array().into_iter().flatten().map(row));
-        match tree::next(&page) {
+        match block_tree::next(&page) {
             Some(cursor) => position.cursor = Some(cursor.to_owned()),
             None => position = RowCursor { table: position.table + 1, cursor: None },
         }

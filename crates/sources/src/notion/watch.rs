@@ -13,8 +13,8 @@ use libris_core::{Change, Uri};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::NotionInner;
-use super::found::{self, NotionObject, ObjectMap};
 use super::listing::MAX_SEARCH_BYTES;
+use super::objects::{self, NotionObject, ObjectMap};
 use super::text;
 
 /// Notion rounds edit times to minutes: a second edit in the same minute is not visible.
@@ -43,7 +43,7 @@ pub(super) fn changes(inner: Arc<NotionInner>) -> BoxStream<'static, Change> {
     let mut ticks = tokio::time::interval(inner.config.poll);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let watch = NotionWatch {
-        known: inner.known(),
+        known: inner.last_objects(),
         inner,
         ticks,
         opened: Timestamp::now(),
@@ -72,7 +72,7 @@ impl NotionWatch {
         let newest = || self.known.iter().flat_map(ObjectMap::values).filter_map(|found| found.edited).max();
         let since = if whole { None } else { newest() };
         let now = Timestamp::now();
-        let found = match found::search(&self.inner.client, since, MAX_SEARCH_BYTES).await {
+        let found = match objects::search(&self.inner.client, since, MAX_SEARCH_BYTES).await {
             Ok(found) => found,
             // The next poll finds the missed edits.
             Err(fault) => return tracing::warn!(?fault, "could not poll Notion for edits"),
@@ -81,8 +81,8 @@ impl NotionWatch {
             self.searched = Some(Instant::now());
         }
         let mut known = self.known.take().unwrap_or_else(|| {
-            // An object edited since the watch was opened counts as unknown, so that its edit is reported: a client may
-            // have read it before.
+            // A client may have read an object before it was edited. So an object that was edited after the watch
+            // was opened counts as unknown, and its edit is reported.
             let old =
                 |found: &&NotionObject| found.edited.is_none_or(|edited| end_of_minute(edited) < self.opened);
             found.values().filter(old).map(|found| (found.key(), found.clone())).collect()
@@ -108,15 +108,15 @@ impl NotionWatch {
         for (key, found) in found {
             let edited = found.edited.unwrap_or(Timestamp::MIN);
             match known.insert(key.clone(), found.clone()) {
-                Some(before) if found.reads_like(&before) => {
-                    if !found.looks_like(&before) {
-                        self.describe(&found);
+                Some(before) if found.has_same_content_as(&before) => {
+                    if !found.has_same_icon_as(&before) {
+                        self.report_described(&found);
                     }
                     continue;
                 }
                 Some(_) => {
                     self.report_change(&found, Change::Updated);
-                    self.describe(&found);
+                    self.report_described(&found);
                 }
                 None => self.report_change(&found, Change::Added),
             }
@@ -125,13 +125,13 @@ impl NotionWatch {
             }
         }
         if whole || !self.changes.is_empty() {
-            self.inner.found(known.clone());
+            self.inner.replace_listing(known.clone());
         }
         self.known = Some(known);
     }
 
     /// Reports that the metadata of an object has changed.
-    fn describe(&mut self, found: &NotionObject) {
+    fn report_described(&mut self, found: &NotionObject) {
         self.changes.extend(found.uris().into_iter().map(Change::Described));
     }
 

@@ -20,8 +20,9 @@ use serde::Deserialize;
 /// description = "The code to review"
 /// ```
 ///
-/// In a text, `{{name}}` is the value of an argument, and `{{resource:URI}}` the contents of a resource of any source, as
-/// a message of its own. The URI may be a template whose variables are arguments: `{{resource:db://users/{id}}}`.
+/// In a text, `{{name}}` is replaced by the value of an argument. `{{resource:URI}}` is replaced by the contents
+/// of a resource of any source, as a separate message. The URI may be a template whose variables are arguments:
+/// `{{resource:db://users/{id}}}`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {

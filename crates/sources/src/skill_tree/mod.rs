@@ -121,8 +121,8 @@ impl SkillSnapshot {
         self.skills.get(key)
     }
 
-    /// The files of all skills and their directories, also those above the skills, by their keys. The keys of
-    /// directories have no slash at the end; the root is not among them.
+    /// By key: the files of all skills, the directories in the skills, and the directories above them. Here, keys
+    /// of directories have no slash at the end. The root is not included.
     pub(crate) fn entries(&self) -> &BTreeMap<String, SkillTreeEntry> {
         self.entries.get_or_init(|| {
             let mut entries = BTreeMap::new();
@@ -184,7 +184,7 @@ impl SkillTree {
         after: Option<&Uri>,
         limit: usize,
     ) -> Result<SkillPage> {
-        self.current(tree, |snapshot| {
+        self.with_snapshot(tree, |snapshot| {
             let mut page = SkillPage { freshness: snapshot.freshness(), ..SkillPage::default() };
             let (mut files, mut bytes) = (0, 0);
             for (key, found) in snapshot.skills.iter().filter(|(_, found)| found.listed) {
@@ -210,7 +210,7 @@ impl SkillTree {
         uri: &dyn Fn(&str) -> Option<Uri>,
         key: &str,
     ) -> Result<Option<(Skill, Freshness)>> {
-        self.current(tree, |snapshot| {
+        self.with_snapshot(tree, |snapshot| {
             let Some((found, skill_uri)) = snapshot.skill(key).zip(uri(key)) else { return Ok(None) };
             let skill = self.describe(tree, key, found, skill_uri, uri, &mut 0)?;
             Ok(Some((skill, snapshot.freshness())))
@@ -218,7 +218,11 @@ impl SkillTree {
     }
 
     /// Runs `work` with the current snapshot, and again with a new one if a file vanished meanwhile.
-    fn current<T>(&self, tree: &Tree, work: impl Fn(&Arc<SkillSnapshot>) -> io::Result<T>) -> Result<T> {
+    fn with_snapshot<T>(
+        &self,
+        tree: &Tree,
+        work: impl Fn(&Arc<SkillSnapshot>) -> io::Result<T>,
+    ) -> Result<T> {
         let failed = |cause| Error::failed("read the skills", cause);
         let mut scans = 0;
         loop {
@@ -230,7 +234,8 @@ impl SkillTree {
         }
     }
 
-    /// The entry of a skill. Adds the bytes that were read to `bytes`.
+    /// The published entry of a skill: its URI, its front matter, and the digests of its files. Adds the bytes
+    /// that were read to `bytes`.
     fn describe(
         &self,
         tree: &Tree,

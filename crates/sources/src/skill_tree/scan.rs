@@ -26,7 +26,7 @@ const MAX_TOTAL_FILES: usize = 200_000;
 /// The memory of cached front matter besides its text, in bytes.
 const ENTRY_OVERHEAD: usize = 512;
 
-/// The `SKILL.md` with this stamp.
+/// The parsed `SKILL.md` that had this stamp.
 #[derive(Clone)]
 pub(super) struct CachedSkillFile {
     stamp: StatStamp,
@@ -155,7 +155,7 @@ impl<'a> Scan<'a> {
     fn close(&mut self, folder: &OpenFolder, skill: OpenSkill) -> io::Result<()> {
         let key = format!("{}{SKILL_FILE}", skill.key);
         let Some(entry) = skill.files.iter().find(|file| file.key == key) else {
-            // Too many files come before it, or it is gone.
+            // The `SKILL.md` is gone, or too many files come before it.
             if let Err(reason) = check_limits(&skill, self.skills.options.max_size) {
                 self.skills.warn(&skill.key, &reason);
             }
@@ -243,7 +243,7 @@ impl SkillTree {
         };
         let stamp = StatStamp::of(&metadata);
         let mut bytes = Vec::new();
-        // A larger one breaks the limit for all files, whatever its front matter is.
+        // A larger `SKILL.md` exceeds the limit for all files of the skill, whatever its front matter is.
         file.into_std().take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
         let parsed = Arc::new(ParsedSkillFile {
             front_matter: front_matter::parse(&bytes).map(Arc::new),

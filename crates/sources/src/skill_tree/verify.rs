@@ -47,8 +47,8 @@ pub fn verify(skill: &Skill, uri: &Uri, bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// The path of a file below the folder of the skill, as segments; `None` if it is not below it, or cannot be the name of a
-/// file.
+/// The path of a file below the folder of the skill, as decoded segments. `None` if the file is not below that
+/// folder, or if a segment cannot be a file name.
 pub fn relative_path(skill: &Skill, uri: &Uri) -> Option<Vec<String>> {
     let rest = uri.as_str().strip_prefix(folder(&skill.uri)?)?.strip_prefix('/')?;
     let segment = |segment: &str| {

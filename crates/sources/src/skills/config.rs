@@ -17,9 +17,9 @@ use crate::tree::{ChangeDetection, TreeOptions};
 /// unlisted = ["drafts/"]
 /// ```
 ///
-/// Patterns (`exclude`, `dynamic` and `unlisted`) are written as in a `.gitignore` file: `drafts/` is a folder at any
-/// depth with all that is in it, `/drafts/` only the one directly in `path`, and `!` takes back what an earlier pattern
-/// of the same list matched.
+/// Patterns (`exclude`, `dynamic` and `unlisted`) are written as in a `.gitignore` file: `drafts/` is a folder
+/// at any depth with all that is in it, `/drafts/` only the one directly in `path`, and a pattern that begins
+/// with `!` cancels the matches of earlier ones in the same list.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {

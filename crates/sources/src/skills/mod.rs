@@ -127,11 +127,11 @@ fn prefix(configured: &str) -> Result<String> {
 #[async_trait]
 impl Source for Skills {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
-        self.inner.place(uri).map(|_| Specificity::EXACT)
+        self.inner.locate(uri).map(|_| Specificity::EXACT)
     }
 
     fn may_appear(&self, uri: &Uri) -> bool {
-        self.inner.place(uri).is_some()
+        self.inner.locate(uri).is_some()
     }
 
     fn name(&self) -> Cow<'_, str> {
@@ -181,8 +181,10 @@ impl Source for Skills {
         let uri = uri.clone();
         self.blocking(move |inner| {
             let not_found = || Error::NotFound(uri.clone());
-            let place = inner.place(&uri).filter(|_| !uri.as_str().ends_with('/'));
-            let SkillPlace::Inside(key) = place.ok_or_else(not_found)? else { return Err(not_found()) };
+            let location = inner.locate(&uri).filter(|_| !uri.as_str().ends_with('/'));
+            let SkillLocation::InFolder(key) = location.ok_or_else(not_found)? else {
+                return Err(not_found());
+            };
             let found = inner.skills.skill(&inner.tree, &|key| inner.uri(key), key)?;
             let (skill, freshness) = found.ok_or_else(not_found)?;
             Ok((skill, inner.freshness(freshness)))
@@ -204,16 +206,16 @@ impl Source for Skills {
 
 /// The location that a URI of the source names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SkillPlace<'a> {
+enum SkillLocation<'a> {
     /// The key of a file or directory in the folder; empty for the folder itself.
-    Inside(&'a str),
+    InFolder(&'a str),
     /// A directory above the folder, by its path without a slash at the end.
-    Above(&'a str),
+    AboveFolder(&'a str),
 }
 
 impl SkillsInner {
     /// The location that a URI names; `None` if it is not of this source. A slash at the end is ignored.
-    fn place<'a>(&self, uri: &'a Uri) -> Option<SkillPlace<'a>> {
+    fn locate<'a>(&self, uri: &'a Uri) -> Option<SkillLocation<'a>> {
         if uri.query().is_some() || uri.fragment().is_some() {
             return None;
         }
@@ -223,11 +225,11 @@ impl SkillsInner {
             return None;
         }
         match path.strip_prefix(&*self.prefix) {
-            Some(key) => Some(SkillPlace::Inside(key)),
-            None if self.prefix.strip_suffix('/') == Some(path) => Some(SkillPlace::Inside("")),
+            Some(key) => Some(SkillLocation::InFolder(key)),
+            None if self.prefix.strip_suffix('/') == Some(path) => Some(SkillLocation::InFolder("")),
             None => {
                 let rest = self.prefix.strip_prefix(path)?;
-                rest.starts_with('/').then_some(SkillPlace::Above(path))
+                rest.starts_with('/').then_some(SkillLocation::AboveFolder(path))
             }
         }
     }
@@ -259,7 +261,7 @@ impl SkillsInner {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, SkillPlace, Skills, prefix};
+    use super::{Config, SkillLocation, Skills, prefix};
     use libris_core::Uri;
 
     #[test]
@@ -272,21 +274,21 @@ mod tests {
         };
         let (plain, prefixed) = (skills(None), skills(Some("/acme/billing/")));
         let uri = |text: &str| Uri::parse(text).unwrap();
-        assert_eq!(plain.place(&uri("skill://a/b.md")), Some(SkillPlace::Inside("a/b.md")));
-        assert_eq!(plain.place(&uri("skill://a/")), Some(SkillPlace::Inside("a")));
+        assert_eq!(plain.locate(&uri("skill://a/b.md")), Some(SkillLocation::InFolder("a/b.md")));
+        assert_eq!(plain.locate(&uri("skill://a/")), Some(SkillLocation::InFolder("a")));
         assert_eq!(plain.uri("a/").unwrap().as_str(), "skill://a");
         for (text, place) in [
-            ("skill://acme/billing/a", Some(SkillPlace::Inside("a"))),
-            ("skill://acme/billing", Some(SkillPlace::Inside(""))),
-            ("skill://acme/billing/", Some(SkillPlace::Inside(""))),
-            ("skill://acme", Some(SkillPlace::Above("acme"))),
-            ("skill://acme/", Some(SkillPlace::Above("acme"))),
+            ("skill://acme/billing/a", Some(SkillLocation::InFolder("a"))),
+            ("skill://acme/billing", Some(SkillLocation::InFolder(""))),
+            ("skill://acme/billing/", Some(SkillLocation::InFolder(""))),
+            ("skill://acme", Some(SkillLocation::AboveFolder("acme"))),
+            ("skill://acme/", Some(SkillLocation::AboveFolder("acme"))),
             ("skill://ac", None),
             ("skill://acme/billings", None),
             ("skill://acme/billing/a?x=1", None),
             ("file:///acme/billing/a", None),
         ] {
-            assert_eq!(prefixed.place(&uri(text)), place, "{text}");
+            assert_eq!(prefixed.locate(&uri(text)), place, "{text}");
         }
         assert_eq!(prefixed.uri("a/b%20c").unwrap().as_str(), "skill://acme/billing/a/b%20c");
     }

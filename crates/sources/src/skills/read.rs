@@ -7,8 +7,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use libris_core::{Annotations, Content, Contents, Context, DIRECTORY, Error, Page, Resource, Result, Uri};
 
-use super::{SCHEME, SkillPlace, SkillsInner};
-use crate::folder_listing::{FolderListing, ListedChild, ListingFormat};
+use super::{SCHEME, SkillLocation, SkillsInner};
+use crate::folder_listing::{FolderListing, FolderQuery, ListedChild};
 use crate::media;
 use crate::skill_tree::{MAX_BYTES, SkillFileEntry, SkillSnapshot, SkillTreeEntry};
 use crate::tree::{DirectoryHandle, ResolvedPath, is_missing};
@@ -16,7 +16,7 @@ use crate::tree::{DirectoryHandle, ResolvedPath, is_missing};
 /// The most entries in the contents of a directory.
 const MAX_LISTED: usize = 1_000;
 
-/// The size from which on memory is reserved before contents are loaded.
+/// Contents larger than this reserve memory before they are loaded.
 const RESERVE_THRESHOLD: u64 = 64 * 1024;
 
 impl SkillsInner {
@@ -61,9 +61,9 @@ impl SkillsInner {
     /// The children of a directory, in the order of their URIs.
     fn child_resources(&self, snapshot: &SkillSnapshot, uri: &Uri) -> Result<Vec<Resource>> {
         let not_found = || Error::NotFound(uri.clone());
-        let key = match self.place(uri).ok_or_else(not_found)? {
-            SkillPlace::Inside(key) => key,
-            SkillPlace::Above(path) => {
+        let key = match self.locate(uri).ok_or_else(not_found)? {
+            SkillLocation::InFolder(key) => key,
+            SkillLocation::AboveFolder(path) => {
                 return self.child_above(snapshot, path).map(|child| vec![child]).ok_or_else(not_found);
             }
         };
@@ -121,7 +121,7 @@ impl SkillsInner {
             .and_then(|opened| opened.take(media::HEAD_BYTES as u64).read_to_end(&mut head));
         match read {
             Ok(_) => Ok(media::by_content(name, &head)),
-            // It was removed since the scan; the next list does not have it.
+            // The file was removed after the scan. The next list does not have it.
             Err(cause) if is_missing(&cause) => Ok("application/octet-stream"),
             Err(cause) => Err(self.unavailable(cause)),
         }
@@ -140,13 +140,16 @@ impl SkillsInner {
         let snapshot = self.snapshot()?;
         let freshness = self.freshness(snapshot.freshness());
         let not_found = || Error::NotFound(uri.clone());
-        let content = match self.place(uri).ok_or_else(not_found)? {
-            // A file has no slash at its end.
-            SkillPlace::Inside(key) if !uri.as_str().ends_with('/') => match snapshot.entries().get(key) {
+        let content = match self.locate(uri).ok_or_else(not_found)? {
+            // The URI of a file does not end with a slash.
+            SkillLocation::InFolder(key) if !uri.as_str().ends_with('/') => match snapshot.entries().get(key)
+            {
                 Some(SkillTreeEntry::File(file)) => self.read_file(uri, file, context)?,
                 _ => self.read_folder(&snapshot, uri, context)?,
             },
-            SkillPlace::Inside(_) | SkillPlace::Above(_) => self.read_folder(&snapshot, uri, context)?,
+            SkillLocation::InFolder(_) | SkillLocation::AboveFolder(_) => {
+                self.read_folder(&snapshot, uri, context)?
+            }
         };
         Ok(Contents::from(content).with_freshness(freshness))
     }
@@ -192,9 +195,16 @@ impl SkillsInner {
             })
             .collect();
         let title = last_name(uri.as_str().trim_end_matches('/'));
-        let listing =
-            FolderListing { folder: uri, title: &title, children: &children, next: None, more: None };
-        Ok(listing.content(uri.clone(), ListingFormat::Markdown))
+        let query = FolderQuery::default();
+        let listing = FolderListing {
+            folder: uri,
+            query: &query,
+            title: &title,
+            children: &children,
+            next: None,
+            more: None,
+        };
+        Ok(listing.content(uri.clone()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Watches a folder of skills, and converts changes of files to changes of resources: a file can make a whole skill
+//! Watches a folder of skills. Converts changes of files to changes of resources: one file can make a whole skill
 //! valid or invalid.
 
 use std::collections::VecDeque;
@@ -60,8 +60,8 @@ impl SkillChanges {
             match change {
                 Change::Lost => return Some(Change::Lost),
                 Change::Updated(uri) | Change::Described(uri) => self.updated(&before, &uri),
-                // Added and removed files are found below, by comparing the snapshots: such a file may make a skill
-                // valid or invalid, and so add or remove all other files of the skill.
+                // `compare` finds added and removed files below. Such a file may make a skill valid or invalid,
+                // and so add or remove all other files of the skill.
                 _ => {}
             }
             if !Arc::ptr_eq(&before, &self.latest) {

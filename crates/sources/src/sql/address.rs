@@ -29,8 +29,9 @@ impl fmt::Display for Url {
             None => f.write_str("a database"),
             Some(Dialect::Sqlite) => f.write_str(&self.0),
             Some(_) => {
-                // A password may contain `@`, so the last one separates the host. With a `?` in front of it, the password
-                // has a `?`, or an option has an `@`: what follows may be the end of a secret.
+                // A password may contain `@`, so the last one separates the host. If there is a `?` before that
+                // `@`, the password contains a `?`, or an option contains an `@`. Then the text after the `@` may
+                // be part of a secret.
                 let (user, host) = rest.rsplit_once('@').unwrap_or(("", rest));
                 if user.contains('?') {
                     return write!(f, "{scheme}://…");
@@ -101,7 +102,7 @@ fn sqlite(url: &str, password: bool, folder: &Path) -> Result<(DatabaseAddress, 
     let path = url.strip_prefix("sqlite:").unwrap_or(url);
     let path = folder.join(path.strip_prefix("//").unwrap_or(path));
     if password {
-        return Err(Error::invalid("SQLite has no passwords"));
+        return Err(Error::invalid("SQLite has no passwords; hint: remove the user and password from `url`"));
     }
     if path.is_dir() {
         let shown = path.display();

@@ -34,7 +34,8 @@ impl Dialect {
         format!("t.{}", self.quote(&column.name))
     }
 
-    /// A column of the key in an `ORDER BY` or a comparison. MySQL sorts an enum by its number and compares it as text.
+    /// A column of the key in an `ORDER BY` or a comparison. MySQL sorts an enum by its number, but compares it
+    /// as text, so it is cast to text.
     pub(super) fn ordered(self, column: &TableColumn) -> String {
         let name = self.column(column);
         match (self, &*column.base) {
@@ -98,7 +99,7 @@ impl Dialect {
         match self {
             // A column may contain values of any type.
             Self::Sqlite => (name, true),
-            Self::Postgres => (name, postgres_grows(kind)),
+            Self::Postgres => (name, postgres_can_be_large(kind)),
             Self::Mysql => match (kind, base) {
                 (ValueType::Text | ValueType::Bytes, _) => (name, true),
                 (ValueType::Json, _) => (format!("CAST({name} AS CHAR)"), true),
@@ -127,9 +128,9 @@ impl Dialect {
 /// limit. The expression for the total is repeated for each value, so the cost grows with their number.
 const VALUES_PER_SIZE_COLUMN: usize = 8;
 
-/// The select list for values, given as expressions and whether they may be large. Values whose total size exceeds
-/// `most` bytes are null, and the size columns at the end contain the total sizes. The database determines the size
-/// of a value without reading it. Also returns the number of size columns.
+/// The select list for `values`: pairs of an expression and whether its values may be large. Values whose total
+/// size exceeds `most` bytes are null, and the size columns at the end contain the total sizes. The database
+/// determines the size of a value without reading it. Also returns the number of size columns.
 pub(super) fn bounded(values: &[(String, bool)], most: u64) -> (String, usize) {
     let large: Vec<_> = values.iter().filter(|(_, large)| *large).map(|(value, _)| value).collect();
     let sizes: Vec<_> = large
@@ -165,17 +166,17 @@ pub(super) struct SelectedColumn {
 }
 
 /// Whether values of this type may be large.
-fn postgres_grows(kind: ValueType) -> bool {
+fn postgres_can_be_large(kind: ValueType) -> bool {
     matches!(
         kind,
         ValueType::Text | ValueType::Json | ValueType::Other | ValueType::Bytes | ValueType::Decimal
     )
 }
 
-/// A PostgreSQL statement that selects these values; `rest` is the statement from `FROM` on. All values are selected as
-/// text, since PostgreSQL can convert every type to text, also those of extensions. If the total size of the large
-/// values of a row exceeds `most` bytes, they are null, and the last column contains the size. Also returns the number
-/// of size columns, 0 or 1.
+/// A PostgreSQL statement that selects these values; `rest` is the statement from `FROM` on. All values are
+/// selected as text, since PostgreSQL can convert every type to text, also those of extensions. The last column
+/// contains the total size of the large values of a row. If it exceeds `most` bytes, these values are null. Also
+/// returns the number of size columns, 0 or 1.
 pub(super) fn postgres_bounded(values: &[SelectedColumn], rest: &str, most: u64) -> (String, usize) {
     let mut inner = Vec::new();
     let mut sizes = Vec::new();
@@ -192,7 +193,7 @@ pub(super) fn postgres_bounded(values: &[SelectedColumn], rest: &str, most: u64)
             ValueType::Bytes => format!("pg_catalog.encode(b.c{at}, 'base64')"),
             _ => format!("b.c{at}"),
         };
-        if postgres_grows(*kind) {
+        if postgres_can_be_large(*kind) {
             sizes.push(format!("coalesce(octet_length(a.c{at}), 0)::bigint"));
             outer.push(format!("CASE WHEN b.size <= {most} THEN {shown} END"));
         } else {

@@ -13,7 +13,7 @@ use super::driver::{DatabaseVersion, NotificationListener, ObservedVersion};
 /// How often the listener checks whether its source still exists.
 const LISTENER_CHECK: Duration = Duration::from_secs(5);
 
-/// The pause before another attempt to listen, at first and at most.
+/// The first and the longest pause before another attempt to listen (exponential backoff).
 const LISTENER_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The state of the database when a request began.
@@ -75,8 +75,8 @@ impl SqlEvidence {
         }
     }
 
-    /// The proof for a response that may differ without a change of the data, for example because of `random()`. It can
-    /// be cached for a time, but not by a version.
+    /// The proof for a response that may differ without a change of the data, for example because of `random()`.
+    /// It can be cached for the time in `cache`, but not for as long as a version stays the same.
     pub(super) fn unrepeatable_proof(&self) -> Option<Proof> {
         match self {
             Self::Timed(timed) => Some(timed.proof()),
@@ -93,8 +93,8 @@ impl TimedEvidence {
 }
 
 impl SqlInner {
-    /// The state of the database now. Called before a response is made, so that a change in between makes its proofs
-    /// fail.
+    /// The state of the database now. Must be called before a response is made, so that a change in between makes
+    /// its proofs fail.
     pub(super) async fn observe(&self) -> SqlEvidence {
         if let Some(observed) = self.driver.observe().await {
             return SqlEvidence::Version(observed);
@@ -119,7 +119,8 @@ impl SqlInner {
     }
 }
 
-/// Counts notifications until the source is dropped. While it cannot listen, only time limits the cached responses.
+/// Counts notifications until the source is dropped. While it cannot listen, cached responses expire only with
+/// time.
 async fn count(
     mut listener: Box<dyn NotificationListener>,
     count: Arc<NotificationCount>,

@@ -15,7 +15,7 @@ const TABLE_RESOURCES: [&str; 2] = ["schema", "rows"];
 const MAX_NAMED_TABLES: usize = 10;
 
 impl SqlInner {
-    /// The error for a caller.
+    /// Converts an error of the driver to the one that callers get.
     pub(super) fn error(&self, problem: DriverError) -> Error {
         let name = &self.name;
         match problem {
@@ -73,32 +73,34 @@ impl SqlInner {
     pub(super) async fn no_such_resource(&self, uri: &Uri) -> Error {
         let rest = uri.as_str().strip_prefix(self.root.as_str()).unwrap_or_default();
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let decoded: Vec<_> =
-            path.split('/').map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned()).collect();
-        let parts: Vec<_> = decoded.iter().map(String::as_str).collect();
-        if let ["schema"] | [""] = parts[..] {
+        let decoded: Vec<_> = path
+            .split('/')
+            .map(|segment| percent_decode_str(segment).decode_utf8_lossy().into_owned())
+            .collect();
+        let segments: Vec<_> = decoded.iter().map(String::as_str).collect();
+        if let ["schema"] | [""] = segments[..] {
             return option_error(uri, query);
         }
-        match self.table(parts[0], None).await {
+        match self.load_table(segments[0], None).await {
             Err(error) => return error,
-            Ok(None) if parts.len() == 1 && !closest(parts[0], ["schema"]).is_empty() => {
+            Ok(None) if segments.len() == 1 && !closest(segments[0], ["schema"]).is_empty() => {
                 return Error::missing(uri, format!("did you mean `{}schema`?", self.root));
             }
-            Ok(None) => return self.no_table(uri, parts[0]).await,
+            Ok(None) => return self.no_table(uri, segments[0]).await,
             Ok(Some(_)) => {}
         }
-        let table = format!("{}{}/", self.root, key::segment(parts[0]));
-        match parts[1..] {
+        let table = format!("{}{}/", self.root, key::segment(segments[0]));
+        match segments[1..] {
             [] => Error::missing(
                 uri,
                 format!("a table has `{table}schema` and `{table}rows`, and `{table}` with both"),
             ),
             ["" | "schema"] | ["rows", _] => option_error(uri, query),
             _ => {
-                let similar = did_you_mean(parts[1], TABLE_RESOURCES);
+                let similar = did_you_mean(segments[1], TABLE_RESOURCES);
                 let hint = format!(
                     "a table has `schema`, `rows` and `rows/KEY`, not `{}`",
-                    short(&parts[1..].join("/"))
+                    short(&segments[1..].join("/"))
                 );
                 Error::missing(uri, hint + &similar)
             }
@@ -110,7 +112,12 @@ impl SqlInner {
         let names: Vec<_> = table.key.iter().map(|column| format!("`{}`", column.name)).collect();
         let columns = if names.len() == 1 { "column" } else { "columns" };
         let (key, names) = (short(key), names.join(", "));
-        Error::missing(uri, format!("`{label}` has no row with the key `{key}` ({columns} {names})"))
+        Error::missing(
+            uri,
+            format!(
+                "`{label}` has no row with the key `{key}` ({columns} {names}); its `rows` have the keys"
+            ),
+        )
     }
 }
 
@@ -119,7 +126,7 @@ fn option_error(uri: &Uri, query: &str) -> Error {
     let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
     let unknown = names.into_iter().find(|name| *name != "format").unwrap_or_default();
     let unknown = percent_decode_str(unknown).decode_utf8_lossy();
-    Error::missing(uri, format!("the only option here is `format`, not `{}`", short(&unknown)))
+    Error::missing(uri, format!("there is no option `{}`: use only `format` here", short(&unknown)))
 }
 
 /// The error for a value that the database rejects, with the types of the columns that it may be for.

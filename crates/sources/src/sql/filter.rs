@@ -1,6 +1,6 @@
 //! Equality filters on pages of rows, as in `rows?Title=Homogenic`.
 //!
-//! Only columns that an index finds can be filtered, so that a filter never scans a table.
+//! Only indexed columns can be filtered, so that a filter never scans a table.
 
 use libris_core::uri_template::{VariableValue, Variables};
 use libris_core::{Error, Result};
@@ -19,7 +19,7 @@ pub(super) const PAGE_OPTIONS: [&str; 3] = ["limit", "after", "format"];
 const MAX_FILTERS: usize = 8;
 
 /// The names and values of the filters in a URI.
-pub(super) fn given(variables: &Variables) -> Vec<(String, String)> {
+pub(super) fn from_variables(variables: &Variables) -> Vec<(String, String)> {
     match variables.value(VARIABLE) {
         None => Vec::new(),
         Some(VariableValue::Map(pairs)) => pairs.clone(),
@@ -39,11 +39,11 @@ pub(super) fn parse<'a>(
 ) -> Result<Vec<ColumnFilter<'a>>> {
     let table = rows.table;
     if given.len() > MAX_FILTERS {
-        return Err(Error::invalid(format!("there are {} filters, more than {MAX_FILTERS}", given.len())));
+        return Err(Error::invalid(format!("there are {} filters: give at most {MAX_FILTERS}", given.len())));
     }
     let mut filters = Vec::<ColumnFilter<'a>>::new();
     for (name, text) in given {
-        let (name, text) = match one_text(table, name, text) {
+        let (name, text) = match split_filter_text(table, name, text) {
             Some((_, "")) => continue,
             Some(filter) => filter,
             None => (&**name, &**text),
@@ -52,7 +52,7 @@ pub(super) fn parse<'a>(
             return Err(unknown(table, label, name));
         };
         if filters.iter().any(|filter| filter.column.name == name) {
-            return Err(Error::invalid(format!("there are two filters of the column `{name}`")));
+            return Err(Error::invalid(format!("there are two filters of the column `{name}`: give one")));
         }
         filters.push(ColumnFilter { column, value: rows.value(name, column, text)? });
     }
@@ -66,9 +66,9 @@ pub(super) fn parse<'a>(
     }
 }
 
-/// The column and the value of a filter in one text, as in `filter=Title=Homogenic`, which is how clients that know
-/// only simple variables expand the template. The value may be empty, which counts as no filter.
-fn one_text<'t>(table: &TableInfo, name: &str, text: &'t str) -> Option<(&'t str, &'t str)> {
+/// The column and the value of a filter in one text, as in `filter=Title=Homogenic`. Clients that know only
+/// simple variables expand the template in this form. The value may be empty, which counts as no filter.
+fn split_filter_text<'t>(table: &TableInfo, name: &str, text: &'t str) -> Option<(&'t str, &'t str)> {
     let is_column = || table.columns.iter().any(|column| column.name == VARIABLE);
     if name != VARIABLE || is_column() { None } else { text.split_once('=') }
 }
@@ -77,7 +77,7 @@ fn one_text<'t>(table: &TableInfo, name: &str, text: &'t str) -> Option<(&'t str
 pub(super) enum FilterCompletion<'t> {
     /// The names of columns, or a name with its possible values.
     Texts(Vec<String>),
-    /// The values of the only key column; this is what is typed after the equals sign.
+    /// The values of the only key column, given the text typed after the equals sign.
     Key(&'t str),
 }
 

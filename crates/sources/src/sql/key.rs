@@ -1,9 +1,9 @@
 //! Table names and row keys in URIs.
 //!
-//! A table is `orders`, or `sales.orders` outside the default schema. A key is the value of the primary key, or its
-//! values separated by commas. As in SQL, an ambiguous part is in double quotes, and quotes within it are doubled.
-//! The result is percent-encoded as one path segment. `%2C` and `,` are equivalent: in a key of several columns only
-//! double quotes make a comma part of a value.
+//! A table is `orders`, or `sales.orders` outside the default schema. A key is the value of the primary key, or
+//! its values separated by commas. As in SQL, an ambiguous name or value is in double quotes, and quotes within
+//! it are doubled. The result is percent-encoded as one path segment. `%2C` and `,` are equivalent: in a key of
+//! several columns, only double quotes make a comma part of a value.
 
 use libris_core::{Error, Result};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -74,7 +74,8 @@ pub(super) fn parse_key(variable: &str, key: &str, columns: &[&str]) -> Result<V
             columns.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
         ))),
         None => Err(Error::invalid(format!(
-            "`{variable}` has a double quote that is not closed, or text after a closing quote"
+            "`{variable}` has a double quote that is not closed, or text after a closing quote: write a quote within a \
+             quoted value twice"
         ))),
     }
 }

@@ -144,11 +144,12 @@ impl<'a> Lexer<'a> {
                 self.take(escaped);
             }
         }
-        Err(format!("a {quote} in its `sql` does not end"))
+        Err(format!("a {quote} in its `sql` does not end; hint: close it"))
     }
 
     fn until(&mut self, end: &str, what: &str) -> Result<(), String> {
-        let at = self.rest.find(end).ok_or_else(|| format!("{what} in its `sql` does not end"))?;
+        let at =
+            self.rest.find(end).ok_or_else(|| format!("{what} in its `sql` does not end; hint: close it"))?;
         self.take(at + end.len());
         Ok(())
     }
@@ -193,7 +194,7 @@ impl<'a> Lexer<'a> {
                 }
             } else {
                 let Some(next) = self.rest.chars().next() else {
-                    return Err("a comment in its `sql` does not end".to_owned());
+                    return Err("a comment in its `sql` does not end; hint: close it with `*/`".to_owned());
                 };
                 self.take(next.len_utf8());
             }

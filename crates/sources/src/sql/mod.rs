@@ -1,8 +1,8 @@
 //! Databases as resources: schemas, rows and configured queries.
 //!
-//! The source never writes: connections or transactions are read-only, names in URIs are looked up in the catalog of
-//! the database, and every value is bound. If the database is unavailable, callers get a general reason; the error of
-//! the database is logged.
+//! The source never writes: connections or transactions are read-only. Names in URIs are looked up in the catalog
+//! of the database, and every value is bound. If the database is unavailable, callers get a general reason; the
+//! error of the database is logged.
 
 // With a single database feature, some of the shared code is unused.
 #![cfg_attr(not(all(feature = "sqlite", feature = "postgres", feature = "mysql")), allow(dead_code))]
@@ -79,7 +79,7 @@ struct SqlInner {
     uri_kinds: TemplateSet<UriKind>,
     queries: Vec<query::CheckedQuery>,
     /// The cached descriptions of tables.
-    known: Mutex<HashMap<TableName, KnownTable>>,
+    table_cache: Mutex<HashMap<TableName, CachedTable>>,
     /// The default schema, which is omitted in URIs.
     default: OnceLock<String>,
     followed: Arc<FollowedRows>,
@@ -88,13 +88,13 @@ struct SqlInner {
     verified: AtomicBool,
     /// Counts the notifications of changes; each invalidates all cached responses.
     notifications: Arc<NotificationCount>,
-    /// Whether the task that counts them was started. It has a weak reference to this and ends when the source is
-    /// dropped.
+    /// Whether the task that counts notifications was started. The task has a weak reference to this field, and
+    /// ends when the source is dropped.
     is_listening: Arc<AtomicBool>,
 }
 
 /// The cached description of a table.
-struct KnownTable {
+struct CachedTable {
     table: Arc<TableInfo>,
     /// When the description was loaded.
     since: Instant,
@@ -102,9 +102,9 @@ struct KnownTable {
     version: Option<DatabaseVersion>,
 }
 
-impl KnownTable {
-    /// Whether the description may be used for a request that began at this version of the database; without a version,
-    /// the age decides.
+impl CachedTable {
+    /// Whether the description may be used for a request that began at this version of the database. If the
+    /// database has no version, the age of the description decides.
     fn is_valid(&self, now: Option<DatabaseVersion>) -> bool {
         match now {
             Some(now) => self.version.is_some_and(|version| version.has_schema_of(now)),
@@ -139,7 +139,7 @@ enum UriKind {
     Row,
     /// A configured query.
     Query(usize),
-    /// Anything else below the root: an error that suggests what to read instead.
+    /// Anything else below the root. A read of it fails with an error that suggests other URIs.
     Unknown,
 }
 
@@ -185,7 +185,10 @@ impl Sql {
         .collect::<Result<Vec<_>>>()?;
         for (at, query) in queries.iter().enumerate() {
             if uri_kinds.iter().any(|(template, _)| *template == query.template) {
-                return Err(Error::invalid(format!("the query `{}` is declared twice", query.template)));
+                return Err(Error::invalid(format!(
+                    "the query `{}` is declared twice; hint: remove one, or give it another `uri`",
+                    query.template
+                )));
             }
             uri_kinds.push((query.template.clone(), UriKind::Query(at)));
         }
@@ -196,7 +199,7 @@ impl Sql {
             driver,
             uri_kinds: TemplateSet::new(uri_kinds),
             queries,
-            known: Mutex::default(),
+            table_cache: Mutex::default(),
             default: OnceLock::new(),
             followed: Arc::default(),
             loads: CatalogLoads::default(),
@@ -358,7 +361,7 @@ impl SqlInner {
         if let Some(known) = self.default.get() {
             return Ok(known);
         }
-        let ask = async {
+        let load = async {
             let sql = match self.driver.dialect() {
                 Dialect::Sqlite => return Ok("main".to_owned()),
                 Dialect::Postgres => "SELECT coalesce(current_schema()::text, 'public')",
@@ -366,9 +369,9 @@ impl SqlInner {
             };
             let statement = Statement::new(sql.to_owned(), Vec::new());
             let rows = driver::collect(&*self.driver, &statement).await?;
-            Ok(rows.first().map(|row| row[0].name()).unwrap_or_default())
+            Ok(rows.first().map(|row| row[0].to_text_lossy()).unwrap_or_default())
         };
-        let found = self.loads.default.load(&(), ask).await.map_err(|problem| self.error(problem))?;
+        let found = self.loads.default.load(&(), load).await.map_err(|problem| self.error(problem))?;
         Ok(self.default.get_or_init(|| found))
     }
 
@@ -406,7 +409,11 @@ impl SqlInner {
     }
 
     /// The description of the table that a URI names, if it is visible.
-    async fn table(&self, label: &str, version: Option<DatabaseVersion>) -> Result<Option<Arc<TableInfo>>> {
+    async fn load_table(
+        &self,
+        label: &str,
+        version: Option<DatabaseVersion>,
+    ) -> Result<Option<Arc<TableInfo>>> {
         let default = self.default_schema().await?;
         let Some(name) = key::parse_table(label, default).filter(|name| self.shows(name, default)) else {
             return Ok(None);
@@ -416,29 +423,29 @@ impl SqlInner {
         }
         let load = async {
             let found = catalog::table(&*self.driver, &self.config.schemas, &name).await?;
-            Ok(found.map(|table| self.remember(name.clone(), table, version)))
+            Ok(found.map(|table| self.cache_table(name.clone(), table, version)))
         };
         self.loads.table.load(&name, load).await.map_err(|problem| self.error(problem))
     }
 
     /// The description of a table, from the cache if it is valid at this version of the database.
-    async fn known_table(
+    async fn cached_table(
         &self,
         label: &str,
         version: Option<DatabaseVersion>,
     ) -> Result<Option<Arc<TableInfo>>> {
         let default = self.default_schema().await?;
         let known = key::parse_table(label, default).and_then(|name| {
-            let known = self.known();
+            let known = self.table_cache();
             known.get(&name).filter(|known| known.is_valid(version)).map(|known| Arc::clone(&known.table))
         });
         match known {
             Some(table) => Ok(Some(table)),
-            None => self.table(label, version).await,
+            None => self.load_table(label, version).await,
         }
     }
 
-    fn remember(
+    fn cache_table(
         &self,
         name: TableName,
         table: TableInfo,
@@ -447,17 +454,17 @@ impl SqlInner {
         /// The capacity of the cache of descriptions; more tables are rarely read within `TABLE_CACHE_TTL`.
         const TABLE_CACHE_CAPACITY: usize = 1000;
         let table = Arc::new(table);
-        let mut known = self.known();
+        let mut known = self.table_cache();
         if known.len() >= TABLE_CACHE_CAPACITY {
             known.clear();
         }
-        known.insert(name, KnownTable { table: Arc::clone(&table), since: Instant::now(), version });
+        known.insert(name, CachedTable { table: Arc::clone(&table), since: Instant::now(), version });
         table
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<TableName, KnownTable>> {
+    fn table_cache(&self) -> std::sync::MutexGuard<'_, HashMap<TableName, CachedTable>> {
         // An insertion leaves the map consistent.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table_cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The URI of the folder of a table.

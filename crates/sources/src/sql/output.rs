@@ -69,12 +69,12 @@ pub(super) struct RowWriter {
     context: Context,
     reserved: usize,
     /// The error of a memory reservation that failed.
-    pub(super) refused: Option<Error>,
+    pub(super) reservation_error: Option<Error>,
     pub(super) rows: u64,
     /// Whether there are more rows.
     pub(super) more: bool,
     /// If the output exceeds the limit: its minimum size.
-    pub(super) large: Option<u64>,
+    pub(super) too_large: Option<u64>,
     /// The values that make the key of the last row.
     pub(super) last: Vec<SqlValue>,
 }
@@ -91,27 +91,27 @@ impl RowWriter {
             text: String::new(),
             context: Context::default(),
             reserved: UNRESERVED_BYTES,
-            refused: None,
+            reservation_error: None,
             rows: 0,
             more: false,
-            large: None,
+            too_large: None,
             last: Vec::new(),
         }
     }
 
     /// Reserves memory in this context.
-    pub(super) fn within(self, context: &Context) -> Self {
+    pub(super) fn with_context(self, context: &Context) -> Self {
         Self { context: context.clone(), ..self }
     }
 
     /// Sets the names of the columns; each row has `hidden` more values, which make its key.
-    pub(super) fn named(mut self, names: Vec<String>, hidden: usize) -> Self {
+    pub(super) fn with_columns(mut self, names: Vec<String>, hidden: usize) -> Self {
         self.hidden = hidden;
-        self.name(names);
+        self.set_columns(names);
         self
     }
 
-    fn name(&mut self, names: Vec<String>) {
+    fn set_columns(&mut self, names: Vec<String>) {
         for mut name in names {
             // The member names of an object must be unique.
             let mut number = 1;
@@ -187,13 +187,13 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Records that a row exceeds the limit. If the rows have keys, so that the rest can be requested as another page,
-    /// the rows so far are the result; otherwise the output is too large.
+    /// Records that a row exceeds the limit. If the rows have keys, the rest can be requested as another page, so
+    /// the rows so far are the result. Otherwise the output is too large.
     fn overflow(&mut self, size: u64) {
         if self.hidden > 0 && self.rows > 0 {
             self.more = true;
         } else {
-            self.large = Some(size);
+            self.too_large = Some(size);
         }
     }
 
@@ -223,7 +223,7 @@ impl RowWriter {
 impl RowSink for RowWriter {
     fn columns(&mut self, names: Vec<String>) {
         if self.names.is_empty() {
-            self.name(names);
+            self.set_columns(names);
         }
     }
 
@@ -235,8 +235,8 @@ impl RowSink for RowWriter {
         }
         let key = row.split_off(row.len().saturating_sub(self.hidden));
         // A lower bound: separators and escapes are not included.
-        if let Err(refused) = self.make_room(row.iter().map(SqlValue::size).sum()) {
-            self.refused = Some(refused);
+        if let Err(reservation_error) = self.make_room(row.iter().map(SqlValue::size).sum()) {
+            self.reservation_error = Some(reservation_error);
             self.text = String::new();
             return ControlFlow::Break(());
         }
@@ -367,21 +367,24 @@ mod tests {
 
     #[test]
     fn limits_hold() {
-        let mut writer = RowWriter::new(RowFormat::Json, RowShape::Many, 2, 100).named(vec!["a".into()], 1);
+        let mut writer =
+            RowWriter::new(RowFormat::Json, RowShape::Many, 2, 100).with_columns(vec!["a".into()], 1);
         let row = |text: &str| vec![SqlValue::Text(text.into()), SqlValue::Integer(7)];
         assert!(writer.row(row("1")).is_continue());
         assert!(writer.row(row("2")).is_continue());
         assert!(writer.row(row("3")).is_continue(), "it only shows that there are more");
         assert_eq!((writer.rows, writer.more, writer.last.clone()), (2, true, vec![SqlValue::Integer(7)]));
 
-        let mut writer = RowWriter::new(RowFormat::Json, RowShape::Many, 9, 100).named(vec!["a".into()], 1);
+        let mut writer =
+            RowWriter::new(RowFormat::Json, RowShape::Many, 9, 100).with_columns(vec!["a".into()], 1);
         assert!(writer.row(row(&"x".repeat(60))).is_continue());
         assert!(writer.row(row(&"x".repeat(60))).is_break());
-        assert_eq!((writer.rows, writer.more, writer.large), (1, true, None));
+        assert_eq!((writer.rows, writer.more, writer.too_large), (1, true, None));
 
-        let mut writer = RowWriter::new(RowFormat::Json, RowShape::Many, 9, 100).named(vec!["a".into()], 1);
+        let mut writer =
+            RowWriter::new(RowFormat::Json, RowShape::Many, 9, 100).with_columns(vec!["a".into()], 1);
         assert!(writer.row(row(&"x".repeat(200))).is_break());
-        assert_eq!(writer.large, Some(209));
+        assert_eq!(writer.too_large, Some(209));
     }
 
     /// A memory budget of this many bytes.
@@ -406,15 +409,16 @@ mod tests {
         for (most, rows) in [(0, 6), (200_000, 13), (10_000_000, 100)] {
             let memory = Arc::new(TestMemory(AtomicUsize::new(most)));
             let context = Context::default().with_memory(memory.clone());
-            let mut writer = RowWriter::new(RowFormat::Csv, RowShape::Many, 100, 10_000_000).within(&context);
+            let mut writer =
+                RowWriter::new(RowFormat::Csv, RowShape::Many, 100, 10_000_000).with_context(&context);
             let row = || vec![SqlValue::Text("x".repeat(10_000))];
             let written = (0..100).take_while(|_| writer.row(row()).is_continue()).count();
             let reserved = most - memory.0.load(Ordering::Relaxed);
             assert!(written >= rows && written < rows + 2, "{written} rows in {most} bytes");
-            match &writer.refused {
+            match &writer.reservation_error {
                 None => assert!(written == 100 && reserved >= writer.text.len(), "{reserved}"),
-                Some(refused) => {
-                    assert!(refused.to_string().contains("no memory left"), "{refused}");
+                Some(reservation_error) => {
+                    assert!(reservation_error.to_string().contains("no memory left"), "{reservation_error}");
                     assert_eq!(writer.text.capacity(), 0);
                 }
             }

@@ -147,7 +147,7 @@ impl CheckedQuery {
             }
         }
         let bounds = QueryLimits { ordered: pieces.ordered, ..bounds };
-        Ok(Statement { foreign: Some(bounds), ..Statement::new(sql, binds) })
+        Ok(Statement { query_limits: Some(bounds), ..Statement::new(sql, binds) })
     }
 
     fn name(&self) -> String {

@@ -85,11 +85,11 @@ impl SqlInner {
                 let label = variables.text("table").ok_or_else(nothing)?;
                 let request =
                     TableRequest { uri, uri_kind: *uri_kind, label, variables: &variables, version };
-                match self.of_table(request, SchemaCache::Use, context).await {
+                match self.read_table(request, SchemaCache::Use, context).await {
                     // The table has changed since its description was cached.
                     Err(RowsFailure::Missing) => {
-                        self.known().clear();
-                        self.of_table(request, SchemaCache::Bypass, context).await
+                        self.table_cache().clear();
+                        self.read_table(request, SchemaCache::Bypass, context).await
                     }
                     other => other,
                 }
@@ -102,17 +102,17 @@ impl SqlInner {
     }
 
     /// Reads a resource of a table. Fails with `RowsFailure::Missing` if the cached description of the table is stale.
-    async fn of_table(
+    async fn read_table(
         &self,
         request: TableRequest<'_>,
-        trust: SchemaCache,
+        cache: SchemaCache,
         context: &Context,
     ) -> Result<SqlContents, RowsFailure> {
         let TableRequest { uri, uri_kind, label, variables, version } = request;
         // A schema contains the current number of rows, so it is never made from a cached description.
-        let found = match (trust, uri_kind) {
-            (SchemaCache::Use, UriKind::Rows | UriKind::Row) => self.known_table(label, version).await?,
-            _ => self.table(label, version).await?,
+        let found = match (cache, uri_kind) {
+            (SchemaCache::Use, UriKind::Rows | UriKind::Row) => self.cached_table(label, version).await?,
+            _ => self.load_table(label, version).await?,
         };
         let Some(table) = found else { return Err(self.no_table(uri, label).await.into()) };
         // A view may contain functions such as `random()`.
@@ -174,6 +174,8 @@ impl SqlInner {
         context: &Context,
         write: impl FnOnce(&SchemaDocument<'_>) -> T,
     ) -> T {
+        // The rules about a table are those about its schema.
+        let schema_of = |name: &TableName| Uri::parse(&format!("{}schema", self.folder(name, default))).ok();
         write(&SchemaDocument {
             name: self.config.title.as_deref().unwrap_or(&self.name),
             description: self.config.description.as_deref(),
@@ -187,7 +189,13 @@ impl SqlInner {
             definitions: self.config.tables.is_empty()
                 && self.config.schemas.is_empty()
                 && context.sees_everything(),
-            shown: &|name: &TableName| self.shows(name, default),
+            shown: &|name: &TableName| {
+                self.shows(name, default)
+                    && (context.sees_everything() || schema_of(name).is_some_and(|uri| context.sees(&uri)))
+            },
+            included: &|name: &TableName| {
+                context.sees_everything() || schema_of(name).is_some_and(|uri| context.reads(&uri))
+            },
         })
     }
 
@@ -217,7 +225,7 @@ impl SqlInner {
         require_key(label, table)?;
         let rows = self.rows(table);
         let statement = rows.by_key(rows.key("key", text)?);
-        let writer = self.writer(format, RowShape::One, 1, &rows).within(context);
+        let writer = self.writer(format, RowShape::One, 1, &rows).with_context(context);
         let writer = self.run(uri, &statement, writer, || rejected(&table.key)).await?;
         if writer.rows == 0 {
             return Err(self.no_row(uri, label, table, text).into());
@@ -251,10 +259,10 @@ impl SqlInner {
                 Some(rows.key("after", after)?)
             }
         };
-        let filters = filter::parse(&rows, label, &filter::given(variables))?;
+        let filters = filter::parse(&rows, label, &filter::from_variables(variables))?;
         let columns: Vec<_> = table.key.iter().chain(filters.iter().map(|filter| filter.column)).collect();
         let statement = rows.page(filters, after, limit);
-        let writer = self.writer(format, RowShape::Many, limit, &rows).within(context);
+        let writer = self.writer(format, RowShape::Many, limit, &rows).with_context(context);
         let writer = self.run(uri, &statement, writer, || rejected(columns)).await?;
         let next = match writer.more.then(|| rows.key_text(&writer.last)).flatten() {
             None => None,
@@ -269,7 +277,7 @@ impl SqlInner {
     /// The URI of the page after the row with this key.
     fn next(&self, uri: &Uri, last: &str, variables: &Variables) -> Result<Uri> {
         let mut next = format!("{}?", uri.without_query());
-        for (name, value) in filter::given(variables) {
+        for (name, value) in filter::from_variables(variables) {
             next.push_str(&format!("{}={}&", key::segment(&name), key::segment(&value)));
         }
         next.push_str(&format!("after={}", key::segment(last)));
@@ -293,7 +301,7 @@ impl SqlInner {
         let rows = if query.shape() == RowShape::One { 1 } else { self.config.max_rows };
         let bounds = QueryLimits { rows: rows + 1, bytes: self.config.max_bytes, ordered: false };
         let statement = query.statement(self.driver.dialect(), variables, bounds)?;
-        let writer = RowWriter::new(format, query.shape(), rows, self.config.max_bytes).within(context);
+        let writer = RowWriter::new(format, query.shape(), rows, self.config.max_bytes).with_context(context);
         let wrong_value = || Error::invalid("the database rejects the value of a variable: check its type");
         let writer = match self.run(uri, &statement, writer, wrong_value).await {
             Ok(writer) => writer,
@@ -315,7 +323,7 @@ impl SqlInner {
 
     fn writer(&self, format: RowFormat, shape: RowShape, limit: u64, rows: &RowStatements<'_>) -> RowWriter {
         let names = rows.table.columns.iter().map(|column| column.name.clone()).collect();
-        RowWriter::new(format, shape, limit, self.config.max_bytes).named(names, rows.key_values())
+        RowWriter::new(format, shape, limit, self.config.max_bytes).with_columns(names, rows.key_values())
     }
 
     /// Runs a statement and writes its rows. `wrong_value` makes the error for a value that the database rejects.
@@ -335,10 +343,10 @@ impl SqlInner {
             Err(DriverError::WrongType) => return Err(wrong_value().into()),
             Err(problem) => return Err(self.error(problem).into()),
         };
-        if let Some(refused) = writer.refused.take() {
-            return Err(refused.into());
+        if let Some(reservation_error) = writer.reservation_error.take() {
+            return Err(reservation_error.into());
         }
-        match writer.large {
+        match writer.too_large {
             Some(size) => Err(self.too_large(uri, size, SMALLER_PAGE_HINT).into()),
             None => Ok(writer),
         }
@@ -373,14 +381,14 @@ impl SqlInner {
             (_, "table") => self.complete_table(uri_kind, asked).await,
             (UriKind::Row, "key") | (UriKind::Rows, "after") => {
                 let Some(label) = asked.known.get("table") else { return Ok(Completion::default()) };
-                match self.known_table(label, version).await? {
+                match self.cached_table(label, version).await? {
                     Some(table) => self.complete_key(&table, asked).await,
                     None => Ok(Completion::default()),
                 }
             }
             (UriKind::Rows, filter::VARIABLE) => {
                 let Some(label) = asked.known.get("table") else { return Ok(Completion::default()) };
-                match self.known_table(label, version).await? {
+                match self.cached_table(label, version).await? {
                     Some(table) => self.complete_filter(&table, asked).await,
                     None => Ok(Completion::default()),
                 }
@@ -422,12 +430,12 @@ impl SqlInner {
                 Err(DriverError::WrongType) => keys,
                 Err(problem) => return Err(self.error(problem)),
             };
-            if keys.cut || keys.values.len() > asked.limit {
-                keys.cut = true;
+            if keys.truncated || keys.values.len() > asked.limit {
+                keys.truncated = true;
                 break;
             }
         }
-        Ok(matching(keys.values, asked, keys.cut))
+        Ok(matching(keys.values, asked, keys.truncated))
     }
 
     async fn complete_filter(
@@ -458,7 +466,7 @@ impl SqlInner {
         let offered = CompletionSink::new(self.config.max_bytes, asked.limit);
         let offered = driver::run(&*self.driver, &statement?, offered).await;
         let offered = offered.map_err(|problem| self.error(problem))?;
-        Ok(matching(offered.values, asked, offered.cut))
+        Ok(matching(offered.values, asked, offered.truncated))
     }
 }
 
@@ -473,12 +481,12 @@ struct CompletionSink {
     /// The most values to collect.
     most: usize,
     /// Whether values were left out.
-    cut: bool,
+    truncated: bool,
 }
 
 impl CompletionSink {
     fn new(budget: u64, limit: usize) -> Self {
-        Self { values: Vec::new(), table: None, budget, most: limit.saturating_mul(10), cut: false }
+        Self { values: Vec::new(), table: None, budget, most: limit.saturating_mul(10), truncated: false }
     }
 }
 
@@ -494,7 +502,7 @@ impl driver::RowSink for CompletionSink {
         };
         let size = value.as_ref().map_or(0, String::len) as u64;
         if size > self.budget || self.values.len() >= self.most {
-            self.cut = true;
+            self.truncated = true;
             return ControlFlow::Break(());
         }
         self.budget -= size;
@@ -503,7 +511,7 @@ impl driver::RowSink for CompletionSink {
     }
 
     fn oversized(&mut self, _size: u64) {
-        self.cut = true;
+        self.truncated = true;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Statements for the rows of a table.
 //!
-//! Keyset pagination: each page begins after the last key of the previous one, which an index finds without reading
-//! the rows before it.
+//! Keyset pagination: each page begins after the last key of the previous page. An index finds that key without
+//! reading the rows before it.
 
 use libris_core::{Completion, CompletionRequest, Error, Result};
 
@@ -71,8 +71,8 @@ impl RowStatements<'_> {
         is_null_key.then_some((parts, row_id))
     }
 
-    /// The key of a row in URIs, from the values that [`select`](Self::select) appends to the columns of each row;
-    /// `None` if the row has no key.
+    /// The key of a row in URIs; `None` if the row has no key. `values` are those that [`select`](Self::select)
+    /// appends to the columns of each row.
     pub(super) fn key_text(&self, values: &[SqlValue]) -> Option<String> {
         if self.table.key.is_empty() {
             return None;
@@ -137,8 +137,8 @@ impl RowStatements<'_> {
         self.select(&self.table.columns, condition, limit + 1)
     }
 
-    /// Statements for the keys that may begin with the typed text, to be run until there are enough. The caller filters
-    /// the keys.
+    /// Statements that select keys which may begin with the typed text. The caller runs them one after the other
+    /// until it has enough keys, and filters the keys.
     pub(super) fn keys(&self, typed: &str, limit: usize) -> Vec<Statement> {
         let key = &self.table.key;
         let mut known = Vec::new();
@@ -239,7 +239,7 @@ impl RowStatements<'_> {
         Statement { kinds: Some(kinds.into()), sizes, ..Statement::new(sql, condition.binds) }
     }
 
-    /// The condition for rows after this key; `before` values are bound before it.
+    /// The condition for rows after this key. `before` is the number of values that are bound before it.
     fn after_key(&self, key: RowKey, before: usize) -> Condition {
         let columns = &self.table.key;
         if key.row_id.is_none() && (self.dialect != Dialect::Mysql || columns.len() == 1) {
@@ -255,8 +255,9 @@ impl RowStatements<'_> {
             };
             return Condition { text, binds: key.values };
         }
-        // MySQL uses an index for the expanded condition, but not for a row comparison. In SQLite, a row comparison
-        // with a null is null. Placeholders of both have no numbers, so 0 is passed for `before`.
+        // MySQL uses an index for the expanded condition, but not for a row comparison. In SQLite, a row
+        // comparison with a null is null. The placeholders of MySQL and SQLite have no numbers, so 0 is passed
+        // for `before`.
         let mut all = Condition::default();
         let mut either = Vec::new();
         let mut values: Vec<_> = columns.iter().zip(key.values).collect();
@@ -284,7 +285,8 @@ impl RowStatements<'_> {
         all
     }
 
-    /// The condition that a column has a value, which may be null; `before` values are bound before it.
+    /// The condition that a column has a value, which may be null. `before` is the number of values that are
+    /// bound before it.
     fn is_equal(&self, column: &TableColumn, value: BindValue, before: usize) -> Condition {
         let sign = if value == BindValue::Null { "IS" } else { "=" };
         self.compared(column, sign, value, before)
@@ -293,7 +295,7 @@ impl RowStatements<'_> {
     fn compared(&self, column: &TableColumn, sign: &str, value: BindValue, before: usize) -> Condition {
         let placeholder = self.dialect.compared(before + 1, column);
         let name = match sign {
-            // MySQL compares an enum with text as text, and then uses an index only without a cast.
+            // MySQL compares an enum with a text as text even without a cast, and only then uses an index.
             "=" => self.dialect.column(column),
             _ => self.dialect.ordered(column),
         };
@@ -375,10 +377,10 @@ fn spans(digits: &str) -> Vec<(i64, i64)> {
     spans
 }
 
-/// The keys that begin with the typed text; `cut` is whether some were left out before.
-pub(super) fn matching(keys: Vec<String>, asked: CompletionRequest<'_>, cut: bool) -> Completion {
+/// The keys that begin with the typed text; `truncated` is whether some were left out before.
+pub(super) fn matching(keys: Vec<String>, asked: CompletionRequest<'_>, truncated: bool) -> Completion {
     let mut completion = Completion::of(keys, asked.typed, asked.limit);
-    completion.more |= cut;
+    completion.more |= truncated;
     completion.total = completion.total.filter(|_| !completion.more);
     completion
 }

@@ -19,13 +19,16 @@ pub(super) struct SchemaDocument<'a> {
     pub(super) folder: &'a (dyn Fn(&TableName) -> String + Sync),
     /// Whether the definitions of views are shown: they may name tables that the caller may not see.
     pub(super) definitions: bool,
-    /// Whether a table is visible.
+    /// Whether a table may be named.
     pub(super) shown: &'a (dyn Fn(&TableName) -> bool + Sync),
+    /// Whether the schema of a table may be part of the schema of the database.
+    pub(super) included: &'a (dyn Fn(&TableName) -> bool + Sync),
 }
 
 impl SchemaDocument<'_> {
     /// The schema of the whole database as Markdown; if it exceeds `most` bytes, only a list of the tables.
     pub(super) fn database(&self, tables: &[TableInfo], most: u64) -> String {
+        let tables: Vec<_> = tables.iter().filter(|table| (self.included)(table.name())).collect();
         let mut text = format!("# {}\n\n", escape(self.name));
         if let Some(description) = self.description {
             let _ = writeln!(text, "{}\n", escape(description));
@@ -35,7 +38,7 @@ impl SchemaDocument<'_> {
             (counted((tables.len() - views) as u64, "table"), counted(views as u64, "view"));
         let _ = writeln!(text, "A {} database: {tables_of_it}, {views}.", self.dialect);
         let summary = text.len();
-        for table in tables {
+        for table in &tables {
             text.push('\n');
             text.push_str(&self.section(table, "##"));
             if text.len() as u64 > most {
@@ -140,7 +143,7 @@ impl SchemaDocument<'_> {
     pub(super) fn database_json(&self, tables: &[TableInfo], most: u64) -> Result<String, u64> {
         let mut size = 0;
         let mut written = Vec::new();
-        for table in tables {
+        for table in tables.iter().filter(|table| (self.included)(table.name())) {
             let table = self.table_json(table);
             size += table.to_string().len() as u64;
             if size > most {
@@ -209,7 +212,8 @@ pub(super) fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// The declared type of a column. MySQL declares the values of an enum in it; for others they are added.
+/// The declared type of a column, with the values of an enum. In MySQL, the declared type contains these values;
+/// for other databases they are appended.
 fn type_with_values(column: &TableColumn) -> String {
     let TableColumn { declared, values, .. } = column;
     if values.is_empty() || declared.contains('\'') {

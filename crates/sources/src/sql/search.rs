@@ -1,6 +1,6 @@
 //! Searches by the database itself: full-text tables of SQLite, and tables of PostgreSQL with a full-text index.
 //!
-//! Rows are not listed, so an index over the listed resources does not have them.
+//! The search index of the catalog covers only listed resources, and rows are not listed.
 
 mod query;
 
@@ -101,9 +101,9 @@ impl SqlInner {
         let statement = Statement::new(sql.to_owned(), Vec::new());
         let rows = driver::collect(&*self.driver, &statement).await.map_err(|problem| self.error(problem))?;
         let tables = rows.iter().filter_map(|row| {
-            let name = TableName { schema: row[0].name(), table: row[1].name() };
+            let name = TableName { schema: row[0].to_text_lossy(), table: row[1].to_text_lossy() };
             match self.driver.dialect() {
-                Dialect::Sqlite => fts5(name, &row[2].name()),
+                Dialect::Sqlite => fts5(name, &row[2].to_text_lossy()),
                 _ => Some(FullTextTable { name, content: None }),
             }
         });
@@ -133,7 +133,8 @@ impl SqlInner {
                 (target, sqlite_statement(&searched.name, words))
             }
             _ => {
-                let Some(table) = self.known_table(&key::format_table(&searched.name, default), None).await?
+                let Some(table) =
+                    self.cached_table(&key::format_table(&searched.name, default), None).await?
                 else {
                     return Ok(None);
                 };
@@ -168,18 +169,19 @@ impl SqlInner {
         Ok(Some(hits))
     }
 
-    /// The table whose row URIs represent the hits of a full-text table of SQLite: the external content table if its
-    /// key is the `rowid` of the hit, or else the full-text table itself. `None` if neither has such a key.
+    /// The table whose row URIs represent the hits in a full-text table of SQLite. This is the external content
+    /// table if its key is the `rowid` of the hit, otherwise the full-text table itself. `None` if neither has
+    /// such a key.
     async fn row_table(&self, searched: &FullTextTable) -> Result<Option<std::sync::Arc<TableInfo>>> {
         let default = self.default_schema().await?;
         if let Some((content, row_id)) = &searched.content {
             let name = TableName { schema: searched.name.schema.clone(), table: content.clone() };
-            let table = self.known_table(&key::format_table(&name, default), None).await?;
+            let table = self.cached_table(&key::format_table(&name, default), None).await?;
             if let Some(table) = table.filter(|table| is_identified_by(table, row_id)) {
                 return Ok(Some(table));
             }
         }
-        let table = self.known_table(&key::format_table(&searched.name, default), None).await?;
+        let table = self.cached_table(&key::format_table(&searched.name, default), None).await?;
         Ok(table.filter(|table| is_identified_by(table, "rowid")))
     }
 }
@@ -205,7 +207,7 @@ fn found_row(statements: &RowStatements<'_>, mut row: Vec<SqlValue>) -> Option<F
     Some(FoundRow { key, excerpt })
 }
 
-/// A full-text table by the statement that created it; `None` if it is of another kind, or has an index but no texts.
+/// The full-text table that a statement created; `None` if the table does not use FTS5, or is contentless.
 fn fts5(name: TableName, sql: &str) -> Option<FullTextTable> {
     let (head, options) = sql.split_once('(')?;
     let module = head.split_whitespace().next_back()?;
@@ -220,7 +222,7 @@ fn fts5(name: TableName, sql: &str) -> Option<FullTextTable> {
         })
     };
     let content = match option("content") {
-        // Without contents, a row has nothing to read.
+        // A contentless table: there is no text to read.
         Some(content) if content.is_empty() => return None,
         Some(content) => Some((content, option("content_rowid").unwrap_or_else(|| "rowid".to_owned()))),
         None => None,

@@ -1,8 +1,9 @@
 //! Key values of SQLite by storage class: a column may hold values of any class, whatever its declared type.
 //!
-//! In a URI, a value is plain text if that text is read as the same value of the same class. Otherwise its storage
-//! class precedes it, as in `text~2` for the text in a column of numbers. Primary keys of SQLite may contain nulls, and
-//! a key with a null is not unique: its text is the values, `null` for null, and the `rowid` as one more part.
+//! In a URI, a value is plain text if that text is read as the same value of the same class. Otherwise its
+//! storage class precedes it, as in `text~2` for the text in a column of numbers. Primary keys of SQLite may
+//! contain nulls, and a key with a null is not unique. In the text of such a key, null is `null`, and the `rowid`
+//! follows the values.
 
 use super::catalog::TableColumn;
 use super::value::{BindValue, SqlValue, ValueType, decode, encode};
@@ -22,7 +23,7 @@ const TEXT_BYTES: &str = "textbytes";
 
 /// A value from its `typeof` and the value that the driver decoded; `None` if they contradict each other.
 pub(super) fn stored(class: &SqlValue, value: &SqlValue) -> Option<BindValue> {
-    Some(match (&*class.name(), value) {
+    Some(match (&*class.to_text_lossy(), value) {
         ("null", _) => BindValue::Null,
         (INTEGER, SqlValue::Integer(number)) => BindValue::Integer(*number),
         (REAL, SqlValue::Number(number)) => BindValue::Number(*number),

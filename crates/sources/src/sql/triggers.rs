@@ -3,8 +3,8 @@
 use super::catalog::TableInfo;
 use super::dialect::Dialect;
 
-/// A script that creates a function, which sends a notification with the key of the changed row, and for each table the
-/// triggers that call it.
+/// A script that creates the trigger function and, for each table, the triggers that call it. The function sends
+/// a notification with the key of the changed row.
 pub(super) fn script(tables: &[TableInfo], channel: &str) -> String {
     let quote = |name: &str| Dialect::Postgres.quote(name);
     let text = |text: &str| format!("'{}'", text.replace('\'', "''"));

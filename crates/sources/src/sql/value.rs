@@ -95,8 +95,8 @@ impl SqlValue {
         }
     }
 
-    /// The value as text, from a catalog: bytes are taken as UTF-8, and null as empty.
-    pub(super) fn name(&self) -> String {
+    /// The value as text, for example from the catalog: bytes are decoded as UTF-8, and null is empty.
+    pub(super) fn to_text_lossy(&self) -> String {
         match self {
             Self::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             other => other.text().unwrap_or_default(),
@@ -107,7 +107,7 @@ impl SqlValue {
     pub(super) fn as_bool(&self) -> bool {
         match self {
             Self::Boolean(value) => *value,
-            other => matches!(&*other.name(), "true" | "t" | "1" | "YES"),
+            other => matches!(&*other.to_text_lossy(), "true" | "t" | "1" | "YES"),
         }
     }
 
@@ -170,7 +170,7 @@ pub(super) fn parse(kind: ValueType, text: &str) -> Result<BindValue, &'static s
         }
         ValueType::Date if text.parse::<jiff::civil::Date>().is_ok() => Ok(as_text()),
         ValueType::Date => Err("a date such as `2026-07-28`"),
-        ValueType::Time if text.parse::<jiff::civil::Time>().is_ok() || is_span(text) => Ok(as_text()),
+        ValueType::Time if text.parse::<jiff::civil::Time>().is_ok() || is_mysql_time(text) => Ok(as_text()),
         ValueType::Time => Err("a time such as `12:30:00`"),
         ValueType::Timestamp => {
             timestamp(text).map(BindValue::Text).ok_or("a time such as `2026-07-28T12:30:00Z`")
@@ -213,7 +213,7 @@ fn is_before_christ(text: &str) -> bool {
 }
 
 /// A `TIME` of MySQL: up to 838 hours, possibly negative.
-fn is_span(text: &str) -> bool {
+fn is_mysql_time(text: &str) -> bool {
     let parts: Vec<_> = text.strip_prefix('-').unwrap_or(text).split([':', '.']).collect();
     let digits =
         |part: &&str| (1..=6).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());

@@ -30,13 +30,13 @@ impl SqlInner {
         let inner = Arc::clone(self);
         tokio::spawn(async move {
             if let Err(error) = inner.verify().await {
-                tracing::warn!(database = inner.name, %error, "a configured query does not work");
+                tracing::warn!(database = inner.name, %error, "a configured query does not work; hint: correct its `sql`, and run `libris check`");
             }
         });
     }
 
-    /// The statements of a query with nulls as values, limited to no rows: the database parses them and resolves all
-    /// names, but has nothing to compute.
+    /// The statements of a query with nulls as values and a limit of no rows. The database parses them and
+    /// resolves all names, but computes nothing.
     fn statements(&self, query: &query::CheckedQuery) -> Result<Vec<(String, Statement)>> {
         let limits = QueryLimits { rows: 0, bytes: self.config.max_bytes, ordered: false };
         let dialect = self.driver.dialect();

@@ -61,8 +61,8 @@ pub(super) async fn changes(inner: Arc<SqlInner>) -> BoxStream<'static, Change> 
         unavailable: false,
         changes: VecDeque::new(),
     };
-    // The first poll is the baseline. The watches of other sources wait for it, so a database that does not respond is
-    // polled later, and then counts as changed.
+    // The first poll is the baseline. The watches of other sources wait for it. So if the database does not
+    // respond in time, it is polled later and then counts as changed.
     if tokio::time::timeout(FIRST_POLL_TIMEOUT, watch.poll_once()).await.is_err() {
         watch.next = Instant::now();
     }
@@ -215,9 +215,9 @@ impl DatabaseWatch {
             Dialect::Sqlite => {
                 let statement = Statement::new("PRAGMA schema_version".to_owned(), Vec::new());
                 let rows = collect(&*self.inner.driver, &statement).await.map_err(|_| PollFailed)?;
-                // Another file may have the same schema version.
-                let file = self.version.as_deref().and_then(|version| version.split_once(' '));
-                rows.first().map(|row| format!("{:?} {}", file.map(|(since, _)| since), row[0].name()))
+                // With the epoch of the connection, because another file may have the same schema version.
+                let epoch = self.version.as_deref().and_then(|version| Some(version.split_once(' ')?.0));
+                rows.first().map(|row| format!("{epoch:?} {}", row[0].to_text_lossy()))
             }
             Dialect::Postgres | Dialect::Mysql => None,
         };
@@ -228,7 +228,7 @@ impl DatabaseWatch {
         let tables: BTreeMap<_, _> =
             tables.iter().map(|table| (table.name().clone(), table.clone())).collect();
         let default = self.inner.default_schema().await.map_err(|_| PollFailed)?.to_owned();
-        self.inner.known().clear();
+        self.inner.table_cache().clear();
         match self.tables.replace(tables) {
             // The database was unavailable when the watch began, so there is no baseline.
             None => self.changes.push_back(Change::Lost),
@@ -453,7 +453,7 @@ impl SqlInner {
             _ => false,
         };
         if !concerns_data {
-            self.known().clear();
+            self.table_cache().clear();
         }
     }
 }

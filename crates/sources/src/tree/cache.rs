@@ -37,7 +37,7 @@ impl<V: Clone> LruCache<V> {
         Some(slot.value.clone())
     }
 
-    /// The value of a key, which is inserted first if there is none.
+    /// Returns the value of a key. If the key is absent, inserts the result of `make` first.
     pub(super) fn get_or_insert_with(&self, key: &str, weight: usize, make: impl FnOnce() -> V) -> V {
         let mut entries = self.lock();
         entries.clock += 1;
@@ -55,15 +55,17 @@ impl<V: Clone> LruCache<V> {
         self.insert_within(self.budget, key, weight, value);
     }
 
-    /// Inserts a value, within a lower limit than that of the cache.
+    /// Inserts a value, then evicts entries until the total weight is at most `budget` and at most the limit of
+    /// the cache, or until one entry is left.
     pub(crate) fn insert_within(&self, budget: usize, key: &str, weight: usize, value: V) {
         let mut entries = self.lock();
         entries.clock += 1;
         entries.insert(key, weight, value, budget.min(self.budget));
     }
 
-    /// Replaces the value of a key by one that `make` derives from it, together with its weight. No other caller can
-    /// replace it meanwhile.
+    /// Replaces the value of a key with the one that `make` computes from it (from `None` if the key is
+    /// absent), and sets its weight. The cache stays locked meanwhile, so no other caller can replace the
+    /// value.
     pub(super) fn update(&self, key: &str, make: impl FnOnce(Option<&V>) -> (usize, V)) -> V {
         let mut entries = self.lock();
         entries.clock += 1;

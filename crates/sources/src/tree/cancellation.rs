@@ -30,9 +30,9 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// The cause of a cancellation.
+/// The condition under which work is cancelled.
 pub(crate) enum Cancellation {
-    /// The caller is gone, as the flag indicates.
+    /// The caller has set the flag, which [`CancelOnDrop`] does when it is dropped.
     Caller(Arc<AtomicBool>),
     /// The deadline has passed.
     Deadline(Instant),

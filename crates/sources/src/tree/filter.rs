@@ -1,6 +1,7 @@
 //! Which paths are visible: by the options of the tree and by its ignore files.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::ops::Add;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,23 +41,59 @@ impl PathFilter {
         !self.include.is_empty()
     }
 
-    /// Whether `path`, relative to the root, is visible, given that its parent directory is.
-    pub(super) fn shows(&self, path: &Path, directory: bool, ignore_rules: Option<&IgnoreRules>) -> bool {
+    /// Why `path`, relative to the root, is not visible, given that its parent directory is; `None` if it is visible.
+    pub(super) fn omission(
+        &self,
+        path: &Path,
+        directory: bool,
+        ignore_rules: Option<&IgnoreRules>,
+    ) -> Option<Omission> {
         if let Some(only) = &self.only {
-            return !directory && path == Path::new(only);
+            return (directory || path != Path::new(only)).then_some(Omission::NotSelected);
         }
         let name = path.file_name().unwrap_or_default();
-        if is_git(name) || (!self.hidden && is_hidden(name)) {
-            return false;
+        if is_git(name) {
+            return Some(Omission::NotSelected);
+        }
+        if !self.hidden && is_hidden(name) {
+            return Some(Omission::Hidden);
         }
         let path = with_slashes(path);
         if self.exclude.matches(&path, directory) {
-            return false;
+            return Some(Omission::Excluded);
         }
         if ignore_rules.is_some_and(|ignore_rules| ignore_rules.matches(&path, directory)) {
-            return false;
+            return Some(Omission::Ignored);
         }
-        directory || self.include.is_empty() || self.include.matches_path_or_parent(&path, false)
+        let is_included =
+            directory || self.include.is_empty() || self.include.matches_path_or_parent(&path, false);
+        (!is_included).then_some(Omission::NotSelected)
+    }
+}
+
+/// Why an entry of a directory is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Omission {
+    /// It is `.git`, not the single file that is served, or not in `include`.
+    NotSelected,
+    Hidden,
+    Excluded,
+    Ignored,
+    SymbolicLink,
+    /// A socket, a device or a named pipe.
+    SpecialFile,
+}
+
+impl fmt::Display for Omission {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Hidden => "hidden",
+            Self::Excluded => "`exclude`",
+            Self::Ignored => "ignore file",
+            Self::NotSelected => "not selected",
+            Self::SymbolicLink => "symbolic link",
+            Self::SpecialFile => "special file",
+        })
     }
 }
 
@@ -75,9 +112,9 @@ pub(super) struct IgnoreRules {
     pub(super) identity: u64,
     /// The length in bytes of the directory's path from the root, including a slash at its end.
     pub(super) base: usize,
-    pub(super) above: Option<Arc<IgnoreRules>>,
+    pub(super) parent: Option<Arc<IgnoreRules>>,
     pub(super) files: Arc<IgnoreFiles>,
-    /// The size of the files of the directory and of its ancestors.
+    /// The total size of the ignore files in the directory and its ancestors.
     pub(super) size: RulesSize,
 }
 
@@ -109,8 +146,8 @@ impl Add for RulesSize {
 }
 
 impl IgnoreRules {
-    /// The names of ignore files, by precedence: a match in any `.ignore` up to the root takes precedence over one in
-    /// a `.gitignore`.
+    /// The names of ignore files, highest precedence first: a match in a `.ignore` file, of the directory or of
+    /// any ancestor, overrides matches in all `.gitignore` files.
     pub(super) const FILES: [&str; 2] = [".ignore", ".gitignore"];
 
     /// Whether a path, with slashes between names, is ignored.
@@ -123,7 +160,7 @@ impl IgnoreRules {
                 let below = path.get(here.base..).unwrap_or(path);
                 let verdict = here.files[kind].as_ref().and_then(|file| file.matched(below, name, directory));
                 match verdict {
-                    None => level = here.above.as_deref(),
+                    None => level = here.parent.as_deref(),
                     Some(verdict) => return verdict == PatternVerdict::Ignored,
                 }
             }
@@ -152,12 +189,12 @@ mod tests {
 
     #[test]
     fn patterns_are_those_of_gitignore() {
-        let shown = |filter: &PathFilter, path: &str| filter.shows(Path::new(path), false, None);
+        let shown = |filter: &PathFilter, path: &str| filter.omission(Path::new(path), false, None).is_none();
         let markdown = filter(&["*.md", "!README.md"], &[]);
         assert!(shown(&markdown, "guide/start.md"));
         assert!(!shown(&markdown, "guide/README.md"));
         assert!(!shown(&markdown, "main.rs"));
-        assert!(markdown.shows(Path::new("guide"), true, None));
+        assert_eq!(markdown.omission(Path::new("guide"), true, None), None);
         let folder = filter(&["guide/"], &["*.tmp"]);
         assert!(shown(&folder, "guide/deep/er/x"));
         assert!(!shown(&folder, "guide/deep/er/x.tmp"));

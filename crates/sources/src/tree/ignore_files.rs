@@ -1,15 +1,16 @@
 //! Reading, parsing and caching ignore files (`.gitignore`, `.ignore`, `.git/info/exclude`).
 //!
-//! This fails closed: if an ignore file cannot be read, its directory does not exist for callers; if that directory is
-//! the root, the whole tree is unavailable. A failure of the system, such as too many open files, fails the request
-//! instead and is not cached.
+//! This fails closed: if an ignore file cannot be read, its directory does not exist for callers. If that
+//! directory is the root, the whole tree is unavailable. A failure of the system, such as too many open files,
+//! fails the request instead and is not cached.
 //!
-//! Memory is bounded whatever the files contain. The cache counts the bytes that it holds. Apart from the cache, only
-//! open directories hold rules. The rules on one path take at most [`MAX_ON_PATH`], which is 1.3 MiB, and as much again
-//! if symbolic links are followed. A source reads on at most 32 threads, so its requests hold at most 83 MiB. Cached
-//! open directories hold at most 4 MiB, since their [cache](super::open_folders) counts rules too. A cached file does
-//! not refer to the files in parent directories, so it does not keep them in memory, and need not be parsed again when
-//! they change.
+//! Memory is bounded whatever the files contain:
+//! - The cache counts the bytes that it holds. A cached entry holds only the files of its own directory. So it
+//!   keeps no parent's files in memory, and it is not parsed again when those change.
+//! - Apart from the cache, only open directories hold rules. The rules on one path take at most
+//!   [`MAX_ON_PATH`], which is 1.3 MiB, and as much again if symbolic links are followed. A source reads on at
+//!   most 32 threads, so its requests hold at most 83 MiB.
+//! - Cached open directories hold at most 4 MiB, since [their cache](super::open_folders) counts rules too.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -43,17 +44,17 @@ pub(super) const MAX_CACHED: usize = 8 * 1024 * 1024;
 /// The weight of a cached directory beside that of its ignore files and its key.
 const OVERHEAD: usize = 640;
 
-/// The outcome of parsing the ignore files of a directory, with the inputs to which it applies.
+/// The parsed ignore files of a directory, with the inputs that must be unchanged for the entry to be reused.
 pub(super) struct CachedRules {
     stamps: [Option<StatStamp>; 3],
-    /// Whether the same stamps prove the same text.
+    /// Whether equal stamps prove equal texts.
     settled: bool,
     texts: [Option<Arc<[u8]>>; 3],
     outcome: Result<Arc<IgnoreFiles>, UnreadableRules>,
-    /// The identity of these rules together with those above.
+    /// The identity of these rules together with those of the ancestors.
     identity: u64,
-    /// The identity of the rules above.
-    above: Option<u64>,
+    /// The identity of the rules of the parent directory.
+    parent: Option<u64>,
 }
 
 impl CachedRules {
@@ -106,7 +107,7 @@ impl Tree {
         handle: &DirectoryHandle,
         path: &Path,
         key: &str,
-        above: Option<&Arc<IgnoreRules>>,
+        parent: Option<&Arc<IgnoreRules>>,
     ) -> io::Result<Option<Arc<IgnoreRules>>> {
         if !self.gitignore {
             return Ok(None);
@@ -125,14 +126,14 @@ impl Tree {
             },
         ];
         if files.iter().all(Option::is_none) {
-            return Ok(above.cloned());
+            return Ok(parent.cloned());
         }
         let stamps = files.each_ref().map(|file| file.as_ref().map(|file| StatStamp::of(&file.metadata)));
-        let above_identity = above.map(|above| above.identity);
+        let parent_identity = parent.map(|parent| parent.identity);
         let cached = self.cached_rules.get(key);
         let unchanged = cached.as_ref().filter(|cached| cached.settled && cached.stamps == stamps);
         let rules = match unchanged {
-            Some(unchanged) if unchanged.above == above_identity => Arc::clone(unchanged),
+            Some(unchanged) if unchanged.parent == parent_identity => Arc::clone(unchanged),
             _ => {
                 let texts = match unchanged {
                     Some(unchanged) => unchanged.texts.clone(),
@@ -145,17 +146,17 @@ impl Tree {
                 let settled = stamps.iter().flatten().all(|stamp| stamp.settled(seen));
                 self.cached_rules.update(key, |cached| {
                     // Another thread may have parsed the same text meanwhile.
-                    let same = cached.filter(|it| it.above == above_identity && it.texts == texts);
+                    let same = cached.filter(|it| it.parent == parent_identity && it.texts == texts);
                     let identity = same.map_or_else(|| self.new_identity(), |same| same.identity);
                     let outcome = same.map_or(outcome, |same| same.outcome.clone());
                     let rules =
-                        CachedRules { stamps, settled, texts, outcome, identity, above: above_identity };
+                        CachedRules { stamps, settled, texts, outcome, identity, parent: parent_identity };
                     (rules.weight(key), Arc::new(rules))
                 })
             }
         };
         let parsed = rules.outcome.clone().map_err(UnreadableRules::into_error)?;
-        let size = rules.size() + above.map(|above| above.size).unwrap_or_default();
+        let size = rules.size() + parent.map(|parent| parent.size).unwrap_or_default();
         if let Some(excess) = size.exceeded_limit()
             && let Some(file) = files.into_iter().flatten().next()
         {
@@ -163,24 +164,25 @@ impl Tree {
             return Err(self.unreadable_rules(file.key, why).into_error());
         }
         let base = path.as_os_str().len() + usize::from(!key.is_empty());
-        let above = above.cloned();
-        Ok(Some(Arc::new(IgnoreRules { identity: rules.identity, base, above, files: parsed, size })))
+        let parent = parent.cloned();
+        Ok(Some(Arc::new(IgnoreRules { identity: rules.identity, base, parent, files: parsed, size })))
     }
 
-    /// The total size of the ignore rules that apply to the targets of all symbolic links on the path to a directory.
-    /// `physical` is its real parent, if a link was followed; if it is the same object as `above.physical`, the directory
-    /// itself is not a link. Fails with an error that hides the directory if the rules are too large together.
+    /// The total size of the ignore rules that apply to the targets of the symbolic links on the path to a
+    /// directory. `parent` is its logical parent. `physical` is its real parent, if a link was followed; if it is
+    /// the same object as `parent.physical`, the directory itself is not a link. Fails with an error that hides
+    /// the directory if the total exceeds the limit.
     pub(super) fn linked_rules(
         &self,
-        above: &OpenFolder,
+        parent: &OpenFolder,
         logical: &TreePath,
         physical: Option<&TreePath>,
     ) -> io::Result<RulesSize> {
         let linked = match physical {
-            Some(physical) if !above.physical.as_ref().is_some_and(|it| std::ptr::eq(it, physical)) => {
-                above.linked_rules + physical.rules_size()
+            Some(physical) if !parent.physical.as_ref().is_some_and(|it| std::ptr::eq(it, physical)) => {
+                parent.linked_rules + physical.rules_size()
             }
-            _ => above.linked_rules,
+            _ => parent.linked_rules,
         };
         match linked.exceeded_limit() {
             Some(excess) => {

@@ -39,7 +39,8 @@ impl EventBuffer {
 /// One item read from the event queue.
 pub(super) enum InotifyItem<'e> {
     Event(&'e Event<'e>),
-    /// Events were lost: by an inotify queue overflow, or because the queue could not be read for this reason.
+    /// Events were lost: by an inotify queue overflow (`None`), or because reading the queue failed with this
+    /// error.
     Lost(Option<Errno>),
 }
 

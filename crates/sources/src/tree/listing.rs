@@ -1,8 +1,8 @@
 //! Reading the visible names of a directory.
 //!
 //! Reads are single-flight: of concurrent callers for one directory, one reads and the others wait for its result.
-//! The names of a large directory are not read again after a change if a journal of inotify events says which names
-//! changed: only those are checked.
+//! When a large directory changes, a journal of inotify events says which names changed, and only those are
+//! checked again.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::filter::Omission;
 use super::name_list::{NameList, UnsortedNames};
 use super::proof::NameJournal;
 use super::root::is_missing;
@@ -19,13 +20,16 @@ use super::symlink::{ParentMemo, Symlinks};
 use super::{MAX_CACHED_NAMES, MAX_KEY_LENGTH, OpenFolder, PathIdentity, Tree, TreePath};
 use super::{cancellation, name, walk};
 
-/// The number of names from which on a directory has a journal. Reading a smaller one again takes less than a
+/// A directory with at least this many names has a journal. Reading a smaller one again takes less than a
 /// millisecond.
 const JOURNAL_THRESHOLD: usize = 1024;
 
-/// Names that were updated from events alone are read again after this many times the duration of a read, since some
-/// changes cause no events.
+/// A listing that is updated only from events is read in full again after this many times the duration of a
+/// full read, since some changes cause no events.
 const REREAD_FACTOR: u32 = 20;
+
+/// The target of the events about entries that are not served.
+const LEFT_OUT: &str = "libris_sources::left_out";
 
 /// The single-flight state of one directory.
 #[derive(Default)]
@@ -114,8 +118,8 @@ impl Tree {
             return Ok(None);
         }
         let Some(journal) = &read.journal else { return Ok(None) };
-        // The stamp is taken before the journal: a change after it alters the stamp, so the next call does not trust
-        // the stamp and applies the journal again.
+        // The stamp is taken before the journal: a later change alters the stamp, so the next call applies the
+        // journal again.
         let seen = SystemTime::now();
         let stamp = StatStamp::of(&folder.handle.metadata()?);
         let Some(changed) = self.prover.drain().then(|| journal.take()).flatten() else { return Ok(None) };
@@ -196,6 +200,7 @@ impl Tree {
             let directory = if kind.is_dir() || kind.is_file() {
                 kind.is_dir()
             } else if kind.is_symlink() && self.symlinks == Symlinks::Refuse {
+                report_omission(folder, &name, || Some(Omission::SymbolicLink));
                 continue;
             } else {
                 // A symbolic link, or a file system whose `readdir` reports no file types.
@@ -208,7 +213,12 @@ impl Tree {
                 match seen {
                     Ok(target) if target.is_file() => false,
                     Ok(target) if target.is_dir() && !folder.ancestry.contains(&FileId::of(&target)) => true,
-                    Ok(_) => continue,
+                    Ok(_) => {
+                        report_omission(folder, &name, || {
+                            Some(Omission::SpecialFile).filter(|_| !kind.is_symlink())
+                        });
+                        continue;
+                    }
                     Err(cause) => {
                         walk::skip_unreadable(
                             self,
@@ -219,8 +229,9 @@ impl Tree {
                     }
                 }
             };
-            if let Some(key) = self.visible_key(folder, &name, directory) {
-                names.push(&key);
+            match self.visible_key(folder, &name, directory) {
+                Some(key) => names.push(&key),
+                None => report_omission(folder, &name, || self.omission(folder, &name, directory)),
             }
         }
         Ok((names.sort(), links))
@@ -236,6 +247,17 @@ impl Tree {
             key.push('/');
         }
         Some(key)
+    }
+}
+
+/// Reports an entry that is not served, for `libris check`, which alone listens to this target. What the configuration
+/// does not select is not reported: `include` may select a few files of thousands.
+fn report_omission(folder: &OpenFolder, name: &OsStr, why: impl FnOnce() -> Option<Omission>) {
+    if tracing::enabled!(target: LEFT_OUT, tracing::Level::DEBUG)
+        && let Some(why) = why().filter(|why| *why != Omission::NotSelected)
+    {
+        let path = format!("{}{}", folder.logical.key, name.display());
+        tracing::debug!(target: LEFT_OUT, path, %why, "an entry of a folder is not served");
     }
 }
 

@@ -6,8 +6,13 @@
 //! open directories stay cached as long as inotify proves them unchanged ([`proof`], [`open_folders`]). [`walk`]
 //! visits the tree in the order of URIs, [`watch`] reports changes in it.
 //!
-//! Files and directories are identified by a *key*: the path from the root as it appears in a URI. The key of a
-//! directory ends with a slash, that of the root is empty.
+//! Terms:
+//! - The *key* of a file or directory is its path from the root as it appears in a URI. The key of a directory
+//!   ends with a slash, that of the root is empty.
+//! - A *stamp* is the part of a `stat` result that changes with the file. It is *settled* if it is so old that an
+//!   equal stamp proves an unchanged file ([`stamp`]).
+//! - *Evidence* is a set of generation counters that inotify events advance. While no counter advances, the
+//!   evidence *holds*, and the directory is unchanged ([`proof`]).
 
 mod cache;
 mod cancellation;
@@ -53,7 +58,7 @@ pub(crate) use stamp::StatStamp;
 pub(crate) use subtree::SubtreeSearch;
 pub(crate) use threads::TreeThreads;
 
-use filter::{IgnoreRules, PathFilter, RulesSize};
+use filter::{IgnoreRules, Omission, PathFilter, RulesSize};
 use ignore_files::CachedRules;
 use listing::DirectoryListing;
 use open_folders::OpenFolders;
@@ -82,7 +87,7 @@ const MAX_DEPTH: usize = 128;
 /// The longest key of a resource. It leaves room in a URI for the mount and a query.
 const MAX_KEY_LENGTH: usize = Uri::LIMIT - 1024;
 
-/// A directory tree as its options make it visible.
+/// The visible part of a directory tree, as the options define it.
 pub(crate) struct Tree {
     root: Root,
     symlinks: Symlinks,
@@ -169,7 +174,7 @@ impl PathIdentity {
 }
 
 impl OpenFolder {
-    /// The most memory that the ignore rules of the directory take, in bytes.
+    /// An upper bound on the memory that the ignore rules of the directory take, in bytes.
     fn rules_bytes(&self) -> usize {
         self.paths().map(|path| path.rules_size().bytes()).sum()
     }
@@ -334,30 +339,30 @@ impl Tree {
         self.open_folder(folder.handle.open_child(name)?, folder, (&segment, name), None)
     }
 
-    /// Builds the [`OpenFolder`] of the directory with this handle and this name in `above`. `physical` is its real
+    /// Builds the [`OpenFolder`] of the directory with this handle and this name in `parent`. `physical` is its real
     /// parent and name, if it was reached through a symbolic link.
     fn open_folder(
         &self,
         handle: DirectoryHandle,
-        above: &OpenFolder,
+        parent: &OpenFolder,
         (segment, name): (&str, &OsStr),
         physical: Option<(&TreePath, &OsStr)>,
     ) -> io::Result<OpenFolder> {
         cancellation::check()?;
         // The watch must exist before the data is read that the evidence is to prove.
-        let path_evidence = above
+        let path_evidence = parent
             .path_evidence
             .as_ref()
             .and_then(|path_evidence| self.prover.watch_child(path_evidence, &handle));
         let names_evidence = path_evidence.as_ref().map(|path_evidence| path_evidence.names_evidence());
         let (metadata, ancestry) =
-            self.check_directory(&handle, &format!("{}{segment}/", above.logical.key), &above.ancestry)?;
-        let logical = self.tree_path(&handle, &above.logical, segment, name)?;
-        let linked_rules = self.linked_rules(above, &logical, physical.map(|(path, _)| path))?;
+            self.check_directory(&handle, &format!("{}{segment}/", parent.logical.key), &parent.ancestry)?;
+        let logical = self.tree_path(&handle, &parent.logical, segment, name)?;
+        let linked_rules = self.linked_rules(parent, &logical, physical.map(|(path, _)| path))?;
         let physical = match physical {
-            Some((above, name)) => {
+            Some((parent, name)) => {
                 let segment = name::to_segment(name).ok_or_else(missing)?;
-                Some(self.tree_path(&handle, above, &segment, name)?)
+                Some(self.tree_path(&handle, parent, &segment, name)?)
             }
             None => None,
         };
@@ -378,13 +383,13 @@ impl Tree {
     fn tree_path(
         &self,
         handle: &DirectoryHandle,
-        above: &TreePath,
+        parent: &TreePath,
         segment: &str,
         name: &OsStr,
     ) -> io::Result<TreePath> {
-        let key = format!("{}{segment}/", above.key);
-        let path = above.path.join(name);
-        let ignore_rules = self.ignore_rules(handle, &path, &key, above.ignore_rules.as_ref())?;
+        let key = format!("{}{segment}/", parent.key);
+        let path = parent.path.join(name);
+        let ignore_rules = self.ignore_rules(handle, &path, &key, parent.ignore_rules.as_ref())?;
         Ok(TreePath { key, path, ignore_rules })
     }
 
@@ -393,27 +398,32 @@ impl Tree {
         &self,
         handle: &DirectoryHandle,
         key: &str,
-        above: &[FileId],
+        ancestors: &[FileId],
     ) -> io::Result<(Metadata, Vec<FileId>)> {
         handle.check_listable()?;
         let metadata = handle.metadata()?;
         let file_id = FileId::of(&metadata);
         // A symbolic link may point to one of its own ancestors.
-        if above.contains(&file_id) {
+        if ancestors.contains(&file_id) {
             return Err(missing());
         }
-        if above.len() >= MAX_DEPTH {
+        if ancestors.len() >= MAX_DEPTH {
             self.warn(key, &io::Error::other(format!("directories are nested more than {MAX_DEPTH} deep")));
             return Err(missing());
         }
-        Ok((metadata, above.iter().copied().chain([file_id]).collect()))
+        Ok((metadata, ancestors.iter().copied().chain([file_id]).collect()))
     }
 
     /// Whether an entry is visible by the options and by the ignore rules on all paths to its directory.
     fn shows(&self, folder: &OpenFolder, name: &OsStr, directory: bool) -> bool {
-        folder
-            .paths()
-            .all(|path| self.filter.shows(&path.path.join(name), directory, path.ignore_rules.as_deref()))
+        self.omission(folder, name, directory).is_none()
+    }
+
+    /// Why an entry is not visible; `None` if it is.
+    fn omission(&self, folder: &OpenFolder, name: &OsStr, directory: bool) -> Option<Omission> {
+        folder.paths().find_map(|path| {
+            self.filter.omission(&path.path.join(name), directory, path.ignore_rules.as_deref())
+        })
     }
 
     /// Whether the entry has exactly this name. A case-insensitive file system also finds names of another case.

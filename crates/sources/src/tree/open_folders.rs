@@ -1,7 +1,7 @@
 //! The LRU cache of open directories, with the names and file stamps in them.
 //!
-//! A cached directory is used only if its [evidence](super::proof) still holds, so the result is the same as if the path
-//! were opened again.
+//! A cached directory is used only if its [evidence](super::proof) still holds. So the result is the same as if
+//! the path were opened again.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use super::stamp::{FileId, StatStamp};
 use super::stamp_table::StampTable;
 use super::{MAX_CACHED_NAMES, OpenFolder, Tree};
 
-/// The size of ignore rules, in bytes, that weighs as much as one open directory.
+/// This many bytes of ignore rules weigh as much in the cache as one open directory.
 pub(super) const RULES_PER_FOLDER: usize = 32 * 1024;
 
 /// The cache of open directories, and the thread that closes them.
@@ -29,8 +29,8 @@ impl OpenFolders {
         Self { folders: LruCache::new(most), closing: AtomicBool::new(false) }
     }
 
-    /// Starts the thread that closes directories whose evidence has expired, unless it runs already: an open directory
-    /// prevents unmounting its file system.
+    /// Starts the thread that closes directories whose evidence has expired, unless it runs already. An open
+    /// directory would prevent unmounting its file system.
     fn start_closing(self: &Arc<Self>) {
         if self.closing.swap(true, Ordering::SeqCst) {
             return;

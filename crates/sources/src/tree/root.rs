@@ -84,8 +84,9 @@ impl Root {
         Ok(DirectoryHandle { root: Arc::clone(&dir), dir: Arc::clone(&dir) })
     }
 
-    /// Whether the open directory is still the one at the path. This check may follow symbolic links: if they resolve
-    /// to another directory, the caller opens the path again, which rejects links that were inserted later.
+    /// Whether the open directory is still the one at the path. This check may follow symbolic links. If they
+    /// resolve to another directory, the caller opens the path again, and that rejects links that were inserted
+    /// later.
     #[cfg(unix)]
     fn is_at_path(&self, dir: &Dir) -> io::Result<bool> {
         use std::os::unix::fs::MetadataExt as _;

@@ -43,7 +43,7 @@ impl FileId {
         std::fs::metadata(path).is_ok_and(|found| found.dev() == self.device && found.ino() == self.node)
     }
 
-    /// Always `false`: this platform cannot compare the identities of files.
+    /// Always `false`: on this platform, `std::fs::metadata` does not return the identity of a file.
     #[cfg(not(unix))]
     pub(super) fn is_at(self, _path: &Path) -> bool {
         false
@@ -90,8 +90,8 @@ impl StatStamp {
 
     /// Whether a change after `since` could have left this very stamp.
     ///
-    /// Stricter than [`settled`](Self::settled): there, doubt costs reading a file again; here, it sends a
-    /// notification of a change that may not have happened.
+    /// True in fewer cases than [`settled`](Self::settled) is false. There, a doubt only costs reading a file
+    /// again. Here, it sends a notification of a change that may not have happened.
     pub(super) fn may_hide_a_change(&self, since: SystemTime) -> bool {
         // A process can set the mtime, but not the ctime.
         let Some(latest) = self.changed.or(self.modified) else { return true };

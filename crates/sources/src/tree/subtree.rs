@@ -1,5 +1,5 @@
-//! Whether a directory has a visible file below it: with `include`, folders without one are neither listed nor
-//! completed.
+//! Searches for a visible file below a directory: with `include`, directories without one are neither listed
+//! nor completed.
 
 use std::io;
 use std::sync::Arc;

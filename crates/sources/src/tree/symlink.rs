@@ -1,7 +1,8 @@
 //! Following symbolic links within the tree.
 //!
-//! A link is first resolved to a path from the root. Then each component of that path is checked against the filters
-//! and opened without following links. So a link reaches neither hidden files nor files that are swapped in meanwhile.
+//! A link is first resolved to a path from the root. Then each component of that path is checked against the
+//! filters and opened without following links. So a link cannot lead to a hidden file, and a component that is
+//! replaced by another link meanwhile is rejected.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -31,8 +32,8 @@ pub(super) struct SymlinkTarget {
     pub(super) name: OsString,
 }
 
-/// A memo of the parent directory of the last target: symbolic links in one directory often have targets in the same
-/// one.
+/// Caches the parent directory of the last target: the targets of the symbolic links in one directory are often
+/// in one directory too.
 #[derive(Default)]
 pub(super) struct ParentMemo(Option<(PathBuf, Rc<OpenFolder>)>);
 
@@ -64,12 +65,14 @@ impl Tree {
         let here = folder.physical.as_ref().unwrap_or(&folder.logical);
         let path = folder.handle.canonicalize(&here.path.join(name))?;
         // The target is the root, which is an ancestor of the link: a cycle.
-        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Err(missing()) };
+        let (Some(parent_path), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(missing());
+        };
         let parent = match &memo.0 {
-            Some((path, parent)) if path == above => Rc::clone(parent),
+            Some((path, parent)) if path == parent_path => Rc::clone(parent),
             _ => {
-                let parent = Rc::new(self.open_nofollow(folder.handle.root(), above)?);
-                memo.0 = Some((above.to_owned(), Rc::clone(&parent)));
+                let parent = Rc::new(self.open_nofollow(folder.handle.root(), parent_path)?);
+                memo.0 = Some((parent_path.to_owned(), Rc::clone(&parent)));
                 parent
             }
         };

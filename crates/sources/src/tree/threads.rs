@@ -17,8 +17,8 @@ impl TreeThreads {
         Self { permits: Arc::new(Semaphore::new(most)) }
     }
 
-    /// Runs `work` on a thread that may block. If the caller is cancelled, the work ends at the next name or directory;
-    /// the permit is released when it has ended.
+    /// Runs `work` on a thread that may block. If the caller is cancelled, the work ends at the next name or
+    /// directory. The permit is released when the work has ended.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,

@@ -65,9 +65,9 @@ impl WalkLevel {
 /// Whether a walk may block in system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocking {
-    /// It may.
+    /// The walk may call the file system.
     Allowed,
-    /// It may not: it fails with [`io::ErrorKind::WouldBlock`] if something is not cached.
+    /// The walk uses only cached data. It fails with [`io::ErrorKind::WouldBlock`] if something is not cached.
     Refused,
 }
 
@@ -124,8 +124,8 @@ impl<'a> TreeWalk<'a> {
         let mut rest = path;
         while let Some(level) = walk.stack.last_mut() {
             level.next = level.names.partition_point(|name| name <= rest);
-            // Only the name just before `rest` can be the directory that contains it: any name between `dir/` and
-            // `dir/x` begins with `dir/`, but a name has no slash except at its end.
+            // Only the last name that is not after `rest` can be the directory that contains it. A name between
+            // `dir/` and `dir/x` would begin with `dir/`, but names have no slash except at the end.
             let names = Arc::clone(&level.names);
             let Some(name) = level.next.checked_sub(1).and_then(|before| names.get(before)) else { break };
             let Some(below) = rest.strip_prefix(name).filter(|_| name.ends_with('/')) else { break };

@@ -54,7 +54,7 @@ async fn the_variables_of_the_folder_template() {
     let sandbox = Sandbox::with(&[("guide/start.md", ""), ("guide/deep/er.md", ""), ("gui.md", "")]);
     let files = sandbox.files();
     let template = files.templates(&Context::default()).await.unwrap().templates.remove(1).uri;
-    assert_eq!(template.as_str(), "file:///root/{+folder}{?after,format,contents}");
+    assert_eq!(template.as_str(), "file:///root/{+folder}{?after,match,format,contents}");
     let known = BTreeMap::new();
     for (variable, typed, expected) in [
         ("folder", "", &["guide/"][..]),

@@ -197,9 +197,9 @@ async fn a_deleted_root_is_unavailable_until_it_is_back() {
 fn opening_a_missing_root_is_an_error() {
     let open =
         |path: &str| libris_sources::Files::open(libris_sources::files::Config::new(path)).err().unwrap();
-    insta::assert_snapshot!(open("/no/such/folder"), @"there is no folder `/no/such/folder`; hint: check the path");
-    insta::assert_snapshot!(open("~/docs"), @"there is no folder `~/docs`; hint: `~` is expanded by the shell and not here, so write the whole path");
-    insta::assert_snapshot!(open("/no/~ada/docs"), @"there is no folder `/no/~ada/docs`; hint: `~` is expanded by the shell and not here, so write the whole path");
+    insta::assert_snapshot!(open("/no/such/folder"), @"there is no file or folder `/no/such/folder`; hint: check the path");
+    insta::assert_snapshot!(open("~/docs"), @"there is no file or folder `~/docs`; hint: `~` is expanded by the shell and not here, so write the whole path");
+    insta::assert_snapshot!(open("/no/~ada/docs"), @"there is no file or folder `/no/~ada/docs`; hint: `~` is expanded by the shell and not here, so write the whole path");
     insta::assert_snapshot!(open(""), @"a folder to serve has no `path`; hint: set `path` to the folder");
 }
 

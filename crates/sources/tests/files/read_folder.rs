@@ -66,9 +66,9 @@ async fn a_listing_is_followed_by_small_text_files() {
     ");
     assert_eq!(
         parts(&files, "mixed/?").await,
-        parts(&files, "mixed/?after=&format=&contents=&lines=")
+        parts(&files, "mixed/?after=&match=&format=&contents=&lines=")
             .await
-            .replace("after=&format=&contents=&lines=", "")
+            .replace("after=&match=&format=&contents=&lines=", "")
     );
     let titled = sandbox.files_with(|config| config.title = Some("The root".into()));
     assert!(parts(&titled, "").await.contains("# The root\n"));
@@ -115,6 +115,69 @@ async fn the_next_page_is_named_in_the_listing() {
     // A name that does not exist, and the slash of a folder.
     assert!(parts(&files, "mixed/?after=d").await.contains("(file:///root/mixed/e.md)"));
     assert!(!parts(&files, "mixed/?after=c/").await.contains("[c/]"));
+}
+
+#[tokio::test]
+async fn a_text_selects_entries_by_name() {
+    let sandbox = mixed();
+    let files = sandbox.files_with(|config| config.directory_entries = 2);
+    insta::assert_snapshot!(parts(&files, "mixed/?match=E").await, @"
+    file:///root/mixed/?match=E text/markdown
+    # root/mixed
+
+    | name | type | bytes | modified | title |
+    |---|---|---|---|---|
+    | [e.md](file:///root/mixed/e.md) | text/markdown | 14 | 2023-11-14 | Sixty-seven |
+    | [empty.txt](file:///root/mixed/empty.txt) | text/plain | 0 | 2023-11-14 | |
+    ");
+    insta::assert_snapshot!(parts(&files, "mixed/?match=.txt").await, @r#"
+    file:///root/mixed/?match=.txt text/markdown {"dev.libris/next":"file:///root/mixed/?after=b.txt&match=.txt"}
+    # root/mixed
+
+    | name | type | bytes | modified |
+    |---|---|---|---|
+    | [a.txt](file:///root/mixed/a.txt) | text/plain | 5 | 2023-11-14 |
+    | [b.txt](file:///root/mixed/b.txt) | text/plain | 5,000 | 2023-11-14 |
+
+    More entries follow: read file:///root/mixed/?after=b.txt&match=.txt
+    "#);
+    assert!(parts(&files, "mixed/?after=b.txt&match=.txt").await.contains("[empty.txt]"));
+    assert!(parts(&files, "mixed/?match=none").await.ends_with("No name contains `none`.\n"));
+}
+
+#[tokio::test]
+async fn texts_follow_the_listing_of_a_whole_folder() {
+    let sandbox = Sandbox::with(&["a", "b", "c"].map(|name| (name, "12345")));
+    let texts = async |limit: usize, path: &str| {
+        let files = sandbox.files_with(|config| config.directory_entries = limit);
+        read(&files, path).await.unwrap().len() - 1
+    };
+    assert_eq!(texts(3, "").await, 3);
+    assert_eq!(texts(2, "").await, 0, "another page follows");
+    assert_eq!(texts(2, "?after=b").await, 0, "it is the last page");
+    assert_eq!(texts(3, "?match=a").await, 0);
+    assert_eq!(texts(2, "?contents=text").await, 2);
+    assert_eq!(texts(2, "?after=b&contents=text").await, 1);
+}
+
+/// What a model takes in to find a file of which it knows the name, in a folder such as `/usr/share/doc`.
+#[tokio::test]
+async fn a_name_is_found_in_few_bytes() {
+    let sandbox = Sandbox::new();
+    for package in 0..1000 {
+        sandbox.write(format!("library-{package:04}/copyright"), "x".repeat(2000));
+    }
+    let files = sandbox.files();
+    let mut bytes = 0;
+    let mut taken = async |path: &str, wanted: &str| {
+        let parts = read(&files, path).await.unwrap();
+        bytes += parts.iter().map(|part| part.body.len() + part.uri.as_str().len()).sum::<usize>();
+        assert!(text(&parts[0]).contains(wanted), "{path}: {}", text(&parts[0]));
+    };
+    taken("", "read file:///root/?match=TEXT").await;
+    taken("?match=0987", "(file:///root/library-0987/)").await;
+    taken("library-0987/", "(file:///root/library-0987/copyright)").await;
+    assert!(bytes < 13_000, "{bytes}");
 }
 
 #[tokio::test]
@@ -202,12 +265,12 @@ async fn wrong_parameters_are_explained() {
     }
     insta::assert_snapshot!(table.join("\n"), @"
     Invalid: `file:///root/mixed/` is a directory, which has no lines or bytes: read it without `?`
-    Missing: no resource at `file:///root/mixed/?fromat=json`: there is no parameter `fromat`: files have `lines` and `bytes`, folders have `after`, `format` and `contents`; did you mean `format`?
-    Missing: no resource at `file:///root/mixed/?page=2`: there is no parameter `page`: files have `lines` and `bytes`, folders have `after`, `format` and `contents`
+    Missing: no resource at `file:///root/mixed/?fromat=json`: there is no parameter `fromat`: files have `lines` and `bytes`, folders have `after`, `match`, `format` and `contents`; did you mean `format`?
+    Missing: no resource at `file:///root/mixed/?page=2`: there is no parameter `page`: files have `lines` and `bytes`, folders have `after`, `match`, `format` and `contents`
     Invalid: `format=xml` must be `markdown` or `json`
     Invalid: `contents=all` must be `none` or `text`
     Invalid: `file:///root/mixed/a.txt` is a file, and `after` is a parameter of folders: use `lines` or `bytes`, or read it without `?`
-    Missing: no resource at `file:///root/mixed/a.txt?line=1`: there is no parameter `line`: files have `lines` and `bytes`, folders have `after`, `format` and `contents`; did you mean `lines`?
+    Missing: no resource at `file:///root/mixed/a.txt?line=1`: there is no parameter `line`: files have `lines` and `bytes`, folders have `after`, `match`, `format` and `contents`; did you mean `lines`?
     ");
 }
 
@@ -248,7 +311,10 @@ async fn invisible_entries_are_neither_returned_nor_counted() {
             config.directory_bytes = bytes;
         };
         let (whole, reduced) = (whole.files_with(limited), reduced.files_with(limited));
-        for root in ["file:///root/", "file:///root", "file:///root/?after=c&contents=none"].map(uri) {
+        for root in
+            ["file:///root/", "file:///root", "file:///root/?after=c&contents=none", "file:///root/?match=E"]
+                .map(uri)
+        {
             let seen = whole.read(&root, &context()).await.unwrap().parts;
             let all = |context| reduced.read(&root, context);
             let everything = Context::default().with_visibility(Arc::new(Everything));
@@ -287,7 +353,7 @@ async fn entries_of_a_higher_priority_come_first_on_their_page() {
         let texts = parts[1..].iter().map(|part| part.uri.path().to_owned()).collect::<Vec<_>>();
         (names, texts)
     };
-    let (names, texts) = order("").await;
+    let (names, texts) = order("?contents=text").await;
     assert_eq!(names, ["c.md", "b.md", "a.md"]);
     assert_eq!(texts, ["/root/c.md", "/root/b.md", "/root/a.md"]);
     assert_eq!(order("?after=c.md").await.0, ["e.log", "d/"], "the next page follows by name");

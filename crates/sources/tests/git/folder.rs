@@ -39,6 +39,12 @@ async fn pages_have_every_entry_once() {
     // After a name that is not there.
     let page = json(&sandbox.open(), "tree/HEAD/?format=json&after=b0").await;
     assert_eq!(page["children"][0]["name"], "zz");
+    // Names that contain a text, over several pages.
+    let source = Git::open(git::Config { directory_entries: 2, ..sandbox.config() }).unwrap();
+    assert_eq!(
+        walked(&source, "tree/HEAD/?format=json&match=B").await,
+        ["a b", "a&b=c+d", "b-after", "b.txt", "b"]
+    );
 }
 
 #[tokio::test]
@@ -59,6 +65,12 @@ async fn only_small_text_follows() {
     assert!(parts.len() > 5 && size <= 32 * 1024, "{} parts, {size} bytes", parts.len());
     assert!(parts.iter().all(|part| matches!(&part.body, ContentBody::Text(text) if !text.is_empty())));
     assert_eq!(ask(&source, "tree/HEAD/many/?contents=none").await.unwrap().parts.len(), 1);
+    // Texts follow the listing of a whole folder, not one page of several nor selected entries.
+    let paged = Git::open(git::Config { directory_entries: 19, ..sandbox.config() }).unwrap();
+    for page in ["?", "?after=8.txt", "?match=8"] {
+        assert_eq!(ask(&paged, &format!("tree/HEAD/many/{page}")).await.unwrap().parts.len(), 1, "{page}");
+    }
+    assert!(ask(&paged, "tree/HEAD/many/?contents=text").await.unwrap().parts.len() > 5);
     // Without the slash there is a part for each entry, none of them empty.
     let parts = ask(&source, "tree/HEAD").await.unwrap().parts;
     assert_eq!(parts.len(), 7);

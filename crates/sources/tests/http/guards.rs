@@ -109,23 +109,23 @@ async fn configurations_that_cannot_work_are_refused() {
     for (text, expected) in [
         (
             "[[resource]]\nuri = \"a://b\"\nurl = \"b\"",
-            "`a://b`: its URL `b` does not begin with `https://` or `http://`, and `base` is not set",
+            "`a://b`: its URL `b` does not begin with `https://` or `http://`; hint: write the whole URL, or set `base`",
         ),
         (
             "[[resource]]\nuri = \"a://b\"\nurl = \"ftp://x/\"",
-            "`a://b`: its URL `ftp://x/` does not begin with `https://` or `http://`, and `base` is not set",
+            "`a://b`: its URL `ftp://x/` does not begin with `https://` or `http://`; hint: write the whole URL, or set `base`",
         ),
         (
             "[[template]]\nuri = \"a://{b}\"\nurl = \"https://x.example/{c}\"",
-            "`a://{b}`: `url` uses the variable `c`, which the template in `uri` does not define",
+            "`a://{b}`: `url` uses the variable `c`, which the template in `uri` does not define; hint: add it to `uri`, or remove it",
         ),
         (
             "[[template]]\nuri = \"a://{b}\"\nurl = \"https://{b}/\"",
-            "`a://{b}`: its URL has a variable in the host",
+            "`a://{b}`: its URL has a variable in the host; hint: write the host, and use variables after it",
         ),
         (
             "[[resource]]\nuri = \"a://b\"\nurl = \"https://x.example/\"\nheaders = { host = \"y\" }",
-            "`a://b`: the header `host` cannot be set",
+            "`a://b`: the header `host` cannot be set; hint: remove it, because Libris sets it itself",
         ),
         (
             "[[resource]]\nuri = \"a://b\"\nurl = \"https://x.example/\"\nheaders = { x = { env = \"LIBRIS_NO_SUCH\" } }",
@@ -133,14 +133,17 @@ async fn configurations_that_cannot_work_are_refused() {
         ),
         (
             "[[template]]\nuri = \"a://{b}\"\nurl = \"https://x.example/{b}\"\nlist = { from = \"a:\", values = { b = \"\" } }",
-            "a list is `from` `a:`, which is not a resource of this source",
+            "a list is `from` `a:`, which is not a resource of this source; hint: add it as a `[[http.resource]]`, or set `url`",
         ),
         (
             "[[template]]\nuri = \"a://{b}\"\nurl = \"https://x.example/{b}\"\ncomplete = { c = [\"x\"] }",
-            "`a://{b}`: it has no variable `c`",
+            "`a://{b}`: it has no variable `c`; hint: add it to `uri`, or remove it",
         ),
-        ("[[link]]\nuri = \"file:///x\"", "`file:///x`: a link is an `https://` URI"),
-        ("", "it has no `resource`, no `template` and no `link`"),
+        ("[[link]]\nuri = \"file:///x\"", "`file:///x`: the `uri` of a link must begin with `https://`"),
+        (
+            "",
+            "it has no `resource`, no `template` and no `link`; hint: add one, such as a `[[http.resource]]`",
+        ),
         ("poll = \"0s\"", "`poll` must be greater than 0"),
     ] {
         assert_eq!(Http::new(config(text)).err().unwrap().to_string(), expected);

@@ -123,8 +123,9 @@ fn what_the_configuration_sets_cannot_be_a_variable_too() {
             "base = \"https://x.example\"\nquery = {{ {name} = \"acme\" }}\n\
              [[template]]\nuri = \"a://b{{?x,tenant}}\"\nurl = \"{url}\"\n"
         );
-        let expected =
-            format!("`a://b{{?x,tenant}}`: its URL has the parameter `{name}`, which `query` sets");
+        let expected = format!(
+            "`a://b{{?x,tenant}}`: its URL has the parameter `{name}`, which `query` sets; hint: remove one of them"
+        );
         assert_eq!(Http::new(config(&text)).err().unwrap().to_string(), expected);
     }
 }

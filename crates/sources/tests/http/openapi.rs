@@ -66,7 +66,7 @@ async fn what_can_be_got_is_served() {
     assert_eq!(read(&source, "city-library://books/a%20b/text").await.unwrap(), "# A");
     assert_eq!(
         refusal(&source, "city-library://search").await,
-        "`city-library://search` lacks a value for `q`"
+        "`city-library://search` lacks a value for `q`: add one"
     );
     let template = UriTemplate::parse("city-library://books{?genre*,language,page_size}").unwrap();
     let known = Default::default();
@@ -86,23 +86,32 @@ fn derived(document: &str) -> Result<libris_sources::http::Config, String> {
 #[test]
 fn documents_that_cannot_be_served_say_why() {
     for (document, expected) in [
-        ("", "does not say `openapi`"),
+        ("", "it has no key `openapi`"),
         ("{", "cannot be read"),
         ("a: [", "cannot be read"),
         ("swagger: '2.0'", "convert it to OpenAPI 3"),
-        ("openapi: 4.0.0", "and 3 is understood"),
-        ("openapi: 3.0.0\npaths: {}", "no GET operation that can be served"),
-        ("openapi: 3.0.0\npaths: { /a: { post: {} } }", "no GET operation that can be served"),
+        ("openapi: 4.0.0", "it is of OpenAPI 4.0.0; hint: convert it to OpenAPI 3"),
+        (
+            "openapi: 3.0.0\npaths: {}",
+            "no GET operation that can be served; hint: see the warnings about operations that are left out",
+        ),
+        (
+            "openapi: 3.0.0\npaths: { /a: { post: {} } }",
+            "no GET operation that can be served; hint: see the warnings about operations that are left out",
+        ),
         // A required parameter that a URI cannot carry.
         (
             "openapi: 3.0.0\npaths: { /a: { get: { parameters: [{ name: x, in: header, required: true }] } } }",
-            "no GET operation that can be served",
+            "no GET operation that can be served; hint: see the warnings about operations that are left out",
         ),
         // Cyclic references, and references to other documents.
-        ("openapi: 3.0.0\npaths: { /a: { $ref: '#/paths/~1a' } }", "no GET operation that can be served"),
+        (
+            "openapi: 3.0.0\npaths: { /a: { $ref: '#/paths/~1a' } }",
+            "no GET operation that can be served; hint: see the warnings about operations that are left out",
+        ),
         (
             "openapi: 3.0.0\npaths: { /a: { $ref: 'file:///etc/passwd' } }",
-            "no GET operation that can be served",
+            "no GET operation that can be served; hint: see the warnings about operations that are left out",
         ),
     ] {
         let error = derived(document).unwrap_err();
@@ -240,7 +249,7 @@ paths:
     let error = derived("openapi: 3.0.0\npaths: { /up/../there: { get: {} } }").unwrap_err();
     assert_eq!(
         error,
-        "`api://up/there`: its URL is not in normal form, for example because of a `.` or `..` segment"
+        "`api://up/there`: its URL is not in normal form; hint: write it without `.` and `..` segments"
     );
 }
 

@@ -181,7 +181,7 @@ async fn each_fault_is_told() {
         html: could not parse the response of Notion
         redirect: could not query Notion
         huge: `notion://pages/0b5f3c1e-0000-4000-8000-000000000001` has [some] bytes, more than the limit of 8388608
-        endless: this takes too many requests to Notion
+        endless: this takes too many requests to Notion; read a smaller page or database
         "#);
     });
     // Other pages are not affected.

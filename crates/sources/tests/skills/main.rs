@@ -4,4 +4,5 @@ mod contract;
 mod limits;
 mod publication;
 mod shelf;
+mod transcript;
 mod watch;

@@ -66,13 +66,13 @@ async fn wrong_uris_are_explained(engine: Engine) {
         orders/x/y
           no resource at `sql://shop/orders/x/y`: a table has `schema`, `rows` and `rows/KEY`, not `x/y`
         schema?fromat=json
-          no resource at `sql://shop/schema?fromat=json`: the only option here is `format`, not `fromat`
+          no resource at `sql://shop/schema?fromat=json`: there is no option `fromat`: use only `format` here
         orders/schema?lines=1
-          no resource at `sql://shop/orders/schema?lines=1`: the only option here is `format`, not `lines`
+          no resource at `sql://shop/orders/schema?lines=1`: there is no option `lines`: use only `format` here
         orders/rows/1?lmit=5
-          no resource at `sql://shop/orders/rows/1?lmit=5`: the only option here is `format`, not `lmit`
+          no resource at `sql://shop/orders/rows/1?lmit=5`: there is no option `lmit`: use only `format` here
         orders/rows/7
-          no resource at `sql://shop/orders/rows/7`: `orders` has no row with the key `7` (column `id`)
+          no resource at `sql://shop/orders/rows/7`: `orders` has no row with the key `7` (column `id`); its `rows` have the keys
         orders/rows/seven
           `key` must be a whole number for the column `id`, not `seven`
         orders/rows?after=seven
@@ -86,7 +86,7 @@ async fn wrong_uris_are_explained(engine: Engine) {
         items/rows/1
           `key` has 1 value, but the key has 2 columns: write a value for each of `purchase`, `position`, separated by commas
         items/rows/1,2
-          no resource at `sql://shop/items/rows/1,2`: `items` has no row with the key `1,2` (columns `purchase`, `position`)
+          no resource at `sql://shop/items/rows/1,2`: `items` has no row with the key `1,2` (columns `purchase`, `position`); its `rows` have the keys
         items/rows/1,x
           `key` must be a whole number for the column `position`, not `x`
         names/rows/1

@@ -86,8 +86,8 @@ async fn other_filters_are_explained(engine: Engine) {
         write a filter as `COLUMN=VALUE`; filter by `id`, `title`, `artist` or `released`, or configure a query
         `artist` must be a whole number, not `Björk`
         `released` must be a date such as `2026-07-28`, not `soon`
-        there are two filters of the column `title`
-        there are 9 filters, more than 8
+        there are two filters of the column `title`: give one
+        there are 9 filters: give at most 8
         `titles` cannot be filtered by `title`: no index begins with it; configure a query instead
         ");
     }

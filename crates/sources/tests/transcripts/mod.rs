@@ -1,5 +1,7 @@
 //! Transcripts of what a client gets from a source, for snapshots that people read.
 
+#![allow(dead_code, reason = "each request is made by some transcripts")]
+
 use libris_core::{CompletionRequest, ContentBody, Context, Error, Meta, Source, Uri, UriTemplate};
 
 /// The longest line of a transcript, in characters.

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::preview::Previews;
 use crate::read::{object, parse};
 
-/// The extension whose method `skills/list` is.
+/// The extension that defines the method `skills/list`.
 const SKILLS: &str = "io.modelcontextprotocol/skills";
 
 /// The page, assembled once.
@@ -81,7 +81,7 @@ impl AppPage for PickerApp {
     }
 }
 
-/// Encoding or parsing JSON of this program failed, which is a defect.
+/// The failure if JSON that this program generated cannot be encoded or parsed, which is a bug.
 fn not_encoded() -> Failure {
     Failure::Internal { message: "the response could not be encoded".to_owned(), data: None }
 }

@@ -75,7 +75,7 @@ impl Validators<'_> {
     }
 }
 
-/// A time as an HTTP date, if it has a year of four digits after 1970.
+/// A time as an HTTP date, if its year is from 1970 to 9999.
 pub(super) fn http_date(time: SystemTime) -> Option<String> {
     const END: u64 = 253_402_300_800;
     let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;

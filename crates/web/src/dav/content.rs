@@ -17,7 +17,7 @@ use crate::read::read;
 /// How many bytes of a large file are read at a time.
 const PART_BYTES: u64 = 512 << 10;
 
-/// The media type of several contents.
+/// The media type of a file that stands for several contents.
 const JSON: &str = "application/json";
 
 #[derive(Deserialize)]
@@ -42,8 +42,9 @@ pub(super) enum FileContent {
 }
 
 impl FileContent {
-    /// Reads a resource. The bytes are those of `resources/read`; if that has several contents, its result as JSON. A resource
-    /// that is too large to be read at once is left to [`parts`].
+    /// Reads a resource. The file has the bytes of its content or, if it has several contents, the result of
+    /// `resources/read` as JSON. If the resource is too large for one read, only its size is read, and [`parts`] reads
+    /// the bytes.
     pub(super) async fn load(call: &Call, uri: &str) -> Result<Self, Failure> {
         match read::<FileRead>(call, uri).await {
             Ok(result) => whole(result),

@@ -49,7 +49,7 @@ const EXTENSIONS: [(&str, &str); 45] = [
     ("video/webm", "webm"),
 ];
 
-/// The extension of plain text, which files and commits do not need: a `LICENSE` has none.
+/// The extension of plain text. Resources whose URIs contain file names do not get it: a `LICENSE` has no extension.
 const PLAIN: &str = "txt";
 
 /// The extension that a resource without one gets.
@@ -80,7 +80,7 @@ pub(super) fn with_extension(mut name: String, uri: &str, mime: Option<&str>) ->
     name
 }
 
-/// A name that may have got its extension here: the name before, and the extension.
+/// Splits a name into its base and its extension, if [`with_extension`] may have added the extension.
 pub(super) fn split(name: &str) -> Option<(&str, &str)> {
     let (base, extension) = name.split_once('.')?;
     let is_known = extension == PLAIN || EXTENSIONS.iter().any(|(_, known)| *known == extension);

@@ -48,7 +48,7 @@ impl ShareListing {
         let call = self.call.for_part();
         let listed = call.view().below(&call, &self.prefix, self.after.as_deref()).await;
         let page = match listed {
-            // Only templates have it, whose variables may have no values.
+            // No list has this folder, only a template, whose variables may have no values.
             Err(Failure::NotFound { .. }) if self.is_first => PrefixPage::default(),
             listed => listed?,
         };

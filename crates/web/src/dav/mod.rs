@@ -51,7 +51,7 @@ impl Route for WebDav {
 
     async fn answer(&self, call: &Call, request: Request<Bytes>) -> Response<Body> {
         let answered = match request.method().as_str() {
-            _ if !is_for_people(request.headers()) => {
+            _ if is_subresource(request.headers()) => {
                 Ok(message(StatusCode::FORBIDDEN, "files of the share are no parts of web pages\n"))
             }
             "OPTIONS" => Ok(options()),
@@ -81,19 +81,19 @@ fn options() -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(ALLOW, HeaderValue::from_static(METHODS));
     headers.insert("dav", HeaderValue::from_static("1"));
-    // Windows asks for it.
+    // Windows expects this header.
     headers.insert("ms-author-via", HeaderValue::from_static("DAV"));
     response
 }
 
-/// Whether a request is not for a part of a web page, such as a script. The page of the picker has the same origin as the
-/// share, so what it loads from there would be trusted like its own files.
-fn is_for_people(headers: &HeaderMap) -> bool {
+/// Whether a browser loads the file as a part of a web page, such as a script or a style. The picker has the same
+/// origin as the share, so its page would trust such a part like its own files.
+fn is_subresource(headers: &HeaderMap) -> bool {
     let destination = headers.get("sec-fetch-dest").map(HeaderValue::as_bytes);
-    matches!(destination, None | Some(b"document" | b"empty"))
+    !matches!(destination, None | Some(b"document" | b"empty"))
 }
 
-/// The headers with which a file cannot act as a page of this server.
+/// Sets the headers that keep a file from acting as a page of this server.
 fn protect(headers: &mut HeaderMap) {
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -140,7 +140,7 @@ async fn get(call: &Call, request: &Request<Bytes>) -> Result<Response<Body>, Fa
     let size = content.size();
     let tag = match &content {
         FileContent::Whole { bytes, .. } => Some(entity_tag(bytes)),
-        // Its bytes are not known yet.
+        // The bytes are not read yet.
         FileContent::Parts { .. } => None,
     };
     let validators = Validators { tag: tag.as_deref(), modified };

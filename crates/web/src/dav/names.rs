@@ -1,9 +1,9 @@
 //! The names of files and folders, and the URIs that they stand for.
 //!
-//! A path of the share is a URI in other words: `/dav/git/project/tree/HEAD/a.md` is `git://project/tree/HEAD/a.md`. So a
-//! name leads to its URI without a table, and names are as unique as URIs. A name is the segment of the URI with its
-//! percent escapes decoded, except where that would be unsafe or ambiguous. The escapes that this module adds never occur
-//! in a URI in normal form, so no other segment has the same name:
+//! Each path of the share stands for a URI: `/dav/git/project/tree/HEAD/a.md` is `git://project/tree/HEAD/a.md`. So the
+//! URI is computed from the path without a table, and paths are as unique as URIs. A name is the segment of the URI
+//! with its percent escapes decoded, except where that would be unsafe or ambiguous. The escapes that this module adds
+//! never occur in a URI in normal form, so no other segment has the same name:
 //!
 //! | in a name | stands for |
 //! |---|---|
@@ -15,7 +15,8 @@
 
 use super::extension;
 
-/// Characters that show text in another order, or nothing at all, and so can pass one name off as another.
+/// Whether a character is invisible, or changes the order in which text is shown, so that one name can look like
+/// another.
 fn is_deceptive(letter: char) -> bool {
     matches!(
         letter,
@@ -24,11 +25,11 @@ fn is_deceptive(letter: char) -> bool {
     )
 }
 
-/// Whether an escaped character stands in a name as itself.
+/// Whether a character that is percent-encoded in a URI is decoded in the name.
 fn is_shown(letter: char) -> bool {
     let is_reserved = matches!(letter, '/' | '\\' | '%' | '?' | '#');
     let is_noncharacter = u32::from(letter) & 0xfffe == 0xfffe;
-    // What a segment may contain literally means something else when it is escaped.
+    // If a segment may contain the character literally, the encoded form belongs to another URI.
     let is_literal = letter.is_ascii() && is_segment_byte(letter as u8);
     !(is_reserved || is_literal || is_noncharacter || letter.is_control() || is_deceptive(letter))
 }
@@ -133,7 +134,7 @@ pub(super) fn segment(name: &str) -> Option<String> {
     Some(segment)
 }
 
-/// What stands between the scheme of a URI and its first segment, usually.
+/// What most URIs of a scheme have between its colon and the first segment.
 fn usual_start(scheme: &str) -> &'static str {
     match scheme {
         "file" => "///",
@@ -141,8 +142,7 @@ fn usual_start(scheme: &str) -> &'static str {
     }
 }
 
-/// The name of what stands below a prefix: `uri` is that of the entry, and begins with the prefix. Folders end with `/` or
-/// `:`.
+/// The name of an entry directly below a prefix. `uri` is the URI of the entry; those of folders end with `/` or `:`.
 pub(super) fn entry_name(prefix: &str, uri: &str) -> Option<String> {
     let rest = uri.strip_prefix(prefix)?;
     let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -197,7 +197,7 @@ pub(super) fn child(prefix: &str, name: &str) -> Option<String> {
 /// Names the entries of one folder, which must come in URI order.
 #[derive(Default)]
 pub(super) struct FolderNames {
-    /// The entries whose URIs are the beginning of the last one: no other can have the name of the next one.
+    /// The entries whose URIs are prefixes of the last one. Only these can have the same name as the next entry.
     open: Vec<NamedUri>,
 }
 

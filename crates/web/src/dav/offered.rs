@@ -1,8 +1,8 @@
 //! Files and folders of URI templates, with the values that their variables complete to.
 //!
-//! What a list does not have can still be browsed: `git://project/tree/{ref}/{+path}` is a folder for each branch, and
-//! `sqlite://shop/{table}/rows/{key}` a file for each row. A template is followed as long as each segment of its path is
-//! literal or one variable; below that, directories list themselves.
+//! So resources that are not listed can be browsed: `git://project/tree/{ref}/{+path}` is a folder for each branch, and
+//! `sqlite://shop/{table}/rows/{key}` a file for each row. The segments of a template become folders as long as each is
+//! literal or a single variable. Below that, the source must have directories.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::content::FileContent;
 use crate::read::parse;
 
-/// The most templates that are looked at.
+/// The maximum number of templates that are considered.
 const MAX_TEMPLATES: usize = 1_000;
 
 #[derive(Deserialize)]
@@ -199,7 +199,8 @@ impl OfferedTemplates {
                 }
             }
             for uri in uris {
-                // Values of variables before the segment may have nothing below it, such as a view without keys.
+                // Not every value of the earlier variables has this folder: a view of a database, for example, has no
+                // keys.
                 let is_literal = matches!(step.next, TemplateSegment::Literal(_));
                 let is_bound = is_literal && !step.is_last && !step.known.is_empty();
                 if is_bound && !self.contain(call, &uri).await {
@@ -217,8 +218,8 @@ impl OfferedTemplates {
         entries.into_values().collect()
     }
 
-    /// Whether a template has files directly below a prefix, and this may be one of them.
-    pub(super) fn have_file(&self, prefix: &str, uri: &str) -> bool {
+    /// Whether `uri` may be a file that a template has directly below a prefix.
+    pub(super) fn may_have_file(&self, prefix: &str, uri: &str) -> bool {
         self.templates.iter().filter_map(|template| step(&template.uri, prefix)).any(|step| {
             let name = uri.strip_prefix(step.start.as_str());
             step.is_last
@@ -230,7 +231,8 @@ impl OfferedTemplates {
         })
     }
 
-    /// Whether a prefix is a folder of a template: each of its variables must have a value that completes.
+    /// Whether a prefix is a folder of a template: the source offers the value of each of its variables as a
+    /// completion.
     pub(super) async fn contain(&self, call: &Call, prefix: &str) -> bool {
         'templates: for template in &self.templates {
             let Some(step) = step(&template.uri, prefix) else { continue };

@@ -1,8 +1,8 @@
 //! The XML of PROPFIND: which properties a request asks for, and the properties of an entry.
 //!
-//! Written by hand over `quick-xml`, which the office formats need anyway. The crate `dav-server` has 12,000 lines, most of
-//! them for writing and locks, with a second XML library, `chrono` and `uuid`; and it wants the whole folder before it sends
-//! the first entry.
+//! Written by hand over `quick-xml`, which the office formats need anyway. The crate `dav-server` has 12,000 lines,
+//! most of them for writing and locks, and depends on a second XML library, `chrono` and `uuid`. It also needs the
+//! whole folder before it sends the first entry.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -98,7 +98,7 @@ impl Wanted {
                 }
             }
             let name = name_text(tag.local_name().into_inner())?;
-            // The parser takes more for a name than XML allows, and the response repeats it.
+            // The parser accepts names that XML does not allow, and the response repeats the name.
             if !name.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.')) {
                 return Err("malformed XML: the name of an element is invalid".to_owned());
             }

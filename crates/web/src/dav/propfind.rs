@@ -17,12 +17,12 @@ use super::properties::{EntryProperties, HEAD, INCOMPLETE, TAIL, Wanted};
 use super::target::ShareTarget;
 use super::{ROOT, message, names, share_path};
 
-/// How many files of a response are read to learn their size if the list has none, and for how long.
+/// How many files of a response are read to determine a size that the list does not have, and for how long.
 const MAX_UNKNOWN: usize = 100;
 const UNKNOWN_TIME: Duration = Duration::from_secs(2);
 
-/// How many small texts of a response are read to learn their size as text. The size in the list is that of the stored file,
-/// which differs if that is not UTF-8, or has a byte order mark.
+/// How many small texts of a response are read to determine their size as UTF-8, and up to which size. The size in the
+/// list is that of the stored file, which differs if the file has another encoding or a byte order mark.
 const MAX_TEXTS: usize = 1_000;
 const SMALL_TEXT: u64 = 64 << 10;
 
@@ -160,7 +160,7 @@ impl FolderResponse {
     }
 }
 
-/// Learns the sizes of files by reading them, as far as a response may.
+/// Reads files to determine their sizes, within the limits of one response.
 struct Sizes {
     /// How many more files of unknown size, and how many more texts, may be read.
     unknown: usize,
@@ -177,7 +177,7 @@ impl Sizes {
         }
     }
 
-    /// The entry with its size, if that is known or could be learned.
+    /// The entry with its size, if that is known or could be determined.
     async fn measured(&mut self, call: &Call, mut entry: PrefixEntry) -> PrefixEntry {
         let budget = match entry.size {
             _ if entry.is_folder => return entry,

@@ -44,7 +44,7 @@ impl ShareTarget {
             return Ok(Self::Folder { prefix });
         }
         let templates = OfferedTemplates::load(call).await?;
-        for file in files.iter().filter(|file| templates.have_file(&file.folder, &file.uri)) {
+        for file in files.iter().filter(|file| templates.may_have_file(&file.folder, &file.uri)) {
             if let Ok(content) = FileContent::load(&call.for_part(), &file.uri).await
                 && file.is_named_by(content.mime())
             {
@@ -54,7 +54,8 @@ impl ShareTarget {
         if templates.contain(call, &prefix).await {
             return Ok(Self::Folder { prefix });
         }
-        // What no list has is found by reading it; so is a resource whose extension was left out.
+        // A resource that no list has is found by reading it. So is one that is requested without the extension that
+        // listings add to its name.
         for file in files {
             match FileContent::load(&call.for_part(), &file.uri).await {
                 Ok(content) if file.has_extension_of(content.mime()) => {
@@ -74,7 +75,7 @@ struct FileCandidate<'n> {
     /// The prefix of its folder.
     folder: String,
     name: &'n str,
-    /// The extension that the name has got, which the media type must have.
+    /// The extension of the name, if listings may have added it. Then it must be that of the media type.
     extension: Option<&'n str>,
 }
 
@@ -95,8 +96,8 @@ impl FileCandidate<'_> {
     }
 }
 
-/// The resources that the names may stand for: one that got its extension from its media type comes before one that has it in
-/// its URI, as when names are given.
+/// The resources that the names may stand for. A resource to whose name listings add the extension comes before one
+/// that has the extension in its URI: [`names::FolderNames`] names them in this order.
 fn candidates(names: &[String]) -> Vec<FileCandidate<'_>> {
     let Some((last, folders)) = names.split_last() else { return Vec::new() };
     let Some(folder) = names::prefix(folders) else { return Vec::new() };

@@ -196,7 +196,10 @@ fn code<'a>(text: &'a str, language: &SourceLanguage, emit: &mut dyn FnMut(Piece
         };
         at_line_start = match rest.as_bytes()[0] {
             b'\n' => true,
-            b' ' | b'\t' | b'-' => at_line_start,
+            b' ' | b'\t' => at_line_start,
+            // A key may follow the mark of a list item. In a longer run of dashes, looking for a key at each of them
+            // would be quadratic.
+            b'-' => at_line_start && rest[1..].starts_with([' ', '\t']),
             _ => false,
         };
         if piece != Piece::Plain {
@@ -324,6 +327,13 @@ mod tests {
             ["k <a", "s \"x\"", "k </a", "c <!-- c -->"]
         );
         assert_eq!(shown("@@ 1\n+a\n-b\n c\n", "diff"), ["h @@ 1\n", "add +a\n", "del -b\n"]);
+    }
+
+    #[test]
+    fn a_run_of_dashes_takes_linear_time() {
+        // In quadratic time, this would take hours.
+        assert_eq!(shown(&"-".repeat(4_000_000), "yaml"), Vec::<String>::new());
+        assert_eq!(shown("- - a: b\n--- \nc: d", "yaml"), ["k a", "k c"]);
     }
 
     #[test]

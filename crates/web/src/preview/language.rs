@@ -249,8 +249,8 @@ pub(super) fn of(mime: Option<&str>, uri: &str, text: &str) -> &'static SourceLa
     let interpreter = interpreter.rsplit(['/', ' ']).next().unwrap_or_default();
     let patch = if uri.contains("/diff/") || text.starts_with("diff --git ") { "diff" } else { "" };
     // The trimming above reduces `javascript` to `java`.
-    let java = if mime.is_some_and(|mime| mime.contains("javascript")) { "js" } else { "" };
-    let names = [patch, &*kind::extension(uri), java, subtype, file, interpreter];
+    let javascript = if mime.is_some_and(|mime| mime.contains("javascript")) { "js" } else { "" };
+    let names = [patch, &*kind::extension(uri), javascript, subtype, file, interpreter];
     names.into_iter().map(named).find(|language| language.names != PLAIN.names).unwrap_or(&PLAIN)
 }
 

@@ -4,7 +4,8 @@
 //! This is stricter than a sanitiser and needs no HTML parser, and the output is safe by construction: it contains only
 //! tags that this module writes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd, html as writer};
 
@@ -94,7 +95,7 @@ pub(super) fn render(
         events: Parser::new_ext(text, options()),
         base,
         pictures,
-        slugs: HashSet::new(),
+        slugs: HashMap::new(),
         pending: Vec::new().into_iter(),
     };
     out.push_str("<article class=\"prose\">");
@@ -109,7 +110,7 @@ struct MarkdownEvents<'a, I> {
     base: &'a LinkBase,
     pictures: &'a HashMap<String, String>,
     /// The identifiers of headings so far.
-    slugs: HashSet<String>,
+    slugs: HashMap<String, usize>,
     /// Events to return before the next one.
     pending: std::vec::IntoIter<Event<'a>>,
 }
@@ -188,7 +189,7 @@ impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, I> {
             events: inner.into_iter(),
             base: self.base,
             pictures: self.pictures,
-            slugs: HashSet::new(),
+            slugs: HashMap::new(),
             pending: Vec::new().into_iter(),
         };
         let replaced: Vec<_> = std::iter::from_fn(|| nested.next()).collect();
@@ -206,13 +207,21 @@ impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, I> {
                 _ => {}
             }
         }
+        // The next number of each slug is stored: counting from 1 again would be quadratic for many equal headings.
         let mut unique = slug.clone();
-        let mut number = 0;
-        while !self.slugs.insert(unique.clone()) {
-            number += 1;
-            unique = format!("{slug}-{number}");
+        loop {
+            match self.slugs.entry(unique.clone()) {
+                Entry::Vacant(new) => {
+                    new.insert(1);
+                    return unique;
+                }
+                Entry::Occupied(_) => {
+                    let next = self.slugs.entry(slug.clone()).or_insert(1);
+                    unique = format!("{slug}-{next}");
+                    *next += 1;
+                }
+            }
         }
-        unique
     }
 }
 
@@ -375,6 +384,16 @@ mod tests {
         let html = rendered("# A `b` [c](d.md)!\n## A b c\n");
         assert!(html.starts_with("<h1 id=\"a-b-c\">A <code>b</code> <a target=\"_top\""), "{html}");
         assert!(html.contains("<h2 id=\"a-b-c-1\">"), "{html}");
+        let html = rendered("# a-1\n# a\n# a\n# a\n");
+        let ids: Vec<_> = html.split("id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert_eq!(ids, ["a-1", "a", "a-2", "a-3"]);
+    }
+
+    #[test]
+    fn many_equal_headings_take_linear_time() {
+        // In quadratic time, this would take an hour.
+        let html = rendered(&"# a\n".repeat(300_000));
+        assert!(html.contains("id=\"a-299999\""));
     }
 
     #[test]

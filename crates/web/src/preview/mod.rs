@@ -276,12 +276,12 @@ fn as_text(bytes: &[u8]) -> Option<&str> {
     (!text.contains('\0') && !text.is_empty()).then_some(text)
 }
 
-/// The beginning of a text, at most `most` bytes, and whether that is the whole text.
-fn within(text: &str, most: usize) -> (&str, bool) {
-    if text.len() <= most {
+/// The beginning of a text, at most `limit` bytes, and whether that is the whole text.
+fn within(text: &str, limit: usize) -> (&str, bool) {
+    if text.len() <= limit {
         return (text, true);
     }
-    let mut end = most;
+    let mut end = limit;
     while !text.is_char_boundary(end) {
         end -= 1;
     }

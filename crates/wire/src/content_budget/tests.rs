@@ -33,23 +33,24 @@ fn framed(bytes: usize) -> Framed {
     Framed::whole(vec![b'x'; bytes])
 }
 
-/// A connection whose client reads a given number of bytes per second, until some time.
+/// A connection whose client reads a given number of bytes per second, for a given time.
 #[derive(Default)]
 struct TestRecipient {
-    /// If it is an HTTP/2 stream: how many streams share the connection.
+    /// For an HTTP/2 stream: how many streams share the connection.
     sharers: AtomicU64,
-    taken: AtomicU64,
+    /// The number of bytes that the client has read.
+    bytes_read: AtomicU64,
     closed: AtomicBool,
 }
 
 impl TestRecipient {
-    fn taking(per_second: u64, until: Duration) -> Arc<Self> {
+    fn reading(per_second: u64, until: Duration) -> Arc<Self> {
         let connection = Arc::<Self>::default();
-        let (taking, end) = (connection.clone(), Instant::now() + until);
+        let (reader, end) = (connection.clone(), Instant::now() + until);
         tokio::spawn(async move {
             while Instant::now() < end {
                 sleep(Duration::from_millis(100)).await;
-                taking.taken.fetch_add(per_second / 10, Ordering::SeqCst);
+                reader.bytes_read.fetch_add(per_second / 10, Ordering::SeqCst);
             }
         });
         connection
@@ -62,7 +63,7 @@ impl TestRecipient {
 
 impl Recipient for TestRecipient {
     fn bytes_sent(&self) -> u64 {
-        self.taken.load(Ordering::SeqCst)
+        self.bytes_read.load(Ordering::SeqCst)
     }
 
     fn sharers(&self) -> u64 {
@@ -87,7 +88,7 @@ fn sending(
 }
 
 #[test]
-fn each_size_has_memory_of_its_own() {
+fn small_medium_and_large_responses_have_separate_budgets() {
     let content_budget = memory(Share::ThreeQuarters);
     for (bytes, most) in [(64 * KIB, 12), (64 * KIB + 1, 23), (MIB, 1), (MIB + 1, 6)] {
         assert_eq!(count(&content_budget, 1, bytes), most, "{bytes}");
@@ -101,7 +102,7 @@ fn each_size_has_memory_of_its_own() {
             assert_eq!(
                 count(&content_budget, 3, bytes) == 0,
                 bytes == full,
-                "{bytes} where those of {full} are used up"
+                "{bytes} bytes while the budget for {full} bytes is used up"
             );
         }
     }
@@ -129,7 +130,7 @@ fn contents_are_counted_with_the_buffers_that_they_are_encoded_in() {
 }
 
 #[test]
-fn a_response_has_the_memory_that_it_takes() {
+fn the_reservation_is_resized_to_the_response() {
     for bytes in [100_000, 300_000, 700_000] {
         let content_budget = memory(Share::ThreeQuarters);
         let reserved = RequestReservation::new(&content_budget, client(1));
@@ -167,7 +168,7 @@ async fn a_tiny_response_does_not_wait() {
 async fn slow_clients_are_closed_while_others_wait() {
     let content_budget = memory(Share::ThreeQuarters);
     let hour = Duration::from_secs(3600);
-    let (slow, fast) = (TestRecipient::taking(64 << 10, hour), TestRecipient::taking(1 << 20, hour));
+    let (slow, fast) = (TestRecipient::reading(64 << 10, hour), TestRecipient::reading(1 << 20, hour));
     let idle = Arc::<TestRecipient>::default();
     let leases = [sending(&content_budget, 1, 4 * MIB, &slow), sending(&content_budget, 2, 4 * MIB, &fast)];
     drop(sending(&content_budget, 3, MIB / 2, &idle));
@@ -185,17 +186,17 @@ async fn slow_clients_are_closed_while_others_wait() {
     let [lease, _held] = leases;
     drop(lease);
     assert!(waiting.await.unwrap());
-    assert!(!fast.is_closed() && !idle.is_closed(), "one is fast, the other holds nothing");
+    assert!(!fast.is_closed() && !idle.is_closed(), "one is fast, the other holds no memory");
 }
 
 #[tokio::test(start_paused = true)]
 async fn streams_of_one_connection_share_its_minimum_rate() {
     let content_budget = memory(Share::ThreeQuarters);
     let hour = Duration::from_secs(3600);
-    let [part, less, nothing] = [40 << 10, 20 << 10, 0].map(|speed| TestRecipient::taking(speed, hour));
+    let [part, less, nothing] = [40 << 10, 20 << 10, 0].map(|speed| TestRecipient::reading(speed, hour));
     let all = [&part, &less, &nothing];
     all.iter().for_each(|stream| stream.sharers.store(4, Ordering::SeqCst));
-    let _rooms = all.map(|stream| sending(&content_budget, 1, 2 * MIB, stream));
+    let _leases = all.map(|stream| sending(&content_budget, 1, 2 * MIB, stream));
     let _waiting = tokio::spawn({
         let content_budget = content_budget.clone();
         async move { content_budget.take(client(2), 6 * MIB).await.is_some() }
@@ -213,14 +214,14 @@ async fn a_request_that_holds_memory_does_not_wait_for_more() {
     assert!(!reserved.reserve(2 * MIB));
     let used = content_budget.used();
     assert_eq!(reserved.wait().now_or_never(), Some(false));
-    assert_eq!(content_budget.used(), used, "it gave back what it uses");
+    assert_eq!(content_budget.used(), used, "it released memory that it uses");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_becomes_slow_is_closed() {
     let content_budget = memory(Share::ThreeQuarters);
-    let connection = TestRecipient::taking(8 << 20, Duration::from_secs(12));
-    let _room = sending(&content_budget, 1, 6 * MIB, &connection);
+    let connection = TestRecipient::reading(8 << 20, Duration::from_secs(12));
+    let _lease = sending(&content_budget, 1, 6 * MIB, &connection);
     let began = Instant::now();
     let _waiting = tokio::spawn({
         let content_budget = content_budget.clone();
@@ -244,7 +245,7 @@ async fn a_request_releases_its_memory_before_it_waits_for_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_of_a_request_does_not_run_while_it_waits_for_memory() {
+async fn the_time_limit_does_not_count_while_a_request_waits_for_memory() {
     let content_budget = memory(Share::ThreeQuarters);
     let held = content_budget.try_take(client(1), 6 * MIB).unwrap();
     let reserved = RequestReservation::new(&content_budget, client(2));

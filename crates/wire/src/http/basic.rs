@@ -1,16 +1,15 @@
-//! HTTP Basic authentication, for routes whose clients support nothing else: the password is an API key or an access
-//! token.
+//! HTTP Basic authentication for routes whose clients support nothing else. The password is an API key or an access token.
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 
 use super::Body;
 
-/// The longest credentials that are decoded, the same as the limit of a request head.
+/// The longest credentials that are decoded, in bytes: the limit of a request head.
 const MAX_CREDENTIALS: usize = 16 << 10;
 
-/// The `Authorization` headers of a request, with each Basic password as a bearer token instead. Credentials that
-/// cannot be decoded stay unchanged, so that they are refused like any invalid ones.
+/// The `Authorization` headers of a request, with each Basic password replaced by a bearer token. Credentials that cannot
+/// be decoded stay unchanged, so that they are refused like other invalid credentials.
 pub(super) fn as_bearer(headers: &HeaderMap) -> HeaderMap {
     let mut credentials = HeaderMap::new();
     for value in headers.get_all(AUTHORIZATION) {
@@ -41,7 +40,7 @@ fn password(authorization: &[u8]) -> Option<Vec<u8>> {
     Some(decoded[colon + 1..].to_vec())
 }
 
-/// Replaces the challenge of a 401 response by one that makes clients ask for a password.
+/// Replaces the challenge of a 401 response by a Basic challenge, which makes clients ask for a password.
 pub(super) fn challenging(mut refusal: Response<Body>) -> Response<Body> {
     if refusal.status() == StatusCode::UNAUTHORIZED {
         // Replaced, not added to the bearer challenge: some clients read only the first challenge.

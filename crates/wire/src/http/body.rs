@@ -1,4 +1,4 @@
-//! Response bodies: one message in a few pieces, pieces that a route produces while they are sent, or an event stream.
+//! Response bodies: one message in a few pieces, a stream of pieces that a route produces, or an event stream.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::content_budget::{ContentLease, Outgoing};
 use crate::envelope::Framed;
 use crate::members::ResponsePieces;
 
-/// Messages up to this size are copied into one piece.
+/// Messages of up to this many bytes are copied into one piece.
 const MAX_COPIED: usize = 16 << 10;
 
 /// The memory reservation of unsent bytes, shared by the body and each of its pieces.
@@ -27,12 +27,12 @@ pub(super) type SharedLease = Arc<ContentLease>;
 /// The body of a response.
 pub struct Body {
     kind: BodyKind,
-    /// The memory reservation of the message being sent, released when it is sent.
+    /// The memory reservation of the message being sent. Released when the message is sent.
     lease: Option<SharedLease>,
     liveness: Option<Arc<Liveness>>,
     /// The HTTP/2 stream that it is sent on.
     stream: Option<Arc<Stream>>,
-    /// The units of the event stream budget that it holds, if it is an event stream that stays open.
+    /// For an event stream that stays open: the units of the event stream budget that it holds.
     slots: Option<Lease>,
 }
 
@@ -62,7 +62,7 @@ struct Events {
 
 /// One event of an event stream.
 pub(crate) enum Event {
-    /// A protocol message, with the event id to resume after, if any, and its memory reservation.
+    /// A protocol message, with its event id, if the client can resume after it, and its memory reservation.
     Message { framed: Framed, id: Option<u64>, lease: Option<ContentLease> },
     /// The path to which clients of the old HTTP+SSE transport POST their messages.
     Endpoint(String),
@@ -83,7 +83,7 @@ impl Body {
         self
     }
 
-    /// Marks the body as an event stream that stays open, with a unit of the event stream budget.
+    /// Marks the body as an event stream that stays open, which holds `slot` of the event stream budget.
     pub(super) fn listening(mut self, slot: Lease) -> Self {
         self.slots = Some(slot);
         self
@@ -113,12 +113,12 @@ impl Body {
         self.stream.as_ref()
     }
 
-    /// The memory reservation, to be shared by its pieces: the body may be dropped before they are sent.
+    /// The memory reservation, which each piece shares, since the body may be dropped before its pieces are sent.
     pub(super) fn lease(&self) -> Option<&SharedLease> {
         self.lease.as_ref()
     }
 
-    /// Records its activity in `liveness`.
+    /// Records the activity of this body in the liveness of its connection.
     pub(super) fn watched(mut self, liveness: Arc<Liveness>) -> Self {
         liveness.begin_body();
         if let Some(lease) = &self.lease {
@@ -144,9 +144,9 @@ impl Body {
         Self::answer(ResponsePieces::whole(whole))
     }
 
-    /// A body whose pieces are produced while it is sent, for a [`Route`](super::Route): each when the client has read
-    /// those before it. If the stream can end early, clients must be able to recognise the response as incomplete:
-    /// it is shorter than its `Content-Length`, or lacks its last tag.
+    /// A body whose pieces are produced while it is sent, for a [`Route`](super::Route). Each piece is produced when the
+    /// client has read those before it. If the stream can end early, clients must be able to detect that the response is
+    /// incomplete, for example because it is shorter than its `Content-Length` or lacks its closing tag.
     ///
     /// Each piece has the time limit of a request and counts against the memory budget of contents, so it should be at most a
     /// few hundred KiB.
@@ -161,7 +161,7 @@ impl Body {
         matches!(self.kind, BodyKind::Pieces(_))
     }
 
-    /// Replaces the pieces of a [streamed](Self::streamed) body; others stay as they are.
+    /// Replaces the pieces of a [streamed](Self::streamed) body. Other bodies stay unchanged.
     pub(super) fn with_pieces(
         mut self,
         replace: impl FnOnce(BoxStream<'static, RoutePiece>) -> BoxStream<'static, RoutePiece>,
@@ -173,7 +173,7 @@ impl Body {
         self
     }
 
-    /// An event stream that sends a comment after every `keep_alive` without an event.
+    /// An event stream. Sends a comment whenever there was no event for `keep_alive`.
     pub(crate) fn events(stream: BoxStream<'static, Event>, keep_alive: std::time::Duration) -> Self {
         let mut keep_alive = tokio::time::interval_at(Instant::now() + keep_alive, keep_alive);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -187,8 +187,8 @@ impl Body {
     }
 }
 
-/// Registers where the bytes of this memory reservation are sent, an HTTP/2 stream or a connection, so that its rate is
-/// measured.
+/// Registers the recipient of the bytes of this memory reservation, an HTTP/2 stream or a connection, so that its read rate
+/// is measured.
 fn register_recipient(lease: &ContentLease, connection: &Arc<Liveness>, stream: Option<&Arc<Stream>>) {
     match stream {
         Some(stream) => lease.sending_to(stream),
@@ -241,14 +241,14 @@ impl Events {
     }
 }
 
-/// For a [`Route`](super::Route).
+/// The body of a response of a [`Route`](super::Route).
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
         Self::answer(ResponsePieces::whole(bytes))
     }
 }
 
-/// For a [`Route`](super::Route).
+/// The body of a response of a [`Route`](super::Route).
 impl From<String> for Body {
     fn from(text: String) -> Self {
         Self::from(Bytes::from(text))
@@ -282,7 +282,7 @@ impl http_body::Body for Body {
         let bytes = match &mut this.kind {
             BodyKind::Answer(pieces) => pieces.next(),
             BodyKind::Pieces(pieces) => {
-                // `GatheredBody` holds the reservation of the previous piece until that is sent.
+                // `GatheredBody` holds the reservation of the previous piece until that piece is sent.
                 this.lease = None;
                 let piece = ready!(pieces.poll_next_unpin(context));
                 piece.map(|RoutePiece { bytes, lease }| {

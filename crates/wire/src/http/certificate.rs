@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-/// A verified TLS client certificate. A program that embeds the endpoint and terminates TLS itself may put one into the
-/// extensions of a request.
+/// A verified TLS client certificate. A program that embeds the endpoint and terminates TLS itself may add one to the
+/// extensions of each request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientCertificate(Arc<[u8]>);
 

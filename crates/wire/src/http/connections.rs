@@ -1,5 +1,4 @@
-//! Bounds the open connections, in total and for each client. When the limit is reached, idle connections are
-//! evicted.
+//! Limits the open connections, in total and for each client. A new connection over the limit evicts an idle one.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -17,10 +16,11 @@ use super::sessions::Peer;
 use crate::content_budget::Recipient as _;
 use crate::lock::lock;
 
-/// How long a new connection waits for a slot.
+/// How long a new connection waits for a slot, which is a unit of the connection limit.
 const SLOT_WAIT: Duration = Duration::from_secs(2);
 
-/// How many new connections may wait for a slot. They use file descriptors that are reserved for sources.
+/// How many new connections may wait for a slot. Few, because meanwhile they use file descriptors that are reserved for
+/// sources.
 const MAX_WAITERS: usize = 32;
 
 /// The interval at which a waiting connection evicts another one.
@@ -29,11 +29,11 @@ const EVICTION_INTERVAL: Duration = Duration::from_millis(100);
 /// The most connections that one eviction examines.
 const MAX_EVICTION_SCAN: usize = 64;
 
-/// With more connections than this, or than half of the maximum if that is less, idle connections end hyper to free
-/// its memory.
+/// With more connections than this, or than half of the maximum if that is less, each idle connection drops its hyper to
+/// free memory.
 const CROWDED: usize = 2_048;
 
-/// Closed connections are pruned when the queues exceed twice the number of open connections by this many entries.
+/// Closed connections are removed when the queues have this many more entries than twice the number of open connections.
 const PRUNE_SLACK: usize = 64;
 
 /// The response to a client whose connection is over the limit.
@@ -42,7 +42,7 @@ const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32603,\
     \"message\":\"too many connections are open; try again later\"}}";
 
-/// All open connections. A second instance bounds those of HTTP/2.
+/// The open connections and their limit. An endpoint has one instance for all connections, and one for those of HTTP/2.
 pub(super) struct Connections {
     most: usize,
     budget: Arc<Budget>,
@@ -55,9 +55,9 @@ pub(super) struct Connections {
 struct ConnectionQueues {
     /// The number of the last accepted connection.
     last: u64,
-    /// Connections without a request when they were last examined, the oldest first.
+    /// Connections that had received no request when they were last examined, the oldest first.
     unused: VecDeque<(Client, Weak<Liveness>)>,
-    /// Connections that have had a request, the least recently opened or examined first.
+    /// Connections that have received a request, the least recently queued or examined first.
     used: VecDeque<(Client, Weak<Liveness>)>,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct AcceptedConnection {
 impl Connections {
     /// Bounds the connections to `most`, or to the available file descriptors if these are fewer.
     pub(super) fn new(most: usize) -> Arc<Self> {
-        let available = descriptors().map_or(most, for_connections);
+        let available = descriptor_limit().map_or(most, connection_limit);
         if available < most {
             tracing::info!(
                 connections = available,
@@ -104,7 +104,7 @@ impl Connections {
         self.budget.used()
     }
 
-    /// Whether there are so many connections that idle ones must free their memory.
+    /// Whether there are so many connections that idle ones must drop their hyper to free memory.
     pub(super) fn is_crowded(&self) -> bool {
         self.count() > CROWDED.min(self.most / 2)
     }
@@ -137,12 +137,17 @@ impl Connections {
         }
         let mut state = lock(&self.state);
         state.last += 1;
-        let peer = Peer { client, connection: Some(state.last) };
+        let peer = Peer { client, address: Some(address), connection: Some(state.last) };
         AcceptedConnection { peer, liveness: Arc::default(), connections: self.clone(), lease }
     }
 
-    /// Takes a slot for a connection that already has one in another `Connections`, such as one of HTTP/2.
-    pub(super) fn accept_again(self: &Arc<Self>, peer: Peer, liveness: Arc<Liveness>) -> AcceptedConnection {
+    /// Takes a slot for a connection that already has a slot in another `Connections`: an HTTP/2 connection takes one in
+    /// both.
+    pub(super) fn accept_existing(
+        self: &Arc<Self>,
+        peer: Peer,
+        liveness: Arc<Liveness>,
+    ) -> AcceptedConnection {
         let lease = self.budget.try_take(peer.client, 1);
         if lease.is_none() {
             self.evict(peer.client);
@@ -152,7 +157,7 @@ impl Connections {
 }
 
 impl Connections {
-    /// Waits for a slot, and keeps evicting: another connection may take the slot that an eviction has freed.
+    /// Waits for a slot. Evicts repeatedly, because another connection may take the slot that an eviction has freed.
     async fn wait(&self, client: Client) -> Option<Lease> {
         let mut taking = pin!(timeout(SLOT_WAIT, self.budget.take(client, 1)));
         loop {
@@ -164,14 +169,16 @@ impl Connections {
         }
     }
 
-    /// Evicts an idle connection: one without a request if possible, and one of this client rather than of another.
+    /// Evicts an idle connection to make room for this client. In order of preference: a connection of this client that has
+    /// received no request; another idle connection of this client; if the total limit is reached, a connection of any
+    /// client that has received no request.
     fn evict(&self, client: Client) {
         let idle = {
             let mut state = lock(&self.state);
-            state.settle();
-            let own = state.unused(Some(client)).or_else(|| state.idle(client));
+            state.update_queues();
+            let own = state.take_unused(Some(client)).or_else(|| state.take_idle(client));
             // While the client is at its own limit, evicting a connection of another client does not help.
-            own.or_else(|| self.budget.is_full().then(|| state.unused(None)).flatten())
+            own.or_else(|| self.budget.is_full().then(|| state.take_unused(None)).flatten())
         };
         if let Some(liveness) = idle {
             self.evicted.fetch_add(1, Ordering::Relaxed);
@@ -181,8 +188,8 @@ impl Connections {
 }
 
 impl ConnectionQueues {
-    /// Removes the oldest connection without a request, of this client or of any.
-    fn unused(&mut self, client: Option<Client>) -> Option<Arc<Liveness>> {
+    /// Removes the oldest connection that has received no request, of this client or of any client.
+    fn take_unused(&mut self, client: Option<Client>) -> Option<Arc<Liveness>> {
         let mut unused = self.unused.iter().enumerate().filter(|(_, (_, liveness))| is_unused(liveness));
         let (at, _) = match client {
             None => unused.next(),
@@ -191,24 +198,24 @@ impl ConnectionQueues {
         self.unused.remove(at)?.1.upgrade()
     }
 
-    /// Removes a connection of this client that has no response outstanding. Connections of other clients stay: a
-    /// client within its share loses no connection to a flood.
-    fn idle(&mut self, client: Client) -> Option<Arc<Liveness>> {
+    /// Removes a connection of this client that has no response outstanding. Used connections of other clients are never
+    /// evicted, so that a flood of new connections does not close those of clients within their share.
+    fn take_idle(&mut self, client: Client) -> Option<Arc<Liveness>> {
         for _ in 0..self.used.len().min(MAX_EVICTION_SCAN) {
             let (owner, connection) = self.used.pop_front()?;
             let Some(liveness) = connection.upgrade() else { continue };
             if owner == client && liveness.is_idle() {
                 return Some(liveness);
             }
-            // So that the next eviction examines it last.
+            // At the back, so that the next eviction examines it last.
             self.used.push_back((owner, connection));
         }
         None
     }
 
-    /// Moves connections that have had their first request from `unused` to `used`, and removes closed ones from the
-    /// front.
-    fn settle(&mut self) {
+    /// Moves connections that have received their first request from the front of `unused` to `used`, and removes closed
+    /// ones from the front of both.
+    fn update_queues(&mut self) {
         while let Some((client, connection)) = self.unused.pop_front_if(|(_, liveness)| !is_unused(liveness))
         {
             if connection.strong_count() > 0 {
@@ -220,7 +227,7 @@ impl ConnectionQueues {
 }
 
 impl AcceptedConnection {
-    /// Waits for a slot; `None` if there is none in time, after a 503 response to `stream`.
+    /// Waits for a slot. If there is none in time, writes a 503 response to `stream` and returns `None`.
     pub(super) async fn admitted(self, stream: Option<&TcpStream>) -> Option<Lease> {
         let Self { peer: Peer { client, .. }, liveness, connections, lease } = self;
         let lease = match lease {
@@ -236,8 +243,8 @@ impl AcceptedConnection {
             return None;
         }
         let mut state = lock(&connections.state);
-        state.settle();
-        // Closed connections behind an open one are pruned all at once.
+        state.update_queues();
+        // `update_queues` does not reach closed connections behind an open one. They are removed in one pass.
         if state.unused.len() + state.used.len() > PRUNE_SLACK + 2 * connections.count() {
             state.unused.retain(|(_, connection)| connection.strong_count() > 0);
             state.used.retain(|(_, connection)| connection.strong_count() > 0);
@@ -252,7 +259,7 @@ fn is_unused(liveness: &Weak<Liveness>) -> bool {
 }
 
 /// The process's limit of open file descriptors.
-fn descriptors() -> Option<usize> {
+fn descriptor_limit() -> Option<usize> {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Resource, getrlimit};
@@ -262,16 +269,16 @@ fn descriptors() -> Option<usize> {
     None
 }
 
-/// How many of the file descriptors connections may use. The rest is for sources: a source that cannot open its ignore
-/// files cannot decide what to hide.
-fn for_connections(descriptors: usize) -> usize {
+/// How many of the file descriptors connections may use. The rest is reserved for sources: for example, a source that
+/// cannot open its ignore files cannot decide what to hide.
+fn connection_limit(descriptors: usize) -> usize {
     let reserved = (descriptors / 4).clamp(128, 4_096).min(descriptors - descriptors / 4);
     descriptors.saturating_sub(reserved).max(1)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Connections, Lease, Liveness, for_connections, lock};
+    use super::{Connections, Lease, Liveness, connection_limit, lock};
     use futures_util::FutureExt as _;
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Arc;
@@ -284,11 +291,11 @@ mod tests {
 
     #[test]
     fn descriptors_are_left_for_sources() {
-        assert_eq!(for_connections(1_024), 768);
-        assert_eq!(for_connections(20_000), 15_904);
-        assert_eq!(for_connections(1_000_000), 995_904);
-        assert_eq!(for_connections(256), 128);
-        assert_eq!(for_connections(16), 4);
+        assert_eq!(connection_limit(1_024), 768);
+        assert_eq!(connection_limit(20_000), 15_904);
+        assert_eq!(connection_limit(1_000_000), 995_904);
+        assert_eq!(connection_limit(256), 128);
+        assert_eq!(connection_limit(16), 4);
     }
 
     /// The client and the server end of a connection.
@@ -298,7 +305,7 @@ mod tests {
         (client, listener.accept().await.unwrap().0)
     }
 
-    /// Connections of these clients without a request, in this order.
+    /// Opens connections of these clients, in this order. They have received no request.
     async fn open(connections: &Arc<Connections>, clients: &[u8]) -> Vec<(Arc<Liveness>, Lease)> {
         let (_client, stream) = ends().await;
         let mut open = Vec::new();
@@ -322,7 +329,7 @@ mod tests {
         let (_client, stream) = ends().await;
         let mut open = open(&connections, &[1, 1, 1]).await;
         open[0].0.record_request();
-        // The client has used its share, and the oldest of its connections has had a request.
+        // The client has used its share, and the oldest of its connections has received a request.
         let late = connections.accept(address(1));
         assert!(late.lease.is_none());
         assert_eq!(closed(&open), [1]);
@@ -367,19 +374,19 @@ mod tests {
     async fn a_connection_over_the_limit_gets_503_with_retry_after() {
         let connections = Connections::new(4);
         let open = open(&connections, &[1, 1, 1]).await;
-        // Their responses are outstanding.
+        // All responses are outstanding.
         for (liveness, _) in &open {
             liveness.begin_request();
         }
         let (mut client, stream) = ends().await;
         assert!(connections.accept(address(1)).admitted(Some(&stream)).await.is_none());
         drop(stream);
-        let mut told = String::new();
-        client.read_to_string(&mut told).await.unwrap();
-        assert!(told.starts_with("HTTP/1.1 503") && told.contains("retry-after: 5"), "{told}");
+        let mut received = String::new();
+        client.read_to_string(&mut received).await.unwrap();
+        assert!(received.starts_with("HTTP/1.1 503") && received.contains("retry-after: 5"), "{received}");
         assert!(closed(&open).is_empty());
-        let (head, body) = told.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{told}");
+        let (head, body) = received.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{received}");
         serde_json::from_str::<serde_json::Value>(body).unwrap();
         assert_eq!((connections.evicted(), connections.refused()), (0, 1));
     }
@@ -420,22 +427,22 @@ mod tests {
         let (all, few) = (Connections::new(8), Connections::new(4));
         let (_client, stream) = ends().await;
         let open = open(&all, &[1, 1, 1, 2]).await;
-        let mut places = Vec::new();
+        let mut leases = Vec::new();
         for (liveness, _) in &open[..3] {
             let peer = all.accept(address(1)).peer;
-            places.push(few.accept_again(peer, liveness.clone()).admitted(Some(&stream)).await.unwrap());
+            leases.push(few.accept_existing(peer, liveness.clone()).admitted(Some(&stream)).await.unwrap());
         }
         // The client has used its share of `few`, and its oldest connection is evicted.
         let late = all.accept(address(1));
         assert!(late.lease.is_some());
-        assert!(few.accept_again(late.peer, late.liveness.clone()).lease.is_none());
+        assert!(few.accept_existing(late.peer, late.liveness.clone()).lease.is_none());
         assert_eq!(closed(&open), [0]);
     }
 
     #[tokio::test]
     async fn closed_connections_are_pruned() {
         let connections = Connections::new(40);
-        // Also if they are queued behind an open connection without a request.
+        // In the second round, they are queued behind an open connection that has received no request.
         for clients in [&[][..], &[1]] {
             let _stays = open(&connections, clients).await;
             for _ in 0..500 {
@@ -443,8 +450,8 @@ mod tests {
                 open[0].0.record_request();
             }
             let state = lock(&connections.state);
-            let noted = state.unused.len() + state.used.len();
-            assert!(noted < 100, "{noted} of {} connections", connections.count());
+            let queued = state.unused.len() + state.used.len();
+            assert!(queued < 100, "{queued} of {} connections", connections.count());
         }
     }
 }

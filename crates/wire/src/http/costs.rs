@@ -1,5 +1,5 @@
-//! The memory cost of each connection, session and stream, so that raising a limit without the memory for it fails a
-//! test.
+//! A test of the memory that the default limits allow: it fails if somebody raises a limit on connections, sessions,
+//! streams or requests without accounting for the memory.
 
 use super::Config;
 use super::serve::CONNECTION_WINDOW;
@@ -7,14 +7,18 @@ use super::serve::CONNECTION_WINDOW;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// Resident memory per item, measured with 2,000 of each in a release build, rounded up. An event stream of
-/// `subscriptions/listen` takes 10.5 KiB including its connection, one of a session 5.3 KiB.
+// Resident memory per item, measured with 2,000 items in a release build and rounded up.
+
+/// A stream of `subscriptions/listen` takes 10.5 KiB including its connection, a stream of a session 5.3 KiB.
 const EVENT_STREAM: usize = 11 * KIB;
 const CONNECTION: usize = 5 * KIB;
 const SESSION: usize = 4 * KIB;
 const REQUEST: usize = 32 * KIB;
-/// The same, measured with 380 connections; `HTTP_2_HEAD` is the cost of an unfinished head.
+
+// The same, measured with 380 connections.
+
 const HTTP_2_CONNECTION: usize = 35 * KIB;
+/// An unfinished request head.
 const HTTP_2_HEAD: usize = 92 * KIB;
 const HTTP_2_STREAM: usize = 13 * KIB;
 

@@ -1,7 +1,7 @@
-//! Gathers several pieces of a response body, so that over HTTP/1 one system call writes them.
+//! Gathers several pieces of a response body, so that over HTTP/1 one system call writes all of them.
 //!
-//! A system call for each piece would wake the client each time, which costs more than encoding the piece. Hyper
-//! gathers too, but only up to its buffer limit, which also bounds how far it reads ahead.
+//! A system call for each piece would wake the client each time, which costs more than encoding the piece. Hyper gathers
+//! pieces too, but only up to its buffer limit, which must stay small because it also bounds how far hyper reads ahead.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,31 +18,31 @@ use super::body::{Body, SharedLease};
 use super::stream::Stream;
 use crate::content_budget::ENCODED_AHEAD;
 
-/// The most bytes to gather, before one last piece. Large enough for few system calls, and small enough that the
-/// client is busy with them while the next ones are encoded: a core that idles for long enters a sleep state, and is
-/// expensive to wake.
+/// Pieces are gathered until they have this many bytes. Large enough for few system calls, and small enough that the client
+/// does not become idle while the next bytes are encoded: a core that idles for long enters a sleep state from which waking
+/// is expensive.
 const MAX_GATHERED: usize = ENCODED_AHEAD;
 
-/// For HTTP/2 responses of up to this many bytes, the last piece carries the end-of-stream flag, and hyper releases
-/// the stream before the piece is sent. For larger ones hyper holds the stream until the last piece is sent, so that
-/// it can be reset as long as it holds memory.
+/// For HTTP/2 responses of up to this many bytes, the last piece has the end-of-stream flag, and hyper releases the stream
+/// before that piece is sent. For larger responses, hyper holds the stream until the last piece is sent, so that the stream
+/// can be reset as long as it holds memory.
 const MAX_RELEASED_EARLY: usize = 16 << 10;
 
 /// A body whose pieces are gathered.
 pub(super) struct GatheredBody {
     body: Body,
-    /// How many bytes are gathered for a frame, if they are available without waiting.
-    enough: usize,
+    /// Pieces are gathered until they have this many bytes, or until the next one is not available without waiting.
+    target_size: usize,
     /// Whether the body has at most `MAX_RELEASED_EARLY` bytes.
     is_small: bool,
 }
 
 impl GatheredBody {
     pub(super) fn new(body: Body, version: Version) -> Self {
-        // HTTP/2 splits everything into small frames anyway.
-        let enough = if version == Version::HTTP_2 { 1 } else { MAX_GATHERED };
+        // One piece at a time over HTTP/2, which splits everything into small frames anyway.
+        let target_size = if version == Version::HTTP_2 { 1 } else { MAX_GATHERED };
         let is_small = body.size_hint().exact().is_some_and(|size| size <= MAX_RELEASED_EARLY as u64);
-        Self { body, enough, is_small }
+        Self { body, target_size, is_small }
     }
 }
 
@@ -55,7 +55,7 @@ impl http_body::Body for GatheredBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<BufList>, Infallible>>> {
         let mut list = BufList::default();
-        while list.left < self.enough {
+        while list.left < self.target_size {
             match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Ready(Some(Ok(frame))) => {
                     if let Ok(piece) = frame.into_data() {
@@ -121,7 +121,7 @@ impl BufList {
         }
     }
 
-    pub(super) fn put_before(&mut self, piece: Bytes) {
+    pub(super) fn push_front(&mut self, piece: Bytes) {
         self.left += piece.len();
         self.pieces.push_front(piece);
     }

@@ -1,9 +1,8 @@
-//! Host and origin checks: the defence against web pages that access a local server (DNS rebinding, cross-origin
-//! requests).
+//! Checks of `Host` and `Origin`, against web pages that access a local server by DNS rebinding or cross-origin requests.
 //!
-//! A page that rebinds its own name to our address sends that name as the host, so host names must be allowed; IP
-//! addresses cannot be rebound. A page from elsewhere sends its origin, which must be local, the server's own, or
-//! allowed.
+//! A page that rebinds its own name to our address sends that name as the host. So only configured host names and
+//! `localhost` are allowed; IP addresses are always allowed, because they cannot be rebound. A page from elsewhere sends
+//! its origin. It must be local, the server's own, or configured.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -28,16 +27,16 @@ impl Guard {
         Self { hosts: lower(hosts), origins: lower(origins) }
     }
 
-    /// Whether requests without an origin may have this `Host` value.
-    pub(super) fn admits(&self, host: &[u8]) -> bool {
+    /// Whether requests without an `Origin` header may have this `Host` value.
+    pub(super) fn admits_host(&self, host: &[u8]) -> bool {
         let named = HeaderValue::from_bytes(host).ok();
         named.is_some_and(|host| self.authority(None, Some(&host)).is_ok())
     }
 
-    /// Checks host and origin. Returns the origin for the CORS headers of the response, if there is one.
+    /// Checks host and origin. Returns the origin of the request, if it has one, for the CORS headers of the response.
     pub(super) fn check<B>(&self, request: &Request<B>) -> Result<Option<HeaderValue>, &'static str> {
         let headers = request.headers();
-        // If two values differ, a proxy may have checked the other one.
+        // A proxy may have checked one of two values, while we would use the other.
         if headers.get_all(HOST).iter().count() > 1 || headers.get_all(ORIGIN).iter().count() > 1 {
             return Err("`Host` and `Origin` must not be repeated");
         }
@@ -50,7 +49,7 @@ impl Guard {
         }
     }
 
-    /// The authority that the request addresses, which must be allowed.
+    /// The authority that the request addresses. Fails if its host is not allowed.
     fn authority(
         &self,
         asked: Option<&Authority>,
@@ -110,7 +109,7 @@ pub(super) fn preflight() -> Response<Body> {
 }
 
 /// Adds the CORS headers that let a page of this origin read the response.
-pub(super) fn share(response: &mut Response<Body>, origin: HeaderValue) {
+pub(super) fn add_cors_headers(response: &mut Response<Body>, origin: HeaderValue) {
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("mcp-session-id"));
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn names_must_be_known_and_addresses_cannot_be_rebound() {
+    fn host_names_must_be_allowed_and_addresses_always_are() {
         for host in
             ["localhost", "localhost:8080", "127.0.0.1:1", "[::1]:80", "10.0.0.7", "Library.Example:1"]
         {
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_must_be_local_our_own_or_known() {
+    fn origins_must_be_local_our_own_or_allowed() {
         let origins =
             ["http://localhost:6274", "http://127.0.0.1:1", "http://[::1]:5", "https://app.example"];
         for origin in origins {

@@ -1,4 +1,4 @@
-//! The headers of a request: its session, revision, method and accepted content types.
+//! The MCP headers of a request, and the content types that it accepts.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id
 /// The `Accept` value that nearly all clients send.
 pub(super) const USUAL_ACCEPT: &[u8] = b"application/json, text/event-stream";
 
-/// The MCP headers of a request.
+/// The MCP headers of a request. `name` is the URI or the name in the parameters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct McpHeaders<'a> {
     pub(super) version: Option<&'a str>,
@@ -29,18 +29,18 @@ pub(super) struct McpHeaders<'a> {
 
 impl McpHeaders<'_> {
     /// Checks that the MCP headers of a modern (2026-07-28) request match its body, and returns its revision.
-    pub(super) fn modern(&self, method: &str, params: &Params<'_>) -> Result<Revision, Refused> {
+    pub(super) fn check_modern(&self, method: &str, params: &Params<'_>) -> Result<Revision, Refused> {
         let meta = params.meta()?;
-        let named = meta.version()?.ok_or_else(|| Refused::Incomplete(protocol::unnamed()))?;
-        same(&VERSION, self.version, named)?;
-        let revision = protocol::modern(named, meta).map_err(|error| match error.code {
+        let named = meta.version()?.ok_or_else(|| Refused::Incomplete(protocol::missing_version()))?;
+        check_same(&VERSION, self.version, named)?;
+        let revision = protocol::modern_revision(named, meta).map_err(|error| match error.code {
             INVALID_PARAMS => Refused::Incomplete(error),
             _ => Refused::Wrong(error),
         })?;
-        same(&METHOD, self.method, method)?;
-        if let Some(subject) = params.subject(method) {
-            let name = self.name.map(decoded).transpose()?;
-            same(&NAME, name.as_deref(), subject)?;
+        check_same(&METHOD, self.method, method)?;
+        if let Some(expected) = params.mcp_name(method) {
+            let name = self.name.map(decode_name).transpose()?;
+            check_same(&NAME, name.as_deref(), expected)?;
         }
         Ok(revision)
     }
@@ -78,10 +78,9 @@ impl Accepts {
 
 /// Why a modern request is refused.
 pub(super) enum Refused {
-    /// A required member of `_meta` is missing or invalid. Answered with status 400; for other errors the code determines
-    /// the status.
+    /// A required member of `_meta` is missing or invalid: status 400.
     Incomplete(ErrorObject),
-    /// Any other error.
+    /// Any other error: its code determines the status.
     Wrong(ErrorObject),
 }
 
@@ -92,7 +91,7 @@ impl From<ErrorObject> for Refused {
 }
 
 /// Checks that a header has the same value as the body.
-fn same(name: &HeaderName, header: Option<&str>, body: &str) -> Result<(), ErrorObject> {
+fn check_same(name: &HeaderName, header: Option<&str>, body: &str) -> Result<(), ErrorObject> {
     if header == Some(body) {
         return Ok(());
     }
@@ -114,8 +113,8 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Opti
     value.to_str().map(|value| Some(value.trim())).map_err(|_| wrong("has invalid characters"))
 }
 
-/// Decodes the Base64 form of names that a header cannot carry as they are.
-fn decoded(value: &str) -> Result<Cow<'_, str>, ErrorObject> {
+/// Decodes the value of the `Mcp-Name` header: names with characters that a header cannot carry are sent as Base64.
+fn decode_name(value: &str) -> Result<Cow<'_, str>, ErrorObject> {
     let Some(inner) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
         return Ok(Cow::Borrowed(value));
     };
@@ -127,7 +126,7 @@ fn decoded(value: &str) -> Result<Cow<'_, str>, ErrorObject> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Accepts, decoded};
+    use super::{Accepts, decode_name};
     use http::header::{ACCEPT, HeaderMap};
 
     fn accepts(accept: &str) -> (bool, bool) {
@@ -146,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn names_that_a_header_cannot_carry_come_as_base64() {
-        assert_eq!(decoded("plain").unwrap(), "plain");
-        assert_eq!(decoded("=?base64?SGVsbG8sIOS4lueVjA==?=").unwrap(), "Hello, 世界");
+    fn names_in_base64_are_decoded() {
+        assert_eq!(decode_name("plain").unwrap(), "plain");
+        assert_eq!(decode_name("=?base64?SGVsbG8sIOS4lueVjA==?=").unwrap(), "Hello, 世界");
         for invalid in ["!", "SGk", "SGl=", "SGk=\n", "SG k="] {
-            assert!(decoded(&format!("=?base64?{invalid}?=")).is_err(), "{invalid:?}");
+            assert!(decode_name(&format!("=?base64?{invalid}?=")).is_err(), "{invalid:?}");
         }
-        assert_eq!(decoded("=?BASE64?SGk=?=").unwrap(), "=?BASE64?SGk=?=");
+        assert_eq!(decode_name("=?BASE64?SGk=?=").unwrap(), "=?BASE64?SGk=?=");
     }
 }

@@ -1,7 +1,8 @@
-//! The HTTP+SSE transport of 2024-11-05, for clients that support nothing newer.
+//! The HTTP+SSE transport of revision 2024-11-05, for clients that support nothing newer.
 //!
-//! A client opens an event stream with GET `/sse`, whose first event names the path to POST messages to, and gets
-//! every response on the stream. While a client does not read its stream, its POST requests wait (backpressure).
+//! A client opens an event stream with GET `/sse`. The first event names the path to which the client must POST its
+//! messages. It gets every response on the stream. While a client does not read its stream, its POST requests wait
+//! (backpressure).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,7 +13,7 @@ use http_body::Body as HttpBody;
 use tokio::sync::mpsc;
 
 use super::body::{Body, Event};
-use super::sessions::{Peer, unguessable};
+use super::sessions::{Peer, random_id};
 use super::streamable::TOO_MANY;
 use super::{Endpoint, response};
 use crate::content_budget::Outgoing;
@@ -43,8 +44,8 @@ struct SseClient {
 }
 
 impl SseClient {
-    /// Whether the principal of this view opened the session. With a renewed token, which may have other scopes, the
-    /// session takes on the new identity.
+    /// Whether the principal of this view opened the session. If it has renewed its token, which may have other scopes,
+    /// the session uses the new identity from now on.
     fn admits(&mut self, view: &Arc<dyn ServiceView>) -> bool {
         let same = match (self.view.caller(), view.caller()) {
             (None, None) => return true,
@@ -61,12 +62,12 @@ impl SseClient {
 }
 
 /// Removes a client when its event stream is dropped.
-struct Leave {
+struct SseRegistration {
     id: String,
     open: Arc<Mutex<HashMap<String, SseClient>>>,
 }
 
-impl Drop for Leave {
+impl Drop for SseRegistration {
     fn drop(&mut self) {
         lock(&self.open).remove(&self.id);
     }
@@ -74,7 +75,7 @@ impl Drop for Leave {
 
 impl Endpoint {
     pub(super) fn sse_stream(&self, peer: Peer, view: Arc<dyn ServiceView>) -> Response<Body> {
-        let (Some(sse), Some(id)) = (&self.http_sse, unguessable()) else {
+        let (Some(sse), Some(id)) = (&self.http_sse, random_id()) else {
             return response::bare(StatusCode::SERVICE_UNAVAILABLE);
         };
         let client = peer.client;
@@ -86,9 +87,9 @@ impl Endpoint {
         lock(&sse.open)
             .insert(id.clone(), SseClient { view, revision: None, answers, listener: listener.clone() });
         let endpoint = Event::Endpoint(format!("/message?sessionId={id}"));
-        let leave = Leave { id, open: sse.open.clone() };
-        let answers = stream::unfold((receiver, leave), async |(mut receiver, leave)| {
-            receiver.recv().await.map(|event| (event, (receiver, leave)))
+        let registration = SseRegistration { id, open: sse.open.clone() };
+        let answers = stream::unfold((receiver, registration), async |(mut receiver, registration)| {
+            receiver.recv().await.map(|event| (event, (receiver, registration)))
         });
         let notifications = stream::unfold(listener, async |listener| {
             Some((Event::from(protocol::notification(&listener.next().await, "")), listener))
@@ -123,9 +124,10 @@ impl Endpoint {
         let Some(SseClient { view: _, revision, answers, listener }) = known else {
             return response::refusal(StatusCode::NOT_FOUND, "this session is unknown or has ended");
         };
-        // Counted before it waits for a queue slot, since its head, and over HTTP/2 a part of its body, is in memory.
+        // The request counts while it waits for a queue slot, since its head, and over HTTP/2 a part of its body, is in
+        // memory.
         let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
-        // The queue slot is reserved first, so that no response is computed that cannot be sent.
+        // The queue slot is reserved first, so that no response is computed that cannot be queued.
         let queue_slot = match within(self.protocol.limits.time, answers.reserve()).await {
             Some(Ok(queue_slot)) => queue_slot,
             Some(Err(_)) => return response::refusal(StatusCode::NOT_FOUND, "this session has ended"),
@@ -137,12 +139,11 @@ impl Endpoint {
             Err(refusal) => return refusal,
         };
         let parse = || envelope::parse(&received.bytes, self.protocol.limits.batch);
-        let (id_of_request, method, params) = match off_worker(peer.client, received.bytes.len(), parse).await
-        {
+        let (request_id, method, params) = match off_worker(peer.client, received.bytes.len(), parse).await {
             Ok(Incoming::One(Message::Request { id, method, params })) => (id, method, params),
             Ok(Incoming::One(Message::Notification { method, .. })) => {
                 if method == "notifications/initialized" {
-                    protocol::follow(&*listener).await;
+                    protocol::follow_lists(&*listener).await;
                 }
                 return response::bare(StatusCode::ACCEPTED);
             }
@@ -152,22 +153,22 @@ impl Endpoint {
             }
             Err(Malformed { id, error }) => return response::rejected(id.as_ref(), &error),
         };
-        let read = protocol::read(&*view, &method, &params, revision);
-        let event = match read {
-            Err(error) => Event::from(Framed::error(Some(&id_of_request), &error)),
+        let parsed = protocol::parse_request(&*view, &method, &params, revision);
+        let event = match parsed {
+            Err(error) => Event::from(Framed::error(Some(&request_id), &error)),
             Ok((revision, request)) => {
                 if let McpRequest::Initialize { asked, .. } = &request
                     && let Some(client) = lock(&sse.open).get_mut(&id)
                 {
                     client.revision = Some(Revision::negotiate(asked));
                 }
-                let call = self.call(peer, view, revision).of(Some(listener));
-                let framed = self.protocol.answer(&call, &id_of_request, &request).await;
+                let call = self.call(peer, view, revision).with_listener(Some(listener));
+                let framed = self.protocol.answer(&call, &request_id, &request).await;
                 match self.content_lease(&call, &framed).await {
                     Some(lease) => Event::from(Outgoing { framed, lease: Some(lease) }),
                     None => {
                         let error = ErrorObject::new(INTERNAL_ERROR, CONTENT_BUDGET_FULL);
-                        Event::from(Framed::error(Some(&id_of_request), &error))
+                        Event::from(Framed::error(Some(&request_id), &error))
                     }
                 }
             }

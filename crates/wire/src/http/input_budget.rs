@@ -1,5 +1,5 @@
-//! The memory budget of input that cannot be answered yet, mostly unfinished request heads. When it is exceeded, the
-//! client with the most such input loses the connection that has held some for longest.
+//! The memory budget of input that cannot be answered yet, mostly unfinished request heads. When the budget is exceeded,
+//! the oldest connection with such input is evicted, of the client that has the most of it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, Weak};
@@ -32,7 +32,7 @@ struct InputTable {
 #[derive(Default)]
 struct Inputs {
     bytes: usize,
-    /// By sequence number, so that the oldest is first.
+    /// The size and the connection of each input, by sequence number, so that the oldest is first.
     inputs: BTreeMap<u64, (usize, Weak<Liveness>)>,
 }
 
@@ -95,7 +95,7 @@ impl Drop for InputReservation {
 impl InputTable {
     fn resize(&mut self, client: Client, number: u64, bytes: usize) {
         let Some(inputs) = self.clients.get_mut(&client) else { return };
-        // This connection may have been evicted.
+        // Missing if this connection was evicted.
         let Some((size, _)) = inputs.inputs.get_mut(&number) else { return };
         let before = std::mem::replace(size, bytes);
         if before == bytes {
@@ -118,7 +118,7 @@ impl InputTable {
         removed?.1.upgrade()
     }
 
-    /// Removes connections until the rest is within the budget, and returns them.
+    /// Removes inputs until the rest is within the budget, and returns their connections, which must be closed.
     fn evict(&mut self, most: usize) -> Vec<Arc<Liveness>> {
         let mut evicted = Vec::new();
         while self.used > most

@@ -9,7 +9,7 @@ use http::{Response, StatusCode};
 use super::body::Body;
 use super::headers::{Accepts, LAST_EVENT, McpHeaders, SESSION, VERSION, text};
 use super::session::HttpSession;
-use super::sessions::{Peer, unguessable};
+use super::sessions::{Peer, random_id};
 use super::shared_session::NotRestored;
 use super::streamable::TOO_MANY;
 use super::{Endpoint, response};
@@ -39,7 +39,7 @@ impl Endpoint {
         let revision = Revision::negotiate(asked);
         let listener = view.listener(peer.client).map_err(|failure| failure.object(revision))?;
         let full = || self.busy(Some(id), FULL);
-        let Some(session_id) = unguessable().map(Arc::<str>::from) else { return Ok(full()) };
+        let Some(session_id) = random_id().map(Arc::<str>::from) else { return Ok(full()) };
         let (in_flight, shared) = (self.protocol.limits.in_flight, self.shared_session(&session_id));
         let session =
             HttpSession::new(view.clone(), revision, in_flight, listener, shared).showing_apps(*shows_apps);
@@ -94,7 +94,7 @@ impl Endpoint {
             return response::refusal(StatusCode::BAD_REQUEST, why);
         }
         let call = self.call(peer, view, session.revision).showing_apps(session.shows_apps);
-        let call = call.of(Some(session.notifications.listener.clone()));
+        let call = call.with_listener(Some(session.notifications.listener.clone()));
         let most = self.protocol.limits.batch;
         if batch.len() > most {
             let why = format!("a batch may have {most} messages at most");
@@ -107,13 +107,13 @@ impl Endpoint {
             let permit = within(self.protocol.limits.time, session.in_flight.acquire()).await;
             let Some(Ok(_permit)) = permit else { return self.busy(None, TOO_MANY) };
             match self.protocol.batch(Some(&call), batch).await {
-                Some(framed) => self.framed(Accepts::of(headers), &call, None, framed).await,
+                Some(framed) => self.respond(Accepts::of(headers), &call, None, framed).await,
                 None => response::bare(StatusCode::ACCEPTED),
             }
         };
         tokio::select! {
             answered = answering => answered,
-            // As for every request that is in progress when its session ends.
+            // An empty event stream, as for every request that is in progress when its session ends.
             () = session.ended.cancelled() => response::events(Body::empty()),
         }
     }
@@ -143,9 +143,9 @@ impl Endpoint {
         let seen = text(headers, &LAST_EVENT).ok().flatten().and_then(|id| id.parse().ok());
         let notifications = session.notifications.open(seen);
         let listener = session.notifications.listener.clone();
-        // The stream opens at once; subscribing to the list may take longer.
+        // The response is sent at once. The subscription to the list, which may take longer, is made by the stream.
         let begun = async move {
-            protocol::follow(&*listener).await;
+            protocol::follow_lists(&*listener).await;
             None
         };
         let authentication_ended = protocol::authentication_ended(&*view);
@@ -180,8 +180,8 @@ impl Endpoint {
         }
     }
 
-    /// The session that the headers name, and the view for this caller in it. `None` if the session does not belong to
-    /// the caller, or if the version header names something other than a legacy revision.
+    /// The session that the headers name, and the view for this caller in it. `None` if this replica does not have the
+    /// session, if it belongs to another caller, or if the version header names something other than a legacy revision.
     pub(super) fn find_session(
         &self,
         view: &Arc<dyn ServiceView>,
@@ -197,7 +197,7 @@ impl Endpoint {
     }
 
     /// The session that the headers name and the view for this caller in it, or the response that refuses the request.
-    /// A session of another caller counts as unknown. A session that another replica opened is restored.
+    /// A session of another caller is refused as unknown. A session that another replica opened is restored.
     pub(super) async fn session(
         &self,
         peer: Peer,

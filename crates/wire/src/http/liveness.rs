@@ -11,14 +11,15 @@ use super::stream::Stream;
 use crate::content_budget::Recipient;
 use crate::lock::lock;
 
-/// The interval of liveness checks. No clock is read in between: activity is recorded as the number of the check.
+/// The interval of liveness checks. No clock is read in between: the time of an activity is recorded as the number of
+/// checks before it.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(15);
 
-/// After how many checks a client must have sent its first request.
+/// How many checks may pass before the first request. The next check closes the connection.
 const CHECKS_TO_FIRST_REQUEST: u32 = 2;
 
-/// For how many checks a client may read nothing of a response body, or send no request. The keep-alive comments of
-/// an event stream are far more frequent.
+/// For how many checks a client may read nothing of a response body, or send no request. On an event stream, keep-alive
+/// comments count as activity if the client reads them.
 pub(super) const CHECKS_WITHOUT_ACTIVITY: u32 = 4;
 
 /// The activity of one connection, and the signals that close it.
@@ -26,15 +27,15 @@ pub(super) const CHECKS_WITHOUT_ACTIVITY: u32 = 4;
 pub(super) struct Liveness {
     /// Whether a request has arrived.
     any_request: AtomicBool,
-    /// The number of requests, without those that the express lane answered from the cache.
+    /// The number of requests, except those that the express lane answered from the cache.
     requests: AtomicU32,
-    /// The number of these requests that have a response body.
+    /// The number of these requests whose response body exists.
     bodies_begun: AtomicU32,
-    /// The number of these bodies that were written whole or dropped.
+    /// The number of these bodies that were sent or dropped.
     bodies_ended: AtomicU32,
     /// The number of liveness checks.
     checks: AtomicU32,
-    /// The number of the check before the last activity.
+    /// The value of `checks` at the last activity.
     last_active: AtomicU32,
     /// Response bytes written to the socket.
     bytes_sent: AtomicU64,
@@ -44,10 +45,10 @@ pub(super) struct Liveness {
     stopping: AtomicBool,
     /// The streams of an HTTP/2 connection.
     streams: Mutex<Vec<WatchedStream>>,
-    /// The number of the last request that hyper got while it was idle, so that it has nothing to write before the
-    /// response.
-    alone_request: AtomicU32,
-    /// An event stream to send without hyper.
+    /// The number of the last request that hyper got while it was idle. Hyper has nothing to write before the response to
+    /// that request, so the express lane may take the response over.
+    request_of_idle_hyper: AtomicU32,
+    /// An event stream that the express lane takes over from hyper.
     detached: Mutex<Option<Box<DetachedStream>>>,
 }
 
@@ -55,7 +56,7 @@ pub(super) struct Liveness {
 struct WatchedStream {
     stream: Weak<Stream>,
     bytes_sent: u64,
-    /// The number of the last check at which the client had read something, or had nothing to read.
+    /// The value of [`Liveness::checks`] when the client had last read something, or had nothing to read.
     last_active: u32,
 }
 
@@ -65,7 +66,7 @@ impl WatchedStream {
         let stream = self.stream.upgrade()?;
         let bytes_sent = stream.bytes_sent();
         if bytes_sent != self.bytes_sent || !stream.is_unsent() {
-            // The activity was some time after the last check.
+            // The activity was between the previous check and this one.
             (self.bytes_sent, self.last_active) = (bytes_sent, checks.saturating_sub(1));
         }
         (checks.saturating_sub(self.last_active) > CHECKS_WITHOUT_ACTIVITY).then_some(stream)
@@ -80,27 +81,27 @@ impl Liveness {
         number
     }
 
-    /// Records that hyper gets the next request while it is idle.
-    pub(super) fn next_request_is_alone(&self) {
-        self.alone_request.store(self.requests().wrapping_add(1), Ordering::Relaxed);
+    /// Records that hyper is idle when it gets the next request.
+    pub(super) fn hyper_is_idle_before_next_request(&self) {
+        self.request_of_idle_hyper.store(self.requests().wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Whether hyper was idle when it got this request, so that it has nothing to write before the response.
-    pub(super) fn is_alone(&self, number: u32) -> bool {
-        self.alone_request.load(Ordering::Relaxed) == number
+    pub(super) fn hyper_was_idle_before(&self, number: u32) -> bool {
+        self.request_of_idle_hyper.load(Ordering::Relaxed) == number
     }
 
-    /// Hands an event stream over, to be sent without hyper.
+    /// Stores an event stream that the express lane sends instead of hyper.
     pub(super) fn detach_stream(&self, detached: DetachedStream) {
         *lock(&self.detached) = Some(Box::new(detached));
     }
 
-    /// Takes the event stream that is to be sent without hyper.
+    /// Takes the event stream that the express lane sends instead of hyper, if there is one.
     pub(super) fn take_detached(&self) -> Option<Box<DetachedStream>> {
         lock(&self.detached).take()
     }
 
-    /// Records a request.
+    /// Records that a request has arrived, without counting it in [`requests`](Self::requests).
     pub(super) fn record_request(&self) {
         self.any_request.store(true, Ordering::Relaxed);
         self.record_activity();
@@ -117,13 +118,13 @@ impl Liveness {
         self.last_active.store(self.checks.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Records that a response body was written whole or dropped.
+    /// Records that a response body was sent or dropped.
     pub(super) fn end_body(&self) {
         self.record_activity();
         self.bodies_ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records bytes written to the socket.
+    /// Records response bytes written to the socket.
     pub(super) fn record_sent(&self, bytes: usize) {
         self.bytes_sent.fetch_add(bytes as u64, Ordering::Relaxed);
         self.record_activity();
@@ -140,10 +141,9 @@ impl Liveness {
     }
 
     /// Watches an HTTP/2 stream: [`check`](Self::check) closes it if it stalls.
-    pub(super) fn watch(&self, stream: &Arc<Stream>) {
+    pub(super) fn watch_stream(&self, stream: &Arc<Stream>) {
         let mut streams = lock(&self.streams);
-        // The list holds at most twice as many entries as there are streams, so the cost of pruning is constant per
-        // stream.
+        // Pruned only when the vector is full, so the cost of pruning is amortized.
         if streams.len() == streams.capacity() {
             streams.retain(|watched| watched.stream.strong_count() > 0);
         }
@@ -178,7 +178,7 @@ impl Liveness {
         self.closing.notified().await;
     }
 
-    /// The number of response bodies that were written whole or dropped.
+    /// The number of response bodies that were sent or dropped.
     pub(super) fn bodies_ended(&self) -> u32 {
         self.bodies_ended.load(Ordering::Relaxed)
     }
@@ -203,7 +203,7 @@ impl Liveness {
             .map(|count| count.load(Ordering::Relaxed));
         match (requests == begun, begun == ended) {
             (_, false) => Some("the client does not read its response"),
-            // The client waits for a response.
+            // The server has not finished the response yet.
             (false, true) => None,
             (true, true) => Some("the client sent no further request"),
         }

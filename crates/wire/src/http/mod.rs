@@ -1,5 +1,5 @@
-//! The HTTP transports: Streamable HTTP at `/mcp` for both protocol eras, and the old HTTP+SSE transport if it is
-//! enabled.
+//! The HTTP transports: Streamable HTTP at `/mcp` for both protocol eras ([`Era`](crate::Era)), and the old HTTP+SSE
+//! transport if it is enabled.
 
 mod basic;
 mod body;
@@ -78,21 +78,22 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Origins whose pages may send requests, in addition to local ones and the server's own.
     pub origins: Vec<String>,
-    /// The maximum number of sessions. One client may use three quarters of this and of each of the limits below.
+    /// The maximum number of sessions. One client may use three quarters of this number, and of each of the numbers and
+    /// budgets below.
     pub sessions: usize,
-    /// How long a session may be idle before it ends.
+    /// A session ends after it was idle for this long.
     pub idle: Duration,
-    /// The maximum number of connections; fewer if the process's limit of open files is lower.
+    /// The maximum number of connections. The process's limit of open files may allow fewer.
     pub connections: usize,
-    /// The maximum number of HTTP/2 connections. Each takes about 35 KiB, and up to 220 KiB more for input that is
-    /// incomplete or waits for memory: a request head, and bodies up to the flow-control window.
+    /// The maximum number of HTTP/2 connections. Each takes about 35 KiB, and up to 220 KiB more for an unfinished request
+    /// head and for bodies that wait for memory, up to the flow-control window.
     pub http2_connections: usize,
     /// The maximum number of requests in progress; further ones are refused.
     pub requests: usize,
     /// The memory budget of unfinished request heads, in bytes.
     pub head_bytes: usize,
-    /// The memory budget of requests whose bodies are being received, in bytes: 48 KiB each, and twice the size of
-    /// the head. The bodies themselves count against `body_bytes`.
+    /// The memory budget of requests whose bodies are being received, in bytes. Each takes 48 KiB and twice the size of
+    /// its head. The bodies themselves count against `body_bytes`.
     pub receiving_bytes: usize,
     /// The memory budget of request bodies, in bytes.
     pub body_bytes: usize,
@@ -100,25 +101,26 @@ pub struct Config {
     /// those of the HTTP+SSE transport.
     pub event_streams: usize,
     /// The maximum number of HTTP/2 streams, not counting event streams. Each takes about 12 KiB until its client has
-    /// read the response, however small it is.
+    /// read the response, even a small one.
     pub http2_streams: usize,
     /// The interval of keep-alive comments on an idle event stream.
     pub keep_alive: Duration,
-    /// Whether to serve the HTTP+SSE transport of 2024-11-05 too, at `/sse`.
+    /// Whether to serve the HTTP+SSE transport of revision 2024-11-05 too, at `/sse`.
     pub sse: bool,
     /// Whether common HTTP/1.1 requests are answered without hyper. Otherwise every request goes through hyper, with the
     /// same responses, at a higher cost.
     pub express: bool,
     /// The prefix of metric names.
     pub metrics_prefix: String,
-    /// What each identity may use; without a limit here, three quarters of the limits above.
+    /// The limits of each authenticated identity. If the number of requests, sessions or streams is not set here, it is
+    /// three quarters of the total limit.
     pub identity_limits: UsageLimits,
-    /// What each address may use, for requests without an identity.
+    /// The limits of each network address, for requests without an identity. The same defaults apply.
     pub address_limits: UsageLimits,
-    /// What all clients together may use. Its limits of requests, sessions and streams replace `requests`, `sessions` and
-    /// `event_streams`.
+    /// The limits of all clients together. If the number of requests, sessions or streams is set here, it replaces
+    /// `requests`, `sessions` or `event_streams`.
     pub total_limits: UsageLimits,
-    /// The proxies that name the clients whose requests they forward.
+    /// The proxies that are trusted to name the client whose request they forward.
     pub proxies: TrustedProxies,
 }
 
@@ -155,23 +157,24 @@ pub struct Endpoint {
     protocol: Protocol,
     guard: Guard,
     sessions: Sessions,
-    /// The sessions that replicas share, if there are several.
+    /// The store of the sessions that replicas share, if there are several replicas.
     store: Option<Arc<dyn SessionStore>>,
     http_sse: Option<HttpSse>,
     /// Bounds the requests in progress.
     requests: Arc<Budget>,
-    /// The number of requests refused because a limit was reached, since the start.
+    /// The number of requests refused since the start because a limit other than a rate was reached.
     refused: AtomicUsize,
-    /// The number of messages and other requests admitted by their rate, since the start.
+    /// The number of requests since the start that the rate limit admitted. Each message of a batch counts.
     admitted: AtomicUsize,
     /// Limits the rates of requests and bytes, if that is configured.
     rates: Option<Box<RateLimiter>>,
-    /// The number of requests refused because of their rate, since the start.
+    /// The number of requests refused since the start because of the rate limit.
     rate_limited: AtomicUsize,
     /// Bounds the memory of requests whose bodies are being received, and of large heads.
     receiving: Arc<Budget>,
-    /// Bound the request bodies in memory. Bodies of moderate size have a quarter for themselves.
+    /// Bounds the large request bodies in memory: three quarters of [`Config::body_bytes`].
     bodies: Arc<Budget>,
+    /// Bounds the request bodies of moderate size: the other quarter.
     moderate_bodies: Arc<Budget>,
     /// Bounds the memory of contents, from before they are loaded until the response is written.
     content_budget: Arc<ContentBudget>,
@@ -195,7 +198,8 @@ impl Endpoint {
         Self::with_routes(service, config, Vec::new())
     }
 
-    /// Creates the endpoint of this service with additional routes. The first route that covers a path answers.
+    /// Creates the endpoint of this service with additional routes. The first route that covers a path answers its
+    /// requests.
     pub fn with_routes(service: Arc<dyn Service>, config: Config, routes: Vec<Arc<dyn Route>>) -> Arc<Self> {
         Self::build(service, config, routes, None)
     }
@@ -283,27 +287,30 @@ impl Endpoint {
             self.route(request).await
         };
         if let Some(origin) = origin {
-            guard::share(&mut response, origin);
+            guard::add_cors_headers(&mut response, origin);
         }
         response
     }
 
-    /// The peer of a request: set by our own server, or by the program that embeds this endpoint. If it is a trusted proxy,
-    /// the client that it names.
+    /// The peer of a request. Our own server puts a `Peer` into the extensions of the request, an embedding program a
+    /// `Client`. If that is a trusted proxy, the result is the client that the proxy names.
     fn peer<B>(&self, request: &Request<B>) -> Peer {
         let extensions = request.extensions();
         let client = || extensions.get::<Client>().copied().unwrap_or_default();
         let peer = extensions.get::<Peer>().copied();
-        let peer = peer.unwrap_or_else(|| Peer { client: client(), connection: None });
+        let peer = peer.unwrap_or_else(|| {
+            let client = client();
+            Peer { client, address: client.address(), connection: None }
+        });
         let proxies = &self.config.proxies;
-        if !proxies.trust(peer.client) {
+        if !proxies.trust(peer.address) {
             return peer;
         }
         let values: Vec<_> = request.headers().get_all(proxies.header.name()).iter().collect();
         Peer { client: proxies.client(peer.client, values.iter().map(|value| value.as_bytes())), ..peer }
     }
 
-    /// Counts requests of a client against its rate, if there is one. The error is how long it must wait.
+    /// Counts requests against the rate limit of a client, if it has one. The error is how long the client must wait.
     fn admit_requests(&self, client: Client, count: usize) -> Result<(), Duration> {
         if let Some(rates) = &self.rates {
             rates.request(client, count)?;
@@ -312,14 +319,15 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Like [`admit_requests`](Self::admit_requests), for a request that is refused if it must wait.
+    /// Like [`admit_requests`](Self::admit_requests), and also counts a refusal in the metrics: the caller must refuse the
+    /// request if this fails.
     fn count_requests(&self, client: Client, count: usize) -> Result<(), Duration> {
         self.admit_requests(client, count).inspect_err(|_| {
             self.rate_limited.fetch_add(1, Ordering::Relaxed);
         })
     }
 
-    /// Counts the bytes of a response against the rate of its client.
+    /// Counts the bytes of a response against the rate limit of its client.
     fn count_bytes(&self, client: Client, bytes: usize) {
         if let Some(rates) = &self.rates {
             rates.respond(client, bytes);
@@ -363,30 +371,30 @@ impl Endpoint {
         {
             return response::json(StatusCode::OK, Framed::whole(document));
         }
-        if let Some(response) = self.public(&request) {
+        if let Some(response) = self.public_response(&request) {
             return response;
         }
         let peer = self.peer(&request);
         if let Some(response) = self.probe(&request) {
             let counted = self.count_requests(peer.client, 1);
-            return counted.map_or_else(|wait| self.too_fast(None, wait), |()| response);
+            return counted.map_or_else(|wait| self.too_many_requests(None, wait), |()| response);
         }
         let view = match self
             .admit_request(peer, request.uri().path(), request.headers(), request.extensions())
             .await
         {
             Ok(view) => view,
-            // Counted for the address, which limits how fast credentials can be guessed.
+            // Counted against the rate limit of the address, which limits how fast credentials can be guessed.
             Err(refusal) => {
                 let counted = self.count_requests(peer.client, 1);
-                return counted.map_or_else(|wait| self.too_fast(None, wait), |()| refusal);
+                return counted.map_or_else(|wait| self.too_many_requests(None, wait), |()| refusal);
             }
         };
         let peer = peer.identified(&*view);
-        // Messages are counted once their id is known, which an error response needs.
+        // `post` counts messages itself, after it has parsed them: a refusal must contain the id of the message.
         let is_message = request.method() == Method::POST && request.uri().path() == "/mcp";
         if !is_message && let Err(wait) = self.count_requests(peer.client, 1) {
-            return self.too_fast(None, wait);
+            return self.too_many_requests(None, wait);
         }
         match (request.method(), request.uri().path()) {
             (&Method::POST, "/mcp") => self.post(peer, view, request).await,
@@ -401,7 +409,7 @@ impl Endpoint {
                 self.sse_message(peer, view, request).await
             }
             (_, path) => match self.routes.iter().find(|route| route.covers(path)) {
-                Some(route) => self.routed(peer, view, &**route, request).await,
+                Some(route) => self.answer_route(peer, view, &**route, request).await,
                 None => {
                     response::refusal(StatusCode::NOT_FOUND, "nothing is here; the MCP endpoint is `/mcp`")
                 }
@@ -413,5 +421,5 @@ impl Endpoint {
 /// How long a response waits for memory before it is replaced by an error.
 const CONTENT_WAIT: Duration = Duration::from_secs(20);
 
-/// The largest request head, and the most event bytes that hyper buffers for a connection.
+/// The largest request head, and the limit of each of hyper's buffers for an HTTP/1 connection.
 const MAX_HEAD: usize = 16 << 10;

@@ -1,8 +1,9 @@
-//! Replaces the module `tls` if TLS is not compiled in.
+//! Replaces the module `tls` if the feature `tls` is off.
 
 use std::io;
 
 use http::Version;
+use libris_core::Client;
 use tokio::net::TcpStream;
 
 use super::ClientCertificate;
@@ -22,7 +23,7 @@ impl TlsServer {
         match *self {}
     }
 
-    pub(super) async fn accept(&self, _: TcpStream) -> io::Result<SecuredConnection> {
+    pub(super) async fn accept(&self, _: TcpStream, _: Client) -> io::Result<SecuredConnection> {
         match *self {}
     }
 }

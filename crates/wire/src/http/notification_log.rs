@@ -1,4 +1,4 @@
-//! The notifications of a session: sent on its newest event stream, and again if they may have been lost.
+//! The notifications of a session. They are sent on its newest event stream, and sent again if they may have been lost.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::poll_fn;
@@ -18,38 +18,40 @@ use crate::protocol;
 use crate::{Failure, Listener, Notification};
 use libris_core::Identity;
 
-/// The most open event streams of a session. One more ends the oldest, whose client has most likely disconnected
-/// silently.
+/// The most open event streams of a session. Opening one more ends the oldest, which the client has most likely lost
+/// without the server noticing.
 const MAX_STREAMS: usize = 4;
 
-/// If a client opens a stream without a valid `Last-Event-ID`, notifications sent within this period are sent again.
+/// If a client opens a stream without a valid `Last-Event-ID`, the notifications that were sent within this period are sent
+/// again.
 pub(super) const RESEND_PERIOD: Duration = Duration::from_secs(60);
 
-/// The maximum number of recorded notifications. Normally there is at most one per subscription; this bounds memory if a
-/// listener yields others.
+/// The maximum number of recorded notifications. Normally there is at most one per subscription; the limit bounds memory
+/// if a listener yields notifications for other resources.
 const MAX_RECORDED: usize = 10_000;
 
 /// The notifications of a session.
 pub(super) struct NotificationLog {
-    /// The same object as `recorded`, as a trait object for callers.
+    /// The same object as `recording`, as a trait object for callers.
     pub(super) listener: Arc<dyn Listener>,
-    recorded: Arc<Recorded>,
-    /// The same object as `sent` of `recorded`.
-    sent: Arc<Mutex<Sent>>,
+    recording: Arc<RecordingListener>,
+    /// The same object as `sent` of `recording`.
+    sent: Arc<Mutex<SentNotifications>>,
     /// The numbers of the open event streams, the newest last.
     open: watch::Sender<Vec<u64>>,
 }
 
-/// Notifications that were sent and may not have arrived: the last one of each subscribed resource, so there are hardly
-/// more of them than subscriptions.
+/// Notifications that were sent but may not have arrived. Only the last one of each resource is recorded, so there are
+/// hardly more of them than subscriptions.
 #[derive(Default)]
-struct Sent {
+struct SentNotifications {
     /// The last event id.
     last: u64,
     /// The number of the newest event stream. Streams are counted from 1.
     streams: u64,
     /// By event id.
     events: BTreeMap<u64, Delivery>,
+    /// The event id of each notification in `events`.
     ids: HashMap<Notification, u64>,
 }
 
@@ -60,7 +62,7 @@ struct Delivery {
     stream: u64,
 }
 
-impl Sent {
+impl SentNotifications {
     /// Records a notification, replacing an earlier equal one. Returns its event id.
     fn record(&mut self, stream: u64, notification: Notification) -> u64 {
         self.last += 1;
@@ -86,20 +88,20 @@ impl Sent {
     }
 }
 
-/// A listener that discards the recorded notification of a resource when the client unsubscribes from it, and saves the
-/// subscriptions of a session that replicas share.
-struct Recorded {
-    /// The listener of the service, which this one wraps.
+/// Wraps the listener of the service. When the client unsubscribes from a resource, discards the recorded notification of
+/// that resource. Saves the subscriptions of a session that replicas share.
+struct RecordingListener {
+    /// The listener of the service.
     listener: Arc<dyn Listener>,
-    sent: Arc<Mutex<Sent>>,
+    sent: Arc<Mutex<SentNotifications>>,
     shared: Option<SharedSession>,
     /// The subscriptions of a shared session.
     subscriptions: Mutex<HashSet<Arc<str>>>,
 }
 
-impl Recorded {
+impl RecordingListener {
     /// Subscribes without saving the subscription in the store.
-    async fn join(&self, uri: &str) -> Result<(), Failure> {
+    async fn subscribe_locally(&self, uri: &str) -> Result<(), Failure> {
         self.listener.subscribe(uri).await?;
         if self.shared.is_some() {
             lock(&self.subscriptions).insert(uri.into());
@@ -108,7 +110,7 @@ impl Recorded {
     }
 
     /// Ends a subscription without removing it from the store.
-    fn leave(&self, uri: &str) {
+    fn unsubscribe_locally(&self, uri: &str) {
         self.listener.unsubscribe(uri);
         lock(&self.subscriptions).remove(uri);
         lock(&self.sent).forget(&Notification::Updated(uri.into()));
@@ -116,7 +118,7 @@ impl Recorded {
 }
 
 #[async_trait]
-impl Listener for Recorded {
+impl Listener for RecordingListener {
     async fn follow_list(&self) -> Result<(), Failure> {
         self.listener.follow_list().await
     }
@@ -134,17 +136,16 @@ impl Listener for Recorded {
     }
 
     async fn subscribe(&self, uri: &str) -> Result<(), Failure> {
-        self.join(uri).await?;
+        self.subscribe_locally(uri).await?;
         if let Some(shared) = &self.shared {
-            // An error is ignored: the subscription works at this replica, and `SessionEvent::SaveAgain` saves it when the
-            // store is reachable again.
+            // An error is ignored: the subscription works at this replica, and the next `SessionEvent::SaveAgain` saves it.
             let _ = shared.store.subscribe(&shared.id, uri).await;
         }
         Ok(())
     }
 
     fn unsubscribe(&self, uri: &str) {
-        self.leave(uri);
+        self.unsubscribe_locally(uri);
         if let Some(shared) = &self.shared {
             shared.store.unsubscribe(&shared.id, uri);
         }
@@ -165,29 +166,29 @@ impl Listener for Recorded {
 
 impl NotificationLog {
     pub(super) fn new(listener: Arc<dyn Listener>, shared: Option<SharedSession>) -> Self {
-        // A client may send the `Last-Event-ID` of another replica. Each replica starts at a random id, so that the
-        // foreign id almost never lies in this replica's range, where it would mark undelivered notifications as
-        // delivered.
+        // A client may send a `Last-Event-ID` that it got from another replica. If this id were also one of this replica,
+        // notifications up to it would count as delivered. Each replica starts at a random id, so that this almost never
+        // happens.
         let last = if shared.is_some() { first_event_id() } else { 0 };
-        let sent = Arc::new(Mutex::new(Sent { last, ..Sent::default() }));
+        let sent = Arc::new(Mutex::new(SentNotifications { last, ..SentNotifications::default() }));
         let subscriptions = Mutex::default();
-        let recorded = Arc::new(Recorded { listener, sent: sent.clone(), shared, subscriptions });
-        Self { listener: recorded.clone(), recorded, sent, open: watch::Sender::new(Vec::new()) }
+        let recording = Arc::new(RecordingListener { listener, sent: sent.clone(), shared, subscriptions });
+        Self { listener: recording.clone(), recording, sent, open: watch::Sender::new(Vec::new()) }
     }
 
     /// Subscribes to a resource that the client subscribed to at another replica.
-    pub(super) async fn join(&self, uri: &str) -> Result<(), Failure> {
-        self.recorded.join(uri).await
+    pub(super) async fn subscribe_locally(&self, uri: &str) -> Result<(), Failure> {
+        self.recording.subscribe_locally(uri).await
     }
 
     /// Ends a subscription that the client ended at another replica.
-    pub(super) fn leave(&self, uri: &str) {
-        self.recorded.leave(uri);
+    pub(super) fn unsubscribe_locally(&self, uri: &str) {
+        self.recording.unsubscribe_locally(uri);
     }
 
     /// The subscriptions of a session that replicas share.
     pub(super) fn subscriptions(&self) -> Vec<String> {
-        lock(&self.recorded.subscriptions).iter().map(|uri| uri.to_string()).collect()
+        lock(&self.recording.subscriptions).iter().map(|uri| uri.to_string()).collect()
     }
 
     /// The number of open event streams.
@@ -195,9 +196,9 @@ impl NotificationLog {
         self.open.borrow().len()
     }
 
-    /// Opens an event stream. Notifications go to the stream that was opened last; `seen` is the `Last-Event-ID` of
-    /// the client, and notifications sent after it become pending again. Without a valid id, those sent within
-    /// `RESEND_PERIOD` do.
+    /// Opens an event stream, which gets all further notifications until another one is opened. `seen` is the
+    /// `Last-Event-ID` of the client: notifications sent after it become pending again. Without a valid id, all
+    /// notifications of the last `RESEND_PERIOD` become pending again.
     pub(super) fn open(self: &Arc<Self>, seen: Option<u64>) -> impl Stream<Item = Event> + Send + 'static {
         let number = {
             let mut sent = lock(&self.sent);
@@ -228,7 +229,8 @@ impl NotificationLog {
     async fn next(&self, stream: u64) -> Event {
         let mut next = pin!(self.listener.next());
         poll_fn(|context| {
-            // Locked before the listener yields a notification, so that a concurrent `unsubscribe` finds it recorded.
+            // Locked before the listener yields a notification, so that a concurrent `unsubscribe` sees the recorded
+            // notification and discards it.
             let mut sent = lock(&self.sent);
             next.as_mut().poll(context).map(|notification| {
                 let framed = protocol::notification(&notification, "");
@@ -242,7 +244,7 @@ impl NotificationLog {
 /// A random first event id, small enough that the ids after it do not overflow.
 fn first_event_id() -> u64 {
     let mut bytes = [0; 8];
-    // Does not fail here: the id of the session was a random number too.
+    // Hardly fails: the session id was a random number too. If it does, the ids start at zero.
     let _ = getrandom::fill(&mut bytes);
     u64::from_le_bytes(bytes) >> 2
 }
@@ -281,10 +283,10 @@ impl Drop for OpenStream {
         if self.log.streams() == 0 {
             return;
         }
-        // While another stream is open the client will not resume this one, so the notifications sent on this stream are
-        // queued again, and go to the newest open stream.
+        // The client will not resume this stream while another one is open. The notifications sent on this stream become
+        // pending again, and go to the newest open stream.
         let mut sent = lock(&self.log.sent);
-        let Sent { events, ids, .. } = &mut *sent;
+        let SentNotifications { events, ids, .. } = &mut *sent;
         events.retain(|_, delivery| {
             let lost = delivery.stream == self.number;
             if lost {

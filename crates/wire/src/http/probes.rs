@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz`, which orchestrators and load balancers ask without credentials.
+//! The probes `/healthz` and `/readyz` for orchestrators and load balancers, which need no credentials.
 
 use http::{Method, Request, Response, StatusCode};
 use serde_json::json;
@@ -8,8 +8,7 @@ use super::{Endpoint, response};
 use crate::envelope::Framed;
 
 impl Endpoint {
-    /// Answers a probe: `/healthz` while the process serves requests, `/readyz` until it is shutting down. `None` for other
-    /// paths.
+    /// Answers a probe; `None` for other paths. `/healthz` always succeeds; `/readyz` fails while the server shuts down.
     pub(super) fn probe<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
         let is_readyz = match request.uri().path() {
             "/healthz" => false,

@@ -1,4 +1,4 @@
-//! Trusted proxies, and the client whose request a proxy forwards.
+//! Trusted proxies, which name the client whose request they forward.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -70,24 +70,26 @@ impl ForwardedHeader {
 pub struct TrustedProxies {
     /// The addresses of the proxies.
     pub ranges: Vec<AddressRange>,
-    /// The header in which they name the client. It must be one that they set or append to: in a header that they pass
-    /// on unchanged, a client can name any address.
+    /// The header in which they name the client. They must set this header or append to it: if they pass it on unchanged,
+    /// a client can name any address.
     pub header: ForwardedHeader,
 }
 
 impl TrustedProxies {
     /// Whether the peer at this address is a trusted proxy.
-    pub(super) fn trust(&self, peer: Client) -> bool {
-        !self.ranges.is_empty() && peer.address().is_some_and(|address| self.is_proxy(address))
+    pub(super) fn trust(&self, peer: Option<IpAddr>) -> bool {
+        // A dual-stack listener reports IPv4 peers as IPv6 addresses.
+        !self.ranges.is_empty() && peer.is_some_and(|address| self.is_proxy(address.to_canonical()))
     }
 
     fn is_proxy(&self, address: IpAddr) -> bool {
         self.ranges.iter().any(|range| range.contains(address))
     }
 
-    /// The client of a request that a trusted proxy forwards, from the values of the header in the order of the request:
-    /// the last address that is not that of a trusted proxy, because the client can make up those before it. An
-    /// element that is not an address ends the search; the result is then the proxy after it, or the peer itself.
+    /// The client of a request that a trusted proxy forwards. `values` are the values of the header, in the order of the
+    /// request. Each proxy appends the address from which it got the request, so the client is the last address that does
+    /// not belong to a trusted proxy; the client itself may have forged the addresses before it. An element that is not an
+    /// address ends the search; the result is then the proxy that appended it.
     pub(super) fn client<'v>(
         &self,
         proxy: Client,
@@ -155,12 +157,16 @@ mod tests {
     #[test]
     fn only_trusted_proxies_name_the_client() {
         let proxies = proxies(ForwardedHeader::XForwardedFor);
-        assert!(proxies.trust(at("10.0.0.1")) && !proxies.trust(at("192.0.2.1")));
-        assert!(!TrustedProxies::default().trust(at("10.0.0.1")));
+        let address = |text: &str| Some(text.parse().unwrap());
+        assert!(proxies.trust(address("10.0.0.1")) && !proxies.trust(address("192.0.2.1")));
+        assert!(proxies.trust(address("::ffff:10.0.0.1")));
+        assert!(!TrustedProxies::default().trust(address("10.0.0.1")));
+        let one = TrustedProxies { ranges: vec!["2001:db8::7".parse().unwrap()], ..proxies.clone() };
+        assert!(one.trust(address("2001:db8::7")) && !one.trust(address("2001:db8::8")));
         let client =
             |values: &[&str]| proxies.client(at("10.0.0.1"), values.iter().map(|value| value.as_bytes()));
         assert_eq!(client(&["192.0.2.7"]), at("192.0.2.7"));
-        // What the client has written itself comes first.
+        // The client may have forged the first address.
         assert_eq!(client(&["198.51.100.1, 192.0.2.7, 10.2.3.4"]), at("192.0.2.7"));
         assert_eq!(client(&["198.51.100.1", "192.0.2.7,10.2.3.4"]), at("192.0.2.7"));
         assert_eq!(client(&["192.0.2.7:4711"]), at("192.0.2.7"));

@@ -1,7 +1,7 @@
-//! Rate limits over replicas: each replica also counts what clients use at the others, about a second later.
+//! Rate limits across replicas: about once a second, each replica learns of the usage at the others and counts it too.
 //!
 //! No request waits for the exchange. A client can exceed its rate by what it sends to other replicas between two
-//! exchanges; the excess is charged at the next exchange, and the client then waits longer.
+//! exchanges. The excess is charged at the next exchange, and the client then waits longer.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,7 +22,8 @@ pub(super) async fn run(endpoint: Weak<Endpoint>, store: Arc<dyn SessionStore>) 
         exchanges.tick().await;
         let take = |endpoint: &Arc<Endpoint>| endpoint.rates.as_ref().map(|rates| rates.take_unsent());
         let Some(used) = endpoint.upgrade().as_ref().and_then(take) else { return };
-        // If the store cannot be reached, this usage is dropped: it would be outdated when other replicas get it.
+        // If the store cannot be reached, the usage since the last exchange is dropped: it would be outdated when the other
+        // replicas got it.
         let Ok(elsewhere) = store.exchange_usage(used).await else { continue };
         let Some(endpoint) = endpoint.upgrade() else { return };
         if let Some(rates) = &endpoint.rates {

@@ -1,8 +1,9 @@
 //! Rate limits: requests and response bytes per minute, for each client and in total.
 //!
-//! Each rate is a token bucket that holds one minute's worth, in the form of the generic cell rate algorithm: its state is
-//! the time at which it is full again. A bucket that is full needs no state, so the table holds only clients that were
-//! active within the last minute, and is bounded. Replicas of a server exchange what clients have used (`rate_exchange`).
+//! Each rate is a token bucket that holds one minute's worth, implemented with the generic cell rate algorithm (GCRA): the
+//! state of a bucket is the time at which it is full again. A full bucket needs no state, so the table contains only
+//! clients that were active recently, and its size is limited. Replicas exchange the usage of clients
+//! ([`rate_exchange`](super::rate_exchange)).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,16 +18,16 @@ use crate::lock::lock;
 /// The period to which limits refer.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// The number of tables, each with a lock.
+/// The number of tables over which the clients are distributed, each with its own lock.
 const SHARDS: usize = 16;
 
-/// The maximum number of clients in one table. If there are more, those whose buckets will be full first are removed.
+/// The maximum number of clients in one table.
 const MAX_CLIENTS: usize = 4_096;
 
-/// The maximum number of clients whose usage is exchanged at once. The others follow at the next exchange.
+/// The maximum number of clients whose usage is sent in one exchange. The others follow at the next one.
 const MAX_EXCHANGED: usize = 4_096;
 
-/// What a client, or all clients, may use. `None` is no limit.
+/// The limits of one client, or of all clients together. `None` is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageLimits {
     /// Requests per minute.
@@ -47,7 +48,7 @@ impl UsageLimits {
     }
 }
 
-/// The rates of all clients.
+/// The rate limits, and the buckets of all clients.
 pub(super) struct RateLimiter {
     identity: UsageLimits,
     address: UsageLimits,
@@ -58,12 +59,13 @@ pub(super) struct RateLimiter {
     hasher: RandomState,
 }
 
-/// When the buckets of a client are full again, since [`RateLimiter::began`], and the usage that was not yet sent to
-/// other replicas.
+/// The buckets of a client, or of all clients together, and the usage that was not yet sent to other replicas.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
-    requests: Duration,
-    bytes: Duration,
+    /// When the bucket of requests is full again, as the time since [`RateLimiter::began`].
+    requests_full_at: Duration,
+    /// The same for the bucket of bytes.
+    bytes_full_at: Duration,
     unsent_requests: u64,
     unsent_bytes: u64,
 }
@@ -71,8 +73,9 @@ struct Usage {
 impl Usage {
     /// How long a client must wait before its next request; `None` if it may send one.
     fn wait(&self, limits: &UsageLimits, now: Duration) -> Option<Duration> {
-        let requests = limits.requests_per_minute.map(|limit| wait(self.requests, cost(1, limit), now));
-        let bytes = limits.bytes_per_minute.map(|_| wait(self.bytes, Duration::ZERO, now));
+        let requests =
+            limits.requests_per_minute.map(|limit| wait(self.requests_full_at, cost(1, limit), now));
+        let bytes = limits.bytes_per_minute.map(|_| wait(self.bytes_full_at, Duration::ZERO, now));
         let longest = requests.max(bytes).unwrap_or_default();
         (longest > Duration::ZERO).then_some(longest)
     }
@@ -84,13 +87,13 @@ impl Usage {
         self.unsent_bytes += bytes;
     }
 
-    /// Takes requests and bytes from the buckets.
+    /// Takes requests and bytes from the buckets, more than they hold if necessary.
     fn charge(&mut self, limits: &UsageLimits, requests: u64, bytes: u64, now: Duration) {
         if let Some(limit) = limits.requests_per_minute {
-            self.requests = self.requests.max(now) + cost(requests, limit);
+            self.requests_full_at = self.requests_full_at.max(now) + cost(requests, limit);
         }
         if let Some(limit) = limits.bytes_per_minute {
-            self.bytes = self.bytes.max(now) + cost(bytes, limit);
+            self.bytes_full_at = self.bytes_full_at.max(now) + cost(bytes, limit);
         }
     }
 
@@ -102,17 +105,17 @@ impl Usage {
     }
 
     fn is_full(&self, now: Duration) -> bool {
-        self.requests.max(self.bytes) <= now
+        self.requests_full_at.max(self.bytes_full_at) <= now
     }
 }
 
-/// How long until a bucket that is full again at `full` holds `cost`.
+/// How long until a bucket that is full at `full` holds `cost`.
 fn wait(full: Duration, cost: Duration, now: Duration) -> Duration {
-    // A bucket is never required to hold more than it can.
+    // A bucket never holds more than `PERIOD`, so no more is required.
     (full + cost.min(PERIOD)).saturating_sub(now + PERIOD)
 }
 
-/// The time in which a bucket receives `amount`.
+/// The time in which a bucket with this limit per minute receives `amount`.
 fn cost(amount: u64, limit: u64) -> Duration {
     let nanoseconds = PERIOD.as_nanos() * u128::from(amount) / u128::from(limit.max(1));
     Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
@@ -146,7 +149,8 @@ impl RateLimiter {
         &self.clients[self.hasher.hash_one(client) as usize % SHARDS]
     }
 
-    /// Counts requests of a client, at least one. The error is how long the client must wait; then nothing is counted.
+    /// Counts requests of a client: several for a batch. It is enough if the bucket holds one. The error is how long the
+    /// client must wait; then nothing is counted.
     pub(super) fn request(&self, client: Client, count: usize) -> Result<(), Duration> {
         self.request_at(client, count as u64, self.began.elapsed())
     }
@@ -197,7 +201,7 @@ impl RateLimiter {
         used
     }
 
-    /// Charges usage at other replicas.
+    /// Charges clients for their usage at other replicas.
     pub(super) fn charge(&self, used: &[ClientUsage]) {
         self.charge_at(used, self.began.elapsed());
     }
@@ -217,8 +221,8 @@ impl RateLimiter {
     }
 }
 
-/// Stores the usage of a client. If the table is at its limit, clients whose buckets are full are removed, or else the
-/// half whose buckets will be full first.
+/// Stores the usage of a client. If the table is at its limit, removes the clients whose buckets are full, and if there
+/// are none, the half whose buckets will be full first.
 fn insert(table: &mut HashMap<Client, Usage>, client: Client, usage: Usage, now: Duration) {
     if usage.is_full(now) {
         return;
@@ -227,10 +231,17 @@ fn insert(table: &mut HashMap<Client, Usage>, client: Client, usage: Usage, now:
         table.retain(|_, usage| !usage.is_full(now));
         if table.len() >= MAX_CLIENTS {
             // Half of them, so that a flood of addresses does not cause a scan of the table at every request.
-            let mut ends: Vec<_> = table.values().map(|usage| usage.requests.max(usage.bytes)).collect();
+            let full_at = |usage: &Usage| usage.requests_full_at.max(usage.bytes_full_at);
+            let mut ends: Vec<_> = table.values().map(full_at).collect();
             let (_, median, _) = ends.select_nth_unstable(MAX_CLIENTS / 2);
             let median = *median;
-            table.retain(|_, usage| usage.requests.max(usage.bytes) > median);
+            // Counted, because many clients can have the same time.
+            let mut excess = table.len() - MAX_CLIENTS / 2;
+            table.retain(|_, usage| {
+                let is_removed = excess > 0 && full_at(usage) <= median;
+                excess -= usize::from(is_removed);
+                !is_removed
+            });
         }
     }
     table.insert(client, usage);
@@ -311,11 +322,24 @@ mod tests {
         for last in 0..(SHARDS * MAX_CLIENTS) as u32 {
             let _ = rates.request_at(at(last), 1, late);
         }
-        assert!(rates.request_at(busy, 1, late).is_err(), "who uses most is forgotten last");
+        assert!(rates.request_at(busy, 1, late).is_err(), "the client with the most usage is removed last");
     }
 
     #[test]
-    fn what_is_used_at_one_replica_counts_at_the_others() {
+    fn a_flood_of_addresses_at_one_time_removes_half_of_the_clients() {
+        let none = UsageLimits::default();
+        let rates = RateLimiter::new(&none, &limits(Some(2), None), &none).unwrap();
+        for last in 0..(4 * SHARDS * MAX_CLIENTS) as u32 {
+            assert_eq!(rates.request_at(at(last), 1, NOW), Ok(()));
+        }
+        for table in &rates.clients {
+            let count = lock(table).len();
+            assert!((MAX_CLIENTS / 2..=MAX_CLIENTS).contains(&count), "{count}");
+        }
+    }
+
+    #[test]
+    fn usage_at_one_replica_counts_at_the_others() {
         let (own, total) = (limits(Some(6), Some(6_000)), limits(Some(100), None));
         let [one, other] = [(), ()].map(|()| RateLimiter::new(&own, &own, &total).unwrap());
         let ada = Client::of(&Identity::new("ada"));
@@ -327,14 +351,14 @@ mod tests {
         used.sort_by_key(|used| used.client);
         let usage = |client, requests, bytes| ClientUsage { client, requests, bytes };
         assert_eq!(used, [usage(None, 8, 500), usage(Some(at(1)), 4, 500), usage(Some(ada), 4, 0)]);
-        assert_eq!(one.take_unsent(), [], "the other replicas know it");
+        assert_eq!(one.take_unsent(), [], "usage is sent once");
         other.charge_at(&used, NOW);
-        assert_eq!(other.take_unsent(), [], "what was used elsewhere is not sent back");
+        assert_eq!(other.take_unsent(), [], "usage at another replica is not sent back");
         for client in [at(1), ada] {
             (0..2).for_each(|_| assert_eq!(other.request_at(client, 1, NOW), Ok(())));
             assert_eq!(other.request_at(client, 1, NOW), Err(Duration::from_secs(10)));
         }
-        // What exceeds the bucket is charged too.
+        // Usage that exceeds the bucket is charged too.
         other.charge_at(&[usage(Some(at(2)), 12, 0), usage(None, 200, 0)], NOW);
         assert_eq!(other.request_at(at(2), 1, NOW), Err(Duration::from_secs(70)));
         assert!(other.request_at(at(3), 1, NOW).is_err(), "all together have used too much");

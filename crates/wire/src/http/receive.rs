@@ -1,4 +1,4 @@
-//! Receives request bodies: bounded individually, in total, and for each client.
+//! Receives request bodies. The size of each body is limited, and so is the memory of all bodies, in total and per client.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -15,22 +15,21 @@ use super::body::Body;
 use super::{Endpoint, response};
 use crate::time_limit::within;
 
-/// How many bytes of a body that is too large are read and discarded. Many clients read the response only after they
-/// have sent the whole request, and treat a connection that is closed earlier as a failure.
+/// The most bytes of a body over the limit that are read and discarded. Many clients read the response only after they
+/// have sent the whole request, and would report a connection error instead of the refusal.
 const MAX_DISCARDED: usize = 64 << 20;
 
-/// A body of up to this many bytes in one piece does not count against the budget: it stays in hyper's read buffer.
+/// A body of up to this many bytes does not count against the budget of bodies: usually it stays in hyper's read buffer.
 const UNCOUNTED_BODY: usize = 16 << 10;
 
-/// The memory that a request takes while its body is received, beside its head and a counted body: hyper's two
-/// buffers, the future that answers the request, and a small body in hyper's read buffer.
+/// The memory that a request takes while its body is received, in addition to its head and a counted body: hyper's two
+/// buffers, one of which may contain a small body, and the future that answers the request.
 const RECEIVING_OVERHEAD: usize = 48 << 10;
 
-/// The memory that a head takes, as a multiple of its size: its text in a buffer of its own, and the table of its
-/// fields.
+/// The memory that a head takes, as a multiple of its size: its text, and the table of its fields.
 const HEAD_COPIES: usize = 2;
 
-/// A head of up to this many bytes is not counted once the body is received.
+/// After the body is received, a head of up to this many bytes no longer counts.
 const UNCOUNTED_HEAD: usize = 4 << 10;
 
 /// Bodies of up to this many bytes have a budget of their own, so that they do not wait for larger ones.
@@ -39,7 +38,7 @@ const MODERATE_BODY: usize = 256 << 10;
 /// The time limit for receiving the body of a request.
 const BODY_TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long a client may send nothing of a body while other requests wait for the memory that the body holds.
+/// How long a client may pause in a body while other requests wait for the memory that the body holds.
 const STALL_LIMIT: Duration = Duration::from_secs(2);
 
 /// A request body with its memory reservation.
@@ -51,7 +50,7 @@ pub(super) struct Received {
 }
 
 impl Endpoint {
-    /// Receives the body of a request, which must be JSON and within the limit.
+    /// Like [`receive`](Self::receive), but refuses a body whose content type is not JSON.
     pub(super) async fn receive_json<B>(
         &self,
         client: Client,
@@ -71,7 +70,7 @@ impl Endpoint {
         self.receive(client, headers, body).await
     }
 
-    /// Receives the body of a request, which must be within the limit.
+    /// Receives the body of a request. The error is the response that refuses a body over the limit.
     pub(super) async fn receive<B>(
         &self,
         client: Client,
@@ -97,8 +96,8 @@ impl Endpoint {
         Ok(Received { bytes, _memory: memory, _head: is_large.then_some(receiving) })
     }
 
-    /// Collects a body and its memory reservation. A body over the limit is discarded, read on for up to
-    /// `MAX_DISCARDED` bytes, and then refused.
+    /// Collects a body, and returns it with its memory reservation. A body over the limit is discarded, read for up to
+    /// `MAX_DISCARDED` more bytes, and then refused.
     async fn collect<B>(
         &self,
         client: Client,
@@ -141,7 +140,7 @@ impl Endpoint {
                 continue;
             }
             if size > UNCOUNTED_BODY && size > memory.amount() {
-                // Nothing more is read until memory is available (backpressure).
+                // The body is not read further until memory is available (backpressure).
                 let expected = length.unwrap_or(if size <= MODERATE_BODY { MODERATE_BODY } else { limit });
                 memory = self.memory(client, expected.clamp(size, limit)).await?;
                 rest.reserve(memory.amount().clamp(size, limit) - rest.len());
@@ -163,8 +162,8 @@ impl Endpoint {
         Ok((bytes, memory))
     }
 
-    /// Reserves memory for a body of at least this many bytes. All of it is reserved at once: requests that hold a
-    /// part and wait for the rest would deadlock.
+    /// Reserves memory for a body of this many bytes. All of it is reserved at once: requests that hold a part and wait
+    /// for the rest could deadlock.
     async fn memory(&self, client: Client, size: usize) -> Result<Lease, Response<Body>> {
         let (budget, size) = match size {
             ..=MODERATE_BODY => (&self.moderate_bodies, MODERATE_BODY),

@@ -78,12 +78,12 @@ pub(super) fn challenge(response: &mut Response<Body>, status: StatusCode, chall
     }
 }
 
-/// An error object with this status.
+/// An error response with this status.
 pub(super) fn error(status: StatusCode, id: Option<&Id>, error: &ErrorObject) -> Response<Body> {
     json(status, Framed::error(id, error))
 }
 
-/// An error found before the service was called, with the status that corresponds to its code.
+/// The response to a request that is refused before the service is called. The error code determines the status.
 pub(super) fn rejected(id: Option<&Id>, object: &ErrorObject) -> Response<Body> {
     let status = match object.code {
         METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
@@ -95,7 +95,8 @@ pub(super) fn rejected(id: Option<&Id>, object: &ErrorObject) -> Response<Body> 
 
 /// The response to an HTTP method that this path does not support.
 pub(super) fn not_allowed(allowed: &'static str) -> Response<Body> {
-    let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, format!("use one of {allowed}"));
+    let one_of = if allowed.contains(',') { "one of " } else { "" };
+    let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, format!("use {one_of}{allowed}"));
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }

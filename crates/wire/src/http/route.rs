@@ -1,4 +1,4 @@
-//! Additional HTTP routes beside the MCP endpoint.
+//! HTTP routes in addition to those of the protocol, such as a web page.
 
 use std::sync::Arc;
 
@@ -22,37 +22,38 @@ use crate::{Call, Revision, ServiceView};
 
 /// Answers HTTP requests for paths of its own, such as those of a web page.
 ///
-/// Before a request is routed, its `Host` and `Origin` are checked, the caller is admitted, and the body is bounded
-/// like that of a message.
+/// Before a request is routed, its `Host` and `Origin` are checked and its caller is admitted. Its body has the size limit
+/// of a message.
 #[async_trait]
 pub trait Route: Send + Sync + 'static {
-    /// Whether it answers requests for this path. Requests for the paths of the protocol are never routed.
+    /// Whether this route answers requests for this path. It never gets requests for the paths of the protocol.
     fn covers(&self, path: &str) -> bool;
 
-    /// Answers a request for a file that anybody may have, such as the page that asks for credentials; `None` defers to
-    /// [`answer`](Self::answer). Called before the caller is admitted, so it must not reveal any data of the service.
+    /// Answers a request for a file that anybody may read, such as the page that asks for credentials. After `None`,
+    /// [`answer`](Self::answer) is called. The caller is not admitted yet, so the response must not reveal any data of the
+    /// service.
     fn public(&self, _method: &Method, _path: &str, _headers: &HeaderMap) -> Option<Response<Body>> {
         None
     }
 
-    /// Whether requests for this path may present an API key or an access token as the password of HTTP Basic authentication,
-    /// because its clients support nothing else. The user name is ignored.
+    /// Whether clients of this path may send an API key or an access token as the password of HTTP Basic authentication,
+    /// because they support nothing else. The user name is ignored.
     fn accepts_basic(&self, _path: &str) -> bool {
         false
     }
 
-    /// Answers a request of an admitted caller. Everything read with the [view](Call::view) of `call` counts against the
-    /// memory budget of contents.
+    /// Answers a request of an admitted caller. Contents that are read with the [view](Call::view) of `call` count against
+    /// the memory budget of contents.
     async fn answer(&self, call: &Call, request: Request<Bytes>) -> Response<Body>;
 }
 
 impl Endpoint {
     /// The response to a request that needs no admission, if a route has one.
-    pub(super) fn public<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
+    pub(super) fn public_response<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
         let (method, path) = (request.method(), request.uri().path());
         let response = self.route_for(path)?.public(method, path, request.headers())?;
         let counted = self.count_requests(self.peer(request).client, 1);
-        Some(counted.map_or_else(|wait| self.too_fast(None, wait), |()| response))
+        Some(counted.map_or_else(|wait| self.too_many_requests(None, wait), |()| response))
     }
 
     /// The route for a path that is not one of the protocol.
@@ -76,8 +77,8 @@ impl Endpoint {
         admitted.map_err(basic::challenging)
     }
 
-    /// Calls a route, within the limits of any other request.
-    pub(super) async fn routed<B>(
+    /// Lets a route answer a request, within the same limits as every other request.
+    pub(super) async fn answer_route<B>(
         self: &Arc<Self>,
         peer: Peer,
         view: Arc<dyn ServiceView>,
@@ -96,15 +97,15 @@ impl Endpoint {
             Err(refusal) => return refusal,
         };
         let [newest, ..] = Revision::ALL;
-        let call = Call::new(view, newest).by(peer.client, &self.content_budget);
+        let call = Call::new(view, newest).with_client(peer.client, &self.content_budget);
         let answering = route.answer(&call, Request::from_parts(head, received.bytes.clone()));
         let Some(response) = within(self.protocol.limits.time, answering).await else {
             return self.busy(None, "the request exceeded its time limit; try again later");
         };
-        // Releases the memory reservation of what the route has read.
+        // Releases the memory reservation of the contents that the route has read.
         drop(call);
         if response.body().is_streamed() {
-            let limit = |pieces| self.clone().limited(peer, entered, pieces);
+            let limit = |pieces| self.clone().limit_pieces(peer, entered, pieces);
             return response.map(|body| body.with_pieces(limit));
         }
         let size = response.body().size_hint().exact().unwrap_or_default() as usize;
@@ -117,7 +118,7 @@ impl Endpoint {
 
     /// Limits the time and the memory of each piece of a streamed response, and counts the response as a request in progress
     /// until it ends.
-    fn limited(
+    fn limit_pieces(
         self: Arc<Self>,
         peer: Peer,
         entered: Lease,
@@ -125,8 +126,8 @@ impl Endpoint {
     ) -> BoxStream<'static, RoutePiece> {
         let state = (self, peer.client, entered, pieces);
         Box::pin(stream::unfold(state, async |(endpoint, client, entered, mut pieces)| {
-            // In a task of its own: over HTTP/2 a body is not polled while the flow-control window is closed, and the
-            // piece would hold the permits of its sources without reaching its time limit.
+            // In a task of its own: over HTTP/2 a body is not polled while the flow-control window is closed, so the piece
+            // would hold the permits of its sources without reaching its time limit.
             let making = tokio::spawn(async move {
                 let piece = within(endpoint.protocol.limits.time, pieces.next()).await.flatten()?;
                 endpoint.count_bytes(client, piece.bytes.len());
@@ -192,7 +193,7 @@ mod tests {
         assert!(body.frame().await.is_none() && body.frame().await.is_none());
         drop(body);
         assert_eq!((endpoint.requests.used(), endpoint.content_budget.used()), (0, 0));
-        // A client that leaves early leaves nothing behind.
+        // A client that disconnects early releases everything.
         let mut body = get(&endpoint, "/").await;
         body.frame().await.unwrap().unwrap();
         drop(body);

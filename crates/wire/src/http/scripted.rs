@@ -1,4 +1,4 @@
-//! A listener for tests.
+//! A listener for unit tests.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 
 use crate::lock::lock;
-use crate::{Failure, Listener, Notification};
+use crate::{Failure, Identity, Listener, Notification};
 
 /// A listener whose only pending notifications are those passed to `requeue`.
 #[derive(Default)]
@@ -25,7 +25,15 @@ impl Listener for Scripted {
         Ok(())
     }
 
+    async fn follow_prompts(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     fn listed(&self) {}
+
+    async fn reserve(&self, _: &[&str]) -> Result<(), Failure> {
+        Ok(())
+    }
 
     async fn subscribe(&self, _: &str) -> Result<(), Failure> {
         Ok(())
@@ -40,6 +48,8 @@ impl Listener for Scripted {
             None => std::future::pending().await,
         }
     }
+
+    fn renew(&self, _: Option<&Identity>) {}
 
     fn requeue(&self, notification: Notification) {
         lock(&self.0).push_back(notification);

@@ -1,4 +1,5 @@
-//! Serves connections: the TLS handshake, the HTTP version, and the requests of a connection until it ends.
+//! Accepts and serves connections: completes the TLS handshake, determines the HTTP version, and serves requests until the
+//! connection ends.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use libris_core::Client;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +28,7 @@ use super::stream::{Spawn, Stream};
 use super::tls::{SecuredConnection, TlsServer};
 use super::{Body, Endpoint, MAX_HEAD, liveness};
 
-/// The time limit of requests in flight during a graceful shutdown.
+/// How long requests in flight may still take in a graceful shutdown.
 const SHUTDOWN_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// The interval of HTTP/2 keep-alive pings.
@@ -35,22 +37,27 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The maximum number of concurrent requests on one HTTP/2 connection.
 const MAX_CONCURRENT_STREAMS: u32 = 64;
 
-/// The HTTP/2 flow-control windows: how many body bytes a client may send ahead, on a connection and on each stream.
-/// No budget counts them before they are read, so [`Config::http2_connections`] times as many may be in memory.
+/// The HTTP/2 flow-control window of a connection: how many body bytes a client may send before the server reads them.
+/// No budget counts unread bytes, so they may take up to [`Config::http2_connections`] times this much memory.
 pub(super) const CONNECTION_WINDOW: u32 = 64 << 10;
+
+/// The HTTP/2 flow-control window of each stream.
 const STREAM_WINDOW: u32 = 32 << 10;
 
 /// The most response bytes that hyper buffers for each HTTP/2 stream.
 const SEND_BUFFER: usize = 16 << 10;
 
-/// How many units of the event stream budget a stream takes that hyper sends: over HTTP/1 because earlier responses
-/// on the connection were outstanding, or over HTTP/2.
+/// How many units of the event stream budget an HTTP/1 event stream takes if hyper sends it, because hyper owned the
+/// connection already (see the [express lane](super::express)).
 const SLOTS_IN_HYPER: usize = 4;
+
+/// How many units of the event stream budget an HTTP/2 event stream takes.
 const SLOTS_IN_HTTP2: usize = 2;
 
-/// The delay before the first bytes of a connection are peeked at again if they do not determine the HTTP version:
-/// initially, and at most.
+/// The first delay before the first bytes of a connection are peeked at again, if they do not determine the HTTP version.
 const MIN_PEEK_DELAY: Duration = Duration::from_millis(5);
+
+/// The longest such delay. The delay doubles each time.
 const MAX_PEEK_DELAY: Duration = Duration::from_millis(640);
 
 /// How often the TLS files are checked for changes.
@@ -83,7 +90,7 @@ async fn serve_connections(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let graceful = GracefulShutdown::new();
-    // The checks of `Liveness` limit how long a head may take, without a timer for each request.
+    // No timeout for heads: the checks of `Liveness` limit how long a head may take, without a timer for each request.
     let mut http1 = http1::Builder::new();
     http1.header_read_timeout(None).max_buf_size(MAX_HEAD);
     let mut http2 = http2::Builder::new(Spawn);
@@ -112,7 +119,7 @@ async fn serve_connections(
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(cause) => {
-                    // Out of file descriptors, or the peer has disconnected: neither ends the server.
+                    // The process is out of file descriptors, or the peer has disconnected. Neither ends the server.
                     tracing::warn!(%cause, "could not accept a connection");
                     tokio::time::sleep(Duration::from_millis(500)).await;
                     continue;
@@ -125,8 +132,8 @@ async fn serve_connections(
         let accepted = endpoint.connections.accept(address.ip());
         let (stop, graceful) = (stop.clone(), graceful.watcher());
         let (endpoint, builders) = (endpoint.clone(), builders.clone());
-        let served = Served { endpoint, builders, tls: tls.clone(), graceful, stop };
-        tokio::spawn(served.connection(stream, accepted));
+        let task = ConnectionTask { endpoint, builders, tls: tls.clone(), graceful, stop };
+        tokio::spawn(task.connection(stream, accepted));
     }
     drop(listener);
     endpoint.closing.cancel();
@@ -135,8 +142,8 @@ async fn serve_connections(
     Ok(())
 }
 
-/// What a task needs to serve one connection, shared with other connections.
-struct Served {
+/// The state that the task of a connection needs. Everything in it is shared with other connections.
+struct ConnectionTask {
     endpoint: Arc<Endpoint>,
     builders: Arc<(http1::Builder, http2::Builder<Spawn>)>,
     tls: Option<Arc<TlsServer>>,
@@ -144,29 +151,29 @@ struct Served {
     stop: CancellationToken,
 }
 
-impl Served {
+impl ConnectionTask {
     /// Serves a connection until it ends, is evicted or fails a liveness check.
     async fn connection(self, stream: TcpStream, accepted: AcceptedConnection) {
         let (peer, liveness) = (accepted.peer, accepted.liveness.clone());
-        // A client that expects TLS would not understand a response in the clear.
+        // A client that expects TLS would not understand the plain-text response of a refusal.
         let in_clear = self.tls.is_none().then_some(&stream);
         let Some(_lease) = accepted.admitted(in_clear).await else { return };
         let Self { endpoint, builders, tls, graceful, stop } = self;
         let (counted, watched, served) = (liveness.clone(), liveness.clone(), endpoint.clone());
-        // Created here: a future passed as an argument would occupy memory twice, as the argument and where it is
-        // pinned.
+        // An `async` block and not a function: the future of a function would occupy memory twice, as the argument and
+        // where it is pinned.
         let connection = async move {
             let SecuredConnection { socket, version, certificate } = tokio::select! {
                 () = stop.cancelled() => return Ok::<_, Box<dyn std::error::Error + Send + Sync>>(()),
                 // Boxed, since a handshake takes far more memory than an idle connection.
-                secured = Box::pin(secure(tls, stream)) => secured?,
+                secured = Box::pin(secure(tls, stream, peer.client)) => secured?,
             };
             let client_certificate = certificate.clone();
             let service = service_fn(move |mut request: Request<Incoming>| {
                 let number = counted.begin_request();
                 let (endpoint, liveness) = (endpoint.clone(), counted.clone());
                 let certificate = client_certificate.clone();
-                // Boxed, or the connection would reserve memory for this future as long as an event stream is open.
+                // Boxed, or the connection would contain the memory of this future as long as an event stream is open.
                 Box::pin(async move {
                     let version = request.version();
                     request.extensions_mut().insert(peer);
@@ -180,16 +187,16 @@ impl Served {
                     let framing = Framing::of(&request);
                     let mut response = match stream.is_some() == is_http2 {
                         true => endpoint.clone().handle(request).await,
-                        false => endpoint.full(),
+                        false => endpoint.no_stream_slot(),
                     };
                     if response.body().is_listening() {
-                        if !is_http2 && liveness.is_alone(number) {
+                        if !is_http2 && liveness.hyper_was_idle_before(number) {
                             liveness.detach_stream(DetachedStream { response, framing });
                             return Err(StreamDetached);
                         }
                         let slots = if is_http2 { SLOTS_IN_HTTP2 } else { SLOTS_IN_HYPER };
                         if !response.body_mut().resize_slots(slots) {
-                            response = endpoint.full();
+                            response = endpoint.no_stream_slot();
                         }
                     }
                     let body =
@@ -201,13 +208,13 @@ impl Served {
             match version {
                 // Boxed, since it is by far the larger future.
                 Version::HTTP_2 => {
-                    let accepted = served.http2_connections.accept_again(peer, watched);
-                    let Some(_place) = accepted.admitted(socket.plain()).await else { return Ok(()) };
+                    let accepted = served.http2_connections.accept_existing(peer, watched);
+                    let Some(_http2_lease) = accepted.admitted(socket.plain()).await else { return Ok(()) };
                     let socket = TokioIo::new(socket);
                     Ok(Box::pin(graceful.watch(http2.serve_connection(socket, service))).await?)
                 }
                 _ => {
-                    // A graceful shutdown waits until this is dropped, which is when the connection has ended.
+                    // A graceful shutdown waits until this is dropped, at the end of the connection.
                     let _graceful = graceful;
                     let mut lane =
                         Lane::new(socket, served, peer, watched.clone()).with_certificate(certificate);
@@ -234,7 +241,7 @@ impl Served {
                     }
                     break;
                 }
-                // An eviction aborts requests in progress.
+                // Leaving the loop drops the connection, which aborts its requests in progress.
                 () = liveness.closed(), if !liveness.is_stopping() => {
                     if !liveness.is_stopping() {
                         tracing::debug!(?peer, "evicted a connection to free its slot or its memory");
@@ -250,21 +257,24 @@ impl Served {
     }
 }
 
-/// Completes the handshake of a TLS connection, and determines the HTTP version.
-async fn secure(tls: Option<Arc<TlsServer>>, stream: TcpStream) -> io::Result<SecuredConnection> {
+/// Completes the TLS handshake, if TLS is served, and determines the HTTP version.
+async fn secure(
+    tls: Option<Arc<TlsServer>>,
+    stream: TcpStream,
+    client: Client,
+) -> io::Result<SecuredConnection> {
     match tls {
-        Some(tls) => tls.accept(stream).await,
+        Some(tls) => tls.accept(stream, client).await,
         None => {
-            let version = version(&stream).await;
+            let version = detect_version(&stream).await;
             Ok(SecuredConnection { socket: stream.into(), version, certificate: None })
         }
     }
 }
 
-/// Determines the HTTP version of a connection by peeking at its first bytes, without consuming them. If they were
-/// consumed, as hyper-util's `auto` does, hyper would get the request head in two pieces and double its buffer for
-/// the second.
-async fn version(stream: &TcpStream) -> Version {
+/// Determines the HTTP version of a connection by peeking at its first bytes. Unlike hyper-util's `auto`, this does not
+/// consume the bytes: otherwise hyper would get the request head in two pieces, and double its buffer for the second.
+async fn detect_version(stream: &TcpStream) -> Version {
     const PREFACE: &[u8] = b"PRI";
     let mut first = [0; PREFACE.len()];
     let mut pause = MIN_PEEK_DELAY;

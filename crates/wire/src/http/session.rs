@@ -1,4 +1,4 @@
-//! The session of a legacy client, which opens with a handshake.
+//! The session of a legacy client, which `initialize` opens.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::{Listener, Revision, ServiceView};
 /// How many requests of a session may be queued for each one that may be in flight.
 const QUEUED_PER_IN_FLIGHT: usize = 8;
 
-/// The session of a client that has completed the handshake.
+/// The session of a legacy client.
 pub(super) struct HttpSession {
     pub(super) revision: Revision,
     /// Whether the client shows apps.
@@ -33,8 +33,9 @@ pub(super) struct HttpSession {
     pub(super) notifications: Arc<NotificationLog>,
     /// Its entry in the store that replicas share, if there is one.
     shared: Option<SharedSession>,
-    /// Requests in progress by id, with a number that distinguishes two with the same id.
+    /// Requests in progress by id. The number distinguishes requests with the same id.
     running: Mutex<HashMap<Id, (u64, CancellationToken)>>,
+    /// The number of the next request.
     requests: AtomicU64,
     /// The number of batches in progress.
     batches: AtomicUsize,
@@ -69,7 +70,7 @@ impl HttpSession {
     }
 
     /// The view that answers requests of this caller in the session; `None` if another principal opened the session.
-    /// With a renewed token, which may have other scopes, the session takes on the new identity.
+    /// If the caller has renewed its token, which may have other scopes, the session uses the new identity from now on.
     pub(super) fn view_of(&self, caller: &Arc<dyn ServiceView>) -> Option<Arc<dyn ServiceView>> {
         let mut current = lock(&self.view);
         match (current.caller(), caller.caller()) {
@@ -84,7 +85,7 @@ impl HttpSession {
         }
     }
 
-    /// What other replicas must know to serve the session.
+    /// The state that other replicas need to serve the session.
     pub(super) fn saved(&self) -> SavedSession {
         SavedSession {
             revision: self.revision.facts().date.to_owned(),

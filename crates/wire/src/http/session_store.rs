@@ -1,7 +1,7 @@
 //! A store of legacy sessions that several replicas of a server share, so that each of them can serve every session.
 //!
-//! A replica keeps the sessions that it serves in memory and answers requests from there. It loads a session that it
-//! does not know from the store, and saves in the store what other replicas need to serve its own sessions.
+//! A replica has the sessions that it serves in memory. It loads a session from the store if it does not have it, and
+//! saves in the store what other replicas need to serve its own sessions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use libris_core::Client;
 /// A store of sessions.
 #[async_trait]
 pub trait SessionStore: Send + Sync + 'static {
-    /// Saves a session, which expires once it was not touched for `keep`. Subscriptions that the store already has for
-    /// it are kept.
+    /// Saves a session. It expires if it is not [touched](Self::touch) for `keep`. Subscriptions that the store already
+    /// has for it stay.
     async fn save(&self, id: &str, session: SavedSession, keep: Duration) -> Result<(), StoreUnavailable>;
 
     /// The session with this id; `None` if there is none.
@@ -29,11 +29,11 @@ pub trait SessionStore: Send + Sync + 'static {
     /// Removes a session, and notifies the other replicas. Does not wait.
     fn end(&self, id: &str);
 
-    /// Records that these sessions are in use, so that they are kept for `keep`. Does not wait.
+    /// Records that these sessions are in use: they now expire after `keep`. Does not wait.
     fn touch(&self, ids: Vec<Arc<str>>, keep: Duration);
 
-    /// Sends the other replicas what clients have used at this one since the last call, and returns what clients have
-    /// used at the others. The default does nothing.
+    /// Sends the usage of clients at this replica since the last call to the other replicas, and returns the usage at the
+    /// others. The default does nothing.
     async fn exchange_usage(&self, _used: Vec<ClientUsage>) -> Result<Vec<ClientUsage>, StoreUnavailable> {
         Ok(Vec::new())
     }
@@ -42,7 +42,7 @@ pub trait SessionStore: Send + Sync + 'static {
     async fn next(&self) -> SessionEvent;
 }
 
-/// What a client, or all clients together, have used.
+/// The usage of one client, or of all clients together, that counts against rate limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientUsage {
     /// The client; `None` for all together.
@@ -53,7 +53,7 @@ pub struct ClientUsage {
     pub bytes: u64,
 }
 
-/// What is saved of a session.
+/// The saved state of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedSession {
     /// The date of the protocol revision.
@@ -64,7 +64,7 @@ pub struct SavedSession {
     pub principal: Option<String>,
     /// The URIs that the client subscribed to.
     pub subscriptions: Vec<String>,
-    /// The time to live in the store, when the session was loaded.
+    /// The remaining time to live in the store when the session was loaded. Ignored by [`SessionStore::save`].
     pub left: Duration,
 }
 

@@ -1,6 +1,7 @@
-//! All sessions by id, bounded in total, for each client and for each connection that opens them.
+//! All sessions by id. Their number is limited in total, for each client, and for each connection that opens them.
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,15 +11,17 @@ use super::session::HttpSession;
 use crate::ServiceView;
 use crate::lock::lock;
 
-/// The origin of a request.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) client: Client,
+    /// The address of the connection, whole: that of an IPv6 `client` is reduced to its network.
+    pub(super) address: Option<IpAddr>,
     /// The number of its connection, if this server accepted it.
     pub(super) connection: Option<u64>,
 }
 
-/// The resolution of the LRU order: a session that is used again within this time is not moved.
+/// The resolution of the LRU order: a session that is used again within this time is not moved in it.
 const RESOLUTION: Duration = Duration::from_secs(1);
 
 /// The most sessions that one eviction examines. Busy ones are not evicted.
@@ -27,8 +30,9 @@ const MAX_EVICTION_SCAN: usize = 16;
 /// All sessions by id.
 pub(super) struct Sessions {
     most: usize,
-    /// The maximum number of sessions of a client without an identity, and with one.
+    /// The maximum number of sessions of a client without an identity.
     share: usize,
+    /// The maximum number of sessions of a client with an identity.
     identity_share: usize,
     idle: Duration,
     began: Instant,
@@ -38,7 +42,7 @@ pub(super) struct Sessions {
 #[derive(Default)]
 struct SessionTable {
     open: HashMap<Arc<str>, SessionEntry>,
-    /// The sessions of each owner in eviction order.
+    /// The sessions of each owner in eviction order. Every session has an entry for each of its owners.
     order: BTreeSet<(Owner, Rank, Arc<str>)>,
     counts: HashMap<Owner, usize>,
     /// The clients ordered by how many sessions they have.
@@ -51,12 +55,12 @@ struct SessionEntry {
     rank: Rank,
 }
 
-/// A scope in which the number of sessions is bounded.
+/// A scope in which the number of sessions is limited. Every session belongs to several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Owner {
     Connection(u64),
     Client(Client),
-    /// All sessions. The last variant, because `sweep` relies on nothing else following these entries in `order`.
+    /// All sessions. Must be the last variant: `sweep` relies on these entries being the last in `order`.
     Everybody,
 }
 
@@ -69,7 +73,7 @@ struct Rank {
 }
 
 impl Peer {
-    /// The peer, with the identity of the caller as its client if the view has one.
+    /// The same peer with the authenticated identity as its client, if the view has one.
     pub(super) fn identified(self, view: &dyn ServiceView) -> Self {
         Self { client: view.client().unwrap_or(self.client), ..self }
     }
@@ -93,8 +97,8 @@ impl Sessions {
         Self { share: share(address), identity_share: share(identity), ..self }
     }
 
-    /// The maximum number of sessions of an owner. A connection may have an eighth, since a proxy opens the sessions
-    /// of many clients on few connections.
+    /// The maximum number of sessions of an owner. A connection may have as many as an eighth of all, since a proxy opens
+    /// the sessions of many clients on few connections.
     fn limit(&self, owner: Owner) -> usize {
         match owner {
             Owner::Connection(_) => self.most.div_ceil(8),
@@ -104,8 +108,8 @@ impl Sessions {
         }
     }
 
-    /// Opens a session under this id, unless there is one. If an owner is at its limit, another session of that owner is
-    /// evicted; `None` if all that were examined are busy.
+    /// Opens a session under this id, or returns the one that has it. If an owner is at its limit, another session of that
+    /// owner is evicted; `None` if all sessions that were examined are busy.
     pub(super) fn open(&self, id: &Arc<str>, session: HttpSession, peer: Peer) -> Option<Arc<HttpSession>> {
         let now = self.began.elapsed();
         let mut ended = Vec::new();
@@ -136,7 +140,7 @@ impl Sessions {
         session
     }
 
-    /// The session with this id, without counting that as a use.
+    /// The session with this id. Does not count as a use of the session.
     pub(super) fn peek(&self, id: &str) -> Option<Arc<HttpSession>> {
         lock(&self.table).open.get(id).map(|entry| entry.session.clone())
     }
@@ -146,7 +150,7 @@ impl Sessions {
         lock(&self.table).open.iter().map(|(id, entry)| (id.clone(), entry.session.clone())).collect()
     }
 
-    /// The sessions that were used within this time, or are in use.
+    /// The ids of the sessions that were used within this time, or are in use.
     pub(super) fn used_within(&self, time: Duration) -> Vec<Arc<str>> {
         let now = self.began.elapsed();
         let table = lock(&self.table);
@@ -235,8 +239,8 @@ impl SessionTable {
         self.open.insert(id, entry);
     }
 
-    /// Evicts the first session of an owner that is not busy; its open event streams end with it. For `Everybody`,
-    /// evicts a session of the client with the most sessions.
+    /// Evicts the first session of an owner that is not busy. Its open event streams end with it. For `Everybody`,
+    /// evicts a session of the client that has the most sessions.
     fn make_room(&mut self, owner: Owner, now: Duration) -> Option<Arc<HttpSession>> {
         let owner = match owner {
             Owner::Everybody => Owner::Client(self.largest.last()?.1),
@@ -257,7 +261,7 @@ impl SessionTable {
         None
     }
 
-    /// Adjusts the number of sessions of an owner.
+    /// Changes the recorded number of sessions of an owner by `change`.
     fn count(&mut self, owner: Owner, change: isize) {
         let before = self.counts.get(&owner).copied().unwrap_or_default();
         let after = before.saturating_add_signed(change);
@@ -275,7 +279,7 @@ impl SessionTable {
 }
 
 /// 128 random bits in hexadecimal; `None` if the system provides no random numbers.
-pub(super) fn unguessable() -> Option<String> {
+pub(super) fn random_id() -> Option<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;
     Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
@@ -283,7 +287,7 @@ pub(super) fn unguessable() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Owner, Peer, Sessions, unguessable};
+    use super::{Owner, Peer, Sessions, random_id};
     use crate::Revision;
     use crate::empty::Empty;
     use crate::envelope::Id;
@@ -301,13 +305,14 @@ mod tests {
     impl Sessions {
         /// Opens a session under a new id.
         fn open_new(&self, session: HttpSession, peer: Peer) -> Option<Arc<str>> {
-            let id: Arc<str> = unguessable()?.into();
+            let id: Arc<str> = random_id()?.into();
             self.open(&id, session, peer).map(|_| id)
         }
     }
 
     fn peer(client: u8, connection: u64) -> Peer {
-        Peer { client: Client::at([127, 0, 0, client].into()), connection: Some(connection) }
+        let address = [127, 0, 0, client].into();
+        Peer { client: Client::at(address), address: Some(address), connection: Some(connection) }
     }
 
     fn sessions(most: usize) -> Sessions {

@@ -1,4 +1,4 @@
-//! Sessions that replicas share: a replica restores a session that another one opened from the store.
+//! Sessions that replicas share through a store: a replica restores a session that another replica opened.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,11 +13,12 @@ use super::sessions::Peer;
 use super::{Endpoint, notification_log};
 use crate::{Era, Notification, Revision, ServiceView};
 
-/// How often a replica records in the store which sessions are in use. Shorter than the minute for which replicas
-/// remember changes.
+/// How often a replica records in the store which sessions are in use. Must be shorter than
+/// [`RESEND_PERIOD`](notification_log::RESEND_PERIOD), with which [`Endpoint::restore`] compares the time since the last
+/// record.
 const TOUCH_INTERVAL: Duration = Duration::from_secs(20);
 
-/// The length of a session id. Strings of another length are not looked up in the store.
+/// The length of a session id. Ids of another length are not looked up in the store.
 const ID_LENGTH: usize = 32;
 
 /// The entry of a session in the store.
@@ -97,17 +98,19 @@ impl Endpoint {
         let in_flight = self.protocol.limits.in_flight;
         let session = HttpSession::new(view.clone(), revision, in_flight, listener, Some(shared))
             .showing_apps(saved.shows_apps);
-        // If no replica may have served the session for a minute or more, its client may have missed changes. Changes
-        // of the last minute are remembered, and reported to every new subscriber.
+        // Changes within `RESEND_PERIOD` before now are reported to every new subscriber. If the session may have been
+        // without a replica for longer, its client may have missed changes, and is notified of all its resources. A
+        // replica may have stopped just before its next touch, up to `TOUCH_INTERVAL` after the last one.
         let untouched = self.config.idle.saturating_sub(saved.left);
         let missed = untouched + TOUCH_INTERVAL >= notification_log::RESEND_PERIOD;
-        join_all(&session, &saved, missed).await;
+        subscribe_all(&session, &saved, missed).await;
         session.notifications.listener.listed();
         session.notifications.listener.requeue(Notification::ListChanged);
         let session = self.sessions.open(&id, session, peer).ok_or(NotRestored::Full)?;
-        // Subscriptions that the client made at other replicas after the session was loaded, before it was open here.
+        // The session is loaded again for subscriptions that the client made at other replicas after the first load and
+        // before the session was open here.
         if let Some(again) = store.load(&id).await? {
-            join_all(&session, &again, false).await;
+            subscribe_all(&session, &again, false).await;
         }
         tracing::info!("restored a session of another replica");
         Ok(session)
@@ -118,21 +121,21 @@ impl Endpoint {
         match event {
             SessionEvent::Subscribed { id, uri } => {
                 if let Some(session) = self.sessions.peek(&id)
-                    && session.notifications.join(&uri).await.is_err()
+                    && session.notifications.subscribe_locally(&uri).await.is_err()
                 {
                     tracing::debug!("a subscription made at another replica failed at this one");
                 }
             }
             SessionEvent::Unsubscribed { id, uri } => {
                 if let Some(session) = self.sessions.peek(&id) {
-                    session.notifications.leave(&uri);
+                    session.notifications.unsubscribe_locally(&uri);
                 }
             }
             SessionEvent::Ended { id } => self.sessions.close(&id),
             SessionEvent::SaveAgain => {
                 for (id, session) in self.sessions.all() {
                     if store.save(&id, session.saved(), self.config.idle).await.is_err() {
-                        // The store reports again when it is back.
+                        // The store sends `SaveAgain` once more when it can be reached again.
                         return;
                     }
                 }
@@ -141,11 +144,11 @@ impl Endpoint {
     }
 }
 
-/// Renews the saved subscriptions of a session. With `missed`, the client is also notified of a change to each.
-async fn join_all(session: &HttpSession, saved: &SavedSession, missed: bool) {
+/// Subscribes to the saved subscriptions of a session. With `missed`, the client is also notified of a change to each.
+async fn subscribe_all(session: &HttpSession, saved: &SavedSession, missed: bool) {
     for uri in &saved.subscriptions {
-        // Fails if the resource no longer exists, or if the caller may no longer read it.
-        if session.notifications.join(uri).await.is_ok() && missed {
+        // An error is ignored: the resource no longer exists, or the caller may no longer read it.
+        if session.notifications.subscribe_locally(uri).await.is_ok() && missed {
             session.notifications.listener.requeue(Notification::Updated(uri.as_str().into()));
         }
     }

@@ -1,5 +1,5 @@
-//! HTTP/2 streams. A stream whose client does not read the response is reset by itself, independently of the other
-//! streams of the connection.
+//! HTTP/2 streams. A stream whose client does not read the response is reset on its own; the other streams of the
+//! connection continue.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -15,27 +15,28 @@ use crate::content_budget::Recipient;
 use crate::lock::lock;
 
 tokio::task_local! {
-    /// The stream that the task answers.
+    /// The stream whose request the current task answers.
     static CURRENT: Arc<Stream>;
 }
 
 /// One HTTP/2 request and its response, until the response is sent.
 #[derive(Default)]
 pub(super) struct Stream {
-    /// How many bytes of the response hyper has received, and how many of these it has sent.
+    /// How many bytes of the response were passed to hyper.
     bytes_passed: AtomicU64,
+    /// How many of these hyper has sent or dropped.
     bytes_sent: AtomicU64,
-    /// Woken when hyper has sent all that it has received.
+    /// Woken when hyper has sent all bytes that were passed to it.
     drained: AtomicWaker,
     /// The task that answers the request. When it is aborted, hyper resets the stream.
     task: OnceLock<AbortHandle>,
     /// The connection of the stream.
     connection: OnceLock<Arc<Liveness>>,
-    /// The unit of the stream budget that it holds, unless it is an event stream.
+    /// The unit of the stream budget that it holds. Event streams hold none.
     slot: Mutex<Option<Lease>>,
 }
 
-/// Hyper's executor: spawns the task of each stream, with the stream as its task-local value.
+/// Hyper's executor: spawns a task for each stream, with the [`Stream`] as its task-local value.
 #[derive(Clone, Debug)]
 pub(super) struct Spawn;
 
@@ -62,11 +63,11 @@ impl Stream {
         let stream = CURRENT.try_with(Arc::clone).ok()?;
         *lock(&stream.slot) = Some(streams.try_take(client, 1)?);
         let _ = stream.connection.set(connection.clone());
-        connection.watch(&stream);
+        connection.watch_stream(&stream);
         Some(stream)
     }
 
-    /// Releases its unit of the stream budget, since event streams have a budget of their own.
+    /// Releases the unit of the stream budget, for an event stream: those have a budget of their own.
     pub(super) fn release_slot(&self) {
         lock(&self.slot).take();
     }
@@ -92,7 +93,7 @@ impl Stream {
         self.bytes_sent.load(Ordering::Acquire) < self.bytes_passed.load(Ordering::Acquire)
     }
 
-    /// Ready when hyper has sent all that it has received.
+    /// Ready when hyper has sent all bytes that were passed to it.
     pub(super) fn poll_drained(&self, context: &mut Context<'_>) -> Poll<()> {
         if !self.is_unsent() {
             return Poll::Ready(());
@@ -111,8 +112,8 @@ impl Recipient for Stream {
         self.connection.get().map_or(1, |connection| connection.unsent_streams() as u64)
     }
 
-    /// Resets the stream. If hyper has received the whole response it has released the stream, and the connection is
-    /// closed instead.
+    /// Resets the stream. Once hyper has received the whole response, it has released the stream; then this closes the
+    /// connection instead.
     fn close(&self) {
         match self.task.get() {
             Some(task) if !task.is_finished() => task.abort(),

@@ -1,4 +1,4 @@
-//! Streamable HTTP: every message is a POST to one endpoint, in both protocol eras.
+//! Streamable HTTP: a client sends every message in a POST to one endpoint, in both protocol eras.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,18 +23,18 @@ use crate::content_budget::{ContentLease, Outgoing};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR};
 use crate::offload::off_worker;
-use crate::protocol::{Arrived, CONTENT_BUDGET_FULL};
+use crate::protocol::{CONTENT_BUDGET_FULL, RequestEnvelope};
 use crate::request::{ListenFilter, McpRequest};
 use crate::time_limit::within;
 use crate::{Caller, Channel, Era, Failure, Revision, ServiceView};
 
-/// The error message if the limit of requests in progress is reached.
+/// The error message if the limit on requests in progress is reached.
 pub(super) const TOO_MANY: &str = "too many requests are in progress; try again later";
 
-/// A request in progress, until its response exists.
+/// The limits that a request in progress counts against, until its response exists.
 struct InProgress {
     _lease: Option<Lease>,
-    /// Its registration in its session, and its permit to be in flight.
+    /// For a request of a session: its registration in the session, and its in-flight permit.
     session: Option<(Running, Option<OwnedSemaphorePermit>)>,
 }
 
@@ -71,16 +71,17 @@ impl Endpoint {
             Ok(Incoming::One(_)) | Err(_) => (None, 1),
         };
         if let Err(wait) = self.count_requests(peer.client, count) {
-            return self.too_fast(id, wait);
+            return self.too_many_requests(id, wait);
         }
         match parsed {
             Err(Malformed { id, error }) => response::rejected(id.as_ref(), &error),
             Ok(Incoming::Batch(batch)) => self.batch(peer, &view, headers, &batch).await,
             Ok(Incoming::One(Message::Request { id, method, params })) => {
-                let since = Instant::now();
+                let arrived = Instant::now();
                 let shows_apps = params.shows_apps(&method);
-                let arrived = Arrived { since, id: &id, method: &method, params: &params, shows_apps };
-                let answered = self.request(peer, view, headers, accepts, arrived).await;
+                let envelope =
+                    RequestEnvelope { arrived, id: &id, method: &method, params: &params, shows_apps };
+                let answered = self.request(peer, view, headers, accepts, envelope).await;
                 answered.unwrap_or_else(|error| response::rejected(Some(&id), &error))
             }
             Ok(Incoming::One(Message::Notification { method, params })) => {
@@ -99,32 +100,33 @@ impl Endpoint {
         view: Arc<dyn ServiceView>,
         headers: &HeaderMap,
         accepts: Accepts,
-        arrived: Arrived<'_>,
+        envelope: RequestEnvelope<'_>,
     ) -> Result<Response<Body>, ErrorObject> {
-        let Arrived { id, method, params, .. } = arrived;
+        let RequestEnvelope { id, method, params, .. } = envelope;
         let meta = params.meta()?;
         let header = text(headers, &VERSION)?;
         let modern_header =
             header.is_some_and(|date| Revision::named(date).is_some_and(|it| it.facts().era == Era::Modern));
         let token = meta.progress_token();
         if modern_header || meta.version()?.is_some() {
-            let name = || params.subject(method).map_or(Ok(None), |_| text(headers, &NAME));
+            let name = || params.mcp_name(method).map_or(Ok(None), |_| text(headers, &NAME));
             let mcp =
                 McpHeaders { version: header, method: text(headers, &METHOD)?, name: name()?, session: None };
-            let revision = match mcp.modern(method, params) {
+            let revision = match mcp.check_modern(method, params) {
                 Ok(revision) => revision,
-                // A modern request without a required member gets status 400, whatever the error code.
+                // A modern request that lacks a required member gets status 400, although its error code is
+                // `INVALID_PARAMS`.
                 Err(Refused::Incomplete(error)) => {
                     return Ok(response::error(StatusCode::BAD_REQUEST, Some(id), &error));
                 }
                 Err(Refused::Wrong(error)) => return Err(error),
             };
-            if let Some(framed) = self.protocol.cached(&*view, revision, None, arrived) {
-                return Ok(self.framed(accepts, &self.call(peer, view, revision), Some(id), framed).await);
+            if let Some(framed) = self.protocol.cached(&*view, revision, None, envelope) {
+                return Ok(self.respond(accepts, &self.call(peer, view, revision), Some(id), framed).await);
             }
             let parse = || McpRequest::parse(revision, &*view, method, params);
             let request = off_worker(peer.client, params.size(), parse).await?;
-            let call = self.call(peer, view, revision).showing_apps(arrived.shows_apps);
+            let call = self.call(peer, view, revision).showing_apps(envelope.shows_apps);
             if let McpRequest::Listen(filter) = &request {
                 return self.listen(accepts, &call, id, filter).await;
             }
@@ -138,10 +140,10 @@ impl Endpoint {
             Err(refusal) => return Ok(refusal),
         };
         let revision = session.revision;
-        let arrived = Arrived { shows_apps: session.shows_apps, ..arrived };
+        let envelope = RequestEnvelope { shows_apps: session.shows_apps, ..envelope };
         let listener = Some(&*session.notifications.listener);
-        if let Some(framed) = self.protocol.cached(&*view, revision, listener, arrived) {
-            return Ok(self.framed(accepts, &self.call(peer, view, revision), Some(id), framed).await);
+        if let Some(framed) = self.protocol.cached(&*view, revision, listener, envelope) {
+            return Ok(self.respond(accepts, &self.call(peer, view, revision), Some(id), framed).await);
         }
         // In a session, an invalid request gets status 200 like other errors.
         let parse = || McpRequest::parse(revision, &*view, method, params);
@@ -150,7 +152,7 @@ impl Endpoint {
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
         };
         let call = self.call(peer, view, revision).showing_apps(session.shows_apps);
-        Ok(self.in_session(&session, accepts, call, token, id, request).await)
+        Ok(self.answer_in_session(&session, accepts, call, token, id, request).await)
     }
 
     /// Admits the sender of a request to its view; the error is the response that refuses it.
@@ -180,11 +182,11 @@ impl Endpoint {
 
     /// A call of this peer.
     pub(super) fn call(&self, peer: Peer, view: Arc<dyn ServiceView>, revision: Revision) -> Call {
-        Call::new(view, revision).by(peer.client, &self.content_budget)
+        Call::new(view, revision).with_client(peer.client, &self.content_budget)
     }
 
     /// Answers a request of a session, unless the client cancels it or the session ends.
-    pub(super) async fn in_session(
+    pub(super) async fn answer_in_session(
         self: Arc<Self>,
         session: &Arc<HttpSession>,
         accepts: Accepts,
@@ -193,13 +195,13 @@ impl Endpoint {
         id: &Id,
         request: McpRequest,
     ) -> Response<Body> {
-        // The limit applies before the request is queued, since its head and body are in memory.
-        let Ok(lease) = self.enter(&call, &request) else { return self.busy(Some(id), TOO_MANY) };
+        // The limit applies to queued requests too, since their heads and bodies are in memory.
+        let Ok(lease) = self.take_request_slot(&call, &request) else { return self.busy(Some(id), TOO_MANY) };
         let running = session.run(id);
         let cancelled = running.token.clone();
         let waiting = async {
             // A request that is answered without calling a source is not queued.
-            if request.is_free() {
+            if request.is_exempt() {
                 return Some(None);
             }
             let _queue_slot = session.waiting.try_acquire().ok()?;
@@ -215,10 +217,10 @@ impl Endpoint {
             return self.busy(Some(id), why);
         };
         let progress = InProgress { _lease: lease, session: Some((running, permit)) };
-        let call = call.of(Some(session.notifications.listener.clone()));
+        let call = call.with_listener(Some(session.notifications.listener.clone()));
         tokio::select! {
-            answered = self.admitted(progress, accepts, call, token, id, request) => answered,
-            // A cancelled request has no response; its event stream just ends.
+            answered = self.answer_admitted(progress, accepts, call, token, id, request) => answered,
+            // A cancelled request has no response: the client gets an empty event stream.
             () = cancelled.cancelled() => response::events(Body::empty()),
         }
     }
@@ -232,13 +234,14 @@ impl Endpoint {
         id: &Id,
         request: McpRequest,
     ) -> Response<Body> {
-        let Ok(lease) = self.enter(&call, &request) else { return self.busy(Some(id), TOO_MANY) };
+        let Ok(lease) = self.take_request_slot(&call, &request) else { return self.busy(Some(id), TOO_MANY) };
         let progress = InProgress { _lease: lease, session: None };
-        self.admitted(progress, accepts, call, token, id, request).await
+        self.answer_admitted(progress, accepts, call, token, id, request).await
     }
 
-    /// Answers with JSON, or with an event stream once there is a progress notification.
-    async fn admitted(
+    /// Answers a request that is within its limits: with JSON, or with an event stream if there is a progress notification
+    /// first.
+    async fn answer_admitted(
         self: Arc<Self>,
         progress: InProgress,
         accepts: Accepts,
@@ -249,20 +252,20 @@ impl Endpoint {
     ) -> Response<Body> {
         let Some(token) = token.filter(|_| accepts.events) else {
             let framed = self.protocol.answer(&call, id, &request).await;
-            return self.framed(accepts, &call, Some(id), framed).await;
+            return self.respond(accepts, &call, Some(id), framed).await;
         };
         let (sender, mut receiver) = mpsc::channel(8);
         // If the channel is full, a progress notification is dropped, never the response.
         let send = move |framed| drop(sender.try_send(framed));
-        let call = call.reporting(Some(Reporter::new(token, send)));
+        let call = call.with_reporter(Some(Reporter::new(token, send)));
         let (endpoint, asked) = (self.clone(), id.clone());
         let cancelled = progress.session.as_ref().map(|(running, _)| running.token.clone());
-        // In a task of its own: over HTTP/2 a body is not polled while the flow-control window is closed, and the
-        // request would hold its resources without reaching its time limit.
+        // In a task of its own: over HTTP/2 a body is not polled while the flow-control window is closed, so the request
+        // would hold its resources without reaching its time limit.
         let answer = tokio::spawn(async move {
             let framed = endpoint.protocol.answer(&call, &asked, &request).await;
             let lease = endpoint.content_lease(&call, &framed).await;
-            // The request is complete; the memory budget bounds the unsent response.
+            // The request is no longer in progress; from here on the memory budget bounds the unsent response.
             drop(progress);
             (framed, lease)
         });
@@ -283,7 +286,7 @@ impl Endpoint {
                     Some(lease) => Event::from(Outgoing { framed, lease: Some(lease) }),
                     None => Event::from(Framed::error(Some(&id), &ErrorObject::new(INTERNAL_ERROR, CONTENT_BUDGET_FULL))),
                 });
-                // The call holds the sender, so the progress stream ends when the response is complete.
+                // The call owns the sender, so the progress stream ends when the call ends.
                 let rest = stream::select(progress, answer.into_stream());
                 let ends = async move {
                     match cancelled {
@@ -307,7 +310,7 @@ impl Endpoint {
     }
 
     /// Refuses a request with status 429 because its client sends requests too fast.
-    pub(super) fn too_fast(&self, id: Option<&Id>, wait: Duration) -> Response<Body> {
+    pub(super) fn too_many_requests(&self, id: Option<&Id>, wait: Duration) -> Response<Body> {
         let error = ErrorObject {
             data: Some(json!({ "retryAfterMs": wait.as_millis() as u64 })),
             ..ErrorObject::new(INTERNAL_ERROR, "too many requests or bytes in a minute; try again later")
@@ -318,18 +321,18 @@ impl Endpoint {
         response
     }
 
-    /// Refuses a request because the budget of HTTP/2 streams or of event streams is used up. The response has no body,
-    /// because no budget would count one that the client does not read.
-    pub(super) fn full(&self) -> Response<Body> {
+    /// Refuses a request because the budget of HTTP/2 streams or of event streams is used up. The response has no body:
+    /// a body that the client does not read would take memory that no budget counts.
+    pub(super) fn no_stream_slot(&self) -> Response<Body> {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut response = response::bare(StatusCode::SERVICE_UNAVAILABLE);
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         response
     }
 
-    /// Takes a unit of the request budget, unless the request is free; an error if the budget is used up.
-    pub(super) fn enter(&self, call: &Call, request: &McpRequest) -> Result<Option<Lease>, ()> {
-        if request.is_free() {
+    /// Takes a unit of the request budget, unless the request is exempt. Fails if the budget is used up.
+    pub(super) fn take_request_slot(&self, call: &Call, request: &McpRequest) -> Result<Option<Lease>, ()> {
+        if request.is_exempt() {
             return Ok(None);
         }
         self.requests.try_take(call.client, 1).map(Some).ok_or(())
@@ -370,7 +373,7 @@ impl Endpoint {
     }
 
     /// The HTTP response for a message; 503 if memory for it is short.
-    pub(super) async fn framed(
+    pub(super) async fn respond(
         &self,
         accepts: Accepts,
         call: &Call,
@@ -405,8 +408,8 @@ impl Endpoint {
         response
     }
 
-    /// Counts a response against the rate of its client, and returns its memory reservation: the one that the call
-    /// made, resized, or a new one. `None` if memory is short.
+    /// Counts a response against the rate limit of its client, and returns its memory reservation: the reservation that
+    /// the call made, resized, or a new one. `None` if memory is short.
     pub(super) async fn content_lease(&self, call: &Call, framed: &Framed) -> Option<ContentLease> {
         self.count_bytes(call.client, framed.size());
         match &call.memory {

@@ -1,4 +1,4 @@
-//! TLS served directly: certificates from files, which are read again when they change.
+//! The TLS server. It reads its certificates from files, and reads them again when the files change.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use http::Version;
+use libris_core::{Budget, Client};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{WebPkiClientVerifier, danger::ClientCertVerifier};
@@ -17,8 +18,15 @@ use super::ClientCertificate;
 use super::socket::Socket;
 use crate::lock::lock;
 
-/// The time limit of a handshake.
+/// The time limit of a handshake, with the time that it waits for a permit.
 const HANDSHAKE_TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// The most concurrent handshakes, of which one client may have three quarters. Each takes up to 100 KiB, because a
+/// message of a handshake may have 64 KiB. Further ones wait, and are not read meanwhile.
+const MAX_HANDSHAKES: usize = 256;
+
+/// The most handshakes that wait; further connections are closed.
+const MAX_WAITING_HANDSHAKES: usize = 2_048;
 
 /// The files of a TLS server, in PEM.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,13 +35,13 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The authorities whose client certificates are accepted; `None` if clients are not asked for certificates.
+    /// The certificate authorities whose client certificates are accepted; `None` to not ask clients for certificates.
     pub client_ca: Option<PathBuf>,
     /// Whether a connection without a client certificate is refused.
     pub require_client_certificate: bool,
 }
 
-/// Why TLS cannot be served with some files. No text contains a part of a key.
+/// The error if TLS cannot be served with these files. No message contains a part of a key.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file has no certificates or cannot be read.
@@ -42,22 +50,23 @@ pub enum TlsError {
     /// A file has no private key or cannot be read.
     #[error("could not read the private key in `{}`", .0.display())]
     Key(PathBuf, #[source] rustls::pki_types::pem::Error),
-    /// The certificates of client authorities cannot be used.
-    #[error("the certificates in `{}` cannot be used as certificate authorities", .0.display())]
+    /// The certificates of the authorities for client certificates cannot be used.
+    #[error("the certificates in `{}` cannot be used as certificate authorities; hint: name a PEM file of CA certificates", .0.display())]
     Authorities(PathBuf, #[source] Box<dyn std::error::Error + Send + Sync>),
     /// The key does not belong to the certificate, or is of an unknown kind.
-    #[error("the certificate and the private key cannot be used")]
+    #[error("the certificate and the private key cannot be used; hint: check that they belong together")]
     Unusable(#[source] rustls::Error),
 }
 
-/// A TLS server, whose certificate can be replaced while it runs.
+/// The TLS configuration of a server. The certificate can be replaced while the server runs.
 pub struct TlsServer {
     files: TlsFiles,
     config: RwLock<Arc<ServerConfig>>,
     stamps: Mutex<Vec<CertificateStamp>>,
+    handshakes: Arc<Budget>,
 }
 
-/// The modification time and size of a file; `None` if there is none.
+/// The modification time and size of a file; `None` if there is no such file.
 type CertificateStamp = Option<(SystemTime, u64)>;
 
 /// A connection after the handshake.
@@ -72,7 +81,13 @@ impl TlsServer {
     pub fn open(files: TlsFiles) -> Result<Arc<Self>, TlsError> {
         let stamps = Mutex::new(files.stamps());
         let config = RwLock::new(Arc::new(files.config()?));
-        Ok(Arc::new(Self { files, config, stamps }))
+        let handshakes = Budget::with_waiters(MAX_HANDSHAKES, MAX_WAITING_HANDSHAKES);
+        Ok(Arc::new(Self { files, config, stamps, handshakes }))
+    }
+
+    /// The number of handshakes in progress.
+    pub fn handshakes(&self) -> usize {
+        self.handshakes.used()
     }
 
     /// Reads the files again if one of them has changed. If they cannot be used, the previous certificate stays in effect
@@ -92,15 +107,19 @@ impl TlsServer {
             }
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::error!(%error, cause, "the previous TLS certificate stays in effect");
+                tracing::error!(%error, cause, "the previous TLS certificate stays in effect; hint: correct the files of the certificate and the key");
             }
         }
     }
 
-    /// Completes the handshake of a connection.
-    pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<SecuredConnection> {
-        let config = self.config.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let handshake = TlsAcceptor::from(config).accept(stream);
+    /// Completes the handshake of a connection of this client.
+    pub(super) async fn accept(&self, stream: TcpStream, client: Client) -> io::Result<SecuredConnection> {
+        let handshake = async {
+            let _permit =
+                self.handshakes.take(client, 1).await.ok_or(io::Error::from(io::ErrorKind::ResourceBusy))?;
+            let config = self.config.read().unwrap_or_else(PoisonError::into_inner).clone();
+            TlsAcceptor::from(config).accept(stream).await
+        };
         let stream = tokio::time::timeout(HANDSHAKE_TIME_LIMIT, handshake).await??;
         let (_, session) = stream.get_ref();
         let version = match session.alpn_protocol() {
@@ -126,7 +145,7 @@ impl TlsFiles {
         let chain = certificates(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key)
             .map_err(|cause| TlsError::Key(self.key.clone(), cause))?;
-        // The provider is explicit, so that no other part of the program chooses it.
+        // The provider is explicit, so that it does not depend on the process-wide default.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()

@@ -48,6 +48,10 @@ impl Listener for Ear {
         Ok(())
     }
 
+    async fn follow_prompts(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     fn listed(&self) {}
 
     async fn reserve(&self, uris: &[&str]) -> Result<(), Failure> {
@@ -79,6 +83,8 @@ impl Listener for Ear {
             ready.await;
         }
     }
+
+    fn renew(&self, _: Option<&Identity>) {}
 
     fn requeue(&self, notification: Notification) {
         self.pending.lock().unwrap().push_back(notification);

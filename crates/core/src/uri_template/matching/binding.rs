@@ -13,7 +13,7 @@ pub(super) struct Bindings(BTreeMap<String, BoundVariable>);
 
 struct BoundVariable {
     value: VariableValue,
-    /// Whether the value is a prefix (prefix modifier), so that the variable may be longer.
+    /// Whether the value comes from an occurrence with a prefix modifier, so that the whole value may be longer.
     prefix: bool,
 }
 

@@ -6,8 +6,8 @@ use super::work;
 use crate::uri::percent;
 use crate::uri_template::pattern::{AllowedBytes, VariableSlot};
 
-/// A URI split into characters. Positions are byte offsets of characters, so that no value ends inside an escape or
-/// inside a character of several escapes.
+/// A URI split into characters. A character may consist of several escapes. A value begins and ends only at a character
+/// boundary, never inside a character.
 pub(super) struct UriText<'a> {
     text: &'a str,
     /// The length of the character at each position; zero inside a character.
@@ -18,7 +18,7 @@ pub(super) struct UriText<'a> {
 
 /// An escaped character, which is never a delimiter.
 const ESCAPED: u8 = 0x80;
-/// An escape that is not part of a UTF-8 character. No value can contain it.
+/// An escape that is not part of a valid UTF-8 character. No value can contain it.
 const NEVER: u8 = 0xff;
 
 impl<'a> UriText<'a> {
@@ -50,17 +50,17 @@ impl<'a> UriText<'a> {
     }
 
     /// Whether the URI has this literal at `at`.
-    pub(super) fn has(&self, at: usize, literal: &str) -> bool {
+    pub(super) fn has_literal(&self, at: usize, literal: &str) -> bool {
         self.text.as_bytes()[at..].starts_with(literal.as_bytes())
     }
 
     /// Whether the URI has this unescaped byte at `at`.
-    pub(super) fn is(&self, at: usize, byte: u8) -> bool {
+    pub(super) fn has_byte(&self, at: usize, byte: u8) -> bool {
         self.kinds.get(at) == Some(&byte)
     }
 
     /// The end of the character at `at`, if a value may contain it.
-    pub(super) fn after(&self, at: usize, allowed: AllowedBytes) -> Option<usize> {
+    pub(super) fn char_end(&self, at: usize, allowed: AllowedBytes) -> Option<usize> {
         let kind = *self.kinds.get(at)?;
         (kind == ESCAPED || allowed.allows(kind)).then(|| at + usize::from(self.lengths[at]))
     }
@@ -84,7 +84,7 @@ impl<'a> UriText<'a> {
             if slot.limit == Some(taken) {
                 return found;
             }
-            match self.after(at, slot.allowed) {
+            match self.char_end(at, slot.allowed) {
                 Some(after) => at = after,
                 None => return found,
             }
@@ -111,9 +111,9 @@ fn character(text: &[u8]) -> (u8, u8) {
     (3, NEVER)
 }
 
-/// The best score of a value, computed position by position from the end.
+/// Computes, from the last position to the first, the best score of a value that begins there.
 ///
-/// A value may end anywhere up to its length limit, so this is a sliding window maximum with a monotonic queue.
+/// The value may end anywhere up to its length limit, so this is a sliding window maximum with a monotonic queue.
 pub(super) struct SlidingMaximum {
     limit: usize,
     index: usize,
@@ -126,8 +126,8 @@ impl SlidingMaximum {
         Self { limit: slot.limit.unwrap_or(usize::MAX), index: 0, queue: VecDeque::new() }
     }
 
-    /// Advances to the next position, with the score of a value that ends there, and returns the best score. `open`
-    /// says whether a value may contain the character at the position.
+    /// Moves to the preceding position and returns the best score of a value that begins there. `score` is the score of a
+    /// value that ends there. `open` is true if a value may contain the character at the position.
     pub(super) fn push(&mut self, score: u16, open: bool) -> u16 {
         work::count(1);
         if !open {

@@ -204,7 +204,7 @@ fn section_3_2_9_continuation() {
 }
 
 #[test]
-fn what_the_sections_leave_out() {
+fn cases_without_an_example_in_the_rfc() {
     let mut variables = variables();
     variables.insert("über", "x");
     variables.insert("uml", "üöä");
@@ -214,10 +214,10 @@ fn what_the_sections_leave_out() {
         ("/é{x}%2f'", "/%C3%A91024%2f'"),
         // A prefix counts characters, not bytes.
         ("{uml:2}", "%C3%BC%C3%B6"),
-        // Escapes survive only where reserved characters do.
+        // Only operators that do not escape reserved characters leave escapes as they are.
         ("{escaped}", "a%252fb%252"),
         ("{+escaped}", "a%2fb%252"),
-        // An empty map is not defined, so a prefix of it is nothing.
+        // An empty map counts as undefined, so its prefix expands to nothing.
         ("{empty_keys:1}", ""),
         ("", ""),
     ] {

@@ -51,7 +51,7 @@ fn filled(value: impl Fn() -> BoxedStrategy<VariableValue>) -> impl Strategy<Val
                         if let Some(value) = value {
                             variables.insert(
                                 name,
-                                if matches!(operator, "+" | "#") { tame(value) } else { value },
+                                if matches!(operator, "+" | "#") { without_delimiters(value) } else { value },
                             );
                         }
                     }
@@ -64,19 +64,19 @@ fn filled(value: impl Fn() -> BoxedStrategy<VariableValue>) -> impl Strategy<Val
 }
 
 /// Removes the characters that `{+x}` and `{#x}` do not escape and that may also be delimiters of the template.
-fn tame(value: VariableValue) -> VariableValue {
-    let tame = |text: String| text.replace(['?', '#', '%'], "");
+fn without_delimiters(value: VariableValue) -> VariableValue {
+    let without_delimiters = |text: String| text.replace(['?', '#', '%'], "");
     match value {
-        VariableValue::Text(text) => VariableValue::Text(tame(text)),
-        VariableValue::List(list) => VariableValue::List(list.into_iter().map(tame).collect()),
-        VariableValue::Map(map) => {
-            VariableValue::Map(map.into_iter().map(|(key, text)| (tame(key), tame(text))).collect())
-        }
+        VariableValue::Text(text) => VariableValue::Text(without_delimiters(text)),
+        VariableValue::List(list) => VariableValue::List(list.into_iter().map(without_delimiters).collect()),
+        VariableValue::Map(map) => VariableValue::Map(
+            map.into_iter().map(|(key, text)| (without_delimiters(key), without_delimiters(text))).collect(),
+        ),
     }
 }
 
 /// The URI of an expansion; `None` if parsing changes more than the spelling of its escapes.
-fn kept(expansion: &str) -> Option<Uri> {
+fn unchanged_uri(expansion: &str) -> Option<Uri> {
     Uri::parse(expansion).ok().filter(|uri| uri.as_str() == percent::normalise(expansion, false))
 }
 
@@ -117,22 +117,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn what_a_template_expands_to_matches_it((text, variables) in filled(value)) {
+    fn a_template_matches_its_expansions((text, variables) in filled(value)) {
         let template = template(&text);
         // A prefix of a list or map is an error.
         if let Ok(expansion) = template.expand(&variables)
-            && let Some(uri) = kept(&expansion)
+            && let Some(uri) = unchanged_uri(&expansion)
         {
             prop_assert!(template.matches(&uri).is_some(), "{text} with {variables:?}: {uri}");
         }
     }
 
     #[test]
-    fn what_matches_expands_to_the_same((text, variables) in filled(|| text().prop_map(VariableValue::Text).boxed())) {
+    fn matched_variables_expand_to_the_same_uri((text, variables) in filled(|| text().prop_map(VariableValue::Text).boxed())) {
         let template = template(&text);
         let expansion = template.expand(&variables).unwrap();
         // Excluded: `{+x}` and `{#x}` do not escape a `%41`, `;a=` and `;a` are equivalent, and `*` turns a text into a list.
-        if let Some(uri) = kept(&expansion)
+        if let Some(uri) = unchanged_uri(&expansion)
             && !text.contains(['+', '#', ';', '*'])
         {
             // Compared decoded, because a literal may contain unescaped what the expansion of a value escapes.
@@ -180,14 +180,14 @@ proptest! {
 }
 
 #[test]
-fn generators_reach_what_they_should() {
-    // If the laws filtered out nearly all generated cases, they would prove nothing.
+fn generators_produce_enough_cases() {
+    // If the laws skipped nearly all generated cases, they would test nothing.
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let kept = (0..500)
         .filter(|_| {
             let (text, variables) = filled(value).new_tree(&mut runner).unwrap().current();
-            template(&text).expand(&variables).is_ok_and(|expansion| kept(&expansion).is_some())
+            template(&text).expand(&variables).is_ok_and(|expansion| unchanged_uri(&expansion).is_some())
         })
         .count();
     assert!(kept > 250, "{kept} of 500");

@@ -48,6 +48,25 @@ fn the_first_rule_that_matches_decides_and_nothing_else_is_allowed() {
 }
 
 #[test]
+fn only_a_rule_that_names_a_feature_decides_about_it() {
+    let decide = |rules: &[(&str, Effect)]| {
+        let rules: Vec<_> =
+            rules.iter().map(|(pattern, effect)| rule(Who::ANYONE, pattern, effect.clone())).collect();
+        ClassRules::new(&rules, None).decide_feature(&uri("libris://tools/search_resources"))
+    };
+    let named = ("libris://tools/**", Effect::Deny);
+    let everything = |effect| ("**", effect);
+    assert_eq!(decide(&[everything(Effect::Deny)]), None);
+    assert_eq!(decide(&[("x://**", Effect::Allow)]), None);
+    // The last rule would deny it too, but this one names it.
+    assert_eq!(decide(&[named.clone(), everything(Effect::Deny)]), Some(Decision::Deny));
+    assert_eq!(decide(&[named.clone(), everything(Effect::Allow)]), Some(Decision::Deny));
+    assert_eq!(decide(&[everything(Effect::Allow), named]), None);
+    let require = decide(&[("libris://tools/*", requires("tools")), everything(requires("tools"))]);
+    assert_eq!(require, Some(Decision::Require(["tools".into()].into())));
+}
+
+#[test]
 fn an_encoded_slash_does_not_lead_past_a_rule() {
     let rules = RuleSet::new(vec![
         rule(Who::ANYONE, "x://a/secret/**", Effect::Deny),

@@ -7,7 +7,7 @@ use libris_core::Result;
 
 use super::{Config, derive, read};
 use crate::http::Http;
-use crate::registry::{CommandLine, ConfigFile, Definition, OpenedSource, SourceConfig};
+use crate::registry::{CommandLine, ConfigFile, Definition, OpenedSource, SourceConfig, url_label};
 
 const PREFIX: &str = "openapi:";
 
@@ -42,7 +42,7 @@ impl SourceConfig for Config {
 #[async_trait]
 impl Definition for OpenApiDefinition {
     fn label(&self) -> String {
-        format!("{PREFIX}{}", self.config.document)
+        format!("{PREFIX}{}", url_label(&self.config.document))
     }
 
     async fn load(&mut self) -> Result<()> {

@@ -33,11 +33,11 @@ impl OpenApiDocument {
         };
         match value.get("openapi").and_then(Value::as_str) {
             Some(version) if version.starts_with("3.") => Ok(Self(value)),
-            Some(version) => Err(wrong(format!("it is of OpenAPI {version}, and 3 is understood"))),
+            Some(version) => Err(wrong(format!("it is of OpenAPI {version}; hint: convert it to OpenAPI 3"))),
             None if value.get("swagger").is_some() => {
-                Err(wrong("it is of Swagger 2; convert it to OpenAPI 3".into()))
+                Err(wrong("it is of Swagger 2; hint: convert it to OpenAPI 3".into()))
             }
-            None => Err(wrong("it does not say `openapi`".into())),
+            None => Err(wrong("it has no key `openapi`; hint: name an OpenAPI document of version 3".into())),
         }
     }
 
@@ -90,8 +90,8 @@ impl OpenApiDocument {
         operations
     }
 
-    /// Unwraps a schema: follows references, an `allOf` with one element, and the `anyOf` or `oneOf` of a schema and
-    /// `null` that declares an optional value.
+    /// Unwraps a schema: follows references, and an `allOf`, `anyOf` or `oneOf` with one element. An element of
+    /// the type `null`, which declares an optional value, does not count.
     pub(super) fn schema<'a>(&'a self, schema: &'a Value) -> &'a Value {
         let mut schema = schema;
         for _ in 0..MAX_DEPTH {

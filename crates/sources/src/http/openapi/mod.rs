@@ -75,22 +75,27 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
         ..Http::default()
     };
     let guard = AddressGuard::new(&config.limits);
-    let mut opening = EndpointBuilder::new(&http, &guard);
+    let mut builder = EndpointBuilder::new(&http, &guard);
     let mut left_out = Vec::new();
     let (mut resources, mut templates) = (Vec::new(), Vec::new());
     for operation in operations {
         let Some(entries) = operation.entries(&prefix, config) else { continue };
         if let Some(entry) = entries.resource {
-            let opened = opening.resource(entry.clone()).map(drop);
+            let opened = builder.resource(entry.clone()).map(drop);
             left_out.extend(add_entry(&mut resources, entry, opened));
         }
         if let Some(entry) = entries.template {
-            let opened = opening.template(entry.clone()).map(drop);
+            let opened = builder.template(entry.clone()).map(drop);
             left_out.extend(add_entry(&mut templates, entry, opened));
         }
     }
     if resources.is_empty() && templates.is_empty() {
-        let nothing = || Error::invalid("the OpenAPI document has no GET operation that can be served");
+        let nothing = || {
+            Error::invalid(
+                "the OpenAPI document has no GET operation that can be served; hint: see the warnings about operations that \
+             are left out",
+            )
+        };
         return Err(left_out.into_iter().next().unwrap_or_else(nothing));
     }
     for error in left_out {
@@ -147,7 +152,7 @@ fn add_entry<U: Display + PartialEq>(
     match opened {
         Err(why) => Some(wrong(&entry.uri, why)),
         Ok(()) if entries.iter().any(|other| other.uri == entry.uri) => {
-            Some(wrong(&entry.uri, "it is declared twice".into()))
+            Some(wrong(&entry.uri, "it is declared twice; hint: remove one, or give it another `uri`".into()))
         }
         Ok(()) => {
             entries.push(entry);
@@ -168,14 +173,14 @@ async fn fetch(config: &Config) -> Result<Vec<u8>> {
     let uri = Uri::parse(&config.document)?;
     let url = endpoint.url(Variables::new()).map_err(|fault| document_error(&uri, fault))?;
     let reply = ApiClient::new(&limits, guard, secure)?
-        .ask(&endpoint, &url, &Default::default(), libris_core::Client::default())
+        .send(&endpoint, &url, &Default::default(), libris_core::Client::default())
         .await;
     Ok(reply.map_err(|fault| document_error(&uri, fault))?.data)
 }
 
 /// The error of a request for the document: a missing document is a mistake in the configuration.
 fn document_error(uri: &Uri, fault: HttpFault) -> Error {
-    match fault.of(uri, "") {
+    match fault.into_error(uri, "") {
         Error::Missing { hint, .. } => Error::invalid(format!("`{uri}` cannot be read: {hint}")),
         error => error,
     }

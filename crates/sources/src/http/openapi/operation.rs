@@ -91,7 +91,7 @@ impl<'a> OpenApiOperation<'a> {
         let Some(path) = self.path_template(&mut in_path) else {
             return skipped("its path cannot be a part of a URI");
         };
-        let path_in_url = distinguish(&mut in_path, &mut in_query, &path);
+        let path_in_url = make_names_unique(&mut in_path, &mut in_query, &path);
         let queried = |name: fn(&OperationParameter) -> &str| match &*in_query {
             [] => String::new(),
             all => {
@@ -184,7 +184,11 @@ impl<'a> OpenApiOperation<'a> {
                 // YAML parses `010` as a number, and the original text is lost.
                 let is_lossy = is_of_type(of, "string") && values.iter().any(Value::is_number);
                 if is_lossy {
-                    tracing::warn!(path = self.path, name, "values that should be text are not quoted");
+                    tracing::warn!(
+                        path = self.path,
+                        name,
+                        "values that should be text are not quoted; hint: put them in quotation marks in the OpenAPI document"
+                    );
                 }
                 is_closed = !is_lossy;
                 values.iter().filter_map(choice).collect::<Vec<_>>()
@@ -254,9 +258,9 @@ impl<'a> OpenApiOperation<'a> {
     }
 }
 
-/// Renames parameters so that the names within the path and the query are unique, and returns the path template of
-/// the URL. In the URL, names in the query must be those of the API; names in the path are arbitrary.
-fn distinguish(
+/// Renames parameters so that all names in the path and the query are unique. Returns the path template of the
+/// URL. In the URL, names in the query must be those of the API; names in the path are arbitrary.
+fn make_names_unique(
     in_path: &mut [OperationParameter],
     in_query: &mut [OperationParameter],
     path: &str,

@@ -46,7 +46,8 @@ pub(super) fn selected<'a>(
     let selected: Vec<_> = operations.into_iter().filter(is_selected).collect();
     if selected.is_empty() && known > 0 {
         return Err(Error::invalid(format!(
-            "`include`, `exclude` and `tags` together select none of the {known} operations"
+            "`include`, `exclude` and `tags` together select none of the {known} operations; hint: \
+             remove one of them"
         )));
     }
     Ok(selected)

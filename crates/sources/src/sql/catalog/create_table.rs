@@ -59,14 +59,14 @@ impl<'a> Token<'a> {
         let first = rest.chars().next()?;
         let until =
             |end: &str, from: usize| rest[from..].find(end).map_or(rest.len(), |to| from + to + end.len());
-        let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '$';
+        let is_word_char = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '$';
         let (kind, length) = match first {
             '\'' | '"' | '`' => (TokenKind::Quoted, quoted_length(rest, first)),
             '[' => (TokenKind::Quoted, until("]", 1)),
             '-' if rest.starts_with("--") => (TokenKind::Comment, until("\n", 2)),
             '/' if rest.starts_with("/*") => (TokenKind::Comment, until("*/", 2)),
-            letter if is_part(letter) => {
-                (TokenKind::Word, rest.find(|letter| !is_part(letter)).unwrap_or(rest.len()))
+            letter if is_word_char(letter) => {
+                (TokenKind::Word, rest.find(|letter| !is_word_char(letter)).unwrap_or(rest.len()))
             }
             other => (TokenKind::Other, other.len_utf8()),
         };

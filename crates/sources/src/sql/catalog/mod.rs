@@ -1,7 +1,8 @@
 //! Reads the catalog of a database: tables, columns, indexes, foreign keys, CHECK constraints, view definitions.
 //!
-//! Each database has six queries with the same result columns, so that their results can be combined by the same
-//! code. Names from a URI are bound as values; later statements contain only names from the result.
+//! Each database has six queries. Their result columns are the same for all databases, so that the same code
+//! combines the results. Names from a URI are bound as values; later statements contain only names from the
+//! result.
 
 mod create_table;
 mod mysql;
@@ -125,12 +126,12 @@ pub(super) async fn summaries(
     driver: &dyn Driver,
     schemas: &[String],
 ) -> Result<Vec<TableSummary>, DriverError> {
-    let asked = catalog_queries(driver.dialect(), schemas);
-    let tables = ask(driver, asked.tables, None).await?;
+    let queries = catalog_queries(driver.dialect(), schemas);
+    let tables = query(driver, queries.tables, None).await?;
     let mut summaries: Vec<_> = tables.iter().map(|row| summary(row)).collect();
     if driver.dialect() == Dialect::Mysql {
-        // MySQL also names tables that the user may only write to.
-        let columns = ask(driver, asked.columns, None).await?;
+        // MySQL also returns tables that the user may only write to.
+        let columns = query(driver, queries.columns, None).await?;
         let readable: HashSet<_> = columns.iter().map(|row| name(row)).collect();
         summaries.retain(|summary| summary.view || readable.contains(&summary.name));
     }
@@ -160,38 +161,40 @@ async fn describe(
     schemas: &[String],
     only: Option<&TableName>,
 ) -> Result<Vec<TableInfo>, DriverError> {
-    let asked = catalog_queries(driver.dialect(), schemas);
+    let queries = catalog_queries(driver.dialect(), schemas);
     let mut tables: BTreeMap<TableName, TableInfo> = BTreeMap::new();
-    for row in ask(driver, asked.tables, only).await? {
+    for row in query(driver, queries.tables, only).await? {
         let summary = summary(&row);
         tables.insert(summary.name.clone(), TableInfo::new(summary));
     }
     if tables.is_empty() {
         return Ok(Vec::new());
     }
-    // A view of a dropped table has no columns, but exists.
+    // In SQLite, a view of a dropped table exists, but the queries for its columns fail.
     let broken = driver.dialect() == Dialect::Sqlite && tables.values().all(|table| table.summary.view);
-    let known = |answer: Result<Vec<_>, DriverError>| match answer {
+    let or_empty_if_broken = |answer: Result<Vec<_>, DriverError>| match answer {
         Err(DriverError::Missing(_) | DriverError::Failed(_)) if broken => Ok(Vec::new()),
         answer => answer,
     };
-    for row in known(ask(driver, asked.columns, only).await)? {
+    for row in or_empty_if_broken(query(driver, queries.columns, only).await)? {
         let Some(table) = tables.get_mut(&name(&row)) else { continue };
         table.columns.push(column(driver.dialect(), &row));
     }
-    for row in known(ask(driver, asked.indexes, only).await)? {
+    for row in or_empty_if_broken(query(driver, queries.indexes, only).await)? {
         let Some(table) = tables.get_mut(&name(&row)) else { continue };
         table.add_index(&row);
     }
-    for row in known(ask(driver, asked.references, only).await)? {
+    for row in or_empty_if_broken(query(driver, queries.references, only).await)? {
         let Some(table) = tables.get_mut(&name(&row)) else { continue };
         table.add_reference(&row);
     }
-    for row in ask(driver, asked.checks, only).await? {
+    for row in query(driver, queries.checks, only).await? {
         let Some(table) = tables.get_mut(&name(&row)) else { continue };
-        table.checks.push(CheckConstraint { name: row[2].name(), expression: row[3].name() });
+        table
+            .checks
+            .push(CheckConstraint { name: row[2].to_text_lossy(), expression: row[3].to_text_lossy() });
     }
-    for row in ask(driver, asked.definitions, only).await? {
+    for row in query(driver, queries.definitions, only).await? {
         let Some(table) = tables.get_mut(&name(&row)) else { continue };
         table.define(non_empty(&row[2]));
     }
@@ -210,14 +213,14 @@ async fn describe(
 }
 
 /// Runs a catalog query; `only` restricts it to one table.
-async fn ask(
+async fn query(
     driver: &dyn Driver,
     sql: String,
     only: Option<&TableName>,
 ) -> Result<Vec<Vec<SqlValue>>, DriverError> {
     let value = |text: Option<&String>| text.cloned().map_or(BindValue::Null, BindValue::Text);
     let (schema, table) = (value(only.map(|name| &name.schema)), value(only.map(|name| &name.table)));
-    // Without numbered placeholders, each value is bound as often as it is used.
+    // MySQL has no numbered placeholders, so each value is bound as often as it occurs.
     let binds = match driver.dialect() {
         Dialect::Postgres => vec![schema, table],
         Dialect::Sqlite => vec![table],
@@ -227,11 +230,11 @@ async fn ask(
 }
 
 fn name(row: &[SqlValue]) -> TableName {
-    TableName { schema: row[0].name(), table: row[1].name() }
+    TableName { schema: row[0].to_text_lossy(), table: row[1].to_text_lossy() }
 }
 
 fn non_empty(cell: &SqlValue) -> Option<String> {
-    Some(cell.name()).filter(|text| !text.is_empty())
+    Some(cell.to_text_lossy()).filter(|text| !text.is_empty())
 }
 
 fn summary(row: &[SqlValue]) -> TableSummary {
@@ -239,22 +242,22 @@ fn summary(row: &[SqlValue]) -> TableSummary {
         name: name(row),
         view: row[2].as_bool(),
         comment: non_empty(&row[3]),
-        rows: row[4].name().parse().ok(),
+        rows: row[4].to_text_lossy().parse().ok(),
     }
 }
 
 fn column(dialect: Dialect, row: &[SqlValue]) -> TableColumn {
-    let base = row[4].name();
+    let base = row[4].to_text_lossy();
     TableColumn {
-        name: row[2].name(),
-        declared: row[3].name(),
-        cast: row[5].name(),
+        name: row[2].to_text_lossy(),
+        declared: row[3].to_text_lossy(),
+        cast: row[5].to_text_lossy(),
         kind: dialect.kind(&base),
         base,
         nullable: row[6].as_bool(),
         default: non_empty(&row[7]),
         comment: non_empty(&row[8]),
-        values: values(dialect, &row[3].name(), &row[9]),
+        values: values(dialect, &row[3].to_text_lossy(), &row[9]),
     }
 }
 
@@ -262,7 +265,9 @@ fn column(dialect: Dialect, row: &[SqlValue]) -> TableColumn {
 fn values(dialect: Dialect, declared: &str, listed: &SqlValue) -> Vec<String> {
     match dialect {
         Dialect::Mysql => mysql::enum_values(declared),
-        Dialect::Sqlite | Dialect::Postgres => serde_json::from_str(&listed.name()).unwrap_or_default(),
+        Dialect::Sqlite | Dialect::Postgres => {
+            serde_json::from_str(&listed.to_text_lossy()).unwrap_or_default()
+        }
     }
 }
 
@@ -281,8 +286,8 @@ impl TableInfo {
         }
     }
 
-    /// Sets the query of a view, or evaluates the `CREATE TABLE` statement of a SQLite table: adds its CHECK
-    /// constraints, and keeps the statement only if it contains comments.
+    /// Sets the definition. That of a view is its query. That of a SQLite table is its `CREATE TABLE` statement:
+    /// adds its CHECK constraints, and stores the statement only if it contains comments.
     fn define(&mut self, definition: Option<String>) {
         if self.summary.view {
             self.definition = definition;
@@ -293,7 +298,8 @@ impl TableInfo {
         self.definition = definition.filter(|_| scanned.has_comment);
     }
 
-    /// The columns that rows can be filtered by: those that are the first of an index, in the order of the table.
+    /// The columns by which rows can be filtered, in the order of the table. Each is the first column of an
+    /// index.
     pub(super) fn filter_columns(&self) -> Vec<&str> {
         let leads = |column: &&TableColumn| {
             let first = |index: &TableIndex| index.equality && index.columns.first() == Some(&column.name);
@@ -307,7 +313,7 @@ impl TableInfo {
     }
 
     fn add_index(&mut self, row: &[SqlValue]) {
-        let name = row[2].name();
+        let name = row[2].to_text_lossy();
         if self.indexes.last().is_none_or(|last| last.name != name) {
             let (unique, primary, equality) = (row[3].as_bool(), row[4].as_bool(), row[6].as_bool());
             self.indexes.push(TableIndex { name, unique, primary, equality, columns: Vec::new() });
@@ -318,10 +324,11 @@ impl TableInfo {
     }
 
     fn add_reference(&mut self, row: &[SqlValue]) {
-        // The rows of one constraint are adjacent. Its name is not unique, so the column numbered 1 marks the first.
-        let column = row[3].name();
-        let target = TableName { schema: row[4].name(), table: row[5].name() };
-        let first = row[7].name() == "1";
+        // The rows of one constraint are adjacent, and the first of them has the position 1. Constraint names are
+        // not unique.
+        let column = row[3].to_text_lossy();
+        let target = TableName { schema: row[4].to_text_lossy(), table: row[5].to_text_lossy() };
+        let first = row[7].to_text_lossy() == "1";
         if first || self.references.is_empty() {
             self.references.push(ForeignKey { columns: Vec::new(), target, target_columns: Vec::new() });
         }

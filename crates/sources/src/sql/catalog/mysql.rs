@@ -3,9 +3,9 @@
 use super::CatalogQueries;
 use crate::sql::dialect::Dialect;
 
-/// The condition that restricts a query to the configured schemas, or else to the database of the connection, and to
-/// one table if its name is bound.
-fn shown(alias: &str, schemas: &[String]) -> String {
+/// The condition that restricts a catalog query to the configured schemas; without any, to the database of the
+/// connection. If the name of a table is bound, it also restricts the query to that table.
+fn table_condition(alias: &str, schemas: &[String]) -> String {
     let within = match schemas.is_empty() {
         true => format!("{alias}.table_schema = DATABASE()"),
         // Schemas from the configuration, as string literals.
@@ -22,20 +22,21 @@ fn shown(alias: &str, schemas: &[String]) -> String {
     )
 }
 
-/// MariaDB stores JSON as text with a check constraint. Only MariaDB executes this kind of comment.
+/// The case of a JSON column of MariaDB, which is text with a CHECK constraint. Only MariaDB executes comments
+/// that begin with `/*M!`.
 const JSON: &str = "/*M!100222 WHEN c.data_type = 'longtext' AND EXISTS (
     SELECT 1 FROM information_schema.check_constraints j
     WHERE j.constraint_schema = c.table_schema AND j.table_name = c.table_name
     AND j.check_clause = CONCAT('json_valid(`', c.column_name, '`)')) THEN 'json' */";
 
 pub(super) fn catalog_queries(schemas: &[String]) -> CatalogQueries {
-    let shown = |alias| shown(alias, schemas);
+    let table_condition = |alias| table_condition(alias, schemas);
     CatalogQueries {
         tables: format!(
             "SELECT t.table_schema, t.table_name, t.table_type LIKE '%VIEW',
                     CASE WHEN t.table_type LIKE '%VIEW' THEN NULL ELSE t.table_comment END, t.table_rows
              FROM information_schema.tables t WHERE {} ORDER BY 1, 2",
-            shown("t")
+            table_condition("t")
         ),
         columns: format!(
             "SELECT c.table_schema, c.table_name, c.column_name, c.column_type,
@@ -46,7 +47,7 @@ pub(super) fn catalog_queries(schemas: &[String]) -> CatalogQueries {
                          WHEN 'date' THEN 'DATE' WHEN 'time' THEN 'TIME(6)' ELSE 'DATETIME(6)' END,
                     c.is_nullable, c.column_default, c.column_comment, NULL
              FROM information_schema.columns c WHERE {} AND c.privileges LIKE '%select%' ORDER BY 1, 2, c.ordinal_position",
-            shown("c")
+            table_condition("c")
         ),
         indexes: format!(
             "SELECT s.table_schema, s.table_name, s.index_name, s.non_unique = 0, s.index_name = 'PRIMARY',
@@ -55,7 +56,7 @@ pub(super) fn catalog_queries(schemas: &[String]) -> CatalogQueries {
                     s.index_type IN ('BTREE', 'HASH')
              FROM information_schema.statistics s WHERE {}
              ORDER BY 1, 2, s.index_name = 'PRIMARY' DESC, s.index_name, s.seq_in_index",
-            shown("s")
+            table_condition("s")
         ),
         references: format!(
             "SELECT k.table_schema, k.table_name, k.constraint_name, k.column_name,
@@ -64,10 +65,10 @@ pub(super) fn catalog_queries(schemas: &[String]) -> CatalogQueries {
              FROM information_schema.key_column_usage k
              WHERE {} AND k.referenced_table_name IS NOT NULL
              ORDER BY 1, 2, k.constraint_name, k.ordinal_position",
-            shown("k")
+            table_condition("k")
         ),
-        // Each server executes its own kind of comment; MySQL 5.7 has no CHECK constraints. MariaDB adds one to each
-        // JSON column.
+        // MariaDB executes `/*M!…*/`, MySQL from 8.0.16 on `/*!80016…*/`, and MySQL 5.7 has no CHECK
+        // constraints. The constraints that MariaDB adds to JSON columns are left out.
         checks: format!(
             "SELECT k.table_schema, k.table_name, k.constraint_name,
                     COALESCE(/*M!100222 x.check_clause, */ /*!80016 x.check_clause, */ NULL)
@@ -78,12 +79,12 @@ pub(super) fn catalog_queries(schemas: &[String]) -> CatalogQueries {
              /*!80016 JOIN information_schema.check_constraints x
                 ON x.constraint_schema = k.table_schema AND x.constraint_name = k.constraint_name */
              WHERE {} AND k.constraint_type = 'CHECK' ORDER BY 1, 2, 3",
-            shown("k")
+            table_condition("k")
         ),
         definitions: format!(
             "SELECT k.table_schema, k.table_name, k.view_definition FROM information_schema.views k
              WHERE {} ORDER BY 1, 2",
-            shown("k")
+            table_condition("k")
         ),
     }
 }

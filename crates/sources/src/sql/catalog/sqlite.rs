@@ -61,27 +61,28 @@ pub(super) async fn tables(driver: &dyn Driver) -> Result<Vec<TableInfo>, Driver
     Ok(tables)
 }
 
-/// Adds the number of rows, and the `rowid`: as the key if the table has no other, or as the tie-breaker if its key may
-/// contain nulls.
+/// Adds the number of rows. Also adds the `rowid`: as the key if the table has no other key, or as the
+/// tie-breaker if its key may contain nulls.
 pub(super) async fn complete(driver: &dyn Driver, table: &mut TableInfo) -> Result<(), DriverError> {
     if table.summary.view {
         return Ok(());
     }
     let TableName { table: name, .. } = table.name();
     let quoted = Dialect::Sqlite.quote(name);
-    let ask = async |sql: String| match collect(driver, &Statement::new(sql, Vec::new())).await {
-        Ok(rows) => Ok(rows.first().and_then(|row| row[0].name().parse::<u64>().ok())),
+    let query = async |sql: String| match collect(driver, &Statement::new(sql, Vec::new())).await {
+        Ok(rows) => Ok(rows.first().and_then(|row| row[0].to_text_lossy().parse::<u64>().ok())),
         // A `WITHOUT ROWID` table has no `rowid`, and the module of a virtual table may be missing.
         Err(DriverError::Failed(_) | DriverError::Missing(_)) => Ok(None),
         Err(problem) => Err(problem),
     };
     let count =
-        ask(format!("SELECT count(*) FROM (SELECT 1 FROM {quoted} LIMIT {})", MAX_COUNTED_ROWS + 1)).await?;
+        query(format!("SELECT count(*) FROM (SELECT 1 FROM {quoted} LIMIT {})", MAX_COUNTED_ROWS + 1))
+            .await?;
     let is_free = |name: &&&str| !table.columns.iter().any(|column| column.name.eq_ignore_ascii_case(name));
     let row_id = ["rowid", "_rowid_", "oid"].iter().find(is_free).copied();
     let last = match row_id {
         None => None,
-        Some(row_id) => ask(format!("SELECT max({row_id}) FROM {quoted}")).await?,
+        Some(row_id) => query(format!("SELECT max({row_id}) FROM {quoted}")).await?,
     };
     table.summary.rows = match count {
         Some(count) if count <= MAX_COUNTED_ROWS => Some(count),

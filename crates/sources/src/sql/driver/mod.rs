@@ -36,8 +36,8 @@ use pool::{Backend, Pool};
 use stop::StopSignal;
 
 tokio::task_local! {
-    /// The context of the request that statements are run for. A statement holds a clone until it has ended, and so
-    /// keeps the permit of the catalog, even if the caller is gone.
+    /// The context of the request that statements are run for. A statement holds a clone until it has ended,
+    /// and with it the concurrency permit of the catalog, even if the caller is gone.
     pub(super) static REQUEST_CONTEXT: Context;
 }
 
@@ -46,10 +46,10 @@ tokio::task_local! {
 pub(super) struct Statement {
     pub(super) sql: String,
     pub(super) binds: Vec<BindValue>,
-    /// The types of the selected values, if they are more specific than those of the result.
+    /// The types of the selected values, if they are more specific than those that the database reports.
     pub(super) kinds: Option<Arc<[ValueType]>>,
-    /// For a configured query: the limits that the driver must enforce, for example by wrapping the query.
-    pub(super) foreign: Option<QueryLimits>,
+    /// The limits of a configured query. The driver enforces them, for example by wrapping the query.
+    pub(super) query_limits: Option<QueryLimits>,
     /// The size columns that the statement selects, if it enforces the size limit itself.
     pub(super) sizes: Option<SizeColumns>,
 }
@@ -74,7 +74,7 @@ pub(super) struct SizeColumns {
 
 impl Statement {
     pub(super) fn new(sql: String, binds: Vec<BindValue>) -> Self {
-        Self { sql, binds, kinds: None, foreign: None, sizes: None }
+        Self { sql, binds, kinds: None, query_limits: None, sizes: None }
     }
 }
 
@@ -110,13 +110,13 @@ pub(super) enum DriverError {
 }
 
 impl DriverError {
-    /// Whether the connection is not usable any more.
-    fn is_of_connection(&self) -> bool {
+    /// Whether the connection is unusable after this error.
+    fn breaks_connection(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Misconfigured { .. })
     }
 }
 
-/// An error of the database, shared by all callers of a load.
+/// An error of the database. All callers of one load (single-flight) share it.
 pub(super) type DatabaseError = Arc<dyn std::error::Error + Send + Sync>;
 
 /// A connection pool of one database.
@@ -214,7 +214,7 @@ pub(super) struct DriverSettings {
 impl DriverSettings {
     /// The time-out for the server in milliseconds. It is never 0, which would mean no time-out, and at most the
     /// server's maximum.
-    fn millis(self) -> u128 {
+    fn timeout_millis(self) -> u128 {
         self.timeout.as_millis().clamp(1, i32::MAX as u128)
     }
 }
@@ -275,7 +275,7 @@ pub(super) async fn collect(
     }
 }
 
-/// How much longer than the time-out, which the server enforces itself, Libris waits before it cancels a statement.
+/// The server enforces the time-out itself. Libris cancels a statement only if it runs this much longer.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(1);
 
 /// The reason for a closed connection.
@@ -312,19 +312,19 @@ const NOT_ADMITTED: DriverError = DriverError::Misconfigured {
 
 /// Classifies an error that is not from the database itself.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-fn explain(error: sqlx::Error) -> DriverError {
+fn classify(error: sqlx::Error) -> DriverError {
     use std::io::ErrorKind;
     match error {
         sqlx::Error::Io(cause) => DriverError::Unavailable(match cause.kind() {
             ErrorKind::ConnectionRefused => "nothing listens at its address",
-            // A socket or a certificate.
+            // A Unix socket or a certificate file.
             ErrorKind::NotFound => {
                 return DriverError::Misconfigured {
                     why: "a file that its URL names does not exist",
                     fix: "check the paths in `url`",
                 };
             }
-            // The TLS library reports a rejected certificate as such.
+            // The TLS library reports a rejected certificate as this kind of error.
             ErrorKind::InvalidData => return TLS_FAILED,
             ErrorKind::TimedOut => "it does not answer",
             _ => CONNECTION_LOST,
@@ -336,17 +336,17 @@ fn explain(error: sqlx::Error) -> DriverError {
     }
 }
 
-/// Classifies an error while connecting: the database is unavailable.
+/// Classifies an error while connecting.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-fn refused(error: sqlx::Error, explain: impl FnOnce(sqlx::Error) -> DriverError) -> DriverError {
+fn connect_error(error: sqlx::Error, classify: impl FnOnce(sqlx::Error) -> DriverError) -> DriverError {
     tracing::debug!(%error, "a database cannot be reached");
     let lost = matches!(error, sqlx::Error::Io(_));
-    match explain(error) {
+    match classify(error) {
         DriverError::Unavailable(CONNECTION_LOST) if lost => {
             DriverError::Unavailable("its host cannot be reached")
         }
         DriverError::Denied(_) => NOT_ADMITTED,
-        away if away.is_of_connection() => away,
+        error if error.breaks_connection() => error,
         _ => DriverError::Unavailable("it refuses the connection"),
     }
 }

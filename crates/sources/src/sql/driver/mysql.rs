@@ -14,7 +14,7 @@ use sqlx::{
 use super::canceller::Canceller;
 use super::{
     Backend, Driver, DriverError, DriverSettings, NO_DATABASE, NOT_ADMITTED, Pool, QueryLimits, RowSink,
-    SinkOutput, SizeColumns, Statement, TIMEOUT_GRACE, WRONG_PASSWORD, explain, refused,
+    SinkOutput, SizeColumns, Statement, TIMEOUT_GRACE, WRONG_PASSWORD, classify, connect_error,
 };
 use crate::sql::dialect::{Dialect, bounded};
 use crate::sql::value::{BindValue, SqlValue, ValueType};
@@ -69,7 +69,7 @@ impl MysqlServer {
                 .await?;
         let limit = match version.contains("MariaDB") {
             true => format!("SET SESSION max_statement_time = {}", self.settings.timeout.as_secs_f64()),
-            false => format!("SET SESSION max_execution_time = {}", self.settings.millis()),
+            false => format!("SET SESSION max_execution_time = {}", self.settings.timeout_millis()),
         };
         connection.execute(&*limit).await?;
         Ok(MysqlSession { connection, number })
@@ -83,7 +83,7 @@ impl Backend for MysqlServer {
     const REMOTE: bool = true;
 
     async fn connect(&self) -> Result<MysqlSession, DriverError> {
-        self.session().await.map_err(|error| refused(error, statement_error))
+        self.session().await.map_err(|error| connect_error(error, statement_error))
     }
 
     async fn run(
@@ -117,7 +117,7 @@ impl Backend for MysqlServer {
 fn statement_error(error: sqlx::Error) -> DriverError {
     use sqlx::mysql::MySqlDatabaseError;
     let known = error.as_database_error().and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>());
-    let Some(known) = known else { return explain(error) };
+    let Some(known) = known else { return classify(error) };
     match (known.number(), known.code().unwrap_or_default()) {
         (1317 | 1969 | 3024, _) => DriverError::TimedOut,
         (1045 | 1698, _) => WRONG_PASSWORD,
@@ -142,7 +142,7 @@ async fn query(
 ) -> sqlx::Result<()> {
     let mut sql = statement.sql.clone();
     let mut sizes = statement.sizes;
-    if let Some(bounds) = statement.foreign {
+    if let Some(bounds) = statement.query_limits {
         // Only the server knows the names and types of the columns.
         let prepared = (&mut *connection).prepare(&statement.sql).await?;
         let columns: Vec<_> = prepared
@@ -176,7 +176,7 @@ async fn query(
         let mut size = 0;
         for at in values..row.len() {
             let reported = cell(row.try_get_raw(at)?, None).map_err(sqlx::Error::Decode)?;
-            size += reported.name().parse().unwrap_or(u64::from(u32::MAX));
+            size += reported.to_text_lossy().parse().unwrap_or(u64::from(u32::MAX));
         }
         if sizes.is_some_and(|sizes| size > sizes.bytes) {
             output.oversized(size);

@@ -49,7 +49,7 @@ impl SinkOutput {
             && !self.enough
             && let ControlFlow::Break(()) = sink.row(row)
         {
-            self.cut();
+            self.stop_output();
         }
     }
 
@@ -76,7 +76,7 @@ impl SinkOutput {
         let (sink, flow) = written.await.map_err(|_| sqlx::Error::WorkerCrashed)?;
         self.sink = Some(sink);
         if flow?.is_break() {
-            self.cut();
+            self.stop_output();
         }
         Ok(())
     }
@@ -88,12 +88,12 @@ impl SinkOutput {
             && !self.enough
         {
             sink.oversized(size);
-            self.cut();
+            self.stop_output();
         }
     }
 
     /// Accepts no more rows, and stops the statement.
-    fn cut(&mut self) {
+    fn stop_output(&mut self) {
         self.enough = true;
         self.stop.request();
     }

@@ -33,7 +33,7 @@ pub(super) trait Backend: Send + Sync + 'static {
 
     async fn connect(&self) -> Result<Self::Connection, DriverError>;
 
-    /// Runs a statement to its end. After a stop request, the caller only awaits the end.
+    /// Runs a statement to its end. The caller awaits this end even after a stop request.
     async fn run(
         &self,
         connection: &mut Self::Connection,
@@ -85,7 +85,7 @@ impl<B: Backend> Pool<B> {
         let stop = Arc::new(StopSignal::default());
         let _leaving = StopOnDrop(Arc::clone(&stop));
         let output = SinkOutput::new(sink, stop);
-        let ask = async {
+        let run = async {
             let permits = Arc::clone(&self.connections.permits);
             let Ok(permit) = permits.acquire_owned().await else { return Err(DriverError::TimedOut) };
             let request = REQUEST_CONTEXT.try_with(Context::clone).unwrap_or_default();
@@ -93,7 +93,7 @@ impl<B: Backend> Pool<B> {
             tokio::spawn(task).await.unwrap_or(Err(DriverError::Unavailable(CONNECTION_LOST)))
         };
         let time_limit = self.connections.settings.timeout + TIMEOUT_GRACE;
-        timeout(time_limit, ask).await.unwrap_or(Err(DriverError::TimedOut))
+        timeout(time_limit, run).await.unwrap_or(Err(DriverError::TimedOut))
     }
 }
 
@@ -101,7 +101,7 @@ impl<B: Backend> Pool<B> {
 struct StatementEnd {
     outcome: Result<(), DriverError>,
     /// Whether the connection can be reused: it responds, and no cancel request for it is in flight.
-    sound: bool,
+    reusable: bool,
 }
 
 impl<B: Backend> ConnectionPool<B> {
@@ -131,16 +131,16 @@ impl<B: Backend> ConnectionPool<B> {
                 self.idle().push(connection);
                 return Err(DriverError::TimedOut);
             }
-            let StatementEnd { outcome, sound } =
+            let StatementEnd { outcome, reusable } =
                 self.supervise(&mut connection, &statement, &mut output).await;
-            if sound && self.recover(&mut connection).await {
+            if reusable && self.recover(&mut connection).await {
                 self.idle().push(connection);
             }
             match outcome {
                 Ok(()) => return output.into_sink(),
                 Err(_) if output.enough => return output.into_sink(),
                 Err(_) if output.stop().requested() => return Err(DriverError::TimedOut),
-                Err(problem) if problem.is_of_connection() && was_idle && !output.begun => {
+                Err(problem) if problem.breaks_connection() && was_idle && !output.begun => {
                     self.idle().clear()
                 }
                 Err(problem) => return Err(problem),
@@ -169,21 +169,21 @@ impl<B: Backend> ConnectionPool<B> {
         statement: &Statement,
         output: &mut SinkOutput,
     ) -> StatementEnd {
-        let late = Instant::now() + self.settings.timeout + TIMEOUT_GRACE;
+        let deadline = Instant::now() + self.settings.timeout + TIMEOUT_GRACE;
         let stop = Arc::clone(output.stop());
         let mut run = pin!(self.backend.run(connection, statement, output));
         tokio::select! {
             outcome = &mut run => {
-                let sound = !outcome.as_ref().is_err_and(DriverError::is_of_connection);
-                return StatementEnd { outcome, sound };
+                let reusable = !outcome.as_ref().is_err_and(DriverError::breaks_connection);
+                return StatementEnd { outcome, reusable };
             }
             () = stop.wait() => {}
-            () = sleep_until(late) => stop.request(),
+            () = sleep_until(deadline) => stop.request(),
         }
         if !B::REMOTE {
-            return StatementEnd { outcome: run.await, sound: true };
+            return StatementEnd { outcome: run.await, reusable: true };
         }
-        let mut sound = true;
+        let mut reusable = true;
         loop {
             // Awaited, because a cancel request still in flight could hit the next statement.
             let cancel = async {
@@ -193,18 +193,18 @@ impl<B: Backend> ConnectionPool<B> {
                 }
             };
             let (outcome, cancelled) = tokio::join!(timeout(CANCEL_RETRY_INTERVAL, &mut run), cancel);
-            sound &= cancelled;
+            reusable &= cancelled;
             if let Ok(outcome) = outcome {
-                sound &= !outcome.as_ref().is_err_and(DriverError::is_of_connection);
-                return StatementEnd { outcome, sound };
+                reusable &= !outcome.as_ref().is_err_and(DriverError::breaks_connection);
+                return StatementEnd { outcome, reusable };
             }
-            if Instant::now() > late + CLOSE_GRACE {
+            if Instant::now() > deadline + CLOSE_GRACE {
                 tracing::warn!("a statement does not end, and its connection is closed");
-                return StatementEnd { outcome: Err(DriverError::TimedOut), sound: false };
+                return StatementEnd { outcome: Err(DriverError::TimedOut), reusable: false };
             }
             // If the server cannot be reached, its own time-out ends the statement.
-            if !cancelled && let Ok(outcome) = timeout_at(late + CLOSE_GRACE, &mut run).await {
-                return StatementEnd { outcome, sound: false };
+            if !cancelled && let Ok(outcome) = timeout_at(deadline + CLOSE_GRACE, &mut run).await {
+                return StatementEnd { outcome, reusable: false };
             }
         }
     }

@@ -13,7 +13,7 @@ use sqlx::{
 use super::canceller::Canceller;
 use super::{
     Backend, Driver, DriverError, DriverSettings, NO_DATABASE, NOT_ADMITTED, NotificationListener, Pool,
-    RowSink, SinkOutput, SizeColumns, Statement, TIMEOUT_GRACE, WRONG_PASSWORD, explain, refused,
+    RowSink, SinkOutput, SizeColumns, Statement, TIMEOUT_GRACE, WRONG_PASSWORD, classify, connect_error,
 };
 use crate::sql::dialect::{Dialect, SelectedColumn, postgres_bounded, postgres_kind};
 use crate::sql::value::{BindValue, SqlValue, ValueType};
@@ -23,7 +23,7 @@ pub(super) fn driver(options: PgConnectOptions, settings: DriverSettings) -> imp
         "BEGIN READ ONLY; SET LOCAL statement_timeout = {}; SET LOCAL TimeZone = 'UTC'; \
          SET LOCAL DateStyle = 'ISO'; SET LOCAL IntervalStyle = 'iso_8601'; SET LOCAL bytea_output = 'hex'; \
          SELECT pg_catalog.pg_backend_pid()",
-        settings.millis()
+        settings.timeout_millis()
     );
     let options = options.application_name("libris").disable_statement_logging();
     let canceller = Canceller::new(options.clone());
@@ -57,7 +57,7 @@ impl Driver for Pool<PostgresServer> {
         // The snapshot changes with every transaction that writes, on replicas too.
         let statement = Statement::new("SELECT txid_current_snapshot()::text".to_owned(), Vec::new());
         let rows = super::collect(self, &statement).await?;
-        Ok(rows.first().map(|row| row[0].name()))
+        Ok(rows.first().map(|row| row[0].to_text_lossy()))
     }
 
     fn listen(&self, channel: &str) -> Option<Box<dyn NotificationListener>> {
@@ -78,7 +78,7 @@ impl Backend for PostgresServer {
     const REMOTE: bool = true;
 
     async fn connect(&self) -> Result<PgConnection, DriverError> {
-        self.options.connect().await.map_err(|error| refused(error, statement_error))
+        self.options.connect().await.map_err(|error| connect_error(error, statement_error))
     }
 
     async fn run(
@@ -112,7 +112,7 @@ impl Backend for PostgresServer {
 
 fn statement_error(error: sqlx::Error) -> DriverError {
     let Some(code) = error.as_database_error().and_then(|error| error.code()) else {
-        return explain(error);
+        return classify(error);
     };
     match &*code {
         "57014" => DriverError::TimedOut,
@@ -139,7 +139,7 @@ async fn query(
     let mut sql = statement.sql.clone();
     let mut kinds = statement.kinds.clone();
     let mut sizes = statement.sizes;
-    if let Some(bounds) = statement.foreign {
+    if let Some(bounds) = statement.query_limits {
         // Only the server knows the names and types of the columns.
         let prepared = (&mut *connection).prepare(&statement.sql).await?;
         let mut names = Vec::new();
@@ -244,7 +244,7 @@ impl NotificationListener for PostgresListener {
                 self.listener = Some(listener);
                 Ok(())
             }
-            Ok(Err(error)) => Err(explain(error)),
+            Ok(Err(error)) => Err(classify(error)),
             Err(_) => Err(DriverError::TimedOut),
         }
     }
@@ -256,7 +256,7 @@ impl NotificationListener for PostgresListener {
         match listener.try_recv().await {
             Ok(Some(notification)) => Ok(notification.payload().to_owned()),
             Ok(None) => Err(DriverError::Unavailable("the connection was lost")),
-            Err(error) => Err(explain(error)),
+            Err(error) => Err(classify(error)),
         }
     }
 }

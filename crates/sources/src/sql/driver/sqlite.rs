@@ -20,8 +20,8 @@ use super::{
 use crate::sql::dialect::Dialect;
 use crate::sql::value::{BindValue, SqlValue, ValueType};
 
-/// The largest value that SQLite may create during a statement, in bytes, even if the result is smaller: 32 MiB, or
-/// `max_bytes` if that is more.
+/// The largest value that SQLite may create during a statement, in bytes, unless `max_bytes` is larger. It also
+/// limits values that are not part of the result.
 const MAX_VALUE_BYTES: u64 = 32 * 1024 * 1024;
 
 /// The heap limit of SQLite for all databases of the process: enough for the largest value that a configuration
@@ -67,7 +67,7 @@ impl SqliteFile {
         let detector = Arc::clone(&self.detector);
         blocking(move || {
             let connection = open(&path, settings, &opening)?;
-            detector.open(connection, identity).map_err(explain)
+            detector.open(connection, identity).map_err(classify)
         })
         .await
     }
@@ -79,7 +79,7 @@ impl SqliteFile {
         let stop = Arc::new(StopSignal::default());
         let _leaving = super::stop::StopOnDrop(Arc::clone(&stop));
         let version =
-            blocking(move || retry_while_locked(settings, &stop, || detector.version()).map_err(explain));
+            blocking(move || retry_while_locked(settings, &stop, || detector.version()).map_err(classify));
         // Without a version, the file was replaced after the detector was opened.
         version.await?.ok_or(DriverError::Unavailable(CONNECTION_LOST))
     }
@@ -149,7 +149,8 @@ impl Backend for SqliteFile {
         let mut moved = output.take_sink();
         let (connection, statement, settings) = (Arc::clone(connection), statement.clone(), self.settings);
         let (moved, outcome) = blocking(move || {
-            // A panic in a sink poisons the lock, but has reset the statement, so that the connection is usable.
+            // If a sink panics, the lock is poisoned, but unwinding resets the statement, so the connection is
+            // usable.
             let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
             let deadline = Instant::now() + settings.timeout;
             let asked = Arc::clone(&stop);
@@ -160,7 +161,7 @@ impl Backend for SqliteFile {
             if let Err(error) = done {
                 match error.sqlite_error_code() {
                     Some(ErrorCode::TooBig) => moved.oversized(largest(settings) + 1),
-                    _ => outcome = Err(explain(error)),
+                    _ => outcome = Err(classify(error)),
                 }
             }
             Ok((moved, outcome))
@@ -195,7 +196,7 @@ fn largest(settings: DriverSettings) -> u64 {
 
 fn open(path: &Path, settings: DriverSettings, opening: &Mutex<()>) -> Result<Connection, DriverError> {
     let _opening = opening.lock().unwrap_or_else(PoisonError::into_inner);
-    let connection = configured(path, settings).map_err(explain)?;
+    let connection = configured(path, settings).map_err(classify)?;
     // An unreadable database is reported by the first statement, not here.
     let sum = "SELECT coalesce(sum(length(CAST(sql AS BLOB))), 0) FROM sqlite_schema";
     match connection.query_row(sum, [], |row| row.get::<_, u64>(0)) {
@@ -264,7 +265,7 @@ fn query(connection: &Connection, statement: &Statement, output: &mut SinkOutput
             BindValue::Bytes(bytes) => ValueRef::Blob(bytes),
         })
     });
-    let wanted = statement.foreign.map_or(u64::MAX, |bounds| bounds.rows);
+    let wanted = statement.query_limits.map_or(u64::MAX, |bounds| bounds.rows);
     let mut rows = prepared.query(params_from_iter(binds))?;
     let mut given = 0;
     while given < wanted
@@ -289,7 +290,7 @@ fn size(row: &Row<'_>, values: usize, statement: &Statement) -> rusqlite::Result
         let reported = (values..values + sizes.columns).map(|at| row.get::<_, u64>(at));
         return Ok((reported.sum::<rusqlite::Result<u64>>()?, sizes.bytes));
     }
-    let Some(bounds) = statement.foreign else { return Ok((0, u64::MAX)) };
+    let Some(bounds) = statement.query_limits else { return Ok((0, u64::MAX)) };
     let mut size = 0;
     for at in 0..values {
         size += match row.get_ref(at)? {
@@ -319,7 +320,7 @@ fn cell(value: ValueRef<'_>, kind: ValueType) -> SqlValue {
     }
 }
 
-fn explain(error: rusqlite::Error) -> DriverError {
+fn classify(error: rusqlite::Error) -> DriverError {
     let (code, message) = match &error {
         rusqlite::Error::SqliteFailure(code, message) => (*code, message.as_deref().unwrap_or_default()),
         rusqlite::Error::SqlInputError { error, msg, .. } => (*error, msg.as_str()),

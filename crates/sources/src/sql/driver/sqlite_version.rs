@@ -1,10 +1,11 @@
 //! Detects changes of a SQLite file, cheaply enough for every use of a cached response.
 //!
-//! `PRAGMA data_version` of a connection changes whenever another connection has committed, but it takes a lock and
-//! several system calls. With a rollback journal, the `stat` result of the file is enough: a transaction writes to the
-//! file before it commits, and from its first write to its commit it excludes readers. So while the stamp of the file
-//! is the one from before `data_version` was queried, the version is the same. In WAL mode, a commit becomes visible in
-//! shared memory after the last write to a file, so the version is queried at each check.
+//! `PRAGMA data_version` of a connection changes whenever another connection has committed, but it takes a lock
+//! and several system calls. With a rollback journal, the `stat` result of the file is enough: a transaction
+//! writes to the file before it commits, and it excludes readers from its first write until its commit. So while
+//! the stamp of the file is the one from before `data_version` was queried, the version is the same. In WAL mode,
+//! a commit becomes visible in shared memory, after the last write to a file. So there the version is queried at
+//! each check.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,7 +90,7 @@ impl VersionDetector {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<DetectorConnection>> {
-        // A panic can only happen between two updates.
+        // A panic can only happen between two updates, so the state is consistent.
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -199,7 +200,7 @@ mod tests {
         detector
     }
 
-    /// Waits until a write gets another time than the last one to this file, as it does after a while.
+    /// Waits until a write to this file gets a later modification time than the last write.
     fn next_tick(path: &Path) {
         let other = path.with_extension("tick");
         let changed = |path: &Path| DatabaseFileStamp::of(path).unwrap().changed;
@@ -229,7 +230,7 @@ mod tests {
                 writer.query_row(&format!("PRAGMA journal_mode = {mode}"), [], |row| row.get(0)).unwrap();
             writer.execute_batch("CREATE TABLE numbers (number); INSERT INTO numbers VALUES (0)").unwrap();
             let detector = detector(&path);
-            // Not 0, the value that is there: SQLite does not write a row that stays the same.
+            // Not 0, which is the stored value: SQLite does not write an unchanged row.
             for number in 1..=20 {
                 age(&detector, &path);
                 next_tick(&path);

@@ -60,7 +60,7 @@ impl FullTextQuery {
 
     /// The optional and the required part for `websearch_to_tsquery`; the second is empty if nothing is required.
     pub(super) fn websearch(&self) -> (String, String) {
-        // A quoted word is no operator.
+        // Quotes prevent a word such as `or` from being parsed as an operator.
         let quoted = |word: &String| format!("\"{}\"", word.replace(['"', '\\'], " "));
         let wanted: Vec<_> = self.wanted.iter().map(quoted).collect();
         let needed = self.phrases.iter().map(quoted);

@@ -153,9 +153,9 @@ impl Repository {
 
     /// Whether the rules of these ignore files hide each path, or a directory on it.
     fn ignored_by_rules(&self, files: &[Vec<u8>; 2]) -> Vec<bool> {
-        let rules = |identity, base, file: &[u8], above| {
+        let rules = |identity, base, file: &[u8], parent| {
             let files = Arc::new([None, Some(parse(file)), None]);
-            Arc::new(IgnoreRules { identity, base, above, files, size: RulesSize::default() })
+            Arc::new(IgnoreRules { identity, base, parent, files, size: RulesSize::default() })
         };
         let root = rules(1, 0, &files[0], None);
         let below = rules(2, 2, &files[1], Some(Arc::clone(&root)));

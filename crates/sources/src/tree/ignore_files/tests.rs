@@ -138,7 +138,7 @@ fn ignore_files_on_one_path_are_bounded_together() {
     assert_eq!(levels(&|_| "a\n".to_owned()), 61);
 }
 
-/// Many directories with large ignore files: the rules that are still held after all of them were listed.
+/// After many directories with large ignore files were listed, only bounded caches hold their rules.
 #[test]
 fn rules_are_held_only_by_bounded_caches() {
     const MANY: usize = 60;

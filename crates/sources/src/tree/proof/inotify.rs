@@ -35,9 +35,10 @@ const MOVE_EVENTS: WatchFlags =
 const RENAMING: ReadFlags =
     ReadFlags::CREATE.union(ReadFlags::DELETE).union(ReadFlags::MOVED_FROM).union(ReadFlags::MOVED_TO);
 
-/// The most watches of this instance, absolutely and as a fraction (one in `USER_SHARE`) of what the system allows the
-/// user (`fs.inotify.max_user_watches`): the watchers behind subscriptions need watches too.
+/// The most watches of this instance.
 const MAX_WATCHES: usize = 16_384;
+/// This instance uses at most one in this many of the watches that the system allows the user
+/// (`fs.inotify.max_user_watches`), because the watchers behind subscriptions need watches too.
 const USER_SHARE: usize = 4;
 
 /// The watched directories of the process with their generation counters.
@@ -56,7 +57,7 @@ struct WatchTable {
 
 struct WatchedDirectory {
     generations: Arc<Generations>,
-    /// Whether its file system reports all changes, if that was checked: a remote one does not.
+    /// Whether its file system reports all changes, which a remote one does not; `None` if not checked yet.
     reports_changes: Option<bool>,
     /// The only name whose events count; `None` if all do.
     only_name: Option<&'static [u8]>,
@@ -99,8 +100,8 @@ impl GenerationTracker {
         self.watch(WatchTarget::Handle(handle.as_fd()), DIRECTORY_EVENTS, None)
     }
 
-    /// Watches `.git/info`, in which `exclude` may be, and `.git`, in which `info` may appear; `None` if one of them
-    /// cannot be watched.
+    /// Watches `.git`, in which `info` may appear, and `.git/info`, in which `exclude` may appear. `None` if one
+    /// of them exists but cannot be watched.
     pub(super) fn watch_git_excludes(&self, root: &DirectoryHandle) -> Option<Vec<ObservedGeneration>> {
         let mut observed = Vec::new();
         // Git creates and deletes many files in `.git`; only `info` concerns the ignore rules.
@@ -119,8 +120,8 @@ impl GenerationTracker {
         Some(observed)
     }
 
-    /// Watches the ancestors of a path; `None` if one of them cannot be watched, or if the path has symbolic links,
-    /// which can be replaced without an event in an ancestor.
+    /// Watches the ancestors of a path. `None` if one of them cannot be watched, or if the path has symbolic
+    /// links: a link can be replaced without an event in an ancestor.
     pub(super) fn watch_ancestors(&self, path: &Path) -> Option<Vec<ObservedGeneration>> {
         if path.canonicalize().ok()? != path {
             return None;

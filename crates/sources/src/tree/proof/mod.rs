@@ -164,7 +164,7 @@ impl PathEvidence {
     }
 }
 
-/// Evidence that the names, or also the files, in a directory are unchanged. It is worth nothing unless the
+/// Evidence that the names, or also the files, in a directory are unchanged. It proves something only while the
 /// [`PathEvidence`] of the directory holds too.
 #[derive(Clone, Debug)]
 pub(super) struct DirectoryEvidence(ObservedGeneration);
@@ -194,7 +194,7 @@ impl Prover {
 
     /// Watches the root, which was found at `path`; `None` if nothing can be proven about it.
     ///
-    /// The caller must read everything that is to be proven after this call, and also check again that the root is
+    /// After this call, the caller must read everything that is to be proven, and check again that the root is
     /// still at `path`.
     pub(super) fn watch_root(
         &self,

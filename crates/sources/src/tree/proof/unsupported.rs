@@ -1,5 +1,5 @@
-//! The stand-in for the generation tracker on systems other than Linux: their change notifications arrive after the
-//! change with a delay, so they prove nothing.
+//! Replaces the generation tracker on systems other than Linux. Their change notifications arrive some time after
+//! the change, so they prove nothing.
 
 use std::path::Path;
 

@@ -1,9 +1,10 @@
 //! The watcher of a tree: reports its changes as a stream.
 //!
-//! Events of the operating system are only hints: [`events`] collects them in a [`dirty`] set, a [`rescan`] compares
-//! the tree with the [`snapshot`] of the last scan, and the differences go to the [`pending`] changes of the stream.
-//! So a superfluous event causes no change, and after lost events (an inotify queue overflow) a full rescan finds the
-//! missed changes. Without events, the watcher polls by a full scan at an interval.
+//! Events of the operating system are only hints. [`events`] collects them in a [`dirty`] set. A [`rescan`]
+//! compares the dirty entries with the [`snapshot`] of the last scan and adds the differences to the [`pending`]
+//! changes of the stream. So a superfluous event causes no change, and after lost events (an inotify queue
+//! overflow) a full rescan finds the missed changes. Without events, the watcher polls by a full scan at an
+//! interval.
 
 mod dirty;
 mod events;
@@ -34,8 +35,8 @@ use super::{ChangeDetection, Tree};
 /// The debounce time: a file that is written in several steps, or under a temporary name, is scanned once.
 const DEBOUNCE: Duration = Duration::from_millis(10);
 
-/// The interval at which to check whether the root is still at its path, since no event reports that a directory
-/// above it was moved or that a deleted root was restored. Failed scans are retried at the same interval.
+/// The interval at which to check whether the root is still at its path. No event reports that a directory above
+/// it was moved, or that a deleted root was restored. Failed scans are retried at the same interval.
 const ROOT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The most directories with an unreadable ignore file that are checked one by one. Beyond that, the whole tree is
@@ -157,8 +158,8 @@ impl TreeWatcher {
         }
     }
 
-    /// Whether the tree must be polled: there are no events, or symbolic links are followed, whose targets can change
-    /// without an event.
+    /// Whether the tree must be polled: because there are no events, or because symbolic links are followed,
+    /// whose targets can change without an event.
     fn needs_polling(&self) -> bool {
         self.events.needs_polling() || self.tree.symlinks == Symlinks::Follow
     }

@@ -23,8 +23,8 @@ pub(super) struct PendingChanges {
 #[derive(Default)]
 struct ChangeSet {
     changes: BTreeMap<Uri, PendingChange>,
-    /// The URI delivered last: the next one is after it, so that frequent changes of one resource do not starve the
-    /// others.
+    /// The URI delivered last. Delivery continues after it, so that frequent changes of one resource do not
+    /// starve the others.
     last: Option<Uri>,
     lost: bool,
     closed: bool,

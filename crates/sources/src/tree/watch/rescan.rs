@@ -79,7 +79,7 @@ impl<'a> Rescan<'a> {
     /// Scans the dirty set and updates the snapshot `root`.
     pub(super) fn run(&mut self, dirty: DirtySet, root: &mut Option<SnapshotDirectory>) {
         if dirty.all {
-            // A full scan ignores the events for single names, so it must expect any change.
+            // A full scan ignores the events of single names, so it must treat every entry as possibly changed.
             return self.rescan_all(root, dirty.lost || !dirty.folders.is_empty());
         }
         for (key, dirty) in dirty.folders {
@@ -407,8 +407,8 @@ impl<'a> Rescan<'a> {
         }
     }
 
-    /// Reports all ancestors as updated: with `include`, a directory is listed only while there is a file below it, and
-    /// this may have changed.
+    /// Reports all ancestors as updated. With `include`, their listings contain a directory only while there is a
+    /// file below it, and that has changed.
     fn emit_ancestors_updated(&self, key: &str) {
         let mut rest = key;
         while let Some(end) = rest.strip_suffix('/') {

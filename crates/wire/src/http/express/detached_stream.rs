@@ -1,4 +1,4 @@
-//! Event streams, which the lane takes over from hyper.
+//! Event streams that the lane takes over from hyper.
 //!
 //! For each HTTP/1 connection, hyper holds two buffers of 8 KiB while it sends a response. An event stream may be
 //! open for hours, so hyper is shut down before it sends one, and the connection's [`Lane`] sends the stream instead.
@@ -35,14 +35,14 @@ impl Framing {
         let is_close = |token: &str| token.trim().eq_ignore_ascii_case("close");
         let mut connection = request.headers().get_all(CONNECTION).iter();
         let closes = connection.any(|value| value.to_str().is_ok_and(|text| text.split(',').any(is_close)));
-        // A POST handler has read the whole body before it returns an event stream. Other handlers do not read a
-        // body.
+        // The handler of a POST has read the whole body before it returns an event stream. Other handlers read no body; if
+        // there is one, its bytes must not be parsed as the next request.
         let unread = request.method() != Method::POST && !request.body().is_end_stream();
         Self { chunked, last: !chunked || closes || unread }
     }
 }
 
-/// An event stream that is sent without hyper.
+/// An event stream that the lane sends instead of hyper.
 pub(in crate::http) struct DetachedStream {
     pub(in crate::http) response: Response<Body>,
     pub(in crate::http) framing: Framing,
@@ -60,8 +60,8 @@ impl fmt::Display for StreamDetached {
 
 impl Error for StreamDetached {}
 
-/// Serves an HTTP/1 connection through hyper until the connection ends, hyper hands over an event stream, or hyper ends
-/// after a normal response to free its memory ([`Lane::was_detached`]). Returns the connection.
+/// Serves an HTTP/1 connection through hyper until the connection ends, the lane takes an event stream over, or hyper ends
+/// while it is idle to free its memory. In the last two cases [`Lane::was_detached`] is true. Returns the connection.
 pub(in crate::http) async fn through_hyper<S>(
     mut hyper: Box<http1::Connection<Lane, S>>,
     liveness: &Liveness,

@@ -25,7 +25,7 @@ const MAX_SLICES: usize = 64;
 /// The future that creates a response.
 pub(super) type ResponseFuture = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
-/// A response on the express lane, from its request until the last byte is written.
+/// A response on the express lane, from the request until the last byte is written.
 pub(super) struct DirectResponse {
     stage: Stage,
     liveness: Arc<Liveness>,
@@ -63,7 +63,7 @@ impl DirectResponse {
         Self { stage: Stage::Creating(future), liveness }
     }
 
-    /// An event stream whose request was counted in `liveness` before.
+    /// An event stream that the lane has taken over. Its request was already counted in `liveness`.
     pub(super) fn event_stream(detached: DetachedStream, liveness: Arc<Liveness>, closing: bool) -> Self {
         let DetachedStream { response, framing } = detached;
         let response = response.map(|body| body.watched(liveness.clone()));
@@ -71,7 +71,8 @@ impl DirectResponse {
         Self { stage: Stage::Sending(ResponseWriter::new(response, framing, Pace::Events)), liveness }
     }
 
-    /// Whether the lane may read from the client meanwhile: the response does not exist yet, or is an event stream.
+    /// Whether the lane may read from the client before the response is written: the response does not exist yet, or is an
+    /// event stream.
     pub(super) fn allows_reading(&self) -> bool {
         matches!(&self.stage, Stage::Creating(_) | Stage::Sending(ResponseWriter { pace: Pace::Events, .. }))
     }
@@ -93,7 +94,7 @@ impl DirectResponse {
                 }
                 Stage::Sending(sending) => {
                     if !sending.pieces.has_remaining() {
-                        // TLS buffers what the socket does not accept.
+                        // TLS has buffered the bytes that the socket did not accept.
                         ready!(Pin::new(&mut *stream).poll_flush(context))?;
                         if !ready!(sending.poll_pieces(context)) {
                             return Poll::Ready(Ok(()));
@@ -143,13 +144,13 @@ impl ResponseWriter {
         head.extend_from_slice(b"\r\n\r\n");
         let mut pieces = BufList::default();
         if let Pace::Events = pace {
-            // Sent at once, so that the client knows that the stream is open; the first event may take long.
+            // The head does not wait for the first event, so that the client knows that the stream is open.
             pieces.push(std::mem::take(&mut head).into());
         }
         Self { pieces, head, body, chunked, ended: false, pace }
     }
 
-    /// Takes the next pieces of the body to write. Returns whether there are any.
+    /// Sets `pieces` to the next pieces of the body. Returns whether there are any.
     fn poll_pieces(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         if self.ended {
             return Poll::Ready(false);
@@ -171,7 +172,7 @@ impl ResponseWriter {
             }));
         }
         if !before.is_empty() {
-            pieces.put_before(before.into());
+            pieces.push_front(before.into());
         }
         self.pieces = pieces;
         Poll::Ready(self.pieces.has_remaining())

@@ -1,4 +1,5 @@
-//! The I/O object of an HTTP/1 connection: [`parse`](super::parse) sees the input first, hyper gets the rest.
+//! The I/O object of an HTTP/1 connection. Input is [parsed](super::parse) here first; hyper gets the requests that the
+//! express lane does not answer.
 
 use std::future::{Future as _, poll_fn};
 use std::io::{self, IoSlice};
@@ -15,7 +16,7 @@ use tokio_util::io::poll_read_buf;
 
 use super::detached_stream::DetachedStream;
 use super::direct_response::DirectResponse;
-use super::parse::{Origin, Parsed};
+use super::parse::{ConnectionContext, Parsed};
 use crate::content_budget::ContentLease;
 use crate::http::input_budget::InputReservation;
 use crate::http::liveness::Liveness;
@@ -41,10 +42,10 @@ pub(in crate::http) struct Lane {
     stream: Socket,
     endpoint: Arc<Endpoint>,
     liveness: Arc<Liveness>,
-    origin: Origin,
+    connection: ConnectionContext,
     /// Input that was neither answered nor passed to hyper.
     input: BytesMut,
-    /// How many bytes of `input` belong to the request that is being passed to hyper.
+    /// How many bytes at the start of `input` are left of the request that is being passed to hyper.
     request_left: usize,
     /// Response bytes not yet written to the socket.
     unsent: Bytes,
@@ -53,16 +54,17 @@ pub(in crate::http) struct Lane {
     /// The response that the express lane is creating or streaming.
     response: Option<Box<DirectResponse>>,
     hyper: Hyper,
-    /// Once the client has half-closed the connection: the deadline of its last request.
+    /// The deadline of the last request, once the client has half-closed the connection.
     half_closed: Option<Pin<Box<Sleep>>>,
-    /// The memory reservation of input that waits here, or that hyper has read and cannot answer yet.
+    /// The memory reservation of `input`, and of an unfinished head in hyper.
     reservation: Option<InputReservation>,
-    /// For `Hyper::OwnsConnection`: the number of requests that hyper had parsed when it last read. `None` once it has
-    /// parsed another, and so holds no unfinished head.
+    /// With `Hyper::OwnsConnection`: the number of requests that hyper had parsed when it last read, as long as it may
+    /// hold an unfinished head. `None` once it has parsed another request.
     parsing: Option<u32>,
-    /// Hyper was shut down, or read an end of file, only to free its memory; the connection continues.
+    /// Whether hyper ended (or is about to end) although the connection continues: to free its memory, or because the lane
+    /// has taken an event stream over.
     detached: bool,
-    /// The connection closes after the current response.
+    /// Whether the connection closes after the current response.
     closes: bool,
 }
 
@@ -73,7 +75,7 @@ enum Hyper {
     Idle,
     /// Hyper is answering a request; idle again when [`Liveness::bodies_ended`] reaches this number.
     Answering { until_ended: u32 },
-    /// Hyper gets all input, for the rest of the connection or until it hands over an event stream.
+    /// Hyper gets all input, for the rest of the connection or until the lane takes an event stream over.
     OwnsConnection,
 }
 
@@ -88,7 +90,7 @@ impl Lane {
             stream: stream.into(),
             endpoint,
             liveness,
-            origin: Origin::new(peer),
+            connection: ConnectionContext::new(peer),
             input: BytesMut::new(),
             request_left: 0,
             unsent: Bytes::new(),
@@ -105,22 +107,23 @@ impl Lane {
 
     /// Sets the client certificate of the connection.
     pub(in crate::http) fn with_certificate(mut self, certificate: Option<ClientCertificate>) -> Self {
-        self.origin.certificate = certificate;
+        self.connection.certificate = certificate;
         self
     }
 
     /// Serves the connection on the express lane until there is input for hyper; `None` if the connection ends first.
     pub(in crate::http) async fn without_hyper(mut self) -> io::Result<Option<Self>> {
-        poll_fn(|context| self.poll_next(context, None)).await?;
-        Ok((self.for_hyper() > 0).then_some(self))
+        poll_fn(|context| self.poll_input_for_hyper(context, None)).await?;
+        Ok((self.bytes_for_hyper() > 0).then_some(self))
     }
 
-    /// Whether hyper ended only to free its memory, so that the connection continues. Resets the flag.
+    /// Whether hyper ended although the connection continues, to free its memory or because the lane has taken an event
+    /// stream over. Resets the flag.
     pub(in crate::http) fn was_detached(&mut self) -> bool {
         std::mem::take(&mut self.detached)
     }
 
-    /// Takes an event stream over from hyper, which was shut down. `read` is the input that hyper had read ahead.
+    /// Takes an event stream over from hyper, which has ended. `read` is the input that hyper had read ahead.
     pub(super) fn take_over(&mut self, read: &[u8], detached: DetachedStream) {
         if !read.is_empty() {
             self.input = [read, &self.input].concat().as_slice().into();
@@ -134,17 +137,17 @@ impl Lane {
     }
 
     /// The number of bytes to pass to hyper.
-    fn for_hyper(&self) -> usize {
+    fn bytes_for_hyper(&self) -> usize {
         if self.hyper == Hyper::OwnsConnection { self.input.len() } else { self.request_left }
     }
 
-    /// Parses the input if hyper is idle, and chooses between the express lane and hyper. Returns whether this made
-    /// progress.
+    /// If hyper is idle, parses the next request, and answers it or assigns it to hyper. Returns whether there was a
+    /// complete request.
     fn parse_next(&mut self) -> bool {
         if self.hyper != Hyper::Idle || self.input.is_empty() {
             return false;
         }
-        let parsed = self.endpoint.parse_input(&mut self.origin, &self.input);
+        let parsed = self.endpoint.parse_input(&mut self.connection, &self.input);
         match parsed {
             Parsed::Cached(size, response) => {
                 self.liveness.record_request();
@@ -156,14 +159,14 @@ impl Lane {
                 self.response = Some(Box::new(DirectResponse::new(future, self.liveness.clone())));
             }
             Parsed::ThroughHyper(size) => {
-                self.liveness.next_request_is_alone();
+                self.liveness.hyper_is_idle_before_next_request();
                 let until_ended = self.liveness.bodies_ended().wrapping_add(1);
                 self.hyper = Hyper::Answering { until_ended };
                 self.request_left = size;
             }
             Parsed::Incomplete => return false,
             Parsed::Unframed => {
-                self.liveness.next_request_is_alone();
+                self.liveness.hyper_is_idle_before_next_request();
                 self.hyper = Hyper::OwnsConnection;
             }
         }
@@ -177,7 +180,7 @@ impl Lane {
 
     /// Copies input that is for hyper into its read buffer. Returns whether there was any.
     fn pass_to_hyper(&mut self, buffer: &mut ReadBufCursor<'_>) -> bool {
-        let size = self.for_hyper().min(buffer.remaining());
+        let size = self.bytes_for_hyper().min(buffer.remaining());
         if size == 0 {
             return false;
         }
@@ -194,10 +197,11 @@ impl Lane {
         true
     }
 
+    /// Writes the response of the express lane. Ready when there is none, or when it is written.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.unsent.is_empty() {
             let Poll::Ready(sent) = Pin::new(&mut self.stream).poll_write(context, &self.unsent)? else {
-                self.lease_unsent()?;
+                self.reserve_unsent()?;
                 return Poll::Pending;
             };
             if sent == 0 {
@@ -220,8 +224,9 @@ impl Lane {
         Poll::Ready(Ok(()))
     }
 
-    /// Drives the connection until there is input for hyper, and copies it to `buffer` if hyper exists.
-    fn poll_next(
+    /// Serves the connection on the express lane. Ready when there is input for hyper, which is copied to `buffer` if hyper
+    /// exists, or when the connection (for hyper: its input) ends.
+    fn poll_input_for_hyper(
         &mut self,
         context: &mut Context<'_>,
         mut buffer: Option<&mut ReadBufCursor<'_>>,
@@ -238,7 +243,7 @@ impl Lane {
             if !responding {
                 let passed = match &mut buffer {
                     Some(buffer) => self.pass_to_hyper(buffer),
-                    None => self.for_hyper() > 0,
+                    None => self.bytes_for_hyper() > 0,
                 };
                 if passed {
                     return Poll::Ready(Ok(()));
@@ -249,11 +254,12 @@ impl Lane {
             }
             let busy = responding || matches!(self.hyper, Hyper::Answering { .. });
             if self.input.len() >= READ_SIZE && busy {
-                // The task is woken when the response is complete or hyper has written it.
+                // The task is woken when the response can be written, or when hyper has flushed it.
                 return self.suspend();
             }
             if let Some(deadline) = &mut self.half_closed {
-                // At an end of file hyper would abort the response. Pipelined requests are processed after it.
+                // Hyper would abort its response if it read an end of file now. Pipelined requests in `input` are processed
+                // after the response.
                 if busy && (!self.input.is_empty() || deadline.as_mut().poll(context).is_pending()) {
                     return self.suspend();
                 }
@@ -262,13 +268,12 @@ impl Lane {
                     self.hyper = Hyper::OwnsConnection;
                     continue;
                 }
-                self.abort();
+                self.drop_response();
                 return Poll::Ready(Ok(()));
             }
-            // Checked before the buffer is allocated, since most clients send nothing while they receive an event
-            // stream.
+            // Checked before the buffer is allocated: most connections are idle, or receive an event stream.
             if self.stream.poll_read_ready(context)?.is_pending() {
-                if !busy && self.ends_idle(buffer.is_some()) {
+                if !busy && self.must_end_idle(buffer.is_some()) {
                     return Poll::Ready(Ok(()));
                 }
                 return self.suspend();
@@ -276,7 +281,7 @@ impl Lane {
             self.input.reserve(READ_SIZE);
             let Poll::Ready(read) = poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input)?
             else {
-                if !busy && self.ends_idle(buffer.is_some()) {
+                if !busy && self.must_end_idle(buffer.is_some()) {
                     return Poll::Ready(Ok(()));
                 }
                 return self.suspend();
@@ -288,9 +293,10 @@ impl Lane {
         }
     }
 
-    /// Whether `poll_next` returns although the connection is idle. With hyper: to end hyper and free its memory, which
-    /// sets `detached`. Without hyper: because the server is shutting down.
-    fn ends_idle(&mut self, with_hyper: bool) -> bool {
+    /// Whether `poll_input_for_hyper` must return although the connection is idle. With hyper: if there are so many
+    /// connections that hyper must end to free its memory, which sets `detached`. Without hyper: if the server is shutting
+    /// down.
+    fn must_end_idle(&mut self, with_hyper: bool) -> bool {
         match with_hyper {
             // Hyper does the graceful shutdown itself.
             true => {
@@ -323,7 +329,7 @@ impl Lane {
         if size == 0 {
             self.reservation = None;
         } else {
-            let (budget, peer) = (&self.endpoint.input_budget, self.origin.peer);
+            let (budget, peer) = (&self.endpoint.input_budget, self.connection.peer);
             let reservation =
                 self.reservation.get_or_insert_with(|| budget.register(peer.client, &self.liveness));
             reservation.resize(size);
@@ -331,14 +337,14 @@ impl Lane {
         Poll::Pending
     }
 
-    /// Reserves memory for a response that the client does not read at once; an error if too much is reserved
-    /// already, in total or by its client.
-    fn lease_unsent(&mut self) -> io::Result<()> {
+    /// Reserves memory for a response that the socket does not accept at once. Fails if the budget, or the client's share
+    /// of it, is used up.
+    fn reserve_unsent(&mut self) -> io::Result<()> {
         if self.lease.is_some() {
             return Ok(());
         }
         let budget = &self.endpoint.content_budget;
-        let Some(lease) = budget.try_take(self.origin.peer.client, self.unsent.len()) else {
+        let Some(lease) = budget.try_take(self.connection.peer.client, self.unsent.len()) else {
             budget.close_slow_connections();
             return Err(io::Error::other("too many responses are waiting for the client to read them"));
         };
@@ -347,8 +353,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Drops unfinished responses. Otherwise hyper would wait for them before it closes the connection.
-    fn abort(&mut self) {
+    /// Drops an unfinished response. Otherwise `poll_shutdown` would wait for it before it closes the connection.
+    fn drop_response(&mut self) {
         self.response = None;
         self.unsent = Bytes::new();
     }
@@ -361,9 +367,9 @@ impl Read for Lane {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let lane = self.get_mut();
-        let polled = lane.poll_next(context, Some(&mut buffer));
+        let polled = lane.poll_input_for_hyper(context, Some(&mut buffer));
         if let Poll::Ready(Err(_)) = polled {
-            lane.abort();
+            lane.drop_response();
         }
         polled
     }
@@ -400,7 +406,7 @@ impl Write for Lane {
             && self.liveness.bodies_ended() == until_ended
         {
             self.hyper = Hyper::Idle;
-            // Hyper may not read again without a wake-up.
+            // Hyper may not read again unless its task is woken.
             let detaches = self.endpoint.connections.is_crowded();
             if detaches || !self.input.is_empty() || self.half_closed.is_some() {
                 context.waker().wake_by_ref();

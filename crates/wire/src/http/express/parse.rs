@@ -13,32 +13,31 @@ use crate::http::guard::Guard;
 use crate::http::headers::{Accepts, McpHeaders, USUAL_ACCEPT};
 use crate::http::sessions::Peer;
 use crate::http::{ClientCertificate, Endpoint, ForwardedHeader, MAX_HEAD};
-use crate::protocol::Arrived;
+use crate::protocol::RequestEnvelope;
 use crate::request::McpRequest;
 
 /// The most header fields that a request on the express lane may have.
 const MAX_FIELDS: usize = 32;
 
-/// The largest request on the express lane, and the largest response that is copied into one buffer, in bytes: no
-/// more than the kernel's socket buffers hold for a connection anyway.
+/// The largest request on the express lane, and the largest response that is copied into one buffer, in bytes. Not more
+/// than the kernel's socket buffers hold for a connection anyway.
 const MAX_MESSAGE: usize = 64 << 10;
 
-/// How many bytes of a request with an unfinished body are buffered here. Larger ones go through hyper, where a
-/// budget bounds the bodies of all requests. Unfinished heads stay here, because they take far less memory than in
-/// hyper.
+/// The most bytes of a request with an unfinished body that are buffered here. A larger request goes through hyper, where a
+/// budget limits the bodies of all requests. Unfinished heads stay here, because hyper takes far more memory for them.
 const MAX_UNFINISHED_BODY: usize = 8 << 10;
 
 /// The longest `Host` value that is cached for a connection: a DNS name with a port.
 const MAX_CACHED_HOST: usize = 260;
 
 /// The peer of a connection, its client certificate, and the last `Host` value that passed the check.
-pub(super) struct Origin {
+pub(super) struct ConnectionContext {
     pub(super) peer: Peer,
     pub(super) certificate: Option<ClientCertificate>,
     host: Vec<u8>,
 }
 
-impl Origin {
+impl ConnectionContext {
     pub(super) fn new(peer: Peer) -> Self {
         Self { peer, certificate: None, host: Vec::new() }
     }
@@ -48,12 +47,12 @@ impl Origin {
         if self.host == host {
             return true;
         }
-        let right = guard.admits(host);
-        // A port may have any number of leading zeros, so the length of a valid value has no limit.
-        if right && host.len() <= MAX_CACHED_HOST {
+        let is_admitted = guard.admits_host(host);
+        // A valid value may be arbitrarily long, because a port may have any number of leading zeros.
+        if is_admitted && host.len() <= MAX_CACHED_HOST {
             self.host = host.to_vec();
         }
-        right
+        is_admitted
     }
 }
 
@@ -75,19 +74,19 @@ pub(super) enum Parsed {
 #[derive(Default)]
 struct Head<'a> {
     host: Option<&'a [u8]>,
-    kind: Option<&'a [u8]>,
+    content_type: Option<&'a [u8]>,
     accept: Option<&'a [u8]>,
     length: Option<&'a [u8]>,
     authorization: Option<&'a [u8]>,
     forwarded: Option<&'a [u8]>,
     forwarded_for: Option<&'a [u8]>,
-    /// One of these two fields is repeated, which matters only if the request comes from a trusted proxy.
-    forwarded_twice: bool,
+    /// Whether one of these two fields is repeated. That matters only if the request comes from a trusted proxy.
+    forwarded_is_repeated: bool,
     mcp: McpHeaders<'a>,
-    /// A field is repeated, invalid or unknown: the request goes through hyper.
+    /// Whether a field is repeated, invalid or unknown, so that the request goes through hyper.
     needs_validation: bool,
-    /// The body is not framed by `Content-Length` alone, or the request asks for more than a response (`Expect`,
-    /// `Upgrade`, a `Connection` value other than `keep-alive`): hyper gets the whole connection.
+    /// Whether hyper must get the whole connection: the body is not framed by `Content-Length` alone, or the request has
+    /// `Expect`, `Upgrade`, or a `Connection` value other than `keep-alive`.
     needs_hyper: bool,
 }
 
@@ -110,7 +109,7 @@ impl<'a> Head<'a> {
             10 if name.eq_ignore_ascii_case("connection") => {
                 return self.needs_hyper |= !value.eq_ignore_ascii_case(b"keep-alive");
             }
-            12 if name.eq_ignore_ascii_case("content-type") => self.kind.replace(value).is_some(),
+            12 if name.eq_ignore_ascii_case("content-type") => self.content_type.replace(value).is_some(),
             14 if name.eq_ignore_ascii_case("content-length") => {
                 return self.needs_hyper |= self.length.replace(value).is_some();
             }
@@ -119,17 +118,17 @@ impl<'a> Head<'a> {
             13 if name.eq_ignore_ascii_case("authorization") => self.authorization.replace(value).is_some(),
             20 if name.eq_ignore_ascii_case("mcp-protocol-version") => put(&mut self.mcp.version),
             9 if name.eq_ignore_ascii_case("forwarded") => {
-                return self.forwarded_twice |= self.forwarded.replace(value).is_some();
+                return self.forwarded_is_repeated |= self.forwarded.replace(value).is_some();
             }
             15 if name.eq_ignore_ascii_case("x-forwarded-for") => {
-                return self.forwarded_twice |= self.forwarded_for.replace(value).is_some();
+                return self.forwarded_is_repeated |= self.forwarded_for.replace(value).is_some();
             }
             _ => !is_ignorable(name),
         };
         self.needs_validation |= needs_validation;
     }
 
-    /// The length of the body; `None` if `Content-Length` is not a plain number of at most eight digits.
+    /// The length of the body; zero without `Content-Length`, `None` if its value is not a number of at most eight digits.
     fn length(&self) -> Option<usize> {
         match self.length {
             None => Some(0),
@@ -142,14 +141,14 @@ impl<'a> Head<'a> {
 }
 
 impl Endpoint {
-    /// Parses the input that follows the last request of a connection, and answers it if it is a common request.
-    pub(super) fn parse_input(self: &Arc<Self>, origin: &mut Origin, bytes: &[u8]) -> Parsed {
+    /// Parses the input that follows the last request of a connection, and answers the next request if it is a common one.
+    pub(super) fn parse_input(self: &Arc<Self>, connection: &mut ConnectionContext, bytes: &[u8]) -> Parsed {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut request = httparse::Request::new(&mut fields);
         let start = match request.parse(bytes) {
             Ok(httparse::Status::Complete(start)) => start,
             Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Parsed::Incomplete,
-            Err(httparse::Error::TooManyHeaders) if bytes.len() < MAX_HEAD && !has_head(bytes) => {
+            Err(httparse::Error::TooManyHeaders) if bytes.len() < MAX_HEAD && !has_complete_head(bytes) => {
                 return Parsed::Incomplete;
             }
             _ => return Parsed::Unframed,
@@ -169,11 +168,12 @@ impl Endpoint {
         if bytes.len() < end {
             return if bytes.len() < MAX_UNFINISHED_BODY { Parsed::Incomplete } else { Parsed::Unframed };
         }
-        let ours = self.config.express
+        let is_eligible = self.config.express
             && request.method == Some("POST")
             && request.path == Some("/mcp")
             && !head.needs_validation;
-        ours.then(|| self.dispatch(origin, &head, &bytes[start..end], end))
+        is_eligible
+            .then(|| self.dispatch(connection, &head, &bytes[start..end], end))
             .flatten()
             .unwrap_or(Parsed::ThroughHyper(end))
     }
@@ -181,26 +181,26 @@ impl Endpoint {
     /// Answers a common request, which ends at byte `end` of the input; `None` if it must go through hyper.
     fn dispatch(
         self: &Arc<Self>,
-        origin: &mut Origin,
+        connection: &mut ConnectionContext,
         head: &Head<'_>,
         body: &[u8],
         end: usize,
     ) -> Option<Parsed> {
         let usual = head.accept == Some(USUAL_ACCEPT)
-            && head.kind == Some(b"application/json")
-            && origin.admits(&self.guard, head.host?);
+            && head.content_type == Some(b"application/json")
+            && connection.admits(&self.guard, head.host?);
         if !usual {
             return None;
         }
         let Ok(Incoming::One(Message::Request { id, method, params })) = envelope::parse(body, 0) else {
             return None;
         };
-        let now = Instant::now();
-        let peer = self.forwarded_peer(origin.peer, head)?;
+        let arrived = Instant::now();
+        let peer = self.forwarded_peer(connection.peer, head)?;
         let caller = Caller {
             client: peer.client,
             authorization: head.authorization,
-            certificate: origin.certificate.as_ref().map(ClientCertificate::der),
+            certificate: connection.certificate.as_ref().map(ClientCertificate::der),
             ..Caller::default()
         };
         let view = self.protocol.cached_view(&caller)?;
@@ -208,7 +208,7 @@ impl Endpoint {
         let meta = params.meta().ok()?;
         let modern = meta.version().ok()?.is_some();
         let (revision, session) = if modern {
-            (head.mcp.modern(&method, &params).ok()?, None)
+            (head.mcp.check_modern(&method, &params).ok()?, None)
         } else {
             let found = self.find_session(&view, &head.mcp)?;
             (found.0.revision, Some(found))
@@ -218,9 +218,9 @@ impl Endpoint {
         let listener = session.as_ref().map(|session| &*session.notifications.listener);
         let shows_apps =
             session.as_ref().map_or_else(|| params.shows_apps(&method), |session| session.shows_apps);
-        let arrived = Arrived { since: now, id: &id, method: &method, params: &params, shows_apps };
-        let cached = self.protocol.cached(&*view, revision, listener, arrived);
-        // A request that exceeds its rate goes through hyper, where it is counted again, and usually refused.
+        let envelope = RequestEnvelope { arrived, id: &id, method: &method, params: &params, shows_apps };
+        let cached = self.protocol.cached(&*view, revision, listener, envelope);
+        // A request over the rate limit goes through hyper, which checks the rate again and normally refuses it.
         let count = || self.admit_requests(peer.client, 1).is_ok();
         if let Some(answer) = cached.as_ref().and_then(response) {
             if !count() {
@@ -239,13 +239,13 @@ impl Endpoint {
             if !count() {
                 return None;
             }
-            let future = async move { endpoint.framed(Accepts::BOTH, &call, Some(&id), framed).await };
+            let future = async move { endpoint.respond(Accepts::BOTH, &call, Some(&id), framed).await };
             return Some(Parsed::Handled(end, Box::pin(future)));
         }
         let request = request?;
-        // These need header fields that only hyper has parsed, or are answered by an event stream.
-        let more = matches!(request, McpRequest::Initialize { .. } | McpRequest::Listen(_));
-        if more || meta.progress_token().is_some() {
+        // Their responses have additional headers (`Mcp-Session-Id`) or are event streams.
+        let needs_hyper = matches!(request, McpRequest::Initialize { .. } | McpRequest::Listen(_));
+        if needs_hyper || meta.progress_token().is_some() {
             return None;
         }
         if !count() {
@@ -255,7 +255,9 @@ impl Endpoint {
             let accepts = Accepts::BOTH;
             match session {
                 None => endpoint.answer(accepts, call, None, &id, request).await,
-                Some(session) => endpoint.in_session(&session, accepts, call, None, &id, request).await,
+                Some(session) => {
+                    endpoint.answer_in_session(&session, accepts, call, None, &id, request).await
+                }
             }
         };
         Some(Parsed::Handled(end, Box::pin(future)))
@@ -263,10 +265,11 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// The peer of a request, or the client that a trusted proxy names; `None` if the proxy repeats a forwarding header.
+    /// The peer of a request. If it is a trusted proxy, the client that the proxy names; `None` if a forwarding header is
+    /// repeated, so that the request must go through hyper.
     fn forwarded_peer(&self, peer: Peer, head: &Head<'_>) -> Option<Peer> {
         let proxies = &self.config.proxies;
-        if !proxies.trust(peer.client) {
+        if !proxies.trust(peer.address) {
             return Some(peer);
         }
         let value = match proxies.header {
@@ -274,18 +277,17 @@ impl Endpoint {
             ForwardedHeader::Forwarded => head.forwarded,
         };
         let client = proxies.client(peer.client, value.into_iter());
-        (!head.forwarded_twice).then_some(Peer { client, ..peer })
+        (!head.forwarded_is_repeated).then_some(Peer { client, ..peer })
     }
 }
 
 /// Whether the input contains a whole request head.
-fn has_head(bytes: &[u8]) -> bool {
+fn has_complete_head(bytes: &[u8]) -> bool {
     let ends = |end: &[u8]| memchr::memmem::find(bytes, end).is_some();
     ends(b"\r\n\r\n") || ends(b"\n\n")
 }
 
-/// Whether a header field is known to have no meaning for this endpoint. A request with an unknown field goes through
-/// hyper.
+/// Whether a header field is known not to affect the response.
 fn is_ignorable(name: &str) -> bool {
     const IGNORABLE: [&str; 18] = [
         "accept-charset",
@@ -310,7 +312,7 @@ fn is_ignorable(name: &str) -> bool {
     IGNORABLE.iter().any(|ignorable| name.eq_ignore_ascii_case(ignorable))
 }
 
-/// The whole HTTP response for an encoded message; `None` if it is too large for one buffer.
+/// The whole HTTP response for a message; `None` if the message is not encoded yet, or too large for one buffer.
 fn response(framed: &Framed) -> Option<Bytes> {
     let parts = framed.encoded()?;
     let size: usize = parts.iter().map(|part| part.len()).sum();

@@ -42,7 +42,7 @@ const GIT_INFO: &str = ".git/info/";
 /// The most events that one call of [`EventSource::drain`] reads, so that it returns while events keep coming.
 const MAX_EVENTS: usize = 1_000_000;
 
-/// Ends the wait of the watcher thread, from another thread.
+/// Wakes the watcher thread from another thread.
 #[derive(Clone)]
 pub(in super::super) struct WakeHandle {
     eventfd: Arc<OwnedFd>,
@@ -67,7 +67,8 @@ pub(in super::super) struct EventSource {
     /// The name of the tree in log messages.
     mount: String,
     gitignore: bool,
-    /// When to try again to watch the tree; `None` unless it fell back to polling for a cause that may pass.
+    /// When to try again to watch the tree; `None` unless it fell back to polling for a cause that may be
+    /// temporary.
     pub(in super::super) retry: Option<WatchRetry>,
 }
 

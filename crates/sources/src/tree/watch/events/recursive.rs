@@ -14,7 +14,7 @@ use crate::tree::name;
 use crate::tree::stamp::FileId;
 use crate::tree::{OpenFolder, Tree};
 
-/// Ends the wait of the watcher thread, from another thread.
+/// Wakes the watcher thread from another thread.
 #[derive(Clone, Default)]
 pub(in super::super) struct WakeHandle {
     shared: Arc<SharedEvents>,

@@ -38,7 +38,7 @@ fn usual() -> String {
     )
 }
 
-/// A connection of this endpoint, and its client.
+/// A connection of this endpoint, and the client's end of it.
 async fn connect(endpoint: &Arc<Endpoint>) -> (Lane, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -49,7 +49,7 @@ async fn connect(endpoint: &Arc<Endpoint>) -> (Lane, TcpStream) {
 /// Serves the connection until the client has received something.
 async fn answered(lane: &mut Lane, client: &mut TcpStream) -> String {
     let mut buffer = vec![0; 8 << 10];
-    let serving = poll_fn(|context| lane.poll_next(context, None));
+    let serving = poll_fn(|context| lane.poll_input_for_hyper(context, None));
     let read = match select(pin!(serving), pin!(client.read(&mut buffer))).await {
         Either::Left(_) => panic!("the connection ended, or asks for hyper"),
         Either::Right((read, _)) => read.unwrap(),
@@ -64,7 +64,7 @@ async fn an_idle_connection_has_no_buffer() {
     for _ in 0..3 {
         client.write_all(usual().as_bytes()).await.unwrap();
         assert!(answered(&mut lane, &mut client).await.starts_with("HTTP/1.1 200"));
-        assert!(poll_fn(|context| lane.poll_next(context, None)).now_or_never().is_none());
+        assert!(poll_fn(|context| lane.poll_input_for_hyper(context, None)).now_or_never().is_none());
         assert_eq!(lane.input.capacity(), 0);
     }
 }
@@ -77,12 +77,12 @@ async fn an_unfinished_request_takes_no_more_than_its_bytes() {
     let (first, rest) = usual.split_at(100);
     client.write_all(first.as_bytes()).await.unwrap();
     while endpoint.input_budget.used() == 0 {
-        assert!(poll_fn(|context| lane.poll_next(context, None)).now_or_never().is_none());
+        assert!(poll_fn(|context| lane.poll_input_for_hyper(context, None)).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
     assert_eq!((lane.input.len(), endpoint.input_budget.used()), (100, 100));
     assert!(lane.input.capacity() <= 100 + MAX_SLACK);
-    assert!(lane.liveness.is_unused(), "half a request is none");
+    assert!(lane.liveness.is_unused(), "an unfinished request does not count");
     client.write_all(rest.as_bytes()).await.unwrap();
     assert!(answered(&mut lane, &mut client).await.starts_with("HTTP/1.1 200"));
     assert_eq!(endpoint.input_budget.used(), 0);
@@ -90,7 +90,7 @@ async fn an_unfinished_request_takes_no_more_than_its_bytes() {
 }
 
 #[tokio::test]
-async fn a_connection_that_ends_without_a_request_for_hyper_needs_none() {
+async fn hyper_is_not_created_for_a_connection_that_ends_without_a_request() {
     let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
     let (lane, client) = connect(&endpoint).await;
     drop(client);
@@ -100,7 +100,7 @@ async fn a_connection_that_ends_without_a_request_for_hyper_needs_none() {
     client.write_all(&usual().as_bytes()[..100]).await.unwrap();
     client.shutdown().await.unwrap();
     let lane = lane.without_hyper().await.unwrap().expect("bytes for hyper");
-    assert_eq!(lane.for_hyper(), 100);
+    assert_eq!(lane.bytes_for_hyper(), 100);
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn with_many_connections_hyper_exists_for_one_request_only() {
         });
         let hyper = Box::new(http1::Builder::new().serve_connection(lane, service));
         let detached = timeout(Duration::from_secs(40), through_hyper(hyper, &liveness)).await;
-        lane = detached.expect("hyper goes on").unwrap();
+        lane = detached.expect("hyper should end").unwrap();
         // The first call resets the flag.
         assert!(lane.was_detached() && !lane.was_detached());
         let mut answer = [0; 12];

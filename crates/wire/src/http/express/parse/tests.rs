@@ -1,6 +1,6 @@
 //! Tests of which requests the express lane answers.
 
-use super::{Endpoint, Origin, Parsed, Peer};
+use super::{ConnectionContext, Endpoint, Parsed, Peer};
 use crate::empty::Empty;
 use crate::envelope::Framed;
 use crate::http::Config;
@@ -8,12 +8,17 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Whether the express lane answers a request with this `Host` value.
-fn is_answered(endpoint: &Arc<Endpoint>, origin: &mut Origin, host: &str) -> bool {
-    is_answered_with(endpoint, origin, host, "")
+fn is_answered(endpoint: &Arc<Endpoint>, connection: &mut ConnectionContext, host: &str) -> bool {
+    is_answered_with(endpoint, connection, host, "")
 }
 
-/// The same with another header field, as a whole line.
-fn is_answered_with(endpoint: &Arc<Endpoint>, origin: &mut Origin, host: &str, field: &str) -> bool {
+/// The same with an additional header line.
+fn is_answered_with(
+    endpoint: &Arc<Endpoint>,
+    connection: &mut ConnectionContext,
+    host: &str,
+    field: &str,
+) -> bool {
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
     let request = format!(
         "POST /mcp HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n\
@@ -21,27 +26,27 @@ fn is_answered_with(endpoint: &Arc<Endpoint>, origin: &mut Origin, host: &str, f
          mcp-method: resources/list\r\n{field}content-length: {}\r\n\r\n{body}",
         body.len()
     );
-    match endpoint.parse_input(origin, request.as_bytes()) {
+    match endpoint.parse_input(connection, request.as_bytes()) {
         Parsed::Cached(size, _) => size == request.len(),
         Parsed::ThroughHyper(_) => false,
-        _ => panic!("{host}: the end of the request is told"),
+        _ => panic!("{host}: the request is complete and framed"),
     }
 }
 
 #[test]
-fn each_connection_may_name_each_host_that_is_served() {
+fn every_connection_may_use_every_allowed_host() {
     let config = Config { hosts: vec!["library.example".into()], ..Config::default() };
     let endpoint = Endpoint::new(Arc::new(Empty), config);
-    let mut connections = [(); 3].map(|()| Origin::new(Peer::default()));
+    let mut connections = [(); 3].map(|()| ConnectionContext::new(Peer::default()));
     let served = ["127.0.0.1:8080", "localhost", "library.example", "[::1]:80"];
     for round in 0..8 {
-        for (number, origin) in connections.iter_mut().enumerate() {
-            // Each connection starts with a different host, and each changes it.
+        for (number, connection) in connections.iter_mut().enumerate() {
+            // Each connection starts with a different host, and changes it in every round.
             let host = served[(round + number) % served.len()];
-            assert!(is_answered(&endpoint, origin, host), "connection {number}, round {round}: {host}");
-            assert!(is_answered(&endpoint, origin, host), "connection {number}, again: {host}");
+            assert!(is_answered(&endpoint, connection, host), "connection {number}, round {round}: {host}");
+            assert!(is_answered(&endpoint, connection, host), "connection {number}, again: {host}");
             for host in ["evil.example", "evil.example", "library.example.evil.example", ""] {
-                assert!(!is_answered(&endpoint, origin, host), "connection {number}: {host}");
+                assert!(!is_answered(&endpoint, connection, host), "connection {number}: {host}");
             }
         }
     }
@@ -50,17 +55,17 @@ fn each_connection_may_name_each_host_that_is_served() {
 #[test]
 fn a_long_host_is_not_cached() {
     let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
-    let mut origin = Origin::new(Peer::default());
+    let mut connection = ConnectionContext::new(Peer::default());
     for host in ["localhost:80", &format!("localhost:{}80", "0".repeat(8_000))] {
-        assert!(is_answered(&endpoint, &mut origin, host));
-        assert!(origin.host.capacity() <= super::MAX_CACHED_HOST, "{}", origin.host.capacity());
+        assert!(is_answered(&endpoint, &mut connection, host));
+        assert!(connection.host.capacity() <= super::MAX_CACHED_HOST, "{}", connection.host.capacity());
     }
 }
 
 #[test]
 fn an_unfinished_head_does_not_go_to_hyper() {
     let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
-    let mut origin = Origin::new(Peer::default());
+    let mut connection = ConnectionContext::new(Peer::default());
     let fields = "a: b\r\n".repeat(90);
     for (fields, incomplete) in [
         (format!("a: {}", "b".repeat(15_000)), true),
@@ -69,16 +74,21 @@ fn an_unfinished_head_does_not_go_to_hyper() {
         (fields + "\r\n", false),
     ] {
         let head = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\n{fields}");
-        let parsed = endpoint.parse_input(&mut origin, head.as_bytes());
+        let parsed = endpoint.parse_input(&mut connection, head.as_bytes());
         assert_eq!(matches!(parsed, Parsed::Incomplete), incomplete, "{} bytes", head.len());
     }
 }
 
 #[test]
-fn a_header_field_that_could_mean_something_is_not_ignored() {
+fn an_unknown_header_field_is_not_ignored() {
     let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
     let with = |field: &str| {
-        is_answered_with(&endpoint, &mut Origin::new(Peer::default()), "localhost", &format!("{field}\r\n"))
+        is_answered_with(
+            &endpoint,
+            &mut ConnectionContext::new(Peer::default()),
+            "localhost",
+            &format!("{field}\r\n"),
+        )
     };
     assert!(with("User-Agent: test"));
     assert!(with("accept-language: *"));
@@ -87,10 +97,10 @@ fn a_header_field_that_could_mean_something_is_not_ignored() {
     }
 }
 
-/// A whole request.
-struct Asking<'a> {
+/// A complete HTTP request.
+struct TestRequest<'a> {
     line: &'a str,
-    /// Header fields as whole lines, between the mandatory ones and the length.
+    /// Header lines, without `Content-Length`.
     fields: &'a str,
     length: Option<String>,
     body: String,
@@ -98,19 +108,19 @@ struct Asking<'a> {
 
 const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
 
-/// The fields that each request needs, except the length.
+/// The header lines that a request on the express lane needs, except `Content-Length`.
 const FIELDS: &str = "host: localhost\r\ncontent-type: application/json\r\n\
     accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
     mcp-method: resources/list\r\n";
 
-impl Asking<'_> {
-    /// A request that is answered at once.
+impl TestRequest<'_> {
+    /// A request that the express lane answers from the cache.
     fn usual() -> Self {
         let length = Some(BODY.len().to_string());
-        Asking { line: "POST /mcp HTTP/1.1", fields: FIELDS, length, body: BODY.to_owned() }
+        TestRequest { line: "POST /mcp HTTP/1.1", fields: FIELDS, length, body: BODY.to_owned() }
     }
 
-    /// With a body of another length and the same meaning.
+    /// The same request with spaces at the end of the body, which then has `size` bytes.
     fn padded(self, size: usize) -> Self {
         let body = format!("{BODY}{}", " ".repeat(size - BODY.len()));
         Self { length: Some(size.to_string()), body, ..self }
@@ -126,7 +136,7 @@ impl Asking<'_> {
 /// The result of parsing these bytes on a new connection, and the size of the request in them.
 fn parsed(bytes: &[u8]) -> (&'static str, Option<usize>) {
     let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
-    match endpoint.parse_input(&mut Origin::new(Peer::default()), bytes) {
+    match endpoint.parse_input(&mut ConnectionContext::new(Peer::default()), bytes) {
         Parsed::Cached(size, _) => ("cached", Some(size)),
         Parsed::Handled(size, _) => ("handled", Some(size)),
         Parsed::ThroughHyper(size) => ("through hyper", Some(size)),
@@ -139,12 +149,12 @@ fn parsed(bytes: &[u8]) -> (&'static str, Option<usize>) {
 fn every_request_goes_through_hyper_if_the_lane_is_switched_off() {
     let config = Config { express: false, ..Config::default() };
     let endpoint = Endpoint::new(Arc::new(Empty), config);
-    let bytes = Asking::usual().bytes();
+    let bytes = TestRequest::usual().bytes();
     let input = [&bytes[..], b"POST"].concat();
-    let mut origin = Origin::new(Peer::default());
-    let whole = endpoint.parse_input(&mut origin, &input);
+    let mut connection = ConnectionContext::new(Peer::default());
+    let whole = endpoint.parse_input(&mut connection, &input);
     assert!(matches!(whole, Parsed::ThroughHyper(size) if size == bytes.len()));
-    let part = endpoint.parse_input(&mut origin, &bytes[..bytes.len() - 1]);
+    let part = endpoint.parse_input(&mut connection, &bytes[..bytes.len() - 1]);
     assert!(matches!(part, Parsed::Incomplete));
 }
 
@@ -176,8 +186,8 @@ fn repeated_or_unusual_fields_go_through_hyper() {
         ("content-length: 5", "unframed"),
     ] {
         let fields = format!("{FIELDS}{field}\r\n");
-        let asking = Asking { fields: &fields, ..Asking::usual() };
-        assert_eq!(parsed(&asking.bytes()).0, expected, "{field}");
+        let request = TestRequest { fields: &fields, ..TestRequest::usual() };
+        assert_eq!(parsed(&request.bytes()).0, expected, "{field}");
     }
 }
 
@@ -197,7 +207,7 @@ fn missing_or_different_fields_go_through_hyper() {
     ] {
         let fields = FIELDS.replace(field, other);
         assert_ne!(fields, FIELDS);
-        let bytes = Asking { fields: &fields, ..Asking::usual() }.bytes();
+        let bytes = TestRequest { fields: &fields, ..TestRequest::usual() }.bytes();
         assert_eq!(parsed(&bytes), ("through hyper", Some(bytes.len())), "{field:?} to {other:?}");
     }
     for (line, expected) in [
@@ -209,7 +219,7 @@ fn missing_or_different_fields_go_through_hyper() {
         ("POST /mcp HTTP/1.0", "unframed"),
         ("PRI * HTTP/2.0", "unframed"),
     ] {
-        assert_eq!(parsed(&Asking { line, ..Asking::usual() }.bytes()).0, expected, "{line}");
+        assert_eq!(parsed(&TestRequest { line, ..TestRequest::usual() }.bytes()).0, expected, "{line}");
     }
     for (of, other) in [
         (r#""id":1,"#, ""),
@@ -219,7 +229,7 @@ fn missing_or_different_fields_go_through_hyper() {
     ] {
         let body = BODY.replacen(of, other, 1);
         let length = Some(body.len().to_string());
-        let bytes = Asking { length, body, ..Asking::usual() }.bytes();
+        let bytes = TestRequest { length, body, ..TestRequest::usual() }.bytes();
         assert_eq!(parsed(&bytes), ("through hyper", Some(bytes.len())), "{other:?}");
     }
 }
@@ -240,19 +250,21 @@ fn a_plain_content_length_determines_the_end_of_a_request() {
         ("0".to_owned(), "through hyper"),
         (String::new(), "unframed"),
     ] {
-        let bytes = Asking { length: Some(length.clone()), ..Asking::usual() }.bytes();
+        let bytes = TestRequest { length: Some(length.clone()), ..TestRequest::usual() }.bytes();
         assert_eq!(parsed(&bytes).0, expected, "{length}");
     }
     // Without a length there is no body.
-    let head = Asking { length: None, body: String::new(), ..Asking::usual() }.bytes();
-    let all = Asking { length: None, ..Asking::usual() }.bytes();
+    let head = TestRequest { length: None, body: String::new(), ..TestRequest::usual() }.bytes();
+    let all = TestRequest { length: None, ..TestRequest::usual() }.bytes();
     assert_eq!(parsed(&all), ("through hyper", Some(head.len())));
 }
 
 #[test]
-fn what_follows_a_request_is_not_a_part_of_it() {
-    let (usual, other) =
-        (Asking::usual().bytes(), Asking { line: "PUT /mcp HTTP/1.1", ..Asking::usual() }.bytes());
+fn pipelined_input_is_not_part_of_the_request_before_it() {
+    let (usual, other) = (
+        TestRequest::usual().bytes(),
+        TestRequest { line: "PUT /mcp HTTP/1.1", ..TestRequest::usual() }.bytes(),
+    );
     for following in [&b"P"[..], b"\r\n", &usual, &other] {
         assert_eq!(parsed(&[&usual[..], following].concat()), ("cached", Some(usual.len())));
         assert_eq!(parsed(&[&other[..], following].concat()), ("through hyper", Some(other.len())));
@@ -262,19 +274,19 @@ fn what_follows_a_request_is_not_a_part_of_it() {
 
 #[test]
 fn large_requests_go_to_hyper() {
-    let head = Asking::usual().padded(10_000).bytes().len() - 10_000;
+    let head = TestRequest::usual().padded(10_000).bytes().len() - 10_000;
     for (size, expected) in [(super::MAX_MESSAGE, "cached"), (super::MAX_MESSAGE + 1, "unframed")] {
-        let bytes = Asking::usual().padded(size - head).bytes();
+        let bytes = TestRequest::usual().padded(size - head).bytes();
         assert_eq!((bytes.len(), parsed(&bytes).0), (size, expected));
         assert_eq!(parsed(&bytes[..super::MAX_UNFINISHED_BODY]).0, "unframed", "{size}, unfinished");
     }
-    let bytes = Asking::usual().padded(10_000).bytes();
+    let bytes = TestRequest::usual().padded(10_000).bytes();
     assert_eq!(parsed(&bytes[..super::MAX_UNFINISHED_BODY - 1]).0, "incomplete");
     assert_eq!(parsed(&bytes[..super::MAX_UNFINISHED_BODY]).0, "unframed");
 }
 
 #[test]
-fn too_many_fields_go_to_hyper_once_the_head_is_whole() {
+fn a_request_with_too_many_fields_goes_to_hyper_once_its_head_is_complete() {
     let many = "dnt: 1\r\n".repeat(super::MAX_FIELDS);
     for end in ["\r\n\r\n", "\n\n"] {
         let head = format!("POST /mcp HTTP/1.1\r\n{many}host: localhost{end}");
@@ -288,7 +300,7 @@ fn too_many_fields_go_to_hyper_once_the_head_is_whole() {
 }
 
 #[test]
-fn a_response_in_one_buffer_is_bounded() {
+fn a_large_response_is_not_copied_into_one_buffer() {
     for (size, is_copied) in [(super::MAX_MESSAGE, true), (super::MAX_MESSAGE + 1, false)] {
         let framed = Framed::whole("x".repeat(size));
         let response = super::response(&framed);
@@ -297,7 +309,7 @@ fn a_response_in_one_buffer_is_bounded() {
 }
 
 #[test]
-fn the_date_is_that_of_the_second() {
+fn the_date_header_has_the_current_second() {
     let start = UNIX_EPOCH + Duration::from_secs(1_784_548_800);
     for (milliseconds, expected) in [
         (0, "Mon, 20 Jul 2026 12:00:00 GMT"),

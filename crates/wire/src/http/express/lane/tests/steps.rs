@@ -1,4 +1,4 @@
-//! Tests that poll a connection one step at a time, in the place of hyper or of the task that serves it.
+//! Tests that poll a connection step by step, in place of hyper or of the task that serves the connection.
 
 use std::future::pending;
 use std::io::{self, IoSlice};
@@ -39,14 +39,14 @@ fn endpoint() -> Arc<Endpoint> {
     Endpoint::new(Arc::new(Empty), Config::default())
 }
 
-/// An endpoint with so many connections that idle ones free their memory, and these connections.
+/// An endpoint with so many connections that idle ones drop their hyper, and these connections.
 fn crowded() -> (Arc<Endpoint>, impl Sized) {
     let endpoint = Endpoint::new(Arc::new(Empty), Config { connections: 8, ..Config::default() });
     let crowd: Vec<_> = (0..5).map(|_| endpoint.connections.accept([127, 0, 0, 1].into())).collect();
     (endpoint, crowd)
 }
 
-/// One read by hyper; the bytes that it gets.
+/// Polls one read by hyper. Returns the bytes that hyper gets.
 fn read(lane: &mut Lane) -> Poll<io::Result<Vec<u8>>> {
     let mut bytes = vec![0; 16 << 10];
     let mut buffer = ReadBuf::new(&mut bytes);
@@ -55,12 +55,12 @@ fn read(lane: &mut Lane) -> Poll<io::Result<Vec<u8>>> {
     polled.map_ok(|()| buffer.filled().to_vec())
 }
 
-/// One step before hyper exists: whether the connection ends or asks for hyper.
+/// Polls the connection once without hyper. Ready if there is input for hyper, or if the connection has ended.
 fn step(lane: &mut Lane) -> Poll<io::Result<()>> {
-    lane.poll_next(&mut Context::from_waker(Waker::noop()), None)
+    lane.poll_input_for_hyper(&mut Context::from_waker(Waker::noop()), None)
 }
 
-/// Repeats this until it returns a value.
+/// Calls `work` until it returns a value.
 async fn repeat<T>(mut work: impl FnMut() -> Option<T>) -> T {
     for _ in 0..100_000 {
         if let Some(value) = work() {
@@ -71,8 +71,8 @@ async fn repeat<T>(mut work: impl FnMut() -> Option<T>) -> T {
     panic!("it never happens");
 }
 
-/// Waits until the lane asks for hyper or ends.
-async fn stepped(lane: &mut Lane) {
+/// Waits until there is input for hyper or the connection has ended.
+async fn run_until_ready(lane: &mut Lane) {
     repeat(|| ready(step(lane))).await;
 }
 
@@ -98,7 +98,7 @@ impl Wake for Woken {
     }
 }
 
-/// Records that hyper has received a request and written the response. Returns whether hyper is woken to read again.
+/// Simulates that hyper has parsed a request and written the response. Returns whether the lane wakes hyper.
 fn answered_by_hyper(lane: &mut Lane) -> bool {
     lane.liveness.begin_request();
     lane.liveness.begin_body();
@@ -110,31 +110,31 @@ fn answered_by_hyper(lane: &mut Lane) -> bool {
 }
 
 /// Makes the lane wait for a response that is never created.
-fn think(lane: &mut Lane) {
+fn never_answer(lane: &mut Lane) {
     lane.response = Some(Box::new(DirectResponse::new(Box::pin(pending()), lane.liveness.clone())));
 }
 
-/// Whether the shutdown by hyper is complete after one step.
+/// Polls a shutdown by hyper once. Returns whether it is complete.
 fn shuts_down(lane: &mut Lane) -> bool {
     let polled = Pin::new(lane).poll_shutdown(&mut Context::from_waker(Waker::noop()));
     matches!(polled, Poll::Ready(Ok(())))
 }
 
 /// Reserves all memory for unsent responses.
-fn used_up(endpoint: &Endpoint) -> Vec<ContentLease> {
-    let mut rooms = Vec::new();
+fn reserve_all(endpoint: &Endpoint) -> Vec<ContentLease> {
+    let mut leases = Vec::new();
     for size in [1, 1 << 20, usize::MAX] {
         for last in 10..20 {
             let client = Client::at([127, 0, 0, last].into());
-            while let Some(room) = endpoint.content_budget.try_take(client, size.max(64 << 10)) {
-                rooms.push(room);
+            while let Some(lease) = endpoint.content_budget.try_take(client, size.max(64 << 10)) {
+                leases.push(lease);
             }
         }
     }
-    rooms
+    leases
 }
 
-/// A connection with a response that the client does not read.
+/// A connection with a response that does not fit into the socket buffers.
 async fn stalled(endpoint: &Arc<Endpoint>) -> (Lane, TcpStream) {
     let (mut lane, client) = connect(endpoint).await;
     lane.unsent = Bytes::from(vec![b'x'; UNSENDABLE]);
@@ -146,7 +146,7 @@ async fn after_a_half_close_each_request_has_its_own_deadline() {
     let (mut lane, mut client) = connect(&endpoint()).await;
     client.write_all(&[LONG, LONG].concat()).await.unwrap();
     client.shutdown().await.unwrap();
-    stepped(&mut lane).await;
+    run_until_ready(&mut lane).await;
     assert_eq!(read_some(&mut lane).await, LONG);
     repeat(|| {
         assert!(read(&mut lane).is_pending());
@@ -154,7 +154,7 @@ async fn after_a_half_close_each_request_has_its_own_deadline() {
     })
     .await;
     advance(HALF_CLOSED_TIME_LIMIT * 2).await;
-    assert!(read(&mut lane).is_pending(), "the second request is abandoned");
+    assert!(read(&mut lane).is_pending(), "the lane abandoned the second request");
     answered_by_hyper(&mut lane);
     assert_eq!(read_some(&mut lane).await, LONG);
     advance(HALF_CLOSED_TIME_LIMIT * 2 / 3).await;
@@ -166,7 +166,7 @@ async fn after_a_half_close_each_request_has_its_own_deadline() {
 #[tokio::test(start_paused = true)]
 async fn after_the_deadline_hyper_does_not_wait_for_the_response() {
     let (mut lane, mut client) = connect(&endpoint()).await;
-    think(&mut lane);
+    never_answer(&mut lane);
     client.shutdown().await.unwrap();
     repeat(|| {
         assert!(read(&mut lane).is_pending());
@@ -186,28 +186,28 @@ async fn input_in_hyper_counts_until_hyper_has_parsed_it() {
     let endpoint = endpoint();
     let (mut lane, mut client) = connect(&endpoint).await;
     client.write_all(CHUNKED).await.unwrap();
-    stepped(&mut lane).await;
-    assert!(lane.liveness.is_alone(1));
+    run_until_ready(&mut lane).await;
+    assert!(lane.liveness.hyper_was_idle_before(1));
     assert_eq!(read_some(&mut lane).await, CHUNKED);
     assert_eq!(lane.input.capacity(), 0);
     assert!(read(&mut lane).is_pending());
     assert_eq!((lane.hyper, endpoint.input_budget.used()), (Hyper::OwnsConnection, HYPER_HEAD_MEMORY));
-    // Parsed and not answered.
+    // Hyper has parsed the request and not answered it.
     lane.liveness.begin_request();
     assert!(read(&mut lane).is_pending());
     assert_eq!(endpoint.input_budget.used(), 0);
-    // Read ahead while the response is outstanding.
+    // Hyper reads ahead while the response is outstanding.
     client.write_all(b"0\r\n\r\n").await.unwrap();
     read_some(&mut lane).await;
     assert!(read(&mut lane).is_pending());
     assert_eq!(endpoint.input_budget.used(), 0);
-    // Answered, and the next request begins.
+    // Hyper has answered, and gets the start of the next request.
     lane.liveness.end_body();
     client.write_all(b"PUT").await.unwrap();
     read_some(&mut lane).await;
     assert!(read(&mut lane).is_pending());
     assert_eq!(endpoint.input_budget.used(), HYPER_HEAD_MEMORY);
-    // Parsed and answered.
+    // Hyper has parsed and answered that request.
     lane.liveness.begin_request();
     lane.liveness.end_body();
     assert!(read(&mut lane).is_pending());
@@ -215,7 +215,7 @@ async fn input_in_hyper_counts_until_hyper_has_parsed_it() {
 }
 
 #[tokio::test]
-async fn a_whole_request_that_goes_to_hyper_does_not_count_as_unfinished() {
+async fn a_complete_request_that_goes_to_hyper_does_not_count_as_unfinished() {
     let endpoint = endpoint();
     let (mut lane, mut client) = connect(&endpoint).await;
     client.write_all(&LONG[..20]).await.unwrap();
@@ -225,7 +225,7 @@ async fn a_whole_request_that_goes_to_hyper_does_not_count_as_unfinished() {
     })
     .await;
     client.write_all(&LONG[20..]).await.unwrap();
-    stepped(&mut lane).await;
+    run_until_ready(&mut lane).await;
     assert_eq!(endpoint.input_budget.used(), 0);
     assert_eq!(read_some(&mut lane).await, LONG);
     assert!(read(&mut lane).is_pending());
@@ -233,15 +233,15 @@ async fn a_whole_request_that_goes_to_hyper_does_not_count_as_unfinished() {
 }
 
 #[tokio::test]
-async fn little_input_is_buffered_behind_an_outstanding_response() {
+async fn pipelined_input_behind_an_outstanding_response_is_bounded() {
     for in_hyper in [false, true] {
         let (mut lane, mut client) = connect(&endpoint()).await;
         if in_hyper {
             client.write_all(LONG).await.unwrap();
-            stepped(&mut lane).await;
+            run_until_ready(&mut lane).await;
             assert_eq!(read_some(&mut lane).await, LONG);
         } else {
-            think(&mut lane);
+            never_answer(&mut lane);
         }
         client.write_all(&vec![b'x'; 6 * READ_SIZE]).await.unwrap();
         repeat(|| {
@@ -262,7 +262,7 @@ async fn hyper_is_not_detached_while_it_owns_the_connection() {
     let (endpoint, _crowd) = crowded();
     let (mut lane, mut client) = connect(&endpoint).await;
     client.write_all(CHUNKED).await.unwrap();
-    stepped(&mut lane).await;
+    run_until_ready(&mut lane).await;
     assert_eq!(read_some(&mut lane).await, CHUNKED);
     answered_by_hyper(&mut lane);
     assert!(read(&mut lane).is_pending());
@@ -270,13 +270,13 @@ async fn hyper_is_not_detached_while_it_owns_the_connection() {
 }
 
 #[tokio::test]
-async fn the_beginning_of_a_request_outlives_a_detached_hyper() {
+async fn the_start_of_a_request_is_not_lost_when_hyper_ends() {
     let (endpoint, _crowd) = crowded();
     let (mut lane, mut client) = connect(&endpoint).await;
     let usual = usual();
     let (first, rest) = usual.as_bytes().split_at(50);
     client.write_all(&[LONG, first].concat()).await.unwrap();
-    stepped(&mut lane).await;
+    run_until_ready(&mut lane).await;
     assert_eq!(read_some(&mut lane).await, LONG);
     assert!(read(&mut lane).is_pending());
     answered_by_hyper(&mut lane);
@@ -291,7 +291,7 @@ async fn the_beginning_of_a_request_outlives_a_detached_hyper() {
 async fn with_few_connections_hyper_stays() {
     let (mut lane, mut client) = connect(&endpoint()).await;
     client.write_all(LONG).await.unwrap();
-    stepped(&mut lane).await;
+    run_until_ready(&mut lane).await;
     assert_eq!(read_some(&mut lane).await, LONG);
     answered_by_hyper(&mut lane);
     assert_eq!(lane.hyper, Hyper::Idle);
@@ -338,7 +338,7 @@ async fn a_response_without_memory_closes_slow_connections_and_its_own() {
     let endpoint = endpoint();
     let (mut slow, _unread) = stalled(&endpoint).await;
     assert!(step(&mut slow).is_pending());
-    let rooms = used_up(&endpoint);
+    let leases = reserve_all(&endpoint);
     let is_closed = |lane: &Lane| lane.liveness.closed().now_or_never().is_some();
     let mut refused = Vec::new();
     for seconds in [2, 13] {
@@ -351,7 +351,7 @@ async fn a_response_without_memory_closes_slow_connections_and_its_own() {
     }
     assert!(is_closed(&slow));
     // Hyper shuts down at once, although there is memory again.
-    drop((slow, rooms));
+    drop((slow, leases));
     for (lane, _) in &mut refused {
         assert!(shuts_down(lane));
     }
@@ -359,7 +359,7 @@ async fn a_response_without_memory_closes_slow_connections_and_its_own() {
 }
 
 #[tokio::test]
-async fn hyper_that_is_shut_down_waits_for_a_response_of_the_lane() {
+async fn a_shutdown_by_hyper_waits_for_a_response_of_the_lane() {
     let (mut lane, mut client) = stalled(&endpoint()).await;
     assert!(!shuts_down(&mut lane));
     let reading = tokio::spawn(async move {
@@ -383,9 +383,9 @@ async fn after_a_response_hyper_is_woken_if_there_is_input() {
         } else if case == "half-closed" {
             client.shutdown().await.unwrap();
         }
-        stepped(&mut lane).await;
+        run_until_ready(&mut lane).await;
         assert_eq!(read_some(&mut lane).await, LONG);
-        assert!(lane.liveness.is_alone(1));
+        assert!(lane.liveness.hyper_was_idle_before(1));
         repeat(|| {
             assert!(read(&mut lane).is_pending());
             (lane.half_closed.is_some() || case != "half-closed").then_some(())
@@ -419,7 +419,7 @@ async fn an_event_stream_is_taken_over_with_the_input_behind_it() {
         let endpoint = endpoint();
         let (mut lane, mut client) = connect(&endpoint).await;
         client.write_all(&[LONG, b"PUT"].concat()).await.unwrap();
-        stepped(&mut lane).await;
+        run_until_ready(&mut lane).await;
         lane.liveness.begin_request();
         if closing {
             endpoint.closing.cancel();
@@ -429,7 +429,7 @@ async fn an_event_stream_is_taken_over_with_the_input_behind_it() {
         let response = Response::new(Body::empty());
         lane.take_over(b"GET ", DetachedStream { response, framing });
         assert!(lane.was_detached());
-        assert_eq!((lane.hyper, lane.for_hyper(), lane.parsing), (Hyper::Idle, 0, None));
+        assert_eq!((lane.hyper, lane.bytes_for_hyper(), lane.parsing), (Hyper::Idle, 0, None));
         assert_eq!(lane.input, [&b"GET "[..], LONG, b"PUT"].concat());
         lane.input.truncate(3);
         let ends = repeat(|| {
@@ -444,7 +444,7 @@ async fn an_event_stream_is_taken_over_with_the_input_behind_it() {
         }
         let head = String::from_utf8(head).unwrap();
         assert_eq!(head.contains("connection: close"), last || closing, "{head}");
-        // Without input that hyper had read, the rest of the input stays too.
+        // If hyper has read nothing ahead, the input in the lane stays unchanged.
         let response = Response::new(Body::empty());
         lane.take_over(b"", DetachedStream { response, framing });
         assert_eq!(lane.input, &b"GET"[..]);

@@ -1,5 +1,5 @@
-//! Finding the byte range of a range of lines, with bounded memory however large the file is, and the metadata of such a
-//! part: how large the whole file is, and the URI of the next part.
+//! Converts a range of lines to a byte range, with bounded memory however large the file is. Also builds the
+//! `_meta` of a range: the size of the whole file, and the URI of the next range.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -12,7 +12,8 @@ use crate::range::{Range, RangeSpan};
 /// The size of the blocks in which a file is read. Even, so that no UTF-16 code unit is split.
 const BLOCK_BYTES: usize = 64 * 1024;
 
-/// The most bytes on each side of a range in which lines are counted, so that a small range of a large file stays cheap.
+/// The most bytes before, and the most bytes after a range in which lines are counted. More would make a small
+/// range of a large file expensive.
 const MAX_COUNTED_BYTES: u64 = 1024 * 1024;
 
 /// The result of converting a range of lines or bytes to a byte range.
@@ -51,9 +52,9 @@ impl ByteBounds {
     }
 }
 
-/// The `_meta` of a part of a file, which ends at the byte `end`: the size of the whole file, and the URI of the next
-/// part of the same length, unless the part reaches the end of the file.
-pub(crate) fn part_meta(uri: &Uri, range: Range, end: u64, size: u64, total_lines: Option<u64>) -> Meta {
+/// The `_meta` of a range of a file: the size of the whole file, and the URI of the next range of the same
+/// length. There is no next range if `end`, the offset at which this one ends, is the end of the file.
+pub(crate) fn range_meta(uri: &Uri, range: Range, end: u64, size: u64, total_lines: Option<u64>) -> Meta {
     let mut meta = meta::with(meta::TOTAL_BYTES, size);
     if let Some(lines) = total_lines {
         meta.insert(meta::TOTAL_LINES.to_owned(), lines.into());
@@ -84,7 +85,7 @@ pub(crate) struct LineScanner<'a, F> {
 }
 
 impl<F: Read + Seek> LineScanner<'_, F> {
-    /// The byte range of these lines, with the last line terminator.
+    /// The byte range of these lines, including the last line terminator.
     pub(crate) fn bounds(&mut self, span: RangeSpan) -> io::Result<ByteBounds> {
         match span {
             RangeSpan::From(first, last) => self.forward(first, last),
@@ -92,7 +93,8 @@ impl<F: Read + Seek> LineScanner<'_, F> {
         }
     }
 
-    /// The number of lines of the file, given the bounds of some of its lines; `None` if too much must be read for that.
+    /// The number of lines of the file; `None` if counting them would take reading too much. `start` and `end`
+    /// are the bounds of the lines `span`.
     pub(crate) fn total_lines(
         &mut self,
         span: RangeSpan,
@@ -199,7 +201,8 @@ impl<F: Read + Seek> LineScanner<'_, F> {
         Ok(self.fit(0, size, size - last_start.unwrap_or(0)))
     }
 
-    /// The bounds from `start` to `end`, or `OverLimit`. `line` is the size of the first line that was found.
+    /// The bounds from `start` to `end`, or `OverLimit`. `line` is the size of the line that the scan found
+    /// first.
     fn fit(&self, start: u64, end: u64, line: u64) -> ByteBounds {
         match end - start {
             size if size > self.limit => {
@@ -227,7 +230,7 @@ fn line_ends(block: &[u8], units: CodeUnits) -> impl Iterator<Item = usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK_BYTES, ByteBounds, LineScanner, MAX_COUNTED_BYTES, OverLimit, part_meta};
+    use super::{BLOCK_BYTES, ByteBounds, LineScanner, MAX_COUNTED_BYTES, OverLimit, range_meta};
     use crate::media::CodeUnits;
     use crate::range::{Range, RangeSpan};
     use libris_core::Uri;
@@ -333,7 +336,7 @@ mod tests {
     fn a_part_names_the_next_one() {
         let uri = Uri::parse("file:///m/a?lines=x").unwrap();
         let next = |range, end| {
-            let meta = part_meta(&uri, range, end, 100, Some(9));
+            let meta = range_meta(&uri, range, end, 100, Some(9));
             assert_eq!(
                 (&meta["dev.libris/totalBytes"], &meta["dev.libris/totalLines"]),
                 (&100.into(), &9.into())

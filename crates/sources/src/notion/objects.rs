@@ -8,7 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::client::{NotionClient, NotionFault, RequestBudget};
-use super::{id, property, text, tree};
+use super::{block_tree, id, property, text};
 
 /// The most listed objects.
 const MAX_OBJECTS: usize = 10_000;
@@ -61,19 +61,19 @@ impl NotionObject {
         Some(Self { id, kind, title, edited, database, icon: icon(&object["icon"]), signed })
     }
 
-    /// Whether title, edit time and database are the same as in `before`, so that it was not edited since.
-    pub(super) fn reads_like(&self, before: &Self) -> bool {
+    /// Whether title, edit time and database are the same as in `before`. If so, the object was not edited since.
+    pub(super) fn has_same_content_as(&self, before: &Self) -> bool {
         let Self { title, edited, database, .. } = self;
         (title, edited, database) == (&before.title, &before.edited, &before.database)
     }
 
     /// Whether it has the same icon as `before`.
-    pub(super) fn looks_like(&self, before: &Self) -> bool {
-        self.icon_text() == before.icon_text()
+    pub(super) fn has_same_icon_as(&self, before: &Self) -> bool {
+        self.icon_identity() == before.icon_identity()
     }
 
     /// The identity of the icon.
-    fn icon_text(&self) -> Option<&str> {
+    fn icon_identity(&self) -> Option<&str> {
         let src = &self.icon.as_ref()?.src;
         if self.signed { src.split('?').next() } else { Some(src) }
     }
@@ -123,11 +123,11 @@ fn icon(icon: &Value) -> Option<Icon> {
     let kind = icon["type"].as_str()?;
     let src = match kind {
         "emoji" => {
-            let icon_text = format!(
+            let svg = format!(
                 "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 48 48'><text y='40' font-size='40'>{}</text></svg>",
                 icon["emoji"].as_str().filter(|emoji| !emoji.contains(['<', '&']))?
             );
-            let src = format!("data:image/svg+xml,{}", utf8_percent_encode(&icon_text, NON_ALPHANUMERIC));
+            let src = format!("data:image/svg+xml,{}", utf8_percent_encode(&svg, NON_ALPHANUMERIC));
             return Some(Icon {
                 src,
                 mime: Some("image/svg+xml".into()),
@@ -163,7 +163,7 @@ pub(super) async fn search(
             // Results are ordered by edit time, so of several tables of one database the last edited one wins.
             all.entry(found.key()).or_insert(found);
         }
-        cursor = tree::next(&page).map(str::to_owned);
+        cursor = block_tree::next(&page).map(str::to_owned);
         if all.len() >= MAX_OBJECTS && cursor.is_some() {
             tracing::warn!("the workspace has more than {MAX_OBJECTS} pages; the others are not listed");
             return Ok(all);

@@ -19,20 +19,20 @@ pub(super) fn fetch<'a>(
     budget: &'a RequestBudget,
 ) -> BoxFuture<'a, Result<Vec<Value>, NotionFault>> {
     async move {
-        let blocks = all(client, &id, budget).await?;
-        try_join_all(blocks.into_iter().map(|block| complete(client, block, depth, budget))).await
+        let blocks = direct_children(client, &id, budget).await?;
+        try_join_all(blocks.into_iter().map(|block| with_descendants(client, block, depth, budget))).await
     }
     .boxed()
 }
 
 /// A block with its descendants.
-async fn complete(
+async fn with_descendants(
     client: &NotionClient,
     mut block: Value,
     depth: usize,
     budget: &RequestBudget,
 ) -> Result<Value, NotionFault> {
-    let Some(id) = below(&block).filter(|_| depth < MAX_BLOCK_DEPTH) else { return Ok(block) };
+    let Some(id) = children_id(&block).filter(|_| depth < MAX_BLOCK_DEPTH) else { return Ok(block) };
     match fetch(client, id, depth + 1, budget).await {
         Ok(children) => block[CHILDREN] = children.into(),
         // It was deleted meanwhile, or is a copy of an unshared block.
@@ -42,9 +42,9 @@ async fn complete(
     Ok(block)
 }
 
-/// The ID of the block whose children are rendered below a block: the block itself, or the original of a synced copy.
-/// `None` if there are no children on this page.
-fn below(block: &Value) -> Option<String> {
+/// The ID of the block whose children are rendered below `block`: that of `block` itself, or of the original if
+/// `block` is a synced copy. `None` if there are no children on this page.
+fn children_id(block: &Value) -> Option<String> {
     if matches!(block["type"].as_str()?, "child_page" | "child_database") {
         return None;
     }
@@ -55,7 +55,11 @@ fn below(block: &Value) -> Option<String> {
 }
 
 /// The direct children of a block, from all pages of the response.
-async fn all(client: &NotionClient, id: &str, budget: &RequestBudget) -> Result<Vec<Value>, NotionFault> {
+async fn direct_children(
+    client: &NotionClient,
+    id: &str,
+    budget: &RequestBudget,
+) -> Result<Vec<Value>, NotionFault> {
     let mut blocks = Vec::new();
     let mut path = format!("/v1/blocks/{id}/children?page_size=100");
     loop {

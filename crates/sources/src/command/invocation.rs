@@ -16,12 +16,17 @@ pub(super) struct Invocation {
 impl Invocation {
     /// Validates the key `run`; `base` is the folder of the configuration file.
     pub(super) fn new(run: &[String], base: &Path) -> Result<Self, String> {
-        let (program, arguments) = run.split_first().ok_or("its `run` names no program")?;
+        let (program, arguments) = run
+            .split_first()
+            .ok_or("its `run` names no program; hint: write `run = [\"PROGRAM\", \"ARGUMENT\"]`")?;
         if run.iter().any(|argument| argument.contains('\0')) {
-            return Err("its `run` contains a zero byte".into());
+            return Err("its `run` contains a zero byte; hint: remove it".into());
         }
         if ArgumentTemplate::parse(program).variables().next().is_some() {
-            return Err("its program cannot be a variable: only arguments can".into());
+            return Err(
+                "its program cannot be a variable; hint: name the program, and use variables as arguments"
+                    .into(),
+            );
         }
         let program = find(program, base).ok_or_else(|| {
             format!("there is no program `{program}`; hint: install it, or write its whole path in `run`")

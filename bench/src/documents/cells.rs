@@ -1,0 +1,155 @@
+//! Compares the cells of spreadsheets with those that LibreOffice writes as CSV.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The cells that are not empty, by row and column.
+type Cells = BTreeMap<(usize, usize), String>;
+
+/// How many cells of a document that are not equal are printed.
+const SHOWN: usize = 5;
+
+/// The share of cells, among those that either side has, that are equal. `sheets` are names and Markdown tables; `files`
+/// are the CSV files of LibreOffice, one for each sheet.
+pub(super) fn equal_share(sheets: &[(String, String)], files: &[PathBuf]) -> f64 {
+    let (mut equal, mut all, mut different) = (0, 0, Vec::new());
+    let mut left: Vec<&PathBuf> = files.iter().collect();
+    for (name, table) in sheets {
+        let own = of_markdown(table);
+        let at = left.iter().position(|file| is_sheet(file, name));
+        let other = at.map(|at| left.remove(at)).and_then(|file| std::fs::read(file).ok());
+        let other = of_csv(&String::from_utf8_lossy(&other.unwrap_or_default()));
+        let positions: std::collections::BTreeSet<_> = own.keys().chain(other.keys()).collect();
+        all += positions.len();
+        let empty = String::new();
+        for at in positions {
+            let (one, two) = (own.get(at).unwrap_or(&empty), other.get(at).unwrap_or(&empty));
+            match same(one, two) {
+                true => equal += 1,
+                false => different.push(format!("{name} {at:?}: {one:?}, LibreOffice {two:?}")),
+            }
+        }
+    }
+    for line in different.iter().take(SHOWN) {
+        eprintln!("  {line}");
+    }
+    if all == 0 { 1.0 } else { equal as f64 / all as f64 }
+}
+
+/// Whether LibreOffice named a file after this sheet. It replaces characters that file names cannot contain.
+fn is_sheet(file: &Path, sheet: &str) -> bool {
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    stem.ends_with(&format!("-{}", sheet.replace(['/', '\\', ':'], "_")))
+}
+
+/// Whether two cells have the same value: the same words, number, or date.
+fn same(one: &str, other: &str) -> bool {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if words(one) == words(other) {
+        return true;
+    }
+    if let (Some(one), Some(other)) = (number(one), number(other)) {
+        return (one - other).abs() <= 1e-9 * one.abs().max(other.abs());
+    }
+    date(one).is_some_and(|one| date(other) == Some(one))
+}
+
+/// A number, also as a percentage or a truth value.
+fn number(text: &str) -> Option<f64> {
+    match text.trim() {
+        "TRUE" => Some(1.0),
+        "FALSE" => Some(0.0),
+        text => match text.strip_suffix('%') {
+            Some(percent) => percent.parse::<f64>().ok().map(|percent| percent / 100.0),
+            None => text.parse().ok(),
+        },
+    }
+}
+
+/// A date as year, month and day: `2016-01-31` or `01/31/16`, with or without a time.
+fn date(text: &str) -> Option<(u32, u32, u32)> {
+    let day = text.split([' ', 'T']).next()?;
+    let parts: Vec<u32> = day.split(['-', '/']).map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    match (&parts[..], day.contains('/')) {
+        ([year, month, day], false) => Some((*year, *month, *day)),
+        ([month, day, year], true) => {
+            let century = if *year >= 100 {
+                0
+            } else if *year < 30 {
+                2000
+            } else {
+                1900
+            };
+            Some((year + century, *month, *day))
+        }
+        _ => None,
+    }
+}
+
+/// The cells of a Markdown table, without the line below its head.
+fn of_markdown(table: &str) -> Cells {
+    let mut cells = Cells::new();
+    let rows = table.lines().enumerate().filter(|(at, _)| *at != 1).map(|(_, line)| line);
+    for (row, line) in rows.enumerate() {
+        // An escaped bar is part of its cell.
+        let line = line.replace("\\|", "\u{1}");
+        for (column, cell) in line.trim_matches('|').split('|').enumerate() {
+            let text = cell.trim().replace('\u{1}', "|").replace("<br>", "\n");
+            if !text.is_empty() {
+                cells.insert((row, column), text);
+            }
+        }
+    }
+    cells
+}
+
+/// The cells of a CSV file.
+fn of_csv(text: &str) -> Cells {
+    let mut cells = Cells::new();
+    let (mut row, mut column, mut cell, mut quoted) = (0, 0, String::new(), false);
+    let mut letters = text.chars().peekable();
+    let mut end = |cell: &mut String, row: usize, column: usize| {
+        let text = std::mem::take(cell);
+        if !text.trim().is_empty() {
+            cells.insert((row, column), text.trim().to_owned());
+        }
+    };
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if quoted && letters.peek() == Some(&'"') => cell.extend(letters.next()),
+            '"' => quoted = !quoted,
+            ',' if !quoted => {
+                end(&mut cell, row, column);
+                column += 1;
+            }
+            '\n' if !quoted => {
+                end(&mut cell, row, column);
+                (row, column) = (row + 1, 0);
+            }
+            letter => cell.push(letter),
+        }
+    }
+    end(&mut cell, row, column);
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{equal_share, of_csv, of_markdown, same};
+
+    #[test]
+    fn cells_are_compared_by_position_and_value() {
+        let table = "| a | b\\|c |\n|---|---|\n|  | 1.50 |\n| x<br>y | 2016-01-31 |\n";
+        let csv = "a,b|c\n,1.5\n\"x\ny\",01/31/16\n";
+        let (own, other) = (of_markdown(table), of_csv(csv));
+        assert!(own.keys().eq(other.keys()) && own.values().zip(other.values()).all(|(a, b)| same(a, b)));
+        assert!(!same("1.5", "1.6") && !same("a", "") && !same("2016-01-31", "2016-02-01"));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("book-One.csv");
+        std::fs::write(&file, "a,b\n,9\n").unwrap();
+        assert_eq!(
+            equal_share(&[("One".to_owned(), "| a | b |\n|---|---|\n|  | 8 |\n".to_owned())], &[file]),
+            2.0 / 3.0
+        );
+    }
+}
