@@ -194,6 +194,9 @@ async fn describe(
             .checks
             .push(CheckConstraint { name: row[2].to_text_lossy(), expression: row[3].to_text_lossy() });
     }
+    if driver.dialect() == Dialect::Mysql {
+        tables.values_mut().for_each(mysql::recognise_json);
+    }
     for row in query(driver, queries.definitions, only).await? {
         let Some(table) = tables.get_mut(&name(&row)) else { continue };
         table.define(non_empty(&row[2]));

@@ -1,53 +1,63 @@
 //! The catalog queries of MySQL and MariaDB.
 
-use super::CatalogQueries;
+use super::{CatalogQueries, TableColumn, TableInfo};
 use crate::sql::dialect::Dialect;
 
 /// The condition that restricts a catalog query to the configured schemas; without any, to the database of the
-/// connection. If the name of a table is bound, it also restricts the query to that table.
-fn table_condition(alias: &str, schemas: &[String]) -> String {
+/// connection. If the name of a table is bound, it also restricts the query to that table. `schema` and `table` are the
+/// columns with the names.
+fn table_condition(schema: &str, table: &str, schemas: &[String]) -> String {
     let within = match schemas.is_empty() {
-        true => format!("{alias}.table_schema = DATABASE()"),
+        true => format!("{schema} = DATABASE()"),
         // Schemas from the configuration, as string literals.
         false => {
             let names =
                 schemas.iter().map(|name| format!("'{}'", name.replace('\\', "\\\\").replace('\'', "''")));
-            format!("{alias}.table_schema IN ({})", names.collect::<Vec<_>>().join(", "))
+            format!("{schema} IN ({})", names.collect::<Vec<_>>().join(", "))
         }
     };
     let placeholder = Dialect::Mysql.placeholder(1);
     format!(
-        "{within} AND {alias}.table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')
-         AND ({placeholder} IS NULL OR ({alias}.table_schema = {placeholder} AND {alias}.table_name = {placeholder}))"
+        "{within} AND {schema} NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')
+         AND ({placeholder} IS NULL OR ({schema} = {placeholder} AND {table} = {placeholder}))"
     )
 }
 
-/// The case of a JSON column of MariaDB, which is text with a CHECK constraint. Only MariaDB executes comments
-/// that begin with `/*M!`.
-const JSON: &str = "/*M!100222 WHEN c.data_type = 'longtext' AND EXISTS (
-    SELECT 1 FROM information_schema.check_constraints j
-    WHERE j.constraint_schema = c.table_schema AND j.table_name = c.table_name
-    AND j.check_clause = CONCAT('json_valid(`', c.column_name, '`)')) THEN 'json' */";
+/// Changes columns of MariaDB that were declared as JSON from text to JSON. MariaDB stores JSON as text and adds the
+/// constraint `json_valid(…)` to the column; such constraints are removed.
+pub(super) fn recognise_json(table: &mut TableInfo) {
+    let TableInfo { columns, checks, .. } = table;
+    checks.retain(|check| {
+        let is_json = |column: &&mut TableColumn| {
+            column.base == "longtext"
+                && check.expression == format!("json_valid(`{}`)", column.name.replace('`', "``"))
+        };
+        let Some(column) = columns.iter_mut().find(is_json) else { return true };
+        "json".clone_into(&mut column.base);
+        column.kind = Dialect::Mysql.kind(&column.base);
+        false
+    });
+}
 
 pub(super) fn catalog_queries(schemas: &[String]) -> CatalogQueries {
-    let table_condition = |alias| table_condition(alias, schemas);
+    let table_condition = |schema, table| table_condition(schema, table, schemas);
     CatalogQueries {
         tables: format!(
             "SELECT t.table_schema, t.table_name, t.table_type LIKE '%VIEW',
                     CASE WHEN t.table_type LIKE '%VIEW' THEN NULL ELSE t.table_comment END, t.table_rows
              FROM information_schema.tables t WHERE {} ORDER BY 1, 2",
-            table_condition("t")
+            table_condition("t.table_schema", "t.table_name")
         ),
         columns: format!(
             "SELECT c.table_schema, c.table_name, c.column_name, c.column_type,
-                    CASE WHEN c.column_type LIKE 'tinyint(1)%' THEN 'tinyint(1)' {JSON} ELSE c.data_type END,
+                    CASE WHEN c.column_type LIKE 'tinyint(1)%' THEN 'tinyint(1)' ELSE c.data_type END,
                     CASE c.data_type
                          WHEN 'decimal' THEN
                               CONCAT('DECIMAL(', c.numeric_precision, ', ', c.numeric_scale, ')')
                          WHEN 'date' THEN 'DATE' WHEN 'time' THEN 'TIME(6)' ELSE 'DATETIME(6)' END,
                     c.is_nullable, c.column_default, c.column_comment, NULL
              FROM information_schema.columns c WHERE {} AND c.privileges LIKE '%select%' ORDER BY 1, 2, c.ordinal_position",
-            table_condition("c")
+            table_condition("c.table_schema", "c.table_name")
         ),
         indexes: format!(
             "SELECT s.table_schema, s.table_name, s.index_name, s.non_unique = 0, s.index_name = 'PRIMARY',
@@ -56,7 +66,7 @@ pub(super) fn catalog_queries(schemas: &[String]) -> CatalogQueries {
                     s.index_type IN ('BTREE', 'HASH')
              FROM information_schema.statistics s WHERE {}
              ORDER BY 1, 2, s.index_name = 'PRIMARY' DESC, s.index_name, s.seq_in_index",
-            table_condition("s")
+            table_condition("s.table_schema", "s.table_name")
         ),
         references: format!(
             "SELECT k.table_schema, k.table_name, k.constraint_name, k.column_name,
@@ -65,26 +75,25 @@ pub(super) fn catalog_queries(schemas: &[String]) -> CatalogQueries {
              FROM information_schema.key_column_usage k
              WHERE {} AND k.referenced_table_name IS NOT NULL
              ORDER BY 1, 2, k.constraint_name, k.ordinal_position",
-            table_condition("k")
+            table_condition("k.table_schema", "k.table_name")
         ),
-        // MariaDB executes `/*M!…*/`, MySQL from 8.0.16 on `/*!80016…*/`, and MySQL 5.7 has no CHECK
-        // constraints. The constraints that MariaDB adds to JSON columns are left out.
+        // MariaDB executes `/*M!…*/`, MySQL from 5.7 on `/*!50700…*/`, and MySQL from 8.0.16 on `/*!80016…*/`. MySQL
+        // 5.7 has no CHECK constraints. MariaDB must not join two tables of the information schema: it would open
+        // every table of every database for the second one.
         checks: format!(
-            "SELECT k.table_schema, k.table_name, k.constraint_name,
-                    COALESCE(/*M!100222 x.check_clause, */ /*!80016 x.check_clause, */ NULL)
-             FROM information_schema.table_constraints k
-             /*M!100222 JOIN information_schema.check_constraints x
-                ON x.constraint_schema = k.table_schema AND x.table_name = k.table_name
-                AND x.constraint_name = k.constraint_name AND x.check_clause NOT LIKE 'json\\_valid(`%`)' */
-             /*!80016 JOIN information_schema.check_constraints x
-                ON x.constraint_schema = k.table_schema AND x.constraint_name = k.constraint_name */
-             WHERE {} AND k.constraint_type = 'CHECK' ORDER BY 1, 2, 3",
-            table_condition("k")
+            "SELECT k.constraint_schema, k.table_name, k.constraint_name,
+                    COALESCE(/*M!100222 k.check_clause, */ /*!80016 x.check_clause, */ NULL)
+             FROM /*M!100222 information_schema.check_constraints k */
+                  /*!50700 information_schema.table_constraints k */
+                  /*!80016 JOIN information_schema.check_constraints x
+                  ON x.constraint_schema = k.constraint_schema AND x.constraint_name = k.constraint_name */
+             WHERE {} /*!50700 AND k.constraint_type = 'CHECK' */ ORDER BY 1, 2, 3",
+            table_condition("k.constraint_schema", "k.table_name")
         ),
         definitions: format!(
             "SELECT k.table_schema, k.table_name, k.view_definition FROM information_schema.views k
              WHERE {} ORDER BY 1, 2",
-            table_condition("k")
+            table_condition("k.table_schema", "k.table_name")
         ),
     }
 }
