@@ -13,7 +13,7 @@ pub(super) struct FollowedRow {
     pub(super) digest: Option<u64>,
     /// Whether a client of another replica may have read an older state, so that the first poll reports a change.
     pub(super) is_baseline_reported: bool,
-    /// The client whose share of the polling time a poll counts against.
+    /// The client whose polling time a poll of this resource uses up.
     pub(super) client: Client,
 }
 

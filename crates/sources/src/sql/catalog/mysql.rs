@@ -4,7 +4,7 @@ use super::CatalogQueries;
 use crate::sql::dialect::Dialect;
 
 /// The condition that restricts a catalog query to the configured schemas; without any, to the database of the
-/// connection. If the name of a table is bound, it also restricts the query to that table.
+/// connection. If the name of a table is bound, the condition also restricts the query to that table.
 fn table_condition(alias: &str, schemas: &[String]) -> String {
     let within = match schemas.is_empty() {
         true => format!("{alias}.table_schema = DATABASE()"),
@@ -22,8 +22,8 @@ fn table_condition(alias: &str, schemas: &[String]) -> String {
     )
 }
 
-/// The case of a JSON column of MariaDB, which is text with a CHECK constraint. Only MariaDB executes comments
-/// that begin with `/*M!`.
+/// A `WHEN` branch for the JSON columns of MariaDB, which are `longtext` columns with a CHECK constraint. Only
+/// MariaDB executes comments that begin with `/*M!`.
 const JSON: &str = "/*M!100222 WHEN c.data_type = 'longtext' AND EXISTS (
     SELECT 1 FROM information_schema.check_constraints j
     WHERE j.constraint_schema = c.table_schema AND j.table_name = c.table_name
@@ -89,7 +89,7 @@ pub(super) fn catalog_queries(schemas: &[String]) -> CatalogQueries {
     }
 }
 
-/// The values in a declared type such as `enum('a','it''s')`; empty for other types.
+/// The values in a declared type such as `enum('a','it''s')` or `set('a','b')`; empty for other types.
 pub(super) fn enum_values(declared: &str) -> Vec<String> {
     let Some(mut rest) = declared.strip_prefix("enum(").or_else(|| declared.strip_prefix("set(")) else {
         return Vec::new();
