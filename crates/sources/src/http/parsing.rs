@@ -31,8 +31,8 @@ impl Default for ResponseParser {
 }
 
 impl ResponseParser {
-    /// Runs `work` on the pages of a response. Large pages are processed on a blocking thread. They first wait
-    /// for a permit and for memory, both from the share of this client.
+    /// Runs `work` on the pages of a response. If the pages together exceed [`UNRESERVED_BYTES`], waits for a
+    /// permit and for memory, both from the share of this client, and then runs `work` on a blocking thread.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         responses: &[Arc<ApiResponse>],

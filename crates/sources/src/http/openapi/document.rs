@@ -41,7 +41,7 @@ impl OpenApiDocument {
         }
     }
 
-    /// The title as a URI scheme.
+    /// A URI scheme that is made from the title.
     pub(super) fn name(&self) -> String {
         let title = self.0.pointer("/info/title").and_then(Value::as_str).unwrap_or_default();
         let mut name = String::new();
