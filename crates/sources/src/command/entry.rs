@@ -130,7 +130,7 @@ impl RunnableCommand {
             && !self.invocation.variables().any(|used| used == name)
     }
 
-    /// The URI without any values of variables; `None` if the template has a required variable.
+    /// The URI in which no variable has a value; `None` if the template has a required variable.
     pub(super) fn uri_without_variables(&self) -> Option<Uri> {
         match &self.config.uri {
             CommandUri::Resource(uri) => Some(uri.clone()),
@@ -206,7 +206,8 @@ impl RunnableCommand {
             CommandUri::Template(template) => template.matches(uri).unwrap_or_default(),
             CommandUri::Resource(_) => Variables::new(),
         };
-        // If clients can read ranges, a change beyond the limit matters too. Otherwise such an output is an error.
+        // If clients can read ranges, a change beyond `max_size` matters too. Otherwise an output that exceeds
+        // `max_size` is an error.
         let extractor = match RANGE_VARIABLES.iter().any(|name| self.is_range_variable(name)) {
             true => RangeExtractor::digest_only(u64::MAX),
             false => RangeExtractor::digest_only(self.config.max_size),

@@ -20,7 +20,7 @@ pub(super) struct NotionObject {
     pub(super) kind: ObjectKind,
     pub(super) title: String,
     pub(super) edited: Option<Timestamp>,
-    /// The database that it is a row of.
+    /// The database in which the page is a row.
     pub(super) database: Option<String>,
     icon: Option<Icon>,
     /// Whether the URL of the icon is signed; the signature differs in each response.
@@ -72,7 +72,7 @@ impl NotionObject {
         self.icon_identity() == before.icon_identity()
     }
 
-    /// The identity of the icon.
+    /// The URL of the icon, without its signature.
     fn icon_identity(&self) -> Option<&str> {
         let src = &self.icon.as_ref()?.src;
         if self.signed { src.split('?').next() } else { Some(src) }
