@@ -1,4 +1,4 @@
-//! Clients: the units to which limits per client apply.
+//! Clients: the units between which limits are divided, one per identity or network address.
 
 use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
 use std::net::{IpAddr, Ipv6Addr};

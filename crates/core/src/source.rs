@@ -22,8 +22,8 @@ use crate::{
 /// (feature `contract`) tests an implementation.
 #[async_trait]
 pub trait Source: Send + Sync + 'static {
-    /// How specific the pattern of this source for `uri` is, if it may have a resource there. A catalog tries the source
-    /// with the most specific pattern first.
+    /// The specificity of the pattern by which this source covers `uri`; `None` if it cannot have a resource there.
+    /// A catalog tries the source with the most specific pattern first.
     ///
     /// `None` means that [`read`](Source::read) of `uri` would return [`Error::NotFound`]. Must be cheap: a catalog calls
     /// it on every source for every read.
@@ -60,9 +60,9 @@ pub trait Source: Send + Sync + 'static {
         None
     }
 
-    /// Whether the source can become unavailable although its lists have a [proof](Freshness::proof), as a database can.
-    /// A catalog stores the last known list of such a source, and serves it during an outage. It always does so for lists
-    /// without a proof.
+    /// Whether the source can become unavailable although its lists have a [proof](Freshness::proof), as a database
+    /// can. A catalog stores the last known list of such a source, and serves it during an outage. For lists
+    /// without a proof, a catalog always does so.
     fn may_fail(&self) -> bool {
         false
     }
@@ -459,7 +459,7 @@ pub struct Completion {
     pub values: Vec<String>,
     /// The total number of values, if known.
     pub total: Option<u64>,
-    /// Whether there are more than `values`.
+    /// Whether there are more values than those in `values`.
     pub more: bool,
     /// Checks whether the values are still valid. Without a proof, the server does not cache the completion.
     pub proof: Option<Proof>,

@@ -13,7 +13,7 @@ pub struct TemplateSet<T> {
 
 struct TemplateEntry<T> {
     prefix: String,
-    /// The nearest preceding entry whose prefix is a prefix of this one.
+    /// The index of the nearest preceding entry whose prefix is a prefix of this entry's prefix.
     shorter: Option<usize>,
     template: UriTemplate,
     value: T,
@@ -34,8 +34,9 @@ impl<T> TemplateSet<T> {
             .collect();
         entries.sort_by(|one, other| one.prefix.cmp(&other.prefix));
         for at in 1..entries.len() {
-            // If an earlier entry has a prefix of this entry's prefix, all entries between the two begin with it too. So
-            // the nearest such entry is the preceding one, or is reached from there by `shorter`.
+            // If the prefix of an earlier entry is a prefix of this entry's prefix, the prefixes of all entries in
+            // between begin with it too. So the nearest such entry is the preceding entry, or `shorter` leads from
+            // there to it.
             let mut before = Some(at - 1);
             while let Some(other) = before
                 && !entries[at].prefix.starts_with(&entries[other].prefix)

@@ -135,7 +135,8 @@ proptest! {
         if let Some(uri) = unchanged_uri(&expansion)
             && !text.contains(['+', '#', ';', '*'])
         {
-            // Compared decoded, because a literal may contain unescaped what the expansion of a value escapes.
+            // Both are decoded first: a literal may contain a character unescaped that the expansion of a value
+            // escapes.
             let again = template.expand(&template.matches(&uri).unwrap()).unwrap();
             prop_assert_eq!(percent::decode(&again), percent::decode(uri.as_str()), "{} on {}", text, uri);
         }
