@@ -181,7 +181,7 @@ fn default_share(total: usize) -> usize {
 }
 
 impl BudgetState {
-    /// Takes `amount` if it is within the total and the client's share. Returns whether it was.
+    /// Takes `amount` if the total and the client's share allow it. Returns whether the amount was taken.
     fn take(&mut self, budget: &Budget, client: Client, amount: usize) -> bool {
         self.make_last(client);
         if self.used.saturating_add(amount) > budget.total || !self.is_within_share(budget, client, amount) {

@@ -71,7 +71,7 @@ impl Client {
         }
     }
 
-    /// The client with this [name](Self::shared_name); `None` if it is not such a name.
+    /// The client with this [name](Self::shared_name); `None` if `name` is not such a name.
     pub fn from_shared_name(name: &str) -> Option<Self> {
         match (name.get(..1)?, &name[1..]) {
             ("a", address) => address.parse().ok().map(Self::at),

@@ -42,8 +42,8 @@ pub fn set_reaper(mut command: Command) {
     running().reaper = Some(Reaper { command, process: None });
 }
 
-/// The work of the reaper process: reads process groups from its standard input until the end of file, and then kills the
-/// remaining ones.
+/// The work of the reaper process: reads the ids of process groups from its standard input until the end of file,
+/// and then kills the remaining groups.
 pub fn reap(input: impl BufRead) {
     let mut groups = BTreeSet::new();
     for line in input.lines().map_while(Result::ok) {
@@ -62,8 +62,9 @@ fn kill(group: Pid) {
     let _ = kill_process_group(group, Signal::KILL);
 }
 
-/// Kills all running commands. Commands that are started later are killed at once. Call this before the process exits:
-/// commands have process groups of their own, so they do not receive its signals.
+/// Kills all running commands. Commands that are started later are killed at once. Call this before the process
+/// exits: commands have process groups of their own, so a signal to the process group of the server does not reach
+/// them.
 pub fn kill_all() {
     let groups = running().groups.take();
     groups.into_iter().flatten().filter_map(Pid::from_raw).for_each(kill);

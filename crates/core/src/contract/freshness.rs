@@ -103,7 +103,7 @@ pub async fn shared_responses_are_the_same_for_all(fixture: &dyn Fixture) {
 /// A response to one of several callers.
 struct CallerResponse<T> {
     caller: String,
-    /// Whether it may be cached for other callers.
+    /// Whether the response may be cached for other callers.
     reusable: bool,
     body: T,
 }

@@ -200,7 +200,7 @@ fn ends_at(skeleton: &str, at: usize, operators: &[Operator]) -> bool {
         || rest.chars().all(|character| character == '\0') && operators[before..].iter().all(tail)
 }
 
-/// Normalises an authority. `open` is true if the value of an expression after it may be a part of it.
+/// Normalises an authority. `open` is true if an expression follows whose value may belong to the authority.
 fn normal_authority(scheme: &str, text: &str, open: bool) -> String {
     let (user, host) = text.rsplit_once('@').map_or(("", text), |(user, _)| text.split_at(user.len() + 1));
     let host = match host.rsplit_once(':') {

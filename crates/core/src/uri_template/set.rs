@@ -6,7 +6,8 @@ use crate::Uri;
 
 /// A map from templates to values, sorted by the literal prefix of the templates.
 ///
-/// A lookup matches a URI only against the templates whose literal prefix it begins with, which it finds by binary search.
+/// A lookup finds the templates whose literal prefix the URI begins with by binary search, and matches the URI only
+/// against these.
 pub struct TemplateSet<T> {
     entries: Vec<TemplateEntry<T>>,
 }

@@ -122,8 +122,8 @@ impl RunnableCommand {
         Ok(entry)
     }
 
-    /// Whether a variable selects a range of the output. If an argument uses `lines` or `bytes`, that one is an ordinary
-    /// variable.
+    /// Whether a variable selects a range of the output. If an argument uses `lines` or `bytes`, that variable is
+    /// an ordinary variable.
     pub(super) fn is_range_variable(&self, name: &str) -> bool {
         RANGE_VARIABLES.contains(&name)
             && self.rules.contains_key(name)
@@ -288,7 +288,8 @@ impl RunnableCommand {
     async fn permits(&self, client: Client) -> Result<RunPermits> {
         let _queued = self.budgets.queue.try_take(client, 1).ok_or_else(busy)?;
         within_queue(async {
-            // The permit of the command first, so that a busy command does not occupy shared permits while it waits.
+            // The permit of the command is taken first, so that the runs of a busy command do not hold shared
+            // permits while they wait.
             let permits = self.permit_budget.take(client, 1).await?;
             Some([permits, self.budgets.processes.take(client, 1).await?])
         })

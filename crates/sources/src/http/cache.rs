@@ -88,7 +88,7 @@ struct StoredResponse {
     /// Whether its headers specify a lifetime.
     has_lifetime: bool,
     scope: CacheScope,
-    /// Whether it must not be served stale.
+    /// Whether the response must not be served stale.
     strict: bool,
 }
 
@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(shares(&[32 * MIB]), [32 * MIB]);
         assert_eq!(shares(&[32 * MIB; 4]), [16 * MIB; 4]);
         assert_eq!(shares(&[0, 4 * MIB, 40 * MIB, 40 * MIB]), [0, 4 * MIB, 30 * MIB, 30 * MIB]);
-        // A cache configured larger than the total raises it.
+        // A cache that is configured larger than the total size raises the total size.
         assert_eq!(shares(&[32 * MIB, 1024 * MIB]), [32 * MIB, 992 * MIB]);
     }
 

@@ -8,7 +8,7 @@ use libris_core::{Error, Uri};
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HttpFault {
-    /// No endpoint has this URI, or a value cannot occur in its URL.
+    /// No endpoint has this URI, or the URL cannot contain the value of a variable.
     Missing,
     /// The service answered with this error status.
     Status(StatusCode),

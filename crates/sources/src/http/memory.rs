@@ -11,7 +11,7 @@ use flate2::write::MultiGzDecoder;
 use libris_core::{Budget, Client, Lease};
 use tokio::time::timeout;
 
-/// The memory for concurrent responses of all sources. One client may use three quarters of it.
+/// The memory for concurrent responses of all sources. One client may use three quarters of this memory.
 const RESPONSE_MEMORY_BYTES: usize = 32 << 20;
 
 /// Responses up to this size need no reservation.
@@ -41,11 +41,11 @@ enum Decoder {
 
 /// Why a response could not be received.
 pub(super) enum ReceiveError {
-    /// It has at least this many bytes, which exceeds the limit.
+    /// The body has at least this many bytes, which exceeds the limit.
     TooLarge(u64),
-    /// There is no memory for it.
+    /// There is no memory for the body.
     NoMemory,
-    /// It cannot be decompressed.
+    /// The body cannot be decompressed.
     Malformed(io::Error),
 }
 
@@ -160,7 +160,7 @@ impl Write for BoundedBuffer {
 /// Why a buffer refused data.
 #[derive(Debug)]
 enum BufferFull {
-    /// It would have this many bytes, which exceeds the limit.
+    /// The buffer would have this many bytes, which exceeds the limit.
     Limit(u64),
     /// More memory must be reserved first.
     Reserved,

@@ -464,7 +464,7 @@ impl ListSource {
     }
 }
 
-/// The content of a link: a note that clients fetch it themselves.
+/// The content of a link: a note that clients fetch the resource themselves.
 fn link(uri: &Uri) -> Contents {
     let text = format!("{uri} is on the web and is not fetched by this server: fetch it from there.");
     Content { mime: None, ..Content::text(uri.clone(), "", text) }.into()

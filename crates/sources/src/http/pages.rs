@@ -17,8 +17,9 @@ use super::list::{ListPages, ListSource};
 use super::response::ApiResponse;
 use super::{extract, link};
 
-/// The memory for the pages of lists that are being fetched, beyond [`UNRESERVED_PAGE_BYTES`] of each list. The pages stay
-/// in memory until the last one has arrived, even if they are no longer cached. One client may use three quarters of it.
+/// The memory for the pages of lists that are being fetched, beyond [`UNRESERVED_PAGE_BYTES`] of each list. The
+/// pages stay in memory until the last one has arrived, even if they are no longer cached. One client may use three
+/// quarters of this memory.
 const PAGE_MEMORY_BYTES: usize = 32 << 20;
 
 /// The pages of a list up to this size need no reservation.

@@ -11,7 +11,7 @@ use super::fault::HttpFault;
 use super::memory::UNRESERVED_BYTES;
 use super::response::ApiResponse;
 
-/// The memory for concurrent parsing in all sources. One client may use three quarters of it.
+/// The memory for concurrent parsing in all sources. One client may use three quarters of this memory.
 const PARSING_MEMORY_BYTES: usize = 32 << 20;
 
 /// The time-out of the wait for a permit and for memory.

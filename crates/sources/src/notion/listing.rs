@@ -36,7 +36,7 @@ type ListingOutcome = Result<Arc<WorkspaceListing>, Arc<Error>>;
 
 struct LastListing {
     listing: Arc<WorkspaceListing>,
-    /// The time at which it becomes stale.
+    /// The time at which the listing becomes stale.
     until: Instant,
 }
 
@@ -52,7 +52,7 @@ impl Listings {
 }
 
 impl NotionInner {
-    /// The cached listing if it is fresh, a new one, or the stale one if Notion is slow.
+    /// The cached listing if it is fresh, otherwise a new listing. If Notion is slow or fails, the stale listing.
     pub(super) async fn listing(self: &Arc<Self>) -> Result<Arc<WorkspaceListing>> {
         if let Some(listing) = self.listings.fresh() {
             return Ok(listing);

@@ -67,7 +67,7 @@ impl NotionObject {
         (title, edited, database) == (&before.title, &before.edited, &before.database)
     }
 
-    /// Whether it has the same icon as `before`.
+    /// Whether the object has the same icon as `before`.
     pub(super) fn has_same_icon_as(&self, before: &Self) -> bool {
         self.icon_identity() == before.icon_identity()
     }
@@ -83,12 +83,12 @@ impl NotionObject {
         (self.kind == ObjectKind::Page, self.id.clone())
     }
 
-    /// The title, or a substitute if it has none.
+    /// The title, or a substitute if the object has no title.
     fn name(&self) -> &str {
         if self.title.is_empty() { "Untitled" } else { &self.title }
     }
 
-    /// The URIs at which it is listed.
+    /// The URIs at which the object is listed.
     pub(super) fn uris(&self) -> Vec<Uri> {
         let texts = match self.kind {
             ObjectKind::Page => vec![text::page(&self.id)],

@@ -12,7 +12,7 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    /// The scheme of its URIs.
+    /// The scheme of the URIs of a database with this dialect.
     pub(super) fn scheme(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
@@ -125,8 +125,8 @@ impl Dialect {
 }
 
 /// The number of large values that share one size column. The database returns these values only if their total
-/// size is within the limit. The statement repeats the expression for the total for each of them, so a larger
-/// number makes it slower.
+/// size is within the limit. The statement repeats the expression for the total for each value, so a larger number
+/// makes the statement slower.
 const VALUES_PER_SIZE_COLUMN: usize = 8;
 
 /// The select list for `values`, and the number of size columns at its end. Each item of `values` is an expression

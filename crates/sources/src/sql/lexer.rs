@@ -1,7 +1,7 @@
 //! A lexer that finds the parameters of a configured query.
 //!
-//! It understands only enough SQL to distinguish `:name` from similar text: it skips strings, quoted names, comments
-//! and casts.
+//! The lexer understands only enough SQL to distinguish `:name` from similar text: it skips strings, quoted names,
+//! comments and casts.
 
 use super::dialect::Dialect;
 
@@ -21,7 +21,7 @@ pub(super) struct SqlPieces {
     pub(super) ordered: bool,
 }
 
-/// Splits one query; the error is the reason why it is invalid.
+/// Splits one query; the error is the reason why the query is invalid.
 pub(super) fn pieces(sql: &str, dialect: Dialect) -> Result<SqlPieces, String> {
     let begins = ["select", "with", "values", "table"];
     let mut lexer = Lexer::new(sql, dialect);

@@ -140,7 +140,7 @@ enum UriKind {
     Row,
     /// A configured query.
     Query(usize),
-    /// Anything else below the root. A read of it fails with an error that suggests other URIs.
+    /// Anything else below the root. A read of such a URI fails with an error that suggests other URIs.
     Unknown,
 }
 

@@ -19,9 +19,9 @@ const TYPED_PARAMETER: &str = "typed";
 /// A validated configured query.
 pub(super) struct CheckedQuery {
     config: config::QueryConfig,
-    /// The template of its URIs, with the parameter `format`.
+    /// The template of the query's URIs, with the parameter `format`.
     pub(super) template: UriTemplate,
-    /// Its URI, if it has no variables.
+    /// The URI of the query, if it has no variables.
     pub(super) fixed: Option<Uri>,
     pub(super) format: RowFormat,
     pieces: SqlPieces,

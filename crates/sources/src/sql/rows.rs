@@ -71,8 +71,8 @@ impl RowStatements<'_> {
         is_null_key.then_some((parts, row_id))
     }
 
-    /// The key of a row in URIs; `None` if the row has no key. `values` are those that [`select`](Self::select)
-    /// appends to the columns of each row.
+    /// The key of a row in URIs; `None` if the row has no key. `values` are the values that
+    /// [`select`](Self::select) appends to the columns of each row.
     pub(super) fn key_text(&self, values: &[SqlValue]) -> Option<String> {
         if self.table.key.is_empty() {
             return None;

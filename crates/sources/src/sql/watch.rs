@@ -357,7 +357,7 @@ impl DatabaseWatch {
         Ok(())
     }
 
-    /// Reports the row that a notification names, and schedules a poll of the resources that may depend on it.
+    /// Reports the row that a notification names, and schedules a poll of the resources that may depend on the row.
     async fn handle_notification(&mut self, message: &str) {
         self.notified.due.get_or_insert_with(|| Instant::now() + DEBOUNCE);
         let Ok(TriggerMessage { schema, table, key }) = serde_json::from_str(message) else {

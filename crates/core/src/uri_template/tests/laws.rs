@@ -80,7 +80,7 @@ fn unchanged_uri(expansion: &str) -> Option<Uri> {
     Uri::parse(expansion).ok().filter(|uri| uri.as_str() == percent::normalise(expansion, false))
 }
 
-/// A template that matches in one way only, and values for it.
+/// A template with only one possible match, and values for its variables.
 fn unambiguous() -> impl Strategy<Value = (String, Variables)> {
     let plain = || "[aB1_~! /?#@:;,=&+%é😀-]{1,6}";
     let segment = prop_oneof![

@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 16;
 pub(super) struct OpenApiDocument(Value);
 
 impl OpenApiDocument {
-    /// Parses JSON or YAML. Fails unless it is OpenAPI 3.
+    /// Parses a document in JSON or YAML. Fails unless its version is OpenAPI 3.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let wrong = |cause: String| Error::invalid(format!("the OpenAPI document cannot be read: {cause}"));
         let value: Value = if text.trim_start().starts_with('{') {

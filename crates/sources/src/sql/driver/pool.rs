@@ -111,7 +111,7 @@ impl<B: Backend> ConnectionPool<B> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a statement and holds the permits until it has ended.
+    /// Runs a statement, and holds the permits until the statement has ended.
     async fn attempt(
         self: Arc<Self>,
         statement: Statement,

@@ -33,7 +33,7 @@ const HEAP_LIMIT_BYTES: i64 = 512 * 1024 * 1024;
 /// as much memory.
 const MAX_SCHEMA_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The busy time-out of SQLite. After it, Libris checks whether to continue waiting for the lock.
+/// The busy time-out of SQLite. When it expires, Libris checks whether to continue waiting for the lock.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// The number of instructions between two calls of the progress handler.
@@ -286,7 +286,7 @@ fn query(connection: &Connection, statement: &Statement, output: &mut SinkOutput
     Ok(())
 }
 
-/// The size of the values of a row, and its limit, in bytes.
+/// The size of the values of a row, and the limit of that size, in bytes.
 fn size(row: &Row<'_>, values: usize, statement: &Statement) -> rusqlite::Result<(u64, u64)> {
     if let Some(sizes) = statement.sizes {
         let reported = (values..values + sizes.columns).map(|at| row.get::<_, u64>(at));

@@ -1,11 +1,11 @@
 //! Detects changes of a SQLite file, cheaply enough for every use of a cached response.
 //!
-//! `PRAGMA data_version` of a connection changes whenever another connection has committed, but it takes a lock and
-//! several system calls. With a rollback journal, the `stat` result of the file is enough: a transaction writes to
-//! the file before it commits, and it excludes readers from its first write until its commit. So the version stays
-//! the same as long as the file has the stamp that it had before `data_version` was last queried. In WAL mode, a
-//! commit becomes visible in shared memory after the last write to a file, so a stamp proves nothing, and each
-//! check queries `data_version`.
+//! `PRAGMA data_version` of a connection changes whenever another connection has committed, but a query of it takes
+//! a lock and several system calls. With a rollback journal, the `stat` result of the file is enough: a transaction
+//! writes to the file before it commits, and it excludes readers from its first write until its commit. So the
+//! version stays the same as long as the file has the stamp that it had before `data_version` was last queried. In
+//! WAL mode, a commit becomes visible in shared memory after the last write to a file, so a stamp proves nothing,
+//! and each check queries `data_version`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,7 +95,7 @@ impl VersionDetector {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it has a connection to this file.
+    /// Whether the detector has a connection to the file with this identity.
     pub(super) fn is_open(&self, identity: FileIdentity) -> bool {
         self.lock().as_ref().is_some_and(|open| open.identity == identity)
     }
