@@ -31,8 +31,8 @@ pub struct Budget {
 #[derive(Debug, Default)]
 struct BudgetState {
     used: usize,
-    /// The client of the last operation, and the amount that it holds. It is not in `others`, so that the next operation,
-    /// which is usually of the same client, needs no lookup in the map.
+    /// The client of the last operation, and the amount that it holds. This client is not in `others`. The next
+    /// operation is usually of the same client, and then needs no lookup in the map.
     last: (Client, usize),
     /// The amounts that the other clients hold.
     others: HashMap<Client, usize>,
@@ -69,8 +69,8 @@ impl Budget {
         Self::with_shares(total, Some(share), Some(share))
     }
 
-    /// A budget of which each client with an identity may hold `identity`, and each client without one `address`. `None`
-    /// is three quarters of `total`.
+    /// A budget of which each client with an identity may hold `identity`, and each client without one `address`.
+    /// `None` means three quarters of `total`.
     pub fn with_shares(total: usize, address: Option<usize>, identity: Option<usize>) -> Arc<Self> {
         let share = |share: Option<usize>| share.unwrap_or(default_share(total)).clamp(1, total.max(1));
         let (share, identity_share) = (share(address), share(identity));
@@ -181,7 +181,7 @@ fn default_share(total: usize) -> usize {
 }
 
 impl BudgetState {
-    /// Takes `amount` if it is within the total and the client's share. Returns whether it was.
+    /// Takes `amount` if the total and the client's share allow it. Returns whether the amount was taken.
     fn take(&mut self, budget: &Budget, client: Client, amount: usize) -> bool {
         self.make_last(client);
         if self.used.saturating_add(amount) > budget.total || !self.is_within_share(budget, client, amount) {
@@ -292,7 +292,7 @@ impl Drop for PendingGrant {
     }
 }
 
-/// An amount taken from a [`Budget`]. Dropping the lease returns it.
+/// An amount taken from a [`Budget`]. Dropping the lease returns the amount.
 #[derive(Debug)]
 pub struct Lease {
     budget: Arc<Budget>,
@@ -311,8 +311,8 @@ impl Lease {
         self.amount
     }
 
-    /// Changes the lease to `amount`, or to the client's share if that is less. If this much is not available, returns
-    /// `false` and leaves the lease unchanged.
+    /// Changes the lease to `amount`, or to the client's share if that is less. If the additional amount is not
+    /// available, returns `false` and leaves the lease unchanged.
     pub fn resize(&mut self, amount: usize) -> bool {
         let amount = amount.min(self.budget.share_of(self.client));
         if let Some(less) = self.amount.checked_sub(amount) {

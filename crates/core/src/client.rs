@@ -1,4 +1,4 @@
-//! Clients: the units to which limits per client apply.
+//! Clients: the units between which limits are divided, one per identity or network address.
 
 use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
@@ -71,7 +71,7 @@ impl Client {
         }
     }
 
-    /// The client with this [name](Self::shared_name); `None` if it is not such a name.
+    /// The client with this [name](Self::shared_name); `None` if `name` is not such a name.
     pub fn from_shared_name(name: &str) -> Option<Self> {
         match (name.get(..1)?, &name[1..]) {
             ("a", address) => address.parse().ok().map(Self::at),

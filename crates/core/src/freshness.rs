@@ -6,9 +6,10 @@ use crate::Proof;
 
 /// How clients and the server may cache a response.
 ///
-/// Clients and intermediate caches get [`ttl`](Self::ttl) and [`scope`](Self::scope). They may use the response until the
-/// TTL ends, even if it has changed. The server caches a response for all callers while its [`proof`](Self::proof) holds,
-/// unless the source used the [identity](crate::Context::identity) of the caller.
+/// Clients and intermediate caches get [`ttl`](Self::ttl) and [`scope`](Self::scope). They may use the response
+/// until the TTL ends, even if the resource has changed meanwhile. The server caches a response for all callers
+/// while its [`proof`](Self::proof) holds, unless the source used the [identity](crate::Context::identity) of the
+/// caller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Freshness {
     /// How long clients may cache the response. Zero: not at all.

@@ -9,7 +9,7 @@ use crate::{Content, Freshness, Icon, Meta, Resource, UnavailableSource, Uri, Ur
 /// A prompt, as it is listed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prompt {
-    /// The name by which clients request it.
+    /// The name by which clients request the prompt.
     pub name: String,
     /// The display name.
     pub title: Option<String>,
@@ -21,9 +21,9 @@ pub struct Prompt {
     pub icons: Vec<Icon>,
     /// The `_meta` of the protocol.
     pub meta: Option<Meta>,
-    /// The resources that it embeds, as templates whose variables are arguments of the prompt. A caller that may not read
-    /// these resources does not see the prompt. An argument is completed with the values that the sources offer for the
-    /// variable.
+    /// The resources that the prompt embeds, as templates whose variables are arguments of the prompt. A caller
+    /// that may not read these resources does not see the prompt. An argument is completed with the values that the
+    /// sources offer for the variable.
     pub resources: Vec<UriTemplate>,
 }
 
@@ -58,7 +58,7 @@ pub struct PromptArgument {
     pub title: Option<String>,
     /// The description.
     pub description: Option<String>,
-    /// Whether it must have a value.
+    /// Whether the argument must have a value.
     pub required: bool,
 }
 
@@ -113,9 +113,10 @@ pub enum PromptContent {
     Text(String),
     /// The contents of a resource, which the view reads under the rights of the caller.
     Resource(Uri),
-    /// The contents of a resource that the source has read. The view checks that the caller may read it.
+    /// The contents of a resource that the source has read. The view checks that the caller may read the resource.
     Embedded(Content),
-    /// A link to a resource, which the client may read. The view checks that the caller may read it.
+    /// A link to a resource, which the client may read later. The view checks that the caller may read the
+    /// resource.
     Link(Box<Resource>),
     /// An image or a sound, by its media type.
     Media {

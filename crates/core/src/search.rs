@@ -82,7 +82,7 @@ pub struct SearchHit {
     pub mime: Option<String>,
     /// The name of the source.
     pub source: String,
-    /// The note that the configuration attaches to the path.
+    /// The note that the configuration has for the path of the resource.
     pub note: Option<String>,
     /// The score; comparable within one answer only.
     pub score: f32,

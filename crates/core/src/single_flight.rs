@@ -24,12 +24,12 @@ type SharedWork<T> = BoxFuture<'static, Option<T>>;
 
 type FlightMap<K, T> = HashMap<K, NumberedFlight<T>>;
 
-/// The number of the next flight. Numbers are not reused: the guard of an abandoned flight may be dropped after a later
-/// flight with the same key has ended, and must not remove the one after that.
+/// The number of the next flight. Numbers are never reused: the guard of an abandoned flight may be dropped late,
+/// when the key belongs to a newer flight, and must not remove that flight.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 struct NumberedFlight<T> {
-    /// Distinguishes this flight from an abandoned one with the same key, whose guard may be dropped later.
+    /// Distinguishes this flight from an abandoned flight with the same key, whose guard may be dropped later.
     number: u64,
     flight: WeakShared<SharedWork<T>>,
 }
@@ -51,8 +51,8 @@ where
 {
     /// Joins the flight for `key`, or starts one with `start`.
     ///
-    /// The caller has looked the result up in its cache before. `done` does so once more, in case a flight has ended in
-    /// between. The work must store its result in that cache before it ends.
+    /// The caller has looked up the result in its cache before. `done` looks it up once more, in case a flight has
+    /// ended in between. The work must store its result in that cache before it ends.
     pub fn join<F>(&self, key: &K, done: impl FnOnce() -> Option<T>, start: impl FnOnce() -> F) -> Flight<T>
     where
         F: Future<Output = T> + Send + 'static,

@@ -22,8 +22,8 @@ use crate::{
 /// (feature `contract`) tests an implementation.
 #[async_trait]
 pub trait Source: Send + Sync + 'static {
-    /// How specific the pattern of this source for `uri` is, if it may have a resource there. A catalog tries the source
-    /// with the most specific pattern first.
+    /// The specificity of the pattern by which this source covers `uri`; `None` if it cannot have a resource there.
+    /// A catalog tries the source with the most specific pattern first.
     ///
     /// `None` means that [`read`](Source::read) of `uri` would return [`Error::NotFound`]. Must be cheap: a catalog calls
     /// it on every source for every read.
@@ -54,15 +54,16 @@ pub trait Source: Send + Sync + 'static {
     /// Lists one page: at most `limit` resources in URI order after `after` (keyset pagination).
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page>;
 
-    /// A range of URIs, in URI order, that contains all resources that [`list`](Source::list) returns; `None`, the default,
-    /// if no such range is known. The range must never change. A catalog does not query the source for pages outside of it.
+    /// A range of URIs, in URI order, that contains all resources that [`list`](Source::list) returns; `None`, the
+    /// default, if no such range is known. The range must never change. A catalog does not query the source for
+    /// pages outside of the range.
     fn span(&self) -> Option<UriSpan> {
         None
     }
 
-    /// Whether the source can become unavailable although its lists have a [proof](Freshness::proof), as a database can.
-    /// A catalog stores the last known list of such a source, and serves it during an outage. It always does so for lists
-    /// without a proof.
+    /// Whether the source can become unavailable although its lists have a [proof](Freshness::proof), as a database
+    /// can. A catalog stores the last known list of such a source, and serves it during an outage. For lists
+    /// without a proof, a catalog always does so.
     fn may_fail(&self) -> bool {
         false
     }
@@ -102,7 +103,7 @@ pub trait Source: Send + Sync + 'static {
         Ok(Completion::default())
     }
 
-    /// Lists one page of the direct children of `uri`, in URI order; [`Error::NotDirectory`] if it cannot have
+    /// Lists one page of the direct children of `uri`, in URI order; [`Error::NotDirectory`] if `uri` cannot have
     /// children.
     async fn children(
         &self,
@@ -157,9 +158,9 @@ pub trait Source: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Searches the source with its own means; `None`, the default, if it has none. A source implements this if it searches
-    /// better than an index of its texts would, as a database with full-text search does. A catalog fuses the hits by rank
-    /// with the hits of its index, and removes hidden resources.
+    /// Searches with the source's own search engine; `None`, the default, if it has none. A source implements this
+    /// if its engine finds more than an index of its texts would, such as the full-text search of a database. A
+    /// catalog fuses the hits by rank with the hits of its index, and removes hidden resources.
     async fn search(&self, _query: &SearchQuery, _context: &Context) -> Result<Option<SearchAnswer>> {
         Ok(None)
     }
@@ -171,14 +172,15 @@ pub trait Source: Send + Sync + 'static {
         false
     }
 
-    /// The subject of `uri`: the URI under which changes of `uri` are reported. For a part of a file, such as a range
-    /// of lines, it is the URI of the file. Called for subscribed and for changed URIs.
+    /// The subject of `uri`: the URI under which changes of `uri` are reported. For a part of a file, such as a
+    /// range of lines, the subject is the URI of the file. Called for subscribed and for changed URIs.
     fn subject(&self, uri: &Uri) -> Uri {
         uri.clone()
     }
 
-    /// Other URIs that access rules must allow too: other names of the resource, and resources whose contents it shows. If a
-    /// rule denies one of them, the view denies `uri`. The default is the [subject](Source::subject).
+    /// Other URIs that access rules must allow too: other names of the resource at `uri`, and resources whose
+    /// contents that resource shows. If a rule denies one of them, the view denies `uri`. The default is the
+    /// [subject](Source::subject).
     ///
     /// URIs that differ from `uri` only in spelling, in the query or in a trailing slash need not be returned: rules ignore
     /// these differences.
@@ -195,9 +197,9 @@ pub trait Source: Send + Sync + 'static {
     /// Stops reporting changes of this subject: it has no subscribers left.
     fn unfollow(&self, _subject: &Uri) {}
 
-    /// Whether the watch of this source polls a service that is the same for all replicas of a server, such as a database
-    /// server. Then only one replica polls it, and follows the subjects of all replicas. False, the default, for data that
-    /// may differ between machines, such as a folder.
+    /// Whether the watch of this source polls a service that is the same for all replicas of a server, such as a
+    /// database server. Then only one replica polls the service, and follows the subjects of all replicas. False,
+    /// the default, for data that may differ between machines, such as a folder.
     fn polls_shared_service(&self) -> bool {
         false
     }
@@ -459,7 +461,7 @@ pub struct Completion {
     pub values: Vec<String>,
     /// The total number of values, if known.
     pub total: Option<u64>,
-    /// Whether there are more than `values`.
+    /// Whether there are more values than those in `values`.
     pub more: bool,
     /// Checks whether the values are still valid. Without a proof, the server does not cache the completion.
     pub proof: Option<Proof>,
@@ -611,8 +613,8 @@ impl Context {
         granted(self.memory.as_ref().is_none_or(|memory| memory.grow(bytes)))
     }
 
-    /// The identity of the caller; `None` if it is anonymous. After this call, the server does not cache the response for
-    /// other callers.
+    /// The identity of the caller; `None` if the caller is anonymous. After this call, the server does not cache
+    /// the response for other callers.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity_used.store(true, Ordering::Release);
         self.identity.as_ref()
@@ -678,8 +680,8 @@ impl std::fmt::Debug for dyn Visibility {
 
 /// A memory limit for contents.
 pub trait ContentMemory: Send + Sync {
-    /// Reserves `bytes` more for the contents of one read. If this returns `false`, the read fails, and the server waits
-    /// for free memory and repeats it.
+    /// Reserves `bytes` more for the contents of one read. If this returns `false`, the read fails; the server
+    /// waits for free memory and repeats the read.
     fn reserve(&self, bytes: usize) -> bool;
 
     /// Like [`reserve`](Self::reserve), for a read that the server must not repeat.

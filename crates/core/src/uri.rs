@@ -16,9 +16,9 @@ pub(crate) use parse::{authority, excerpt, path};
 
 /// An absolute URI (RFC 3986) in normal form, cheap to clone.
 ///
-/// URIs are compared by the bytes of their normal form. In it, the scheme is in lower case, the digits of escapes are in
-/// upper case, escapes of unreserved characters are decoded, and dot segments are removed, also if they are written as
-/// `%2e`. So the path of a `Uri` has no segment `..`.
+/// URIs are compared by the bytes of their normal form. In the normal form, the scheme is in lower case, the digits
+/// of escapes are in upper case, escapes of unreserved characters are decoded, and dot segments are removed, even
+/// if they are written as `%2e`. So the path of a `Uri` has no segment `..`.
 ///
 /// The host is in lower case only for schemes whose authority is a host: `http`, `https`, `ws`, `wss`, `ftp` and `file`. In
 /// other schemes, as in `docs://{doc_id}`, the authority is an identifier and case-sensitive. The default ports of `http`

@@ -21,8 +21,9 @@ pub fn error<'a>(
     }
 }
 
-/// A hint on what is wrong with a URI: an unknown query parameter, a misspelt segment, or a wrong number of segments. `None`
-/// if none of the resources and templates has its scheme, or if none is similar and there are too many to name.
+/// A hint on what is wrong with a URI: an unknown query parameter, a misspelt segment, or a wrong number of
+/// segments. `None` if no resource or template has the scheme of the URI, or if none is similar and there are too
+/// many to name.
 pub fn hint<'a>(
     uri: &Uri,
     resources: impl IntoIterator<Item = &'a Uri>,

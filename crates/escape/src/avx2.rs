@@ -1,4 +1,4 @@
-//! Escaping with AVX2, in safe code. The caller must check that the processor [supports](is_supported) it.
+//! Escaping with AVX2, in safe code. The caller must check that the processor [supports](is_supported) AVX2.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_or_si128, _mm_shuffle_epi8, _mm_srli_si128, _mm256_and_si256, _mm256_blendv_epi8,

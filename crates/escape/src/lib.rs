@@ -12,11 +12,12 @@ mod avx2;
 /// The size in bytes of the smallest buffer that [`escape`] accepts.
 pub const MIN_BUFFER: usize = 512;
 
-/// Texts of at most this many bytes are first checked for characters to escape, and copied if they have none, like most
-/// short texts.
+/// Texts of at most this many bytes are first checked for characters to escape. Most of them have none and are
+/// copied.
 const SHORT_TEXT: usize = 256;
 
-/// How many bytes of text are passed to the library at once. It always reserves six times as many.
+/// How many bytes of text are passed to the library at once. The library always reserves six times as many bytes
+/// for its output.
 const LIBRARY_STEP: usize = 1 << 10;
 
 /// Escapes `text` from the byte offset `from` on, until the text ends or the buffer is full. `from` is 0 or an offset

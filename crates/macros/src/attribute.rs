@@ -21,7 +21,7 @@ impl TemplateLiteral {
         self.template.variables().collect()
     }
 
-    /// A text that is equal for two templates that differ only in the names of their variables, so that they match the same
+    /// A text that is equal for templates that differ only in the names of their variables, and so match the same
     /// URIs.
     pub(crate) fn shape(&self) -> String {
         let numbered = self.template.variables().enumerate().map(|(at, name)| (name, format!("v{at}")));
@@ -54,7 +54,7 @@ impl Parse for TemplateLiteral {
         let text: LitStr = input.parse()?;
         let wrong = |cause: libris_core::Error| Error::new(text.span(), cause.to_string());
         let template = UriTemplate::parse(&text.value()).map_err(wrong)?;
-        // The expansion must be an absolute URI for all values; one is tried.
+        // Every expansion must be an absolute URI. The expansion with one sample value is checked.
         let filled = template.expand(&template.variables().map(|name| (name, "x")).collect());
         filled.and_then(|filled| Uri::parse(&filled)).map_err(|_| {
             let hint = "a resource needs an absolute URI with a scheme, as in `docs://documents/{id}`";
@@ -137,7 +137,7 @@ pub(crate) struct PromptAttribute {
     pub(crate) title: Option<LitStr>,
     pub(crate) description: Option<LitStr>,
     pub(crate) icon: Option<LitStr>,
-    /// The resources that it embeds.
+    /// The resources that the prompt embeds.
     pub(crate) resources: Vec<TemplateLiteral>,
 }
 

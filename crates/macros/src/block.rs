@@ -154,7 +154,8 @@ impl Block {
         Ok(())
     }
 
-    /// Checks that the functions are consistent: no duplicates, and templates that a `#[resource]` has.
+    /// Checks that the functions are consistent: there are no duplicates, and the templates of `#[complete]` and
+    /// `#[list]` belong to a `#[resource]`.
     fn check(&self) -> Result<()> {
         for (at, (resource, _, function)) in self.resources.iter().enumerate() {
             // Functions with a `cfg` attribute are not checked, because only one of them may be compiled.

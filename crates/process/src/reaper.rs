@@ -1,9 +1,9 @@
 //! The reaper: a process that kills the commands of a server after the server itself was killed.
 //!
-//! The server starts the reaper before its first command. It writes the ids of the process groups that it starts and ends
-//! to the reaper's standard input. An end of file there means that the server has ended: the reaper then kills the remaining
-//! groups. One gap remains: if the server is killed between the start of a command and the write of its group, the command
-//! keeps running.
+//! The server starts the reaper before its first command. The server writes the id of each process group that it
+//! starts or kills to the reaper's standard input. An end of file there means that the server has ended: the reaper
+//! then kills the remaining groups. One gap remains: if the server is killed between the start of a command and the
+//! write of its group, the command keeps running.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write as _};
@@ -33,16 +33,17 @@ fn running() -> MutexGuard<'static, RunningGroups> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets the command that starts the reaper: a program that calls [`reap`] with its standard input. It is started before the
-/// first command. Without a reaper, the commands of a killed server run to completion.
+/// Sets the command that starts the reaper: a program that calls [`reap`] with its standard input. The reaper is
+/// started before the first command. Without a reaper, the commands of a killed server run to completion.
 pub fn set_reaper(mut command: Command) {
-    // In its own process group, so that signals from the terminal to the group of the server do not end it.
+    // The reaper has its own process group, so that signals from the terminal to the group of the server do not end
+    // it.
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     running().reaper = Some(Reaper { command, process: None });
 }
 
-/// The work of the reaper process: reads process groups from its standard input until the end of file, and then kills the
-/// remaining ones.
+/// The work of the reaper process: reads the ids of process groups from its standard input until the end of file,
+/// and then kills the remaining groups.
 pub fn reap(input: impl BufRead) {
     let mut groups = BTreeSet::new();
     for line in input.lines().map_while(Result::ok) {
@@ -61,8 +62,9 @@ fn kill(group: Pid) {
     let _ = kill_process_group(group, Signal::KILL);
 }
 
-/// Kills all running commands. Commands that are started later are killed at once. Call this before the process exits:
-/// commands have process groups of their own, so they do not receive its signals.
+/// Kills all running commands. Commands that are started later are killed at once. Call this before the process
+/// exits: commands have process groups of their own, so a signal to the process group of the server does not reach
+/// them.
 pub fn kill_all() {
     let groups = running().groups.take();
     groups.into_iter().flatten().filter_map(Pid::from_raw).for_each(kill);

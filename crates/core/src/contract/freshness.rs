@@ -3,8 +3,8 @@
 use super::{Fixture, LawCheck};
 use crate::{CacheScope, Context, Freshness, Identity, Proof};
 
-/// How many responses are requested until one has a proof that holds. A proof need not hold for data that changed a moment
-/// ago: the data may change again with the same timestamp.
+/// The most responses that are requested until one has a proof that holds. A proof need not hold for data that
+/// changed a moment ago: the data may change again with the same timestamp.
 const PROOF_ATTEMPTS: usize = 20;
 
 /// How many listed resources are read and compared.
@@ -103,7 +103,7 @@ pub async fn shared_responses_are_the_same_for_all(fixture: &dyn Fixture) {
 /// A response to one of several callers.
 struct CallerResponse<T> {
     caller: String,
-    /// Whether it may be cached for other callers.
+    /// Whether the response may be cached for other callers.
     reusable: bool,
     body: T,
 }

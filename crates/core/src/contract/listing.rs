@@ -37,7 +37,7 @@ pub async fn a_listing_ends(fixture: &dyn Fixture) {
     }
 }
 
-/// A list can start after any URI, even if there is no resource at it.
+/// A list can start after any URI, even if there is no resource at that URI.
 pub async fn a_listing_continues_after_any_uri(fixture: &dyn Fixture) {
     let law = LawCheck::new("a_listing_continues_after_any_uri", fixture);
     let whole = uris(&law.listed().await);

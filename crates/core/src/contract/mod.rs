@@ -1,7 +1,7 @@
 //! The contract suite: tests that every [`Source`] must pass.
 //!
-//! Implement [`Fixture`] and call [`check`]. Each law is a function, and a failure names it. The suite does not depend
-//! on a particular runtime.
+//! Implement [`Fixture`] and call [`check`]. Each law is a function, and the panic of a failed check names the
+//! broken law. The suite does not depend on a particular runtime.
 
 mod children;
 mod completion;
@@ -43,7 +43,8 @@ use crate::{Result, Uri};
 
 /// A source under test, with functions to change its data.
 ///
-/// The source should have more than three resources, and everything that it supports: directories, templates, text, bytes.
+/// The source should have more than three resources, and use all features that it supports: directories, templates,
+/// text, bytes.
 #[async_trait]
 pub trait Fixture: Send + Sync {
     /// The source.

@@ -148,8 +148,8 @@ impl UriParser<'_> {
         Err(SyntaxError::new("no scheme", self.text.len()))
     }
 
-    /// Checks the authority between two offsets and appends its normal form to `out`. If `host` is true, it is a host, and
-    /// becomes lower case.
+    /// Checks the authority between two offsets and appends its normal form to `out`. If `host` is true, the scheme
+    /// is one whose authority has a host, and the host becomes lower case.
     fn authority(&self, start: usize, end: usize, host: bool, out: &mut String) -> Result<(), SyntaxError> {
         let text = self.text;
         let mut at = start;

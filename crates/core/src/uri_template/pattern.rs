@@ -100,7 +100,7 @@ struct LaterParts {
     fragment: bool,
 }
 
-/// Compiles an expression. `queried` is true if a query begins before it.
+/// Compiles an expression. `queried` is true if a query begins before the expression.
 fn compile_expression(expression: &Expression, queried: bool, later: LaterParts) -> ExpressionSlots {
     let operator = expression.operator;
     let slots = expression
@@ -172,8 +172,9 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
     if segments.is_empty() && web {
         out.push('/');
     }
-    // Dot segments are resolved only before the first expression: a later one might remove the value of the expression. It
-    // stays in the pattern and matches no URI, since URIs have no dot segments.
+    // Dot segments are resolved only before the first expression: a later dot segment might remove the value of the
+    // expression. A later dot segment stays in the pattern, so that the pattern matches no URI: URIs have no dot
+    // segments.
     let fixed = match segments.find(EXPRESSION_PLACEHOLDER) {
         Some(expression) => segments[..expression].rfind('/').map_or(0, |slash| slash + 1),
         // The value of a `{&var}` without a query before it is a part of the last segment.
@@ -199,7 +200,7 @@ fn ends_at(skeleton: &str, at: usize, operators: &[Operator]) -> bool {
         || rest.chars().all(|character| character == '\0') && operators[before..].iter().all(tail)
 }
 
-/// Normalises an authority. `open` is true if the value of an expression after it may be a part of it.
+/// Normalises an authority. `open` is true if an expression follows whose value may belong to the authority.
 fn normal_authority(scheme: &str, text: &str, open: bool) -> String {
     let (user, host) = text.rsplit_once('@').map_or(("", text), |(user, _)| text.split_at(user.len() + 1));
     let host = match host.rsplit_once(':') {

@@ -6,14 +6,15 @@ use crate::Uri;
 
 /// A map from templates to values, sorted by the literal prefix of the templates.
 ///
-/// A lookup matches a URI only against the templates whose literal prefix it begins with, which it finds by binary search.
+/// A lookup finds the templates whose literal prefix the URI begins with by binary search, and matches the URI only
+/// against these.
 pub struct TemplateSet<T> {
     entries: Vec<TemplateEntry<T>>,
 }
 
 struct TemplateEntry<T> {
     prefix: String,
-    /// The nearest preceding entry whose prefix is a prefix of this one.
+    /// The index of the nearest preceding entry whose prefix is a prefix of this entry's prefix.
     shorter: Option<usize>,
     template: UriTemplate,
     value: T,
@@ -34,8 +35,9 @@ impl<T> TemplateSet<T> {
             .collect();
         entries.sort_by(|one, other| one.prefix.cmp(&other.prefix));
         for at in 1..entries.len() {
-            // If an earlier entry has a prefix of this entry's prefix, all entries between the two begin with it too. So
-            // the nearest such entry is the preceding one, or is reached from there by `shorter`.
+            // If the prefix of an earlier entry is a prefix of this entry's prefix, the prefixes of all entries in
+            // between begin with it too. So the nearest such entry is the preceding entry, or `shorter` leads from
+            // there to it.
             let mut before = Some(at - 1);
             while let Some(other) = before
                 && !entries[at].prefix.starts_with(&entries[other].prefix)

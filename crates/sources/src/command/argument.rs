@@ -52,7 +52,7 @@ impl ArgumentTemplate {
         Self(pieces)
     }
 
-    /// Its variables.
+    /// The variables in the argument.
     pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
             ArgumentPiece::Variable(name) => Some(name.as_str()),
@@ -68,8 +68,8 @@ impl ArgumentTemplate {
                 ArgumentPiece::Text(text) => filled.push_str(text),
                 ArgumentPiece::Variable(name) => {
                     let value = values.get(name.as_str()).copied().unwrap_or_default();
-                    // Most programs parse an argument that begins with a dash as an option, whatever the pattern
-                    // allows.
+                    // Rejected even if the pattern allows it: most programs parse an argument that begins with a
+                    // dash as an option.
                     if filled.is_empty() && value.starts_with('-') {
                         return Err(Error::invalid(format!("`{name}` must not begin with `-`")));
                     }
@@ -86,7 +86,7 @@ impl ArgumentTemplate {
 pub(super) enum ValueRule {
     /// A name: see [`is_name`].
     Name,
-    /// Values that match this as a whole.
+    /// Values that match this regular expression as a whole.
     Pattern(Regex),
 }
 

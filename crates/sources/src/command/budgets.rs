@@ -51,8 +51,8 @@ pub(super) async fn within_queue<T>(waiting: impl Future<Output = Option<T>>) ->
     timeout(QUEUE_TIMEOUT, waiting).await.ok().flatten().ok_or_else(busy)
 }
 
-/// The expected size of an output, from previous runs. A run reserves that much memory before it starts. A run that
-/// needs more fails if no more is available.
+/// The expected size of an output in bytes, from previous runs. A run reserves that much memory before it starts. A
+/// run with a larger output fails if no more memory is available.
 #[derive(Default)]
 pub(super) struct ExpectedSize(AtomicU64);
 

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use super::entry::RunnableCommand;
 use super::invocation::Invocation;
 
-/// How long printed values are cached.
+/// How long the values that a program printed are cached.
 const VALUES_TTL: Duration = Duration::from_secs(5);
 
-/// The most printed values. Each is a separate string, which for a short line needs far more memory than its text.
+/// The most printed values. Each is a separate string, which needs far more memory than the text of a short line.
 const MAX_VALUES: usize = 10_000;
 
 /// The completions of a variable.
@@ -24,7 +24,7 @@ pub(super) enum VariableCompletions {
 /// The output of a program, which runs once for concurrent callers (single-flight).
 pub(super) struct PrintedCompletions {
     invocation: Invocation,
-    /// The cached values, with their time.
+    /// The cached values, with the time at which the program printed them.
     last: Mutex<Option<(Instant, Arc<[String]>)>>,
     in_flight: Flights<(), Result<Arc<[String]>, Arc<Error>>>,
 }

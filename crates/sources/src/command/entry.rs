@@ -122,15 +122,15 @@ impl RunnableCommand {
         Ok(entry)
     }
 
-    /// Whether a variable selects a range of the output. If an argument uses `lines` or `bytes`, that one is an ordinary
-    /// variable.
+    /// Whether a variable selects a range of the output. If an argument uses `lines` or `bytes`, that variable is
+    /// an ordinary variable.
     pub(super) fn is_range_variable(&self, name: &str) -> bool {
         RANGE_VARIABLES.contains(&name)
             && self.rules.contains_key(name)
             && !self.invocation.variables().any(|used| used == name)
     }
 
-    /// The URI without any values of variables; `None` if the template has a required variable.
+    /// The URI in which no variable has a value; `None` if the template has a required variable.
     pub(super) fn uri_without_variables(&self) -> Option<Uri> {
         match &self.config.uri {
             CommandUri::Resource(uri) => Some(uri.clone()),
@@ -206,7 +206,8 @@ impl RunnableCommand {
             CommandUri::Template(template) => template.matches(uri).unwrap_or_default(),
             CommandUri::Resource(_) => Variables::new(),
         };
-        // If clients can read ranges, a change beyond the limit matters too. Otherwise such an output is an error.
+        // If clients can read ranges, a change beyond `max_size` matters too. Otherwise an output that exceeds
+        // `max_size` is an error.
         let extractor = match RANGE_VARIABLES.iter().any(|name| self.is_range_variable(name)) {
             true => RangeExtractor::digest_only(u64::MAX),
             false => RangeExtractor::digest_only(self.config.max_size),
@@ -287,7 +288,8 @@ impl RunnableCommand {
     async fn permits(&self, client: Client) -> Result<RunPermits> {
         let _queued = self.budgets.queue.try_take(client, 1).ok_or_else(busy)?;
         within_queue(async {
-            // The permit of the command first, so that a busy command does not occupy shared permits while it waits.
+            // The permit of the command is taken first, so that the runs of a busy command do not hold shared
+            // permits while they wait.
             let permits = self.permit_budget.take(client, 1).await?;
             Some([permits, self.budgets.processes.take(client, 1).await?])
         })

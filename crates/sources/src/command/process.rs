@@ -28,7 +28,7 @@ const LOOKAHEAD: Duration = Duration::from_millis(250);
 /// The size of a read, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The most bytes of standard error that are logged.
+/// The most bytes of standard error that are stored; the rest is discarded.
 const MAX_LOGGED_STDERR_BYTES: usize = 4 * 1024;
 
 /// A program to run.
@@ -50,7 +50,7 @@ pub(super) struct ProcessOutput {
     /// The requested range, or an error if there was no memory.
     pub(super) extracted: Result<ExtractedRange>,
     pub(super) extent: RangeExtent,
-    /// The memory that was reserved or needed, in bytes.
+    /// The reserved memory in bytes, including a reservation that was refused.
     pub(super) reserved: u64,
     /// The digest of the whole output, if all of it was read.
     pub(super) digest: Option<u64>,
@@ -63,7 +63,7 @@ pub(super) struct ProcessOutput {
 pub(super) enum ProcessEnd {
     /// The program exited.
     Exited(ExitStatus),
-    /// The requested range is complete, or the output is too large.
+    /// The program was stopped: the requested range is complete, the output is too large, or the caller is gone.
     Enough,
     /// The time-out expired.
     TimedOut,

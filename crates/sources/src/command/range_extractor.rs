@@ -61,7 +61,7 @@ pub(super) enum ExtractedRange {
 pub(super) struct RangeExtent {
     /// The number of lines or bytes of the output, if the program ended by itself.
     pub(super) total: Option<u64>,
-    /// The following range of the same length, if the program was stopped after this one.
+    /// The following range of the same length, if the program was stopped after the requested range.
     pub(super) next: Option<Range>,
 }
 

@@ -25,13 +25,14 @@ const INITIAL_CAPACITY: usize = 64;
 /// The memory of a cached response besides its data, in bytes.
 const RESPONSE_OVERHEAD: usize = 2048;
 
-/// The total size of the caches of all sources in the process, unless one is configured larger.
+/// The most bytes in the caches of all HTTP sources of the process together. If one cache is configured larger, its
+/// size is the limit instead.
 const MAX_TOTAL_BYTES: u64 = 64 << 20;
 
 /// The endpoint and the URL of a request.
 type StoredResponseKey = (usize, Arc<str>);
 
-/// A request in flight: the generation in which it began, and what it requests.
+/// The key of a request in flight: the generation in which it began, its endpoint and its URL.
 type RequestKey = (u64, StoredResponseKey);
 
 type StoredResponses = Cache<StoredResponseKey, Arc<StoredResponse>, StoredResponseWeight>;
@@ -39,7 +40,7 @@ type StoredResponses = Cache<StoredResponseKey, Arc<StoredResponse>, StoredRespo
 /// The caches of all sources in the process, with their configured sizes.
 static CACHES: Mutex<Vec<(u64, Weak<StoredResponses>)>> = Mutex::new(Vec::new());
 
-/// Registers a cache, and divides the total size among all existing ones.
+/// Registers a cache, and divides the total size among all existing caches.
 fn share(new: &Arc<StoredResponses>, bytes: u64) {
     let mut caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
     caches.retain(|(_, cache)| cache.strong_count() > 0);
@@ -87,7 +88,7 @@ struct StoredResponse {
     /// Whether its headers specify a lifetime.
     has_lifetime: bool,
     scope: CacheScope,
-    /// Whether it must not be served stale.
+    /// Whether the response must not be served stale.
     strict: bool,
 }
 
@@ -104,7 +105,7 @@ impl Weighter<StoredResponseKey, Arc<StoredResponse>> for StoredResponseWeight {
     }
 }
 
-/// The memory of headers, which a service may fill with up to 64 KiB.
+/// The size of the headers in bytes, at most that of a response head: 64 KiB.
 fn head_size(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
@@ -113,7 +114,7 @@ fn head_size(headers: &HeaderMap) -> usize {
 pub(super) struct FetchedResponse {
     pub(super) api_response: Arc<ApiResponse>,
     pub(super) freshness: Freshness,
-    /// The age of a stale response.
+    /// The age of a stale response; `None` if the response is fresh.
     pub(super) stale: Option<Duration>,
 }
 
@@ -122,7 +123,7 @@ pub(super) struct FetchedResponse {
 pub(super) enum RequiredFreshness {
     /// Fresh by the rules of HTTP.
     Fresh,
-    /// Requested or revalidated now.
+    /// Requested from the API or revalidated after this call, even if the cached response is fresh.
     Now,
 }
 
@@ -141,8 +142,9 @@ impl HttpCache {
         Self { client, config, stored, in_flight: Flights::default(), generation: Mutex::new(0) }
     }
 
-    /// The response of an endpoint at a URL, from the cache if it is fresh enough. A request counts against the
-    /// concurrency share of `client`. During an outage, a stale response may be returned.
+    /// The response of an endpoint at a URL, from the cache if it is fresh enough there, otherwise from the API. A
+    /// request to the API needs a permit from the concurrency share of `client`. During an outage, a stale response
+    /// may be returned.
     pub(super) async fn get(
         self: &Arc<Self>,
         endpoint: &Arc<ApiEndpoint>,
@@ -168,7 +170,8 @@ impl HttpCache {
         let mut outcome = asked.await;
         let is_current = *self.generation() == generation;
         if !is_current {
-            // Responses were invalidated during the request, perhaps before this caller joined it.
+            // Responses were invalidated during the request, perhaps before this caller joined it, so its response
+            // may be outdated.
             outcome = join_or_fetch().1.await;
         }
         let fault = match outcome {
@@ -184,7 +187,7 @@ impl HttpCache {
         }
     }
 
-    /// The cached response, however old.
+    /// The cached response, even if it is stale.
     pub(super) fn stored(&self, endpoint: &ApiEndpoint, url: &Url) -> Option<Arc<ApiResponse>> {
         self.stored.get(&(endpoint.number, url.as_str().into())).map(|stored| stored.api_response.clone())
     }
@@ -224,7 +227,8 @@ impl HttpCache {
         let asked = self.client.send(&endpoint, &url, &conditions, client).await;
         let reply = match asked {
             Err(fault) if !fault.is_outage() => {
-                // A resource that is gone must not be served stale.
+                // The API rejected the request, for example because the resource is gone, so it must not be served
+                // stale.
                 self.stored.remove(&key);
                 return Err(fault);
             }
@@ -273,7 +277,7 @@ impl HttpCache {
         Ok(stored)
     }
 
-    /// The remaining lifetime.
+    /// How long a stored response stays fresh, from `now` on.
     fn remaining_ttl(&self, stored: &StoredResponse, now: SystemTime) -> Duration {
         let age = now.duration_since(stored.at).unwrap_or_default();
         let ttl = match stored.has_lifetime {
@@ -289,7 +293,7 @@ impl HttpCache {
             && age < self.remaining_ttl(stored, stored.at).saturating_add(self.config.stale_if_error)
     }
 
-    /// A stored response with its freshness; `stale` is the age of a stale one, which has no proof.
+    /// A stored response with its freshness; `stale` is the age of a stale response, which gets no proof.
     fn fetched(
         &self,
         key: &StoredResponseKey,
@@ -305,7 +309,8 @@ impl HttpCache {
         FetchedResponse { api_response: stored.api_response.clone(), freshness, stale }
     }
 
-    /// A proof that holds while a response is fresh and still in the cache: polling may replace it before it expires.
+    /// A proof that holds while a response is fresh and still in the cache: polling may replace the response before
+    /// it expires.
     fn proof(&self, key: &StoredResponseKey, stored: &StoredResponse, expires: Instant) -> Proof {
         let (store, key, api_response) =
             (Arc::downgrade(&self.stored), key.clone(), Arc::downgrade(&stored.api_response));
@@ -341,7 +346,7 @@ fn renewed(stored: &http::Response<()>, updates: &HeaderMap) -> http::Response<(
     // These headers describe the earlier response message.
     headers.remove(AGE);
     headers.remove(DATE);
-    // The stored validators are kept: the service has just confirmed them.
+    // The stored validators (`ETag`, `Last-Modified`) stay: the service has just confirmed them.
     for name in updates.keys().filter(|name| ![ETAG, LAST_MODIFIED].contains(name)) {
         headers.remove(name);
         for value in updates.get_all(name) {
@@ -354,7 +359,8 @@ fn renewed(stored: &http::Response<()>, updates: &HeaderMap) -> http::Response<(
 /// The headers of a conditional request.
 fn conditions(policy: &CachePolicy, request: &http::Request<()>, now: SystemTime) -> HeaderMap {
     use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
-    // The policy returns conditions only for a stale response, so it is evaluated for a time when this one is stale.
+    // The policy returns conditions only for a stale response, so it is evaluated for a time at which this response
+    // is stale.
     let later = now + Duration::from_secs(10 * 365 * 24 * 3600);
     let mut conditions = HeaderMap::new();
     if let BeforeRequest::Stale { request, .. } = policy.before_request(request, later) {
@@ -367,7 +373,7 @@ fn conditions(policy: &CachePolicy, request: &http::Request<()>, now: SystemTime
     conditions
 }
 
-/// Whether the headers specify a lifetime.
+/// Whether the headers specify a lifetime, which may be zero.
 fn specifies_lifetime(headers: &HeaderMap) -> bool {
     let directives = ["max-age", "s-maxage", "no-cache", "no-store"];
     headers.contains_key(EXPIRES)
@@ -401,7 +407,7 @@ mod tests {
         assert_eq!(shares(&[32 * MIB]), [32 * MIB]);
         assert_eq!(shares(&[32 * MIB; 4]), [16 * MIB; 4]);
         assert_eq!(shares(&[0, 4 * MIB, 40 * MIB, 40 * MIB]), [0, 4 * MIB, 30 * MIB, 30 * MIB]);
-        // A cache configured larger than the total raises it.
+        // A cache that is configured larger than the total size raises the total size.
         assert_eq!(shares(&[32 * MIB, 1024 * MIB]), [32 * MIB, 992 * MIB]);
     }
 

@@ -28,7 +28,8 @@ pub(super) struct ApiEndpoint {
     origin: String,
     /// The variables in the path.
     path_variables: Vec<String>,
-    /// The URL template up to its query, to match URLs against; `None` if the URL has a literal query.
+    /// The URL template up to its query, to match URLs against; `None` if the template has a literal query, as in
+    /// `?a=b`.
     path: Option<UriTemplate>,
     /// The variables that must have a value, even if the template syntax makes them optional.
     required: Vec<String>,
@@ -121,7 +122,7 @@ impl ApiEndpoint {
             query: query([&config.query, spec.query])?,
             url: template,
         };
-        // Checked with sample values: whether the URL is valid does not depend on them.
+        // The check uses sample values: whether the URL is valid does not depend on the values.
         let sample = endpoint.url.variables().map(|name| (name, "x")).collect();
         endpoint
             .expand_url(&sample)
@@ -233,7 +234,7 @@ impl ApiEndpoint {
         Some(variables)
     }
 
-    /// The name in the URL of a variable of the resource's URI template.
+    /// The name that a variable of the resource's URI template has in the URL.
     fn upstream<'n>(&'n self, name: &'n str) -> &'n str {
         self.renamed.get(name).map_or(name, String::as_str)
     }
@@ -320,7 +321,8 @@ fn joined(base: Option<&str>, url: &str) -> Result<String, String> {
     Ok([base, slash, url].concat())
 }
 
-/// The byte offset after the authority. Rejects variables and user info in it, and `{+…}`, `{#…}` and `#` anywhere.
+/// The byte offset after the authority. Rejects variables and user info in the authority, and `{+…}`, `{#…}` and
+/// `#` anywhere in the URL.
 fn authority_end(text: &str) -> Result<usize, String> {
     let start = match text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) {
         Some(rest) => text.len() - rest.len(),

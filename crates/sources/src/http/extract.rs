@@ -1,4 +1,4 @@
-//! Extracts fields of the items of a list from JSON, without building a tree of the whole document.
+//! Extracts the requested fields of the items of a JSON list, without building a tree of the whole document.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const MAX_TEXT_BYTES: usize = 4 << 20;
 /// The fields of an item as text, in the requested order; `None` if a field is not a string, number or boolean.
 pub(super) type ItemFields = Vec<Option<String>>;
 
-/// A requested field: its index in [`ItemFields`], and the rest of its path.
+/// A requested field: its index in [`ItemFields`], and the remaining segments of its JSON pointer.
 type WantedField<'p> = (usize, &'p [String]);
 
 /// The items of the list at a JSON pointer, each with the fields at these pointers. The items are the elements of
@@ -84,7 +84,8 @@ fn path(pointer: &str) -> Vec<String> {
     pointer.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~")).collect()
 }
 
-/// The array index of a segment of a JSON pointer.
+/// The array index that a segment of a JSON pointer stands for; `None` if it stands for none, as with a leading
+/// zero.
 fn index(part: &str) -> Option<usize> {
     let plain = part == "0" || !part.starts_with(['0', '+']);
     part.parse().ok().filter(|_| plain)
@@ -103,7 +104,7 @@ struct ExtractedItems {
     is_scalar: bool,
 }
 
-/// Where the items of a page begin, and the bytes of text before them.
+/// The number of items before a page, and the bytes of text in them.
 #[derive(Clone, Copy)]
 struct PageStart {
     items: usize,
@@ -252,7 +253,7 @@ impl ListPathSeed<'_> {
     }
 }
 
-/// The fields below a member, with the rest of their paths.
+/// The requested fields below the member `name`, with the rest of their paths.
 fn rest<'p>(wanted: &[WantedField<'p>], name: &str) -> impl Iterator<Item = WantedField<'p>> {
     wanted.iter().filter_map(move |(at, path)| match path.split_first() {
         Some((first, rest)) if first == name => Some((*at, rest)),

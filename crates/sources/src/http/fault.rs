@@ -8,7 +8,7 @@ use libris_core::{Error, Uri};
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HttpFault {
-    /// No endpoint has this URI, or a value cannot occur in its URL.
+    /// No endpoint has this URI, or the URL cannot contain the value of a variable.
     Missing,
     /// The service answered with this error status.
     Status(StatusCode),
@@ -20,7 +20,8 @@ pub(super) enum HttpFault {
     MissingVariable(String),
     /// The value of this variable contains a control character.
     ControlCharacter(String),
-    /// The value of a variable is not one of those that the API documents; the text says which are.
+    /// The value of a variable is not one of those that the API documents. The text is the message for callers,
+    /// which names the documented values.
     InvalidChoice(String),
     /// The service violates HTTP, or the connection ended early.
     Failed,
@@ -30,15 +31,15 @@ pub(super) enum HttpFault {
     Unreachable,
     /// TLS failed: the certificate is not trusted, for example.
     Tls,
-    /// Its address is not allowed.
+    /// The address of the service is not allowed.
     ForbiddenAddress,
     /// The time-out expired.
     TimedOut(Duration),
-    /// It redirects to another origin, or too often.
+    /// The service redirects to another origin, or too often.
     Redirected,
     /// The response exceeds the size limit.
     TooLarge { size: u64, limit: u64 },
-    /// There is no memory for the response.
+    /// The memory budget has no room for the response.
     NoMemory,
     /// The media type of the response is not the expected one.
     UnexpectedMediaType { sent: String, expected: String },
@@ -48,7 +49,7 @@ pub(super) enum HttpFault {
     NoList { pointer: String, found: PointerTarget },
 }
 
-/// What a JSON pointer found instead of a list.
+/// The target of a JSON pointer that does not lead to a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PointerTarget {
     Nothing,
@@ -56,7 +57,7 @@ pub(super) enum PointerTarget {
 }
 
 impl HttpFault {
-    /// Whether the service fails rather than rejects the request, so that a stale response may be served.
+    /// Whether the service failed, rather than rejected the request. Then a stale response may be served.
     pub(super) fn is_outage(&self) -> bool {
         match self {
             Self::Status(status) => !matches!(status.as_u16(), 400 | 401 | 403 | 404 | 407 | 410 | 414 | 422),
@@ -193,7 +194,7 @@ fn named(status: StatusCode) -> String {
     }
 }
 
-/// What to do about an error status.
+/// Advice about an error status, to append to a message.
 fn advice(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 | 407 => ": check the credentials that this server sends",

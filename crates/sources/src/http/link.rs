@@ -3,14 +3,16 @@
 use http::header::{HeaderMap, LINK};
 use url::Url;
 
-/// The target of `rel="next"`, resolved against the URL of the response; `None` if it is of another origin.
+/// The target of `rel="next"`, resolved against the URL of the response; `None` if there is none, or if it is of
+/// another origin.
 pub(super) fn next(headers: &HeaderMap, url: &Url) -> Option<Url> {
     let values = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
     let target = values.flat_map(links).find(|(_, relations)| is_next(relations))?.0;
     same_origin(url, target)
 }
 
-/// A URL relative to another one; `None` if it is of another origin, to which no credentials may be sent.
+/// Resolves `target` against `url`; `None` if the result is of another origin, because credentials must not be sent
+/// there.
 pub(super) fn same_origin(url: &Url, target: &str) -> Option<Url> {
     let mut next = url.join(target).ok()?;
     next.set_fragment(None);
@@ -29,7 +31,7 @@ fn is_next(relations: &str) -> bool {
     relations.split_ascii_whitespace().any(|relation| relation.eq_ignore_ascii_case("next"))
 }
 
-/// The targets of a header value, each with its `rel`.
+/// The link targets in a header value, each with its `rel`.
 fn links(value: &str) -> Vec<(&str, &str)> {
     let mut links = Vec::new();
     let mut rest = value;

@@ -25,7 +25,7 @@ pub(super) enum ListSource {
     From(libris_core::UriTemplate),
 }
 
-/// How the pages of a list are found.
+/// The pagination of a list.
 pub(super) struct ListPages {
     /// A JSON pointer to the next URL or cursor; `None` for the `Link` header.
     pub(super) next: Option<String>,
@@ -49,7 +49,7 @@ pub(super) struct Instances {
     pub(super) list_source: ListSource,
     pub(super) pages: ListPages,
     listing: ListConfig,
-    /// The cached resources of the last response.
+    /// The resources that were extracted from the last response.
     derived: DerivedValue<ListedResources>,
 }
 
@@ -89,7 +89,7 @@ impl<T: Clone> DerivedValue<T> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
 
-    /// The value, if it was used recently.
+    /// The value, if [`get`](Self::get) or [`set`](Self::set) used it within [`PAGING_TTL`].
     fn recent(&self) -> Option<T> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|last| last.at.elapsed() < PAGING_TTL).map(|last| last.value.clone())
@@ -116,7 +116,7 @@ impl Instances {
         self.derived.get(responses)
     }
 
-    /// The resources of the last response, if they were used recently. All callers share them.
+    /// The resources of the last response, if they were used within [`PAGING_TTL`]. All callers share them.
     pub(super) fn recent(&self) -> Option<ListedResources> {
         self.derived.recent()
     }
@@ -144,8 +144,8 @@ impl Instances {
         Ok(listed)
     }
 
-    /// The resource of an item. Its fields are the values, followed by those of name, title and description for which
-    /// the configuration has a pointer.
+    /// The resource of an item. The fields of the item are the values of the variables, followed by name, title and
+    /// description as far as the configuration has pointers to them.
     fn instance(
         &self,
         item: ItemFields,

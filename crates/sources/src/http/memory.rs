@@ -11,7 +11,7 @@ use flate2::write::MultiGzDecoder;
 use libris_core::{Budget, Client, Lease};
 use tokio::time::timeout;
 
-/// The memory for concurrent responses of all sources. One client may use three quarters of it.
+/// The memory for concurrent responses of all sources. One client may use three quarters of this memory.
 const RESPONSE_MEMORY_BYTES: usize = 32 << 20;
 
 /// Responses up to this size need no reservation.
@@ -41,28 +41,29 @@ enum Decoder {
 
 /// Why a response could not be received.
 pub(super) enum ReceiveError {
-    /// It has at least this many bytes, which exceeds the limit.
+    /// The body has at least this many bytes, which exceeds the limit.
     TooLarge(u64),
-    /// There is no memory for it.
+    /// There is no memory for the body.
     NoMemory,
-    /// It cannot be decompressed.
+    /// The body cannot be decompressed.
     Malformed(io::Error),
 }
 
 impl ReceivedBody {
-    /// Data of up to `limit` bytes, for this client.
+    /// Receives uncompressed data of up to `limit` bytes, with memory from the share of this client.
     pub(super) fn plain(limit: u64, length: Option<u64>, client: Client) -> Self {
         let decoder = Decoder::Plain(BoundedBuffer::new(limit));
         Self { decoder, limit, length, client, memory: None, empty: true }
     }
 
-    /// Compressed data of up to `limit` bytes after decompression, for this client.
+    /// Receives compressed data of up to `limit` bytes after decompression, with memory from the share of this
+    /// client.
     pub(super) fn gzip(limit: u64, client: Client) -> Self {
         let decoder = Decoder::Gzip(Box::new(MultiGzDecoder::new(BoundedBuffer::new(limit))));
         Self { decoder, limit, length: None, client, memory: None, empty: true }
     }
 
-    /// Appends data, and waits for memory if it is large.
+    /// Appends data. Waits for memory when the body exceeds [`UNRESERVED_BYTES`].
     pub(super) async fn write(&mut self, mut piece: &[u8]) -> Result<(), ReceiveError> {
         self.empty &= piece.is_empty();
         while !piece.is_empty() {
@@ -100,8 +101,8 @@ impl ReceivedBody {
         Ok((data, self.memory))
     }
 
-    /// Handles a failed write: reserves memory for the whole body if the buffer was full. The whole body at once, because
-    /// responses that each hold some memory and wait for more would deadlock.
+    /// Handles a failed write. If the buffer was full, reserves memory for the whole body at once: responses that
+    /// each hold some memory and wait for more would deadlock.
     async fn make_room(&mut self, cause: io::Error) -> Result<(), ReceiveError> {
         match cause.get_ref().and_then(|cause| cause.downcast_ref()) {
             Some(BufferFull::Limit(size)) => return Err(ReceiveError::TooLarge(*size)),
@@ -115,7 +116,7 @@ impl ReceivedBody {
             Decoder::Plain(buffer) => buffer,
             Decoder::Gzip(decoder) => decoder.get_mut(),
         };
-        // From here on only the limit applies, also to a service that sends more than its `Content-Length`.
+        // From here on only `limit` applies, even if the service sends more than its `Content-Length`.
         buffer.reserved = usize::MAX;
         if let Some(length) = self.length {
             let length = usize::try_from(length).unwrap_or_default();
@@ -159,9 +160,9 @@ impl Write for BoundedBuffer {
 /// Why a buffer refused data.
 #[derive(Debug)]
 enum BufferFull {
-    /// It would have this many bytes, which exceeds the limit.
+    /// The buffer would have this many bytes, which exceeds the limit.
     Limit(u64),
-    /// More memory is needed first.
+    /// More memory must be reserved first.
     Reserved,
 }
 

@@ -106,7 +106,7 @@ struct ListCompletions {
 }
 
 impl ListCompletions {
-    /// Extracts the values from a response.
+    /// The choices in the pages of a response, from the cache if they were extracted from the same pages before.
     fn choices(&self, responses: &[Arc<ApiResponse>]) -> Result<Arc<[Choice]>, HttpFault> {
         if let Some(derived) = self.derived.get(responses) {
             return Ok(derived);
@@ -204,7 +204,8 @@ impl Source for Http {
 }
 
 impl HttpInner {
-    /// The freshness of a result other than a response of the API.
+    /// The freshness of a result that does not consist of one response of the API, such as a page of
+    /// `resources/list`.
     fn freshness(&self, proof: impl Into<Option<Proof>>) -> Freshness {
         Freshness::proven(proof).with_scope(self.scope)
     }
@@ -317,12 +318,12 @@ impl HttpInner {
         }
     }
 
-    /// The indexes of the lists.
+    /// The indexes of the lists in `listed`.
     fn lists(&self) -> std::ops::Range<usize> {
         0..self.listed.len()
     }
 
-    /// The resources of a list.
+    /// The resources of the list with this index in `listed`.
     async fn instances(
         &self,
         number: usize,
@@ -350,7 +351,7 @@ impl HttpInner {
         listed.await.map_err(|fault: HttpFault| fault.into_list_error(template.as_str()))
     }
 
-    /// The resources of a list from memory, if they were used recently.
+    /// Like [`instances`](Self::instances), but only from the cache, and only if the resources were used recently.
     fn recent(&self, number: usize) -> Option<ListedResources> {
         self.templates.get(&self.listed[number])?.instances.as_ref()?.recent()
     }
@@ -442,7 +443,7 @@ impl HttpInner {
 const TYPED_VARIABLE: &str = "typed";
 
 impl ListSource {
-    /// The variables for its URL or URI; `None` if a required one has no value.
+    /// The variables for the URL or URI of the list; `None` if a required variable has no value.
     fn variables(&self, asked: CompletionRequest<'_>) -> Option<Variables> {
         let mut variables: Variables = asked.known.iter().collect();
         let lacks_required = match self {
@@ -463,7 +464,7 @@ impl ListSource {
     }
 }
 
-/// The content of a link: a note that clients fetch it themselves.
+/// The content of a link: a note that clients fetch the resource themselves.
 fn link(uri: &Uri) -> Contents {
     let text = format!("{uri} is on the web and is not fetched by this server: fetch it from there.");
     Content { mime: None, ..Content::text(uri.clone(), "", text) }.into()

@@ -251,7 +251,7 @@ impl<'a> EndpointBuilder<'a> {
         Ok(ApiTemplate { template: entry.template(&entry.uri), endpoint, choices, instances })
     }
 
-    /// Validates where a list comes from: exactly one of `url` and `from`.
+    /// The source of a list. Fails unless exactly one of `url` and `from` is set.
     fn list_source<U>(
         &mut self,
         entry: &EndpointConfig<U>,

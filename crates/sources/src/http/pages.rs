@@ -17,8 +17,9 @@ use super::list::{ListPages, ListSource};
 use super::response::ApiResponse;
 use super::{extract, link};
 
-/// The memory for the pages of lists that are being fetched, beyond [`UNRESERVED_PAGE_BYTES`] of each list. The pages stay
-/// in memory until the last one has arrived, even if they are no longer cached. One client may use three quarters of it.
+/// The memory for the pages of lists that are being fetched, beyond [`UNRESERVED_PAGE_BYTES`] of each list. The
+/// pages stay in memory until the last one has arrived, even if they are no longer cached. One client may use three
+/// quarters of this memory.
 const PAGE_MEMORY_BYTES: usize = 32 << 20;
 
 /// The pages of a list up to this size need no reservation.
@@ -27,7 +28,7 @@ const UNRESERVED_PAGE_BYTES: u64 = 1 << 20;
 /// The time-out of the wait for memory.
 const PAGES_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest URL or cursor of a next page, in bytes. Each is a part of the next request, and of a cache key.
+/// The longest URL or cursor of a next page, in bytes. It becomes a part of the next request and of its cache key.
 const MAX_NEXT_BYTES: usize = 8 << 10;
 
 static PAGE_MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(PAGE_MEMORY_BYTES));
@@ -125,7 +126,7 @@ impl HttpInner {
         }))
     }
 
-    /// The URI of the next page of a resource; `None` if no template of this source serves it.
+    /// The URI of the next page of a resource; `None` if no template of this source serves that page.
     pub(super) fn next_uri(&self, uri: &Uri, next: &Url) -> Option<Uri> {
         let (endpoint, variables) = self.endpoint(uri)?;
         let current = endpoint.url(variables).ok()?;

@@ -11,7 +11,7 @@ use super::fault::HttpFault;
 use super::memory::UNRESERVED_BYTES;
 use super::response::ApiResponse;
 
-/// The memory for concurrent parsing in all sources. One client may use three quarters of it.
+/// The memory for concurrent parsing in all sources. One client may use three quarters of this memory.
 const PARSING_MEMORY_BYTES: usize = 32 << 20;
 
 /// The time-out of the wait for a permit and for memory.
@@ -31,8 +31,8 @@ impl Default for ResponseParser {
 }
 
 impl ResponseParser {
-    /// Runs `work` on the pages of a response. Large pages are processed on a blocking thread. They first wait
-    /// for a permit and for memory, both from the share of this client.
+    /// Runs `work` on the pages of a response. If the pages together exceed [`UNRESERVED_BYTES`], waits for a
+    /// permit and for memory, both from the share of this client, and then runs `work` on a blocking thread.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         responses: &[Arc<ApiResponse>],

@@ -24,7 +24,7 @@ pub(super) struct ApiResponse {
     pub(super) digest: u64,
     /// The URL of the next page, if the response names one.
     pub(super) next: Option<Url>,
-    /// The memory reserved while it was received, until it is cached.
+    /// The memory that was reserved to receive the response; `None` once the response is cached.
     memory: Mutex<Option<Lease>>,
 }
 
@@ -107,7 +107,8 @@ fn content(
     Ok((body, mime))
 }
 
-/// Whether a media type is compatible with the expected one. Many APIs send only `text/plain` or `application/json`.
+/// Whether a media type is compatible with the expected one. Many APIs send `text/plain` or `application/json`
+/// instead of a more specific type.
 fn is_compatible(sent: &str, expected: &str) -> bool {
     let expected = &essence(expected).to_ascii_lowercase();
     sent.is_empty()
@@ -140,7 +141,8 @@ fn charset(parameters: &str) -> Option<&'static Encoding> {
     Encoding::for_label(label.trim().trim_matches('"').as_bytes())
 }
 
-/// Decodes text of a character encoding. Data that is not valid in it, or contains NUL, is returned as bytes.
+/// Decodes text of a character encoding. Data that is invalid in this encoding, or that contains NUL, is returned
+/// as bytes.
 fn decoded(encoding: &'static Encoding, data: Vec<u8>) -> ContentBody {
     let (text, _, wrong) = encoding.decode(&data);
     if wrong || text.contains('\0') {

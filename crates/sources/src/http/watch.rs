@@ -1,8 +1,8 @@
 //! Detects changes of an API by polling.
 //!
 //! A round polls the lists and the subscribed resources. The concurrency of a round is limited, so a round takes
-//! longer the more resources there are. A newly followed resource is polled at once, outside the rounds.
-//! Otherwise a change of it during a long round would be missed.
+//! longer the more resources there are. A newly followed resource is polled at once, outside the rounds. Otherwise
+//! a change before its first poll, late in a long round, would be missed.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -21,7 +21,7 @@ use super::cache::RequiredFreshness;
 use super::list::ListedResources;
 use crate::followed::FollowedWatch;
 
-/// The concurrent requests of a round.
+/// The most concurrent requests of a round.
 const CONCURRENT_REQUESTS: usize = 4;
 
 /// The time-out of the first requests, which a new watch waits for.
@@ -51,7 +51,8 @@ pub(super) fn record_served(followed: &FollowedResources, uri: &Uri, digest: u64
     });
 }
 
-/// Records the state of a resource; `None` if it could not be determined. Returns whether it has changed.
+/// Records the state `now` of a resource, which is `None` if it could not be determined. Returns whether the state
+/// has changed.
 fn update(followed: &FollowedResources, uri: &Uri, now: Option<PolledState>) -> bool {
     // Compared now and not when the poll began: a caller may have read the resource meanwhile.
     let changed = followed.with(uri, |known| {
@@ -185,7 +186,7 @@ impl ApiWatch {
     }
 }
 
-/// Which of the followed resources are polled.
+/// The followed resources to poll. `New` are those that were not polled yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PolledSubset {
     All,

@@ -61,7 +61,7 @@ impl InlineData {
         }
     }
 
-    /// Whether it never changes.
+    /// Whether the content never changes.
     pub(super) fn is_fixed(&self) -> bool {
         !matches!(self, Self::File(_))
     }

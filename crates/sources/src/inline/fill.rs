@@ -57,7 +57,7 @@ pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
 
 enum TextPiece<'a> {
     Text(&'a str),
-    /// With and without its braces.
+    /// A name, with and without its braces.
     Name(&'a str, &'a str),
 }
 

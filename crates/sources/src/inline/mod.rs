@@ -168,7 +168,7 @@ impl Source for Inline {
 }
 
 impl InlineInner {
-    /// The freshness of a response; the content of a file may change.
+    /// The freshness of a response. `fixed` says whether its content cannot change, because it is not in a file.
     fn freshness(&self, fixed: bool) -> Freshness {
         Freshness::proven(fixed.then(Proof::always)).with_ttl(self.ttl).with_scope(self.scope)
     }

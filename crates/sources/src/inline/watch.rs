@@ -1,6 +1,6 @@
 //! Detects changes of the files of inline resources by polling.
 //!
-//! Polling suits them because they are few, may be in any folder, and are replaced by editors.
+//! Polling suits these files better than inotify: they are few, may be in any folder, and editors replace them.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -13,7 +13,8 @@ use crate::registry::{CommandLine, ConfigFile, Definition, OpenedSource, SourceC
 /// The environment variable with the access token for a server on the command line.
 const TOKEN_ENV: &str = "LIBRIS_TOKEN";
 
-/// The environment variables that every program inherits.
+/// The environment variables that every program of the configuration file inherits. A program after `--` inherits
+/// all.
 const INHERITED: [&str; 12] = [
     "PATH",
     "HOME",
@@ -34,7 +35,7 @@ const INHERITED: [&str; 12] = [
 pub struct ServerDefinition {
     config: Config,
     file: ConfigFile,
-    /// The command line of a server that was given after `--`.
+    /// The command line after `--`; empty for other servers.
     command: Vec<OsString>,
 }
 

@@ -32,7 +32,7 @@ pub(crate) use text::CodeUnits;
 /// Listings and reads use exactly this many bytes, so that they agree.
 pub(crate) const HEAD_BYTES: usize = 8 * 1024;
 
-/// The media type of data whose name does not determine it.
+/// The media type of a file whose name does not determine it, from the beginning of its content.
 pub(crate) fn by_content(file_name: &str, head: &[u8]) -> &'static str {
     let head = &head[..head.len().min(HEAD_BYTES)];
     // Text is checked first: `infer` takes a sentence that begins with `BM` for a bitmap. A PDF can consist of ASCII
@@ -43,7 +43,7 @@ pub(crate) fn by_content(file_name: &str, head: &[u8]) -> &'static str {
     infer::get(head).map_or("application/octet-stream", |kind| kind.mime_type())
 }
 
-/// The markup languages that `infer` knows by their first tag.
+/// The media type of HTML or XML, which `infer` recognizes by the first tag; `None` for other text.
 fn markup(head: &[u8]) -> Option<&'static str> {
     let mime = infer::get(head)?.mime_type();
     matches!(mime, "text/html" | "text/xml").then_some(mime)

@@ -47,7 +47,7 @@ fn look_up(table: &[(&str, &'static str)], wanted: &str) -> Option<&'static str>
     table.iter().find(|(known, _)| *known == wanted).map(|(_, mime)| *mime)
 }
 
-/// Extensions that stand for both a text format and a binary one, with the media type of the former.
+/// Extensions that stand for both a text format and a binary one, with the media type of the text format.
 const AMBIGUOUS: &[(&str, &str)] = &[
     ("ts", "text/typescript"),
     ("mts", "text/typescript"),

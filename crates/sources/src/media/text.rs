@@ -3,7 +3,7 @@
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 
-/// What to do with data that is neither UTF-8 nor has the byte order mark of UTF-16.
+/// The treatment of data that is neither UTF-8 nor has the byte order mark of UTF-16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LegacyEncoding {
     /// Detect its encoding.
@@ -45,7 +45,7 @@ pub(super) fn decode(data: Vec<u8>, legacy: LegacyEncoding) -> Result<String, Ve
 /// How much of a text is sampled to detect its encoding, in bytes.
 const SAMPLE_BYTES: usize = 256 * 1024;
 
-/// Decodes a range of a text, given the beginning of the whole text; `None` if it is not text.
+/// Decodes a range of a file that begins with `head`; `None` if the range is not text.
 #[cfg(any(feature = "files", feature = "git"))]
 pub(super) fn decode_range(head: &[u8], range: Vec<u8>) -> Option<String> {
     if let Some(encoding) = CodeUnits::of(head).encoding() {
@@ -99,12 +99,12 @@ fn decode_guessed(before: &[u8], data: &[u8]) -> Option<String> {
 
 fn decode_strictly(encoding: &'static Encoding, data: &[u8]) -> Option<String> {
     let text = encoding.decode_without_bom_handling_and_without_replacement(data)?;
-    // Binary data decoded from a single-byte encoding has C1 control characters.
+    // Binary data that is decoded from a single-byte encoding usually has C1 control characters.
     let odd = |letter: char| letter == '\0' || ('\u{80}'..='\u{9f}').contains(&letter);
     (!text.contains(odd)).then(|| text.into_owned())
 }
 
-/// The code units of a text, which determine what its line terminators look like.
+/// The code units of a text, which determine the bytes of its line terminators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CodeUnits {
     /// Bytes, as in UTF-8 and the legacy encodings. In all of them, the byte of `\n` occurs only in line
@@ -117,7 +117,7 @@ pub(crate) enum CodeUnits {
 }
 
 impl CodeUnits {
-    /// Determined by the byte order mark.
+    /// The code units of a text that begins with `head`, by its byte order mark.
     pub(crate) fn of(head: &[u8]) -> Self {
         match head {
             [0xff, 0xfe, ..] => Self::Little,

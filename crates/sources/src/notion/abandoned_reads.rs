@@ -99,7 +99,7 @@ impl NotionInner {
         true
     }
 
-    /// The result of an abandoned read, if it is recent.
+    /// Removes and returns the result of an abandoned read, if it is younger than the setting `cache`.
     fn take(&self, key: &AbandonedReadKey) -> Option<CompletedRead> {
         let mut abandoned = self.reads.abandoned();
         abandoned.get(key)?.as_ref()?;

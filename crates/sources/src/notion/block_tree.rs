@@ -35,7 +35,8 @@ async fn with_descendants(
     let Some(id) = children_id(&block).filter(|_| depth < MAX_BLOCK_DEPTH) else { return Ok(block) };
     match fetch(client, id, depth + 1, budget).await {
         Ok(children) => block[CHILDREN] = children.into(),
-        // It was deleted meanwhile, or is a copy of an unshared block.
+        // The block was deleted meanwhile, or it is a synced copy of a block that is not shared with the
+        // integration.
         Err(NotionFault::Missing | NotionFault::Forbidden) => {}
         Err(fault) => return Err(fault),
     }

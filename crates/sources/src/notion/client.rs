@@ -109,15 +109,15 @@ pub(super) struct NotionClient {
     permits: Semaphore,
     /// The end of the current `Retry-After` period, with the status that began it.
     retry_not_before: Mutex<Option<(Instant, StatusCode)>>,
-    /// How long a request is retried.
+    /// How long a request is retried, from its first permit on.
     time_limit: Duration,
 }
 
 /// The outcome of one attempt.
 enum RequestAttempt {
     Value(Value),
-    /// Retry: after the time in `Retry-After` if there is one; with the status if there was a response; with
-    /// the reason.
+    /// The request must be retried: the time in `Retry-After` if there is one, the status if there was a response,
+    /// and the reason for the log.
     Retry(Option<Duration>, Option<StatusCode>, String),
 }
 
@@ -189,7 +189,7 @@ impl NotionClient {
             if after.is_some()
                 && let Some(status) = status
             {
-                // Other requests would be rejected too.
+                // Other requests would be rejected too, so all of them wait.
                 let mut retry_not_before =
                     self.retry_not_before.lock().unwrap_or_else(PoisonError::into_inner);
                 *retry_not_before = (*retry_not_before).max(Some((until, status)));

@@ -36,7 +36,7 @@ type ListingOutcome = Result<Arc<WorkspaceListing>, Arc<Error>>;
 
 struct LastListing {
     listing: Arc<WorkspaceListing>,
-    /// The time at which it becomes stale.
+    /// The time at which the listing becomes stale.
     until: Instant,
 }
 
@@ -52,7 +52,7 @@ impl Listings {
 }
 
 impl NotionInner {
-    /// The cached listing if it is fresh, a new one, or the stale one if Notion is slow.
+    /// The cached listing if it is fresh, otherwise a new listing. If Notion is slow or fails, the stale listing.
     pub(super) async fn listing(self: &Arc<Self>) -> Result<Arc<WorkspaceListing>> {
         if let Some(listing) = self.listings.fresh() {
             return Ok(listing);
@@ -61,7 +61,7 @@ impl NotionInner {
         let search =
             self.listings.searches.join(&(), || self.listings.fresh().map(Ok), || self.clone().search());
         let Some(before) = before else { return search.await.map_err(|error| Error::from_shared(&error)) };
-        // In a task of its own, so that it continues for later callers.
+        // The search is awaited in a task of its own, so that it continues for later callers.
         let error = match timeout(SEARCH_TIMEOUT, tokio::spawn(search)).await {
             Ok(Ok(Ok(listing))) => return Ok(listing),
             Ok(Ok(Err(error))) => Some(error),
@@ -102,7 +102,7 @@ impl NotionInner {
         }
     }
 
-    /// The objects of the last search, however old.
+    /// The objects of the last search, even if they are stale.
     pub(super) fn last_objects(&self) -> Option<ObjectMap> {
         self.listings.last().as_ref().map(|last| last.listing.all.clone())
     }

@@ -17,7 +17,8 @@ struct RenderedBlock {
 /// Renders blocks with their children, without a final line terminator.
 pub(super) fn blocks(blocks: &[Value]) -> String {
     let mut out = String::new();
-    // The kind of list of the last block; `None` before the first block.
+    // The kind of list of the last block: `Some(None)` if that block is not a list item, `None` before the first
+    // block.
     let mut last: Option<Option<&'static str>> = None;
     let mut number = 0;
     for block in blocks {

@@ -41,7 +41,7 @@ use read::NotionUri;
 
 use crate::wrong_uri;
 
-/// The resource that always exists.
+/// The URI of the resource that every workspace has.
 const INFO_URI: &str = "notion://workspace/info";
 
 /// A Notion workspace as a source.
@@ -131,7 +131,7 @@ impl Notion {
         Ok(Self { inner: Arc::new(inner), templates, info: Uri::parse(INFO_URI)? })
     }
 
-    /// Parses a URI; `None` if it is not of this source.
+    /// Parses a URI; `None` if it matches no template, or if its ID is invalid.
     fn parse_uri(&self, uri: &Uri) -> Result<Option<NotionUri>> {
         if *uri == self.info {
             return Ok(Some(NotionUri::Info));
@@ -251,7 +251,7 @@ impl Source for Notion {
         asked.and_then(|asked| asked.subject()).unwrap_or_else(|| uri.clone())
     }
 
-    /// A read sends its requests one after the other, so more concurrent reads would only use more memory.
+    /// One read can send `concurrent` requests at a time, so more concurrent reads would only use more memory.
     fn concurrency(&self) -> usize {
         self.inner.config.concurrent
     }
@@ -283,7 +283,7 @@ impl Source for Notion {
 /// The key of the generation counter that applies to all objects. It cannot be an ID.
 const EVERY_OBJECT: &str = "";
 
-/// Reserves memory for contents after they were read, since their size is not known before. Until then, the limit on
+/// Reserves memory for a content after the read, because its size is unknown before. During reads, the limit on
 /// concurrent reads bounds the memory.
 fn reserve(context: &Context, content: &Content) -> Result<()> {
     /// Contents up to this size need no reservation.

@@ -20,7 +20,7 @@ pub(super) struct NotionObject {
     pub(super) kind: ObjectKind,
     pub(super) title: String,
     pub(super) edited: Option<Timestamp>,
-    /// The database that it is a row of.
+    /// The database in which the page is a row.
     pub(super) database: Option<String>,
     icon: Option<Icon>,
     /// Whether the URL of the icon is signed; the signature differs in each response.
@@ -67,12 +67,12 @@ impl NotionObject {
         (title, edited, database) == (&before.title, &before.edited, &before.database)
     }
 
-    /// Whether it has the same icon as `before`.
+    /// Whether the object has the same icon as `before`.
     pub(super) fn has_same_icon_as(&self, before: &Self) -> bool {
         self.icon_identity() == before.icon_identity()
     }
 
-    /// The identity of the icon.
+    /// The URL of the icon, without its signature.
     fn icon_identity(&self) -> Option<&str> {
         let src = &self.icon.as_ref()?.src;
         if self.signed { src.split('?').next() } else { Some(src) }
@@ -83,12 +83,12 @@ impl NotionObject {
         (self.kind == ObjectKind::Page, self.id.clone())
     }
 
-    /// The title, or a substitute if it has none.
+    /// The title, or a substitute if the object has no title.
     fn name(&self) -> &str {
         if self.title.is_empty() { "Untitled" } else { &self.title }
     }
 
-    /// The URIs at which it is listed.
+    /// The URIs at which the object is listed.
     pub(super) fn uris(&self) -> Vec<Uri> {
         let texts = match self.kind {
             ObjectKind::Page => vec![text::page(&self.id)],

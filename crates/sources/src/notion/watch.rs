@@ -1,7 +1,7 @@
 //! Detects edits by polling while there are subscriptions.
 //!
-//! A search ordered by edit time finds edits in one request. It does not find removed objects, so
-//! a full search runs as often as the listing expires.
+//! A search ordered by edit time finds edits in one request. Such a search does not find removed objects, so a full
+//! search runs as often as the listing expires.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

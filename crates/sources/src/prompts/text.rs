@@ -49,7 +49,7 @@ impl PromptText {
         Ok(Self(segments))
     }
 
-    /// The names of the arguments in it, in the order of their first occurrence.
+    /// The names of the arguments in the text, in the order of their first occurrence.
     pub(super) fn arguments(&self) -> Vec<&str> {
         let mut names = Vec::new();
         for segment in &self.0 {
@@ -63,7 +63,7 @@ impl PromptText {
         names
     }
 
-    /// The resources in it.
+    /// The resource placeholders in the text.
     pub(super) fn resources(&self) -> impl Iterator<Item = &UriTemplate> {
         self.0.iter().filter_map(|segment| match segment {
             TextSegment::Resource(template) => Some(template),
@@ -71,7 +71,8 @@ impl PromptText {
         })
     }
 
-    /// The contents with these values: texts, with the resources between them. Values are not parsed again.
+    /// The contents with these values: texts, with the resources between them. A value is not parsed for
+    /// placeholders.
     pub(super) fn fill(&self, values: &BTreeMap<String, String>) -> Result<Vec<PromptContent>> {
         let (mut contents, mut text) = (Vec::new(), String::new());
         for segment in &self.0 {
@@ -146,7 +147,7 @@ fn push_text(segments: &mut Vec<TextSegment>, text: &str) {
     }
 }
 
-/// Adds the text before a resource, without the empty lines around it.
+/// Adds the text before a resource, without white space around the text, and clears `text`.
 fn push_content(contents: &mut Vec<PromptContent>, text: &mut String) {
     let trimmed = text.trim();
     if !trimmed.is_empty() {

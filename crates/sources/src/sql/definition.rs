@@ -15,7 +15,7 @@ pub struct DatabaseDefinition {
 }
 
 impl DatabaseDefinition {
-    /// Validates the configuration. Libris connects to the database when it is first needed.
+    /// Validates the configuration. Libris connects to the database at the first request.
     pub fn open(&self) -> Result<Sql> {
         Sql::open(self.config.clone(), &self.folder)
     }

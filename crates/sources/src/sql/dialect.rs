@@ -12,7 +12,7 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    /// The scheme of its URIs.
+    /// The scheme of the URIs of a database with this dialect.
     pub(super) fn scheme(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
@@ -29,13 +29,13 @@ impl Dialect {
         }
     }
 
-    /// A column of the table that a statement calls `t`.
+    /// The name of a column, qualified with `t`: the alias of the table in all statements.
     pub(super) fn column(self, column: &TableColumn) -> String {
         format!("t.{}", self.quote(&column.name))
     }
 
-    /// A column of the key in an `ORDER BY` or a comparison. MySQL sorts an enum by its number, but compares it
-    /// as text, so it is cast to text.
+    /// A column of the key in an `ORDER BY` or a comparison. MySQL sorts an enum by its number but compares it with
+    /// a parameter as text, so this casts the enum to text in both.
     pub(super) fn ordered(self, column: &TableColumn) -> String {
         let name = self.column(column);
         match (self, &*column.base) {
@@ -59,7 +59,7 @@ impl Dialect {
         match (self, column.kind) {
             (Self::Postgres, ValueType::Bytes) => format!("pg_catalog.decode({placeholder}, 'base64')"),
             (Self::Postgres, _) => format!("CAST({placeholder} AS {})", column.cast),
-            // A comparison as text would round numbers and would not order dates.
+            // Compared with a text, MySQL would round decimals and would not order dates.
             (Self::Mysql, ValueType::Decimal | ValueType::Date | ValueType::Time | ValueType::Timestamp) => {
                 format!("CAST({placeholder} AS {})", column.cast)
             }
@@ -97,7 +97,7 @@ impl Dialect {
         let (kind, base) = (column.kind, &*column.base);
         let name = self.column(column);
         match self {
-            // A column may contain values of any type.
+            // In SQLite, a column may contain values of any type.
             Self::Sqlite => (name, true),
             Self::Postgres => (name, postgres_can_be_large(kind)),
             Self::Mysql => match (kind, base) {
@@ -124,13 +124,15 @@ impl Dialect {
     }
 }
 
-/// The number of values that share a size column. These values are selected only if their total size is within the
-/// limit. The expression for the total is repeated for each value, so the cost grows with their number.
+/// The number of large values that share one size column. The database returns these values only if their total
+/// size is within the limit. The statement repeats the expression for the total for each value, so a larger number
+/// makes the statement slower.
 const VALUES_PER_SIZE_COLUMN: usize = 8;
 
-/// The select list for `values`: pairs of an expression and whether its values may be large. Values whose total
-/// size exceeds `most` bytes are null, and the size columns at the end contain the total sizes. The database
-/// determines the size of a value without reading it. Also returns the number of size columns.
+/// The select list for `values`, and the number of size columns at its end. Each item of `values` is an expression
+/// and whether its values may be large. The large values are divided into groups of [`VALUES_PER_SIZE_COLUMN`],
+/// each with a size column for its total size. If the total exceeds `most` bytes, the values of the group are null.
+/// The database determines the size of a value without reading it.
 pub(super) fn bounded(values: &[(String, bool)], most: u64) -> (String, usize) {
     let large: Vec<_> = values.iter().filter(|(_, large)| *large).map(|(value, _)| value).collect();
     let sizes: Vec<_> = large
@@ -174,9 +176,9 @@ fn postgres_can_be_large(kind: ValueType) -> bool {
 }
 
 /// A PostgreSQL statement that selects these values; `rest` is the statement from `FROM` on. All values are
-/// selected as text, since PostgreSQL can convert every type to text, also those of extensions. The last column
-/// contains the total size of the large values of a row. If it exceeds `most` bytes, these values are null. Also
-/// returns the number of size columns, 0 or 1.
+/// selected as text, since PostgreSQL can convert every type to text, including the types of extensions. The last
+/// column contains the total size of the large values of a row. If this size exceeds `most` bytes, the large values
+/// are null. Also returns the number of size columns: 0 if no value can be large, otherwise 1.
 pub(super) fn postgres_bounded(values: &[SelectedColumn], rest: &str, most: u64) -> (String, usize) {
     let mut inner = Vec::new();
     let mut sizes = Vec::new();

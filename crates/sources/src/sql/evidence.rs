@@ -1,4 +1,5 @@
-//! How long a response can be cached: while the version of the database is unchanged, or for the time in `cache`.
+//! How long a response can be cached: while the version of the database is unchanged, or for the time in the
+//! setting `cache`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -20,13 +21,13 @@ const LISTENER_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::
 pub(super) enum SqlEvidence {
     /// The database has a version, which is compared at each use of a cached response.
     Version(ObservedVersion),
-    /// Responses are cached for a time, or until the database notifies of a change.
+    /// Responses are cached for the time in the setting `cache`, or until the database notifies of a change.
     Timed(TimedEvidence),
     /// Nothing is cached.
     Unknown,
 }
 
-/// The evidence of responses that are cached for a time.
+/// The evidence for responses that are cached for the time in the setting `cache`.
 #[derive(Clone)]
 pub(super) struct TimedEvidence {
     until: Instant,
@@ -76,7 +77,8 @@ impl SqlEvidence {
     }
 
     /// The proof for a response that may differ without a change of the data, for example because of `random()`.
-    /// It can be cached for the time in `cache`, but not for as long as a version stays the same.
+    /// Such a response can be cached for the time in the setting `cache`, but not for as long as a version stays
+    /// the same.
     pub(super) fn unrepeatable_proof(&self) -> Option<Proof> {
         match self {
             Self::Timed(timed) => Some(timed.proof()),
@@ -93,8 +95,8 @@ impl TimedEvidence {
 }
 
 impl SqlInner {
-    /// The state of the database now. Must be called before a response is made, so that a change in between makes
-    /// its proofs fail.
+    /// The state of the database now. Must be called before the first statement of a request, so that a change
+    /// during the request makes the proofs fail.
     pub(super) async fn observe(&self) -> SqlEvidence {
         if let Some(observed) = self.driver.observe().await {
             return SqlEvidence::Version(observed);
@@ -119,8 +121,8 @@ impl SqlInner {
     }
 }
 
-/// Counts notifications until the source is dropped. While it cannot listen, cached responses expire only with
-/// time.
+/// Counts notifications until the source is dropped. While the listener cannot connect, cached responses expire
+/// only after the time in the setting `cache`.
 async fn count(
     mut listener: Box<dyn NotificationListener>,
     count: Arc<NotificationCount>,
@@ -135,7 +137,7 @@ async fn count(
             continue;
         }
         pause = LISTENER_PAUSE.0;
-        // Notifications may have been missed.
+        // Notifications may have been missed before, so all cached responses become invalid.
         count.advance();
         while source.strong_count() > 0 {
             match tokio::time::timeout(LISTENER_CHECK, listener.next_notification()).await {

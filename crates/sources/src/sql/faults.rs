@@ -15,7 +15,7 @@ const TABLE_RESOURCES: [&str; 2] = ["schema", "rows"];
 const MAX_NAMED_TABLES: usize = 10;
 
 impl SqlInner {
-    /// Converts an error of the driver to the one that callers get.
+    /// Converts an error of the driver to an error for callers.
     pub(super) fn error(&self, problem: DriverError) -> Error {
         let name = &self.name;
         match problem {
@@ -63,7 +63,7 @@ impl SqlInner {
         Error::missing(uri, hint)
     }
 
-    /// The names of all visible tables in URIs.
+    /// The names of all visible tables, as written in URIs.
     async fn labels(&self) -> Result<Vec<String>> {
         let default = self.default_schema().await?;
         Ok(self.summaries().await?.iter().map(|summary| key::format_table(&summary.name, default)).collect())
@@ -121,7 +121,7 @@ impl SqlInner {
     }
 }
 
-/// The error for a query of a URI that takes only the option `format`.
+/// The error for an unknown query parameter in a URI whose only parameter is `format`.
 fn option_error(uri: &Uri, query: &str) -> Error {
     let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
     let unknown = names.into_iter().find(|name| *name != "format").unwrap_or_default();
@@ -129,7 +129,7 @@ fn option_error(uri: &Uri, query: &str) -> Error {
     Error::missing(uri, format!("there is no option `{}`: use only `format` here", short(&unknown)))
 }
 
-/// The error for a value that the database rejects, with the types of the columns that it may be for.
+/// The error for a value that the database rejects. It names the types of the columns that the value may belong to.
 pub(super) fn rejected<'a>(columns: impl IntoIterator<Item = &'a super::catalog::TableColumn>) -> Error {
     let columns: Vec<_> =
         columns.into_iter().map(|column| format!("`{}` is {}", column.name, column.declared)).collect();

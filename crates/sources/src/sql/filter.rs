@@ -9,10 +9,10 @@ use super::catalog::TableInfo;
 use super::rows::{ColumnFilter, RowStatements};
 use crate::suggest::did_you_mean;
 
-/// The variable of the template for pages of rows that contains the filters.
+/// The template variable that contains the filters of a page of rows.
 pub(super) const VARIABLE: &str = "filter";
 
-/// The options of a page of rows.
+/// The query parameters of a page of rows, besides the filters.
 pub(super) const PAGE_OPTIONS: [&str; 3] = ["limit", "after", "format"];
 
 /// The most filters of one page.
@@ -66,22 +66,22 @@ pub(super) fn parse<'a>(
     }
 }
 
-/// The column and the value of a filter in one text, as in `filter=Title=Homogenic`. Clients that know only
-/// simple variables expand the template in this form. The value may be empty, which counts as no filter.
+/// The column and the value of a filter in one text, as in `filter=Title=Homogenic`. Clients that know only simple
+/// variables expand the template in this form. An empty value means no filter.
 fn split_filter_text<'t>(table: &TableInfo, name: &str, text: &'t str) -> Option<(&'t str, &'t str)> {
     let is_column = || table.columns.iter().any(|column| column.name == VARIABLE);
     if name != VARIABLE || is_column() { None } else { text.split_once('=') }
 }
 
-/// What completes the text of a filter.
+/// The completions of a partly typed filter.
 pub(super) enum FilterCompletion<'t> {
-    /// The names of columns, or a name with its possible values.
+    /// `COLUMN=` for each column, or `COLUMN=VALUE` for each value of an enum column.
     Texts(Vec<String>),
-    /// The values of the only key column, given the text typed after the equals sign.
+    /// The values of the only key column that begin with this text, which was typed after the equals sign.
     Key(&'t str),
 }
 
-/// What completes the text of a filter, as in `Title=Homogenic`.
+/// Completes a partly typed filter, as in `Title=Homogenic`.
 pub(super) fn complete<'t>(table: &TableInfo, typed: &'t str) -> FilterCompletion<'t> {
     let columns = table.filter_columns();
     let named = typed.split_once('=').filter(|(name, _)| columns.contains(name));
@@ -117,9 +117,9 @@ fn unknown(table: &TableInfo, label: &str, name: &str) -> Error {
     Error::invalid(format!("`{label}` has no column `{}`{hint}", short.escape_debug()))
 }
 
-/// Which columns can be filtered.
+/// A sentence for messages that names the columns by which rows can be filtered.
 fn possible(table: &TableInfo) -> String {
-    /// The most columns that are named.
+    /// The most columns that the sentence names.
     const MAX_NAMED: usize = 20;
     let columns = table.filter_columns();
     let named: Vec<_> = columns.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();

@@ -9,11 +9,11 @@ pub(super) type FollowedRows = crate::followed::Followed<FollowedRow>;
 
 /// The state of a followed resource.
 pub(super) struct FollowedRow {
-    /// The digest of its contents at the last poll, if it has been polled.
+    /// The digest of the resource's contents at the last poll; `None` before the first poll.
     pub(super) digest: Option<u64>,
     /// Whether a client of another replica may have read an older state, so that the first poll reports a change.
     pub(super) is_baseline_reported: bool,
-    /// The client whose share of the polling time a poll counts against.
+    /// The client whose polling time a poll of this resource uses up.
     pub(super) client: Client,
 }
 

@@ -36,8 +36,8 @@ pub(super) fn format_table(name: &TableName, default: &str) -> String {
     }
 }
 
-/// Parses the name of a table in a URI; `None` unless it is spelled as [`format_table`] does, so that every table has
-/// exactly one name.
+/// Parses the name of a table in a URI; `None` unless [`format_table`] would write the same text, so that every
+/// table has exactly one name.
 pub(super) fn parse_table(label: &str, default: &str) -> Option<TableName> {
     let mut parts = split(label, '.')?;
     let table = parts.pop()?;

@@ -1,7 +1,7 @@
 //! A lexer that finds the parameters of a configured query.
 //!
-//! It understands only enough SQL to distinguish `:name` from similar text: it skips strings, quoted names, comments
-//! and casts.
+//! The lexer understands only enough SQL to distinguish `:name` from similar text: it skips strings, quoted names,
+//! comments and casts.
 
 use super::dialect::Dialect;
 
@@ -21,7 +21,7 @@ pub(super) struct SqlPieces {
     pub(super) ordered: bool,
 }
 
-/// Splits one query; the error is the reason why it is invalid.
+/// Splits one query; the error is the reason why the query is invalid.
 pub(super) fn pieces(sql: &str, dialect: Dialect) -> Result<SqlPieces, String> {
     let begins = ["select", "with", "values", "table"];
     let mut lexer = Lexer::new(sql, dialect);
@@ -99,7 +99,7 @@ impl<'a> Lexer<'a> {
         let name = |character: char| is_name(character) || character.is_ascii_digit() || character == '$';
         let end = self.rest.find(|character| !name(character)).unwrap_or(self.rest.len());
         let word = &self.rest[..end];
-        // MySQL writes files even in a read-only transaction.
+        // `SELECT … INTO OUTFILE` of MySQL writes a file even in a read-only transaction.
         if word.eq_ignore_ascii_case("into") {
             return Err("its `sql` must not contain INTO".to_owned());
         }
@@ -118,7 +118,7 @@ impl<'a> Lexer<'a> {
         match self.dialect {
             Dialect::Mysql => true,
             Dialect::Sqlite => false,
-            // `E'…'`, but not the `e` at the end of another word.
+            // Only in `E'…'`; an `e` at the end of another word does not count.
             Dialect::Postgres => {
                 let mut before = self.text.chars().rev();
                 matches!(before.next(), Some('e' | 'E'))

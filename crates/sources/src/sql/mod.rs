@@ -1,8 +1,8 @@
 //! Databases as resources: schemas, rows and configured queries.
 //!
-//! The source never writes: connections or transactions are read-only. Names in URIs are looked up in the catalog
-//! of the database, and every value is bound. If the database is unavailable, callers get a general reason; the
-//! error of the database is logged.
+//! The source never writes: its connections (SQLite) or transactions (PostgreSQL, MySQL) are read-only. A URI
+//! cannot inject SQL: table names are looked up in the catalog of the database, and values are bound. If the
+//! database is unavailable, callers get a general reason; the error of the database is only logged.
 
 // With a single database feature, some of the shared code is unused.
 #![cfg_attr(not(all(feature = "sqlite", feature = "postgres", feature = "mysql")), allow(dead_code))]
@@ -62,7 +62,8 @@ use evidence::NotificationCount;
 use follow::FollowedRows;
 use single_flight::SingleFlight;
 
-/// How long the description of a table is cached if the database has no version.
+/// How long the description of a table is cached if no [`DatabaseVersion`] can be compared, as for PostgreSQL and
+/// MySQL.
 const TABLE_CACHE_TTL: Duration = Duration::from_secs(2);
 
 /// A database as a source.
@@ -73,7 +74,7 @@ pub struct Sql {
 struct SqlInner {
     config: Config,
     name: String,
-    /// The root of its URIs.
+    /// The root of the source's URIs.
     root: Uri,
     driver: Arc<dyn Driver>,
     uri_kinds: TemplateSet<UriKind>,
@@ -98,13 +99,13 @@ struct CachedTable {
     table: Arc<TableInfo>,
     /// When the description was loaded.
     since: Instant,
-    /// The version of the database before the description was loaded.
+    /// The version of the database before the description was loaded; `None` if it was unknown.
     version: Option<DatabaseVersion>,
 }
 
 impl CachedTable {
-    /// Whether the description may be used for a request that began at this version of the database. If the
-    /// database has no version, the age of the description decides.
+    /// Whether the description may be used for a request that began at the version `now` of the database. If that
+    /// version is unknown, the description is valid for [`TABLE_CACHE_TTL`].
     fn is_valid(&self, now: Option<DatabaseVersion>) -> bool {
         match now {
             Some(now) => self.version.is_some_and(|version| version.has_schema_of(now)),
@@ -139,13 +140,13 @@ enum UriKind {
     Row,
     /// A configured query.
     Query(usize),
-    /// Anything else below the root. A read of it fails with an error that suggests other URIs.
+    /// Anything else below the root. A read of such a URI fails with an error that suggests other URIs.
     Unknown,
 }
 
 impl Sql {
     /// Validates the configuration; a relative path of a SQLite file starts from `folder`. Libris connects to a
-    /// database server when it is first needed, so the server may be unavailable now.
+    /// database server at the first request, so the server may be unavailable now.
     pub fn open(config: Config, folder: &Path) -> Result<Self> {
         let (address, found) = DatabaseAddress::of(&config, folder)?;
         let name = config.name.clone().unwrap_or(found);
@@ -210,12 +211,13 @@ impl Sql {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The root of its URIs, except those of configured queries.
+    /// The root of the source's URIs; the URIs of configured queries may lie elsewhere.
     pub fn root(&self) -> &Uri {
         &self.inner.root
     }
 
-    /// Triggers that make PostgreSQL notify of every changed row; `None` for other databases.
+    /// The SQL script that creates triggers, so that PostgreSQL notifies Libris of every changed row; `None` for
+    /// other databases.
     pub async fn triggers(&self) -> Result<Option<String>> {
         if self.inner.driver.dialect() != Dialect::Postgres {
             return Ok(None);
@@ -319,7 +321,7 @@ impl Source for Sql {
     }
 
     fn polls_shared_service(&self) -> bool {
-        // The SQLite file may be a different one on each machine.
+        // Each machine may have a SQLite file of its own, so no replica can poll it for the others.
         self.inner.driver.dialect() != Dialect::Sqlite
     }
 
@@ -451,7 +453,8 @@ impl SqlInner {
         table: TableInfo,
         version: Option<DatabaseVersion>,
     ) -> Arc<TableInfo> {
-        /// The capacity of the cache of descriptions; more tables are rarely read within `TABLE_CACHE_TTL`.
+        /// The most cached descriptions; a full cache is cleared. More tables are rarely read within
+        /// `TABLE_CACHE_TTL`.
         const TABLE_CACHE_CAPACITY: usize = 1000;
         let table = Arc::new(table);
         let mut known = self.table_cache();

@@ -62,10 +62,10 @@ pub(super) struct RowWriter {
     max_bytes: u64,
     /// The unique names of the columns.
     names: Vec<String>,
-    /// The number of hidden values at the end of each row, which make its key.
+    /// The number of hidden values at the end of each row. The key of the row is made from them.
     hidden: usize,
     text: String,
-    /// The context that memory is reserved in, and the reserved bytes.
+    /// The context of the request, whose memory budget pays for `text`; `reserved` is the reserved size in bytes.
     context: Context,
     reserved: usize,
     /// The error of a memory reservation that failed.
@@ -73,9 +73,9 @@ pub(super) struct RowWriter {
     pub(super) rows: u64,
     /// Whether there are more rows.
     pub(super) more: bool,
-    /// If the output exceeds the limit: its minimum size.
+    /// The minimum size of the output in bytes, if it exceeds the limit.
     pub(super) too_large: Option<u64>,
-    /// The values that make the key of the last row.
+    /// The hidden values of the last row, from which its key is made.
     pub(super) last: Vec<SqlValue>,
 }
 
@@ -99,12 +99,12 @@ impl RowWriter {
         }
     }
 
-    /// Reserves memory in this context.
+    /// Uses the memory budget of this context.
     pub(super) fn with_context(self, context: &Context) -> Self {
         Self { context: context.clone(), ..self }
     }
 
-    /// Sets the names of the columns; each row has `hidden` more values, which make its key.
+    /// Sets the names of the columns. Each row has `hidden` more values, from which its key is made.
     pub(super) fn with_columns(mut self, names: Vec<String>, hidden: usize) -> Self {
         self.hidden = hidden;
         self.set_columns(names);
@@ -187,8 +187,8 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Records that a row exceeds the limit. If the rows have keys, the rest can be requested as another page, so
-    /// the rows so far are the result. Otherwise the output is too large.
+    /// Records that the next row does not fit into the limit. If the rows have keys, the rest can be requested as
+    /// another page, so the rows so far are the result. Otherwise the output is too large.
     fn overflow(&mut self, size: u64) {
         if self.hidden > 0 && self.rows > 0 {
             self.more = true;

@@ -13,15 +13,15 @@ use super::output::{RowFormat, RowShape};
 use super::rows::wrong_type;
 use super::value::{BindValue, ValueType, parse};
 
-/// The parameter of a completion query for the typed text.
+/// The parameter of a completion query that is bound to the typed text.
 const TYPED_PARAMETER: &str = "typed";
 
 /// A validated configured query.
 pub(super) struct CheckedQuery {
     config: config::QueryConfig,
-    /// The template of its URIs, with the parameter `format`.
+    /// The template of the query's URIs, with the parameter `format`.
     pub(super) template: UriTemplate,
-    /// Its URI, if it has no variables.
+    /// The URI of the query, if it has no variables.
     pub(super) fixed: Option<Uri>,
     pub(super) format: RowFormat,
     pieces: SqlPieces,
@@ -83,7 +83,7 @@ impl CheckedQuery {
         if self.config.one { RowShape::One } else { RowShape::Many }
     }
 
-    /// The statement with these values, within these bounds.
+    /// The statement of the query, with the values of these variables and with these limits.
     pub(super) fn statement(
         &self,
         dialect: Dialect,
@@ -162,7 +162,7 @@ impl CheckedQuery {
         }
     }
 
-    /// The listed resource, if it has no variables.
+    /// The listed resource; `None` if the URI of the query has variables.
     pub(super) fn resource(&self) -> Option<Resource> {
         Some(Resource {
             title: self.config.title.clone(),

@@ -174,7 +174,7 @@ impl SqlInner {
         context: &Context,
         write: impl FnOnce(&SchemaDocument<'_>) -> T,
     ) -> T {
-        // The rules about a table are those about its schema.
+        // The access rules for the URI of its schema decide whether a table is visible.
         let schema_of = |name: &TableName| Uri::parse(&format!("{}schema", self.folder(name, default))).ok();
         write(&SchemaDocument {
             name: self.config.title.as_deref().unwrap_or(&self.name),
@@ -476,7 +476,7 @@ struct CompletionSink {
     values: Vec<String>,
     /// If given, each row is a key of this table. Otherwise the first value of a row is the completion.
     table: Option<(Dialect, Arc<TableInfo>)>,
-    /// The bytes that are left.
+    /// The number of bytes that may still be collected.
     budget: u64,
     /// The most values to collect.
     most: usize,

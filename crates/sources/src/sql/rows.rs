@@ -44,7 +44,7 @@ struct Condition {
 }
 
 impl RowStatements<'_> {
-    /// Parses a key; the error names the variable of the URI that it is from.
+    /// Parses a key; the error names `variable`, the URI variable that contains the key.
     pub(super) fn key(&self, variable: &str, text: &str) -> Result<RowKey> {
         let columns = &self.table.key;
         if let Some((parts, row_id)) = self.null_key(text) {
@@ -71,8 +71,8 @@ impl RowStatements<'_> {
         is_null_key.then_some((parts, row_id))
     }
 
-    /// The key of a row in URIs; `None` if the row has no key. `values` are those that [`select`](Self::select)
-    /// appends to the columns of each row.
+    /// The key of a row in URIs; `None` if the row has no key. `values` are the values that
+    /// [`select`](Self::select) appends to the columns of each row.
     pub(super) fn key_text(&self, values: &[SqlValue]) -> Option<String> {
         if self.table.key.is_empty() {
             return None;
@@ -239,7 +239,8 @@ impl RowStatements<'_> {
         Statement { kinds: Some(kinds.into()), sizes, ..Statement::new(sql, condition.binds) }
     }
 
-    /// The condition for rows after this key. `before` is the number of values that are bound before it.
+    /// The condition for rows after this key. `before` is the number of values that the statement binds before the
+    /// condition.
     fn after_key(&self, key: RowKey, before: usize) -> Condition {
         let columns = &self.table.key;
         if key.row_id.is_none() && (self.dialect != Dialect::Mysql || columns.len() == 1) {
@@ -285,8 +286,8 @@ impl RowStatements<'_> {
         all
     }
 
-    /// The condition that a column has a value, which may be null. `before` is the number of values that are
-    /// bound before it.
+    /// The condition that a column has a value, which may be null. `before` is the number of values that the
+    /// statement binds before the condition.
     fn is_equal(&self, column: &TableColumn, value: BindValue, before: usize) -> Condition {
         let sign = if value == BindValue::Null { "IS" } else { "=" };
         self.compared(column, sign, value, before)
@@ -295,14 +296,15 @@ impl RowStatements<'_> {
     fn compared(&self, column: &TableColumn, sign: &str, value: BindValue, before: usize) -> Condition {
         let placeholder = self.dialect.compared(before + 1, column);
         let name = match sign {
-            // MySQL compares an enum with a text as text even without a cast, and only then uses an index.
+            // MySQL compares an enum with a text as text even without a cast, and can use an index only without
+            // one.
             "=" => self.dialect.column(column),
             _ => self.dialect.ordered(column),
         };
         Condition { text: format!("{name} {sign} {placeholder}"), binds: vec![value] }
     }
 
-    /// Parses a value of a column; the error names the variable of the URI that it is from.
+    /// Parses a value of a column; the error names `variable`, the URI variable that contains the value.
     pub(super) fn value(&self, variable: &str, column: &TableColumn, text: &str) -> Result<BindValue> {
         let kind = key_kind(column);
         let parsed = match (self.dialect, kind) {
@@ -325,8 +327,8 @@ impl RowStatements<'_> {
     }
 }
 
-/// The type of a column in a key. Arrays and composite types are in the text form of PostgreSQL, because it cannot cast
-/// JSON to them.
+/// The type of a column in a key. Arrays and composite types are in the text form of PostgreSQL, which cannot cast
+/// JSON to these types.
 pub(super) fn key_kind(column: &TableColumn) -> ValueType {
     match &*column.base {
         "array" | "composite" => ValueType::Other,
@@ -377,7 +379,7 @@ fn spans(digits: &str) -> Vec<(i64, i64)> {
     spans
 }
 
-/// The keys that begin with the typed text; `truncated` is whether some were left out before.
+/// The keys that begin with the typed text. `truncated` says whether `keys` is incomplete.
 pub(super) fn matching(keys: Vec<String>, asked: CompletionRequest<'_>, truncated: bool) -> Completion {
     let mut completion = Completion::of(keys, asked.typed, asked.limit);
     completion.more |= truncated;

@@ -139,7 +139,8 @@ impl SchemaDocument<'_> {
         text
     }
 
-    /// The whole database as JSON; an error with its minimum size if that exceeds `most` bytes.
+    /// The schema of the whole database as JSON. If it exceeds `most` bytes, the error is a lower bound of its
+    /// size.
     pub(super) fn database_json(&self, tables: &[TableInfo], most: u64) -> Result<String, u64> {
         let mut size = 0;
         let mut written = Vec::new();
@@ -223,7 +224,7 @@ fn type_with_values(column: &TableColumn) -> String {
     format!("{declared} ({})", values.join(", "))
 }
 
-/// The fence of a code block that does not occur in its text.
+/// A fence for a code block with this text: it does not occur in the text.
 fn fence(text: &str) -> String {
     let mut fence = "```".to_owned();
     while text.contains(&fence) {

@@ -1,6 +1,6 @@
-//! Searches by the database itself: full-text tables of SQLite, and tables of PostgreSQL with a full-text index.
+//! Full-text search by the database itself: FTS5 tables of SQLite, and tables of PostgreSQL with a full-text index.
 //!
-//! The search index of the catalog covers only listed resources, and rows are not listed.
+//! Libris's own search index covers only listed resources, and rows are not listed.
 
 mod query;
 
@@ -28,8 +28,8 @@ const MAX_EXCERPT_SOURCE: usize = 5000;
 struct FullTextTable {
     /// The table that is searched.
     name: TableName,
-    /// For an external content table of FTS5: the table that contains its rows, and the column there that equals its
-    /// `rowid`.
+    /// For an FTS5 table with external content: the name of the content table, and of its column that equals the
+    /// `rowid` of the FTS5 table.
     content: Option<(String, String)>,
 }
 
@@ -196,7 +196,7 @@ fn is_identified_by(table: &TableInfo, row_id: &str) -> bool {
         || is_row_id(row_id) && is_alias
 }
 
-/// The key and the excerpt of a row that a statement of this module selects.
+/// Converts a row of [`sqlite_statement`] or [`postgres_statement`].
 fn found_row(statements: &RowStatements<'_>, mut row: Vec<SqlValue>) -> Option<FoundRow> {
     let excerpt = row.pop()?.text().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
     let excerpt = excerpt.filter(|text| !text.is_empty());
@@ -230,7 +230,7 @@ fn fts5(name: TableName, sql: &str) -> Option<FullTextTable> {
     Some(FullTextTable { name, content })
 }
 
-/// The `rowid` and an excerpt of the matching rows.
+/// Selects the `rowid` and an excerpt of the matching rows.
 fn sqlite_statement(name: &TableName, words: &FullTextQuery) -> Statement {
     let (schema, table) = (Dialect::Sqlite.quote(&name.schema), Dialect::Sqlite.quote(&name.table));
     let sql = format!(
@@ -240,8 +240,8 @@ fn sqlite_statement(name: &TableName, words: &FullTextQuery) -> Statement {
     Statement::new(sql, vec![BindValue::Text(words.fts5())])
 }
 
-/// The keys and an excerpt of the matching rows; `None` if the table has no key or no full-text index that the user may
-/// read.
+/// Selects the keys and an excerpt of the matching rows; `None` if the table has no key or no full-text index that
+/// the user may read.
 fn postgres_statement(table: &TableInfo, words: &FullTextQuery) -> Option<Statement> {
     if table.key.is_empty() {
         return None;
@@ -305,7 +305,8 @@ fn postgres_statement(table: &TableInfo, words: &FullTextQuery) -> Option<Statem
     Some(Statement { kinds: Some(kinds.into()), ..Statement::new(sql, binds) })
 }
 
-/// The constant text search configuration of an expression such as `to_tsvector('english'::regconfig, body)`.
+/// The text search configuration of an expression such as `to_tsvector('english'::regconfig, body)`; `None` if it
+/// is not a constant.
 fn language(expression: &str) -> Option<&str> {
     let (_, rest) = expression.split_once("to_tsvector(")?;
     let (language, _) = rest.split_once(',')?;

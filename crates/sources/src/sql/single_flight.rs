@@ -21,7 +21,7 @@ pub(super) struct SingleFlight<K, V> {
 type Slot<V> = tokio::sync::Mutex<Option<LoadResult<V>>>;
 
 struct LoadResult<V> {
-    /// When its load began.
+    /// When the load of this result began.
     begun: Instant,
     outcome: Result<V, DriverError>,
 }
@@ -61,7 +61,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     }
 }
 
-/// A caller's reference to a slot; the last one removes the slot.
+/// A caller's reference to a slot. The last reference to be dropped removes the slot.
 struct SlotReference<'a, K: Hash + Eq + Clone, V: Clone> {
     flight: &'a SingleFlight<K, V>,
     key: &'a K,

@@ -1,9 +1,9 @@
 //! Key values of SQLite by storage class: a column may hold values of any class, whatever its declared type.
 //!
-//! In a URI, a value is plain text if that text is read as the same value of the same class. Otherwise its
-//! storage class precedes it, as in `text~2` for the text in a column of numbers. Primary keys of SQLite may
-//! contain nulls, and a key with a null is not unique. In the text of such a key, null is `null`, and the `rowid`
-//! follows the values.
+//! In a URI, a value is plain text if parsing that text returns the same value. Otherwise its storage class
+//! precedes it, as in `text~2` for the text `2` in a column of numbers. Primary keys of SQLite may contain nulls,
+//! and a key with a null is not unique. In the text of such a key, null is `null`, and the `rowid` follows the
+//! values.
 
 use super::catalog::TableColumn;
 use super::value::{BindValue, SqlValue, ValueType, decode, encode};
@@ -54,7 +54,7 @@ pub(super) fn read(column: &TableColumn, text: &str) -> Result<BindValue, &'stat
     plain(column, text)
 }
 
-/// A value without a storage class, which the declared type of the column decides.
+/// Parses a value without a storage class. The declared type of the column determines the class.
 fn plain(column: &TableColumn, text: &str) -> Result<BindValue, &'static str> {
     let as_text = || BindValue::Text(text.to_owned());
     let integer = || text.parse().ok().map(BindValue::Integer);

@@ -185,7 +185,7 @@ pub(super) fn parse(kind: ValueType, text: &str) -> Result<BindValue, &'static s
     }
 }
 
-/// A timestamp in UTC, without a time zone.
+/// Converts a timestamp to UTC, in the form `2026-07-28 12:30:00`. Without an offset, it is assumed to be in UTC.
 fn timestamp(text: &str) -> Option<String> {
     let local = match text.parse::<jiff::Timestamp>() {
         Ok(moment) => moment.to_zoned(jiff::tz::TimeZone::UTC).datetime(),
@@ -212,7 +212,7 @@ fn is_before_christ(text: &str) -> bool {
     text.strip_suffix(" BC").is_some_and(|rest| !rest.is_empty() && rest.chars().all(written))
 }
 
-/// A `TIME` of MySQL: up to 838 hours, possibly negative.
+/// Whether this has the form of a MySQL `TIME`: up to 838 hours, possibly negative.
 fn is_mysql_time(text: &str) -> bool {
     let parts: Vec<_> = text.strip_prefix('-').unwrap_or(text).split([':', '.']).collect();
     let digits =

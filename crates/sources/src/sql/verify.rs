@@ -22,7 +22,8 @@ impl SqlInner {
         Ok(())
     }
 
-    /// Verifies the queries in the background, once, and logs a wrong one. Called when the database has responded.
+    /// Verifies the queries in the background, once, and logs the first error. Called when the database has
+    /// responded.
     pub(super) fn verify_once(self: &Arc<Self>) {
         if self.queries.is_empty() || self.verified.swap(true, Ordering::Relaxed) {
             return;

@@ -1,8 +1,9 @@
 //! Detects changes of a database while there are subscriptions.
 //!
-//! A poll compares the version of the database. Only if it has changed, or if the database has none, the poll
-//! compares the catalog and the followed resources. PostgreSQL also sends notifications from the triggers of its
-//! tables. After an outage, a poll compares everything, so that changes during it are reported.
+//! A poll compares the version of the database with that of the last poll. Only if the version has changed, or if
+//! the database has none (MySQL), the poll compares the catalog and the followed resources. Triggers on PostgreSQL
+//! tables also send notifications. After an outage, a poll compares everything, to report changes during the
+//! outage.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -61,8 +62,8 @@ pub(super) async fn changes(inner: Arc<SqlInner>) -> BoxStream<'static, Change> 
         unavailable: false,
         changes: VecDeque::new(),
     };
-    // The first poll is the baseline. The watches of other sources wait for it. So if the database does not
-    // respond in time, it is polled later and then counts as changed.
+    // The first poll is the baseline. The watches of other sources wait for it. So if the database does not respond
+    // in time, the watch begins without a baseline, and its next poll reports that changes may have been lost.
     if tokio::time::timeout(FIRST_POLL_TIMEOUT, watch.poll_once()).await.is_err() {
         watch.next = Instant::now();
     }
@@ -336,7 +337,7 @@ impl DatabaseWatch {
                 if inner.driver.version().await.is_err() {
                     return Err(PollFailed);
                 }
-                // It would delay the other resources at every poll.
+                // This resource would delay the others at every poll.
                 tracing::warn!(%uri, "stopped following a resource that takes too long to poll");
                 inner.followed.remove(&uri);
                 continue;
@@ -356,7 +357,7 @@ impl DatabaseWatch {
         Ok(())
     }
 
-    /// Reports the row that a notification names, and schedules a poll of the resources that may depend on it.
+    /// Reports the row that a notification names, and schedules a poll of the resources that may depend on the row.
     async fn handle_notification(&mut self, message: &str) {
         self.notified.due.get_or_insert_with(|| Instant::now() + DEBOUNCE);
         let Ok(TriggerMessage { schema, table, key }) = serde_json::from_str(message) else {
@@ -374,7 +375,7 @@ impl DatabaseWatch {
             _ => None,
         };
         match row {
-            // Beyond the limit, duplicates are reported.
+            // Rows beyond the limit are not remembered, so that a row may be reported several times.
             Some(row) if self.notified.rows.len() >= MAX_NOTIFIED_ROWS => {
                 self.notified.unspecific = true;
                 self.changes.push_back(Change::Updated(row));
@@ -389,7 +390,7 @@ impl DatabaseWatch {
     }
 }
 
-/// Which followed resources are polled, besides those that the last poll did not reach.
+/// The followed resources to poll, in addition to those that the last poll did not reach.
 #[derive(Clone, Copy)]
 enum PollScope<'a> {
     All,
@@ -404,7 +405,7 @@ impl SqlInner {
         self.uri_kinds.closest(uri).map(|(_, uri_kind, _)| *uri_kind)
     }
 
-    /// The URI under which changes of this one are reported.
+    /// The URI under which changes of the resource at `uri` are reported.
     pub(super) fn subject(&self, uri: &Uri) -> Uri {
         let Some((_, uri_kind, variables)) = self.uri_kinds.closest(uri) else { return uri.clone() };
         let text = |name| variables.text(name).map(key::segment).unwrap_or_default();
@@ -470,7 +471,7 @@ fn same(one: &TableInfo, other: &TableInfo) -> bool {
         && one.summary.view == other.summary.view
 }
 
-/// A digest of contents; `None` if they are unavailable.
+/// A digest of the contents or the error of a read; `None` if the database is unavailable.
 fn digest_of(read: Result<Contents>) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     match read {

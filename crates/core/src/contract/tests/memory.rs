@@ -70,7 +70,8 @@ pub(super) struct MemorySource {
     followed: Mutex<BTreeSet<Uri>>,
     /// The subjects that were unfollowed at some time.
     unfollowed: Mutex<BTreeSet<Uri>>,
-    /// The last resource of the last page and its offset, for a source that paginates by offset.
+    /// The last resource of the last page, and the offset at which the next page begins, for a source that
+    /// paginates by offset.
     counted: Mutex<(Option<Uri>, usize)>,
 }
 

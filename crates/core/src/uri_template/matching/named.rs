@@ -19,7 +19,7 @@ pub(super) struct NamedScores<'a> {
     after_first: ScoreRow,
 }
 
-/// A way to match a parameter.
+/// A possible reading of a parameter of the URI.
 enum ParameterReading {
     /// The slot, and the position where the value after `=` begins.
     Value(usize, usize),
@@ -73,7 +73,7 @@ impl<'a> NamedScores<'a> {
         self.slots.slots.iter().position(|slot| slot.explode)
     }
 
-    /// The ways to match a parameter that begins at `at`, with their scores, the preferred first.
+    /// The possible readings of a parameter that begins at `at`, with their scores, the preferred reading first.
     fn readings(&self, text: &UriText<'_>, at: usize) -> impl Iterator<Item = (ParameterReading, u16)> {
         let named = self.slots.slots.iter().enumerate().flat_map(move |(index, slot)| {
             work::count(slot.key.len());

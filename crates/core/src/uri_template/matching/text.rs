@@ -126,8 +126,9 @@ impl SlidingMaximum {
         Self { limit: slot.limit.unwrap_or(usize::MAX), index: 0, queue: VecDeque::new() }
     }
 
-    /// Moves to the preceding position and returns the best score of a value that begins there. `score` is the score of a
-    /// value that ends there. `open` is true if a value may contain the character at the position.
+    /// Moves to the preceding position and returns the best score of a value that begins there. `score` is the
+    /// score of a value that ends at that position. `open` is true if a value may contain the character at that
+    /// position.
     pub(super) fn push(&mut self, score: u16, open: bool) -> u16 {
         work::count(1);
         if !open {

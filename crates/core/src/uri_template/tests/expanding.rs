@@ -210,7 +210,7 @@ fn cases_without_an_example_in_the_rfc() {
     variables.insert("uml", "üöä");
     variables.insert("escaped", "a%2fb%2");
     for (text, expected) in [
-        // Literals are encoded, and escapes in them kept.
+        // Literals are encoded, but escapes in them stay unchanged.
         ("/é{x}%2f'", "/%C3%A91024%2f'"),
         // A prefix counts characters, not bytes.
         ("{uml:2}", "%C3%BC%C3%B6"),

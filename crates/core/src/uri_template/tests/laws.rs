@@ -80,7 +80,7 @@ fn unchanged_uri(expansion: &str) -> Option<Uri> {
     Uri::parse(expansion).ok().filter(|uri| uri.as_str() == percent::normalise(expansion, false))
 }
 
-/// A template that matches in one way only, and values for it.
+/// A template with only one possible match, and values for its variables.
 fn unambiguous() -> impl Strategy<Value = (String, Variables)> {
     let plain = || "[aB1_~! /?#@:;,=&+%é😀-]{1,6}";
     let segment = prop_oneof![
@@ -135,7 +135,8 @@ proptest! {
         if let Some(uri) = unchanged_uri(&expansion)
             && !text.contains(['+', '#', ';', '*'])
         {
-            // Compared decoded, because a literal may contain unescaped what the expansion of a value escapes.
+            // Both are decoded first: a literal may contain a character unescaped that the expansion of a value
+            // escapes.
             let again = template.expand(&template.matches(&uri).unwrap()).unwrap();
             prop_assert_eq!(percent::decode(&again), percent::decode(uri.as_str()), "{} on {}", text, uri);
         }

@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 16;
 pub(super) struct OpenApiDocument(Value);
 
 impl OpenApiDocument {
-    /// Parses JSON or YAML. Fails unless it is OpenAPI 3.
+    /// Parses a document in JSON or YAML. Fails unless its version is OpenAPI 3.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let wrong = |cause: String| Error::invalid(format!("the OpenAPI document cannot be read: {cause}"));
         let value: Value = if text.trim_start().starts_with('{') {
@@ -41,7 +41,7 @@ impl OpenApiDocument {
         }
     }
 
-    /// The title as a URI scheme.
+    /// A URI scheme that is made from the title.
     pub(super) fn name(&self) -> String {
         let title = self.0.pointer("/info/title").and_then(Value::as_str).unwrap_or_default();
         let mut name = String::new();

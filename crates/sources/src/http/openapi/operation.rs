@@ -31,7 +31,8 @@ pub(super) struct OpenApiOperation<'a> {
     pub(super) parameters: BTreeMap<(&'a str, &'a str), &'a Value>,
 }
 
-/// The resources of an operation: a resource if it has no required parameter, a template if it has any parameter.
+/// The entries of an operation: a resource if the operation has no required parameter, and a template if it has any
+/// parameter.
 pub(super) struct OperationResources {
     pub(super) resource: Option<EndpointConfig<Uri>>,
     pub(super) template: Option<EndpointConfig<UriTemplate>>,
@@ -45,7 +46,7 @@ struct OperationParameter {
     required: bool,
     list: bool,
     choices: Vec<Choice>,
-    /// Whether no other values are allowed.
+    /// Whether only the values in `choices` are allowed.
     is_closed: bool,
     description: Option<String>,
     default: Option<String>,
@@ -214,12 +215,12 @@ impl<'a> OpenApiOperation<'a> {
         }
     }
 
-    /// Converts the path to a template with valid variable names. Removes declared parameters that are not in the path,
-    /// and adds undeclared ones that are.
+    /// Converts the path to a template with valid variable names. Removes from `parameters` those that the path
+    /// does not contain, and adds those of the path that are not declared.
     fn path_template(&self, parameters: &mut Vec<OperationParameter>) -> Option<String> {
         let mut rest = self.path;
         let mut path = String::new();
-        // The variable names by their names in the document.
+        // The variable names, by the parameter names in the document.
         let mut named = BTreeMap::new();
         while let Some((before, after)) = rest.split_once('{') {
             let (name, after) = after.split_once('}')?;
@@ -364,14 +365,14 @@ fn choice(value: &Value) -> Option<Choice> {
     list::text(value, "").map(Choice::Plain)
 }
 
-/// The name with all characters replaced that a variable name cannot contain.
+/// Replaces the characters that a variable name cannot contain with `_`.
 fn variable(name: &str) -> String {
     let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
     name.chars().map(letter).collect()
 }
 
-/// The name with all characters percent-encoded that a variable name cannot contain, so that it expands to itself in
-/// a query.
+/// Percent-encodes the characters that a variable name cannot contain, so that an expanded query has the parameter
+/// name of the API.
 fn escaped_variable(name: &str) -> String {
     let mut out = String::new();
     for byte in name.bytes() {

@@ -1,16 +1,18 @@
-//! Scans `CREATE TABLE` statements of SQLite, whose catalog contains CHECK constraints and comments only as that text.
+//! Scans the `CREATE TABLE` statements in the catalog of SQLite: CHECK constraints and comments exist only in the
+//! text of these statements.
 
 use super::CheckConstraint;
 
-/// What the text of a statement contains besides its columns.
+/// The parts of a `CREATE TABLE` statement that the other catalog queries do not return.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct CreateTable {
     pub(super) checks: Vec<CheckConstraint>,
-    /// Whether it contains a comment.
+    /// Whether the statement contains a comment.
     pub(super) has_comment: bool,
 }
 
-/// Scans a statement, which SQLite has parsed before, so its quotes and parentheses are balanced.
+/// Scans a statement from the catalog. SQLite has parsed the statement before, so its quotes and parentheses are
+/// balanced.
 pub(super) fn scan(sql: &str) -> CreateTable {
     let mut found = CreateTable::default();
     // The last two words, to find the name in `CONSTRAINT name CHECK (…)`.
@@ -74,7 +76,8 @@ impl<'a> Token<'a> {
     }
 }
 
-/// The length of a quoted text, in which a doubled quote is part of the text.
+/// The length in bytes of the quoted string that `text` begins with, including both quotes. A doubled quote does
+/// not end the string.
 fn quoted_length(text: &str, quote: char) -> usize {
     let mut at = 1;
     while let Some(end) = text[at..].find(quote) {
@@ -87,7 +90,8 @@ fn quoted_length(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// The text in the parentheses that begin with the next token, and the offset after the closing one.
+/// The text inside the parentheses that open with the next token, and the offset after the closing parenthesis;
+/// `None` if the next token is not an opening parenthesis.
 fn parenthesized(sql: &str, from: usize) -> Option<(&str, usize)> {
     let mut begin = None;
     let mut depth = 0;

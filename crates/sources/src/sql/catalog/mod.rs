@@ -1,8 +1,8 @@
 //! Reads the catalog of a database: tables, columns, indexes, foreign keys, CHECK constraints, view definitions.
 //!
 //! Each database has six queries. Their result columns are the same for all databases, so that the same code
-//! combines the results. Names from a URI are bound as values; later statements contain only names from the
-//! result.
+//! combines the results. Names from a URI are bound as values. Later statements contain only names that the catalog
+//! returned.
 
 mod create_table;
 mod mysql;
@@ -84,7 +84,7 @@ pub(super) struct TableIndex {
 pub(super) struct ForeignKey {
     pub(super) columns: Vec<String>,
     pub(super) target: TableName,
-    /// The referenced columns; empty for the primary key.
+    /// The referenced columns; empty if the foreign key refers to the primary key of `target`.
     pub(super) target_columns: Vec<String>,
 }
 
@@ -96,7 +96,8 @@ pub(super) struct CheckConstraint {
     pub(super) expression: String,
 }
 
-/// The catalog queries, each of which may be restricted to one table.
+/// The catalog queries of one database. Bound values may restrict each of them to one table. The fields list the
+/// result columns.
 struct CatalogQueries {
     /// Schema, table, whether it is a view, comment, estimate of rows.
     tables: String,
@@ -144,7 +145,8 @@ pub(super) async fn table(
     schemas: &[String],
     name: &TableName,
 ) -> Result<Option<TableInfo>, DriverError> {
-    // MySQL compares names by a collation, which may equate different spellings.
+    // MySQL compares names by a collation, which may equate different spellings, so the name is compared again
+    // here.
     Ok(describe(driver, schemas, Some(name)).await?.into_iter().find(|table| table.name() == name))
 }
 
@@ -170,7 +172,8 @@ async fn describe(
     if tables.is_empty() {
         return Ok(Vec::new());
     }
-    // In SQLite, a view of a dropped table exists, but the queries for its columns fail.
+    // In SQLite, a view still exists after its table was dropped, but then the queries for the columns of the view
+    // fail.
     let broken = driver.dialect() == Dialect::Sqlite && tables.values().all(|table| table.summary.view);
     let or_empty_if_broken = |answer: Result<Vec<_>, DriverError>| match answer {
         Err(DriverError::Missing(_) | DriverError::Failed(_)) if broken => Ok(Vec::new()),
@@ -264,7 +267,7 @@ fn column(dialect: Dialect, row: &[SqlValue]) -> TableColumn {
     }
 }
 
-/// The values of an enum: a JSON array, or for MySQL part of the declared type.
+/// The values of an enum. MySQL has them in the declared type; for the other databases, `listed` is a JSON array.
 fn values(dialect: Dialect, declared: &str, listed: &SqlValue) -> Vec<String> {
     match dialect {
         Dialect::Mysql => mysql::enum_values(declared),
@@ -289,8 +292,9 @@ impl TableInfo {
         }
     }
 
-    /// Sets the definition. That of a view is its query. That of a SQLite table is its `CREATE TABLE` statement:
-    /// adds its CHECK constraints, and stores the statement only if it contains comments.
+    /// Stores the definition of a view, which is its query. The definition of a SQLite table is its `CREATE TABLE`
+    /// statement: its CHECK constraints are added to `checks`, and the statement is stored only if it contains
+    /// comments.
     fn define(&mut self, definition: Option<String>) {
         if self.summary.view {
             self.definition = definition;
@@ -301,8 +305,7 @@ impl TableInfo {
         self.definition = definition.filter(|_| scanned.has_comment);
     }
 
-    /// The columns by which rows can be filtered, in the order of the table. Each is the first column of an
-    /// index.
+    /// The columns by which rows can be filtered, in the order of `columns`. Each is the first column of an index.
     pub(super) fn filter_columns(&self) -> Vec<&str> {
         let leads = |column: &&TableColumn| {
             let first = |index: &TableIndex| index.equality && index.columns.first() == Some(&column.name);

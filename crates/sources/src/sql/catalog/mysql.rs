@@ -4,8 +4,8 @@ use super::{CatalogQueries, TableColumn, TableInfo};
 use crate::sql::dialect::Dialect;
 
 /// The condition that restricts a catalog query to the configured schemas; without any, to the database of the
-/// connection. If the name of a table is bound, it also restricts the query to that table. `schema` and `table` are the
-/// columns with the names.
+/// connection. If the name of a table is bound, the condition also restricts the query to that table.
+/// `schema` and `table` are the columns that hold the two names.
 fn table_condition(schema: &str, table: &str, schemas: &[String]) -> String {
     let within = match schemas.is_empty() {
         true => format!("{schema} = DATABASE()"),
@@ -98,7 +98,7 @@ pub(super) fn catalog_queries(schemas: &[String]) -> CatalogQueries {
     }
 }
 
-/// The values in a declared type such as `enum('a','it''s')`; empty for other types.
+/// The values in a declared type such as `enum('a','it''s')` or `set('a','b')`; empty for other types.
 pub(super) fn enum_values(declared: &str) -> Vec<String> {
     let Some(mut rest) = declared.strip_prefix("enum(").or_else(|| declared.strip_prefix("set(")) else {
         return Vec::new();

@@ -2,14 +2,15 @@
 
 use super::CatalogQueries;
 
-/// The tables of which the user may read at least one column, without partitions.
+/// The condition for tables of which the user may read at least one column, without partitions and system schemas.
+/// `$1` and `$2` restrict it to one schema and table, unless they are null.
 const READABLE_TABLES: &str = "
     c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
     AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
     AND has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT')
     AND ($1::text IS NULL OR n.nspname = $1) AND ($2::text IS NULL OR c.relname = $2)";
 
-/// The condition that the user may read all columns of `c` in an array of column numbers.
+/// The condition that the user may read all columns of the table `c` whose numbers are in the array `columns`.
 fn readable(columns: &str) -> String {
     format!(
         "NOT EXISTS (SELECT FROM unnest({columns}) AS u(number)

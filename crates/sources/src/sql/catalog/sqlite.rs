@@ -5,7 +5,7 @@ use crate::sql::dialect::Dialect;
 use crate::sql::driver::{Driver, DriverError, Statement, collect};
 use crate::sql::value::ValueType;
 
-/// The most rows that are counted; beyond, the count is estimated from the highest `rowid`.
+/// The most rows that are counted. The number of rows of a larger table is estimated from its highest `rowid`.
 const MAX_COUNTED_ROWS: u64 = 10_000;
 
 pub(super) fn catalog_queries() -> CatalogQueries {

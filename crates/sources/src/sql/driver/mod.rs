@@ -1,9 +1,9 @@
 //! Runs statements: connections, time-outs, cancellation and errors.
 //!
-//! A statement runs in a task that owns its connection and one of `connections` permits. The task is stopped if the
-//! caller disconnects, after a time-out, and if the sink needs no more rows. It then cancels the statement in the
-//! database and waits until the statement has ended. Only then are the connection and the permit free again, so the
-//! database never runs more than `connections` statements of a source.
+//! A statement runs in a task that owns its connection and one of `connections` permits. If the caller disconnects,
+//! the time-out expires or the sink needs no more rows, the task cancels the statement in the database and waits
+//! until the statement has ended. Only then does the task release the connection and the permit, so the database
+//! never runs more than `connections` statements of a source.
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod canceller;
@@ -36,8 +36,8 @@ use pool::{Backend, Pool};
 use stop::StopSignal;
 
 tokio::task_local! {
-    /// The context of the request that statements are run for. A statement holds a clone until it has ended,
-    /// and with it the concurrency permit of the catalog, even if the caller is gone.
+    /// The context of the current request, which holds the request's concurrency permit of the Libris catalog. Each
+    /// statement holds a clone until it has ended, even if the caller is gone.
     pub(super) static REQUEST_CONTEXT: Context;
 }
 
@@ -64,7 +64,8 @@ pub(super) struct QueryLimits {
     pub(super) ordered: bool,
 }
 
-/// Columns at the end of each row with the sizes of its values. If their sum exceeds `bytes`, large values are null.
+/// Columns at the end of each row that contain the sizes of its large values, in bytes. If their sum exceeds
+/// `bytes`, the row is oversized, and its large values may be null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SizeColumns {
     pub(super) columns: usize,
@@ -80,11 +81,11 @@ impl Statement {
 
 /// A consumer of rows.
 pub(super) trait RowSink: Any + Send {
-    /// The names of the columns of a configured query. Called first.
+    /// Receives the column names, before any row. Drivers need to call it only for configured queries.
     fn columns(&mut self, names: Vec<String>);
-    /// One row; a break ends the statement.
+    /// Receives one row. `Break` stops the statement.
     fn row(&mut self, row: Vec<SqlValue>) -> ControlFlow<()>;
-    /// A row of at least `size` bytes, which is too large to be read. The statement ends.
+    /// Reports that the next row is too large to be read: it has at least `size` bytes. The statement is stopped.
     fn oversized(&mut self, size: u64);
 }
 
@@ -105,7 +106,7 @@ pub(super) enum DriverError {
     CatalogTooLarge(u64),
     /// A table or column does not exist.
     Missing(DatabaseError),
-    /// Anything else, which is logged.
+    /// Any other error. It is logged and not shown to callers.
     Failed(DatabaseError),
 }
 
@@ -116,7 +117,7 @@ impl DriverError {
     }
 }
 
-/// An error of the database. All callers of one load (single-flight) share it.
+/// An error of the database, in an `Arc` because all callers of one load (single-flight) share it.
 pub(super) type DatabaseError = Arc<dyn std::error::Error + Send + Sync>;
 
 /// A connection pool of one database.
@@ -132,16 +133,18 @@ pub(super) trait Driver: Send + Sync {
         sink: Box<dyn RowSink>,
     ) -> Result<Box<dyn RowSink>, DriverError>;
 
-    /// A version that changes with any data in the database; `None` if there is none.
+    /// For polls: a version that changes with every write to the database; `None` if the database has no such
+    /// version (MySQL). May wait for the database.
     async fn version(&self) -> Result<Option<String>, DriverError>;
 
-    /// The current version of the data. A response that is made after this call can be cached while the version stays
-    /// the same. `None` if the database has no version, or is locked.
+    /// For caches: the current version of the data. A response that is made after this call can be cached while the
+    /// version stays the same. `None` if the version cannot be checked cheaply (PostgreSQL, MySQL), or if the
+    /// database is locked.
     async fn observe(&self) -> Option<ObservedVersion> {
         None
     }
 
-    /// The notifications of a channel, on a separate connection; `None` if the database has none.
+    /// A listener for the notifications of a channel, on a separate connection; `None` except for PostgreSQL.
     fn listen(&self, _channel: &str) -> Option<Box<dyn NotificationListener>> {
         None
     }
@@ -150,7 +153,8 @@ pub(super) trait Driver: Send + Sync {
 /// The version of the data in a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DatabaseVersion {
-    /// Identifies the connection that reported the other numbers; those of different connections are not comparable.
+    /// Identifies the connection that reported `data` and `schema`. The numbers of different connections are not
+    /// comparable.
     pub(super) epoch: u64,
     /// Changes with every commit.
     pub(super) data: i64,
@@ -158,7 +162,7 @@ pub(super) struct DatabaseVersion {
     pub(super) schema: i64,
 }
 
-/// A check of the version of a database that is cheap and never waits for a lock.
+/// A version check that is cheap and never waits for a lock of the database.
 pub(super) trait VersionCheck: Send + Sync {
     /// The current version; `None` if it is not known at the moment.
     fn current(&self) -> Option<DatabaseVersion>;
@@ -186,7 +190,7 @@ impl ObservedVersion {
 }
 
 impl DatabaseVersion {
-    /// Whether no table, index or view has changed between the two versions.
+    /// Whether no table, index or view has changed between the two versions; `false` if they have different epochs.
     pub(super) fn has_schema_of(self, other: Self) -> bool {
         (self.epoch, self.schema) == (other.epoch, other.schema)
     }
@@ -231,7 +235,7 @@ pub(super) fn open(address: &DatabaseAddress, settings: DriverSettings) -> Arc<d
     }
 }
 
-/// Runs a statement into a sink.
+/// Runs a statement, passes its rows to the sink, and returns the sink.
 pub(super) async fn run<S: RowSink>(
     driver: &dyn Driver,
     statement: &Statement,
@@ -275,7 +279,8 @@ pub(super) async fn collect(
     }
 }
 
-/// The server enforces the time-out itself. Libris cancels a statement only if it runs this much longer.
+/// How much longer than the time-out a statement may run before Libris cancels it. Normally the database enforces
+/// the time-out itself.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(1);
 
 /// The reason for a closed connection.
@@ -310,7 +315,8 @@ const NOT_ADMITTED: DriverError = DriverError::Misconfigured {
     fix: "let an administrator grant the user access from this host, with SELECT on the tables",
 };
 
-/// Classifies an error that is not from the database itself.
+/// Classifies an error of the network or the client library. Errors that the database server returns are classified
+/// by its driver.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 fn classify(error: sqlx::Error) -> DriverError {
     use std::io::ErrorKind;

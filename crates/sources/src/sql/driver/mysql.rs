@@ -61,7 +61,8 @@ impl Driver for Pool<MysqlServer> {
 impl MysqlServer {
     async fn session(&self) -> sqlx::Result<MysqlSession> {
         let mut connection = self.options.connect().await?;
-        // The lexer of queries assumes these rules for string literals, whatever the server's configuration.
+        // The lexer of configured queries relies on this mode: without `NO_BACKSLASH_ESCAPES` and `ANSI_QUOTES`,
+        // whatever the configuration of the server.
         connection.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'").await?;
         let (version, number): (String, u64) =
             sqlx::query_as("SELECT VERSION(), CAST(CONNECTION_ID() AS UNSIGNED)")
@@ -108,7 +109,7 @@ impl Backend for MysqlServer {
     }
 
     async fn recover(&self, session: &mut MysqlSession) -> bool {
-        // A late cancel request, which arrives after the statement has ended, hits the first `ROLLBACK`.
+        // A late cancel request, which arrives after the statement has ended, aborts the first `ROLLBACK`.
         let first = session.connection.execute("ROLLBACK").await;
         first.is_ok() || session.connection.execute("ROLLBACK").await.is_ok()
     }
@@ -127,7 +128,7 @@ fn statement_error(error: sqlx::Error) -> DriverError {
         (1040 | 1203 | 1226, _) => DriverError::Unavailable("it has too many connections"),
         (1053 | 1077 | 1079 | 1927, _) => DriverError::Unavailable("it is stopping or starting"),
         (1146 | 1054 | 1356, _) => DriverError::Missing(Arc::new(error)),
-        // Text that the character set of a column cannot represent matches no value in it.
+        // Includes texts that the character set of the column cannot represent.
         (1267 | 1366 | 1525 | 3854, _) => DriverError::WrongType,
         (_, code) if code.starts_with("22") => DriverError::WrongType,
         (_, code) if code.starts_with("08") => DriverError::Unavailable("the connection was lost"),
@@ -143,7 +144,7 @@ async fn query(
     let mut sql = statement.sql.clone();
     let mut sizes = statement.sizes;
     if let Some(bounds) = statement.query_limits {
-        // Only the server knows the names and types of the columns.
+        // Only the server knows the names and types of the columns of a configured query.
         let prepared = (&mut *connection).prepare(&statement.sql).await?;
         let columns: Vec<_> = prepared
             .columns()
@@ -232,7 +233,7 @@ fn cells(row: &MySqlRow, values: usize, kinds: Option<&[ValueType]>) -> sqlx::Re
 fn cell(value: MySqlValueRef<'_>, kind: Option<ValueType>) -> Result<SqlValue, sqlx::error::BoxDynError> {
     let info = value.type_info().into_owned();
     let name = info.name();
-    // The library reports zero dates as null, but has their bytes.
+    // sqlx reports zero dates (`0000-00-00`) as null, but still has their bytes.
     let may_be_zero = matches!(name, "DATE" | "DATETIME" | "TIMESTAMP");
     if value.is_null() && !(may_be_zero && <&[u8] as Decode<MySql>>::decode(value.clone()).is_ok()) {
         return Ok(SqlValue::Null);

@@ -26,7 +26,7 @@ impl SinkOutput {
         Self { sink: Some(sink), stop, begun: false, enough: false }
     }
 
-    /// Moves the sink to another thread, which returns it.
+    /// Moves the sink to a new output for another thread. The caller then replaces `self` with that output.
     #[cfg(feature = "sqlite")]
     pub(super) fn take_sink(&mut self) -> Self {
         Self { sink: self.sink.take(), stop: Arc::clone(&self.stop), ..*self }
@@ -42,7 +42,7 @@ impl SinkOutput {
         }
     }
 
-    /// Passes a row to the sink, unless it has enough.
+    /// Passes a row to the sink, unless the sink accepts no more rows.
     pub(super) fn row(&mut self, row: Vec<SqlValue>) {
         self.begun = true;
         if let Some(sink) = &mut self.sink

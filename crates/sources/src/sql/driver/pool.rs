@@ -19,7 +19,8 @@ use super::{
 /// statement starts.
 const CANCEL_RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long a server may exceed its own time-out before the connection is closed.
+/// How long a statement may run past its deadline before the connection is closed. Also the time-out for the reset
+/// of a connection.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
 /// The operations that differ between databases.
@@ -27,8 +28,8 @@ const CLOSE_GRACE: Duration = Duration::from_secs(5);
 pub(super) trait Backend: Send + Sync + 'static {
     type Connection: Send + 'static;
 
-    /// Whether the database is a server, so that an unresponsive connection is closed. A statement in this process is
-    /// always awaited.
+    /// Whether the database is a server. The pool closes an unresponsive connection to a server. SQLite runs
+    /// statements in this process, and the pool always waits until they have ended.
     const REMOTE: bool;
 
     async fn connect(&self) -> Result<Self::Connection, DriverError>;
@@ -110,14 +111,14 @@ impl<B: Backend> ConnectionPool<B> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a statement and holds the permits until it has ended.
+    /// Runs a statement, and holds the permits until the statement has ended.
     async fn attempt(
         self: Arc<Self>,
         statement: Statement,
         mut output: SinkOutput,
         _permits: (OwnedSemaphorePermit, Context),
     ) -> Result<Box<dyn RowSink>, DriverError> {
-        // A statement in this process must also end if the runtime drops this task.
+        // A statement of SQLite runs on another thread, and must also end if the runtime drops this task.
         let _ending = StopOnDrop(Arc::clone(output.stop()));
         // The server may have closed an idle connection: then retry once with a new one.
         let mut idle_connection = self.idle().pop();
@@ -185,7 +186,8 @@ impl<B: Backend> ConnectionPool<B> {
         }
         let mut reusable = true;
         loop {
-            // Awaited, because a cancel request still in flight could hit the next statement.
+            // The cancel request is awaited, because one still in flight could hit the next statement of the
+            // connection.
             let cancel = async {
                 match stop.session() {
                     Some(session) => self.backend.cancel(session).await,
@@ -282,7 +284,7 @@ mod tests {
         abandoned_by(Context::default(), reachable).await
     }
 
-    /// The same, with a given request context.
+    /// Like [`abandoned`], with a given request context.
     async fn abandoned_by<const REMOTE: bool>(request: Context, reachable: bool) -> Pool<Endless<REMOTE>> {
         let settings = DriverSettings { connections: 1, timeout: Duration::from_secs(60), max_bytes: 1 };
         let (running, cancelled) = (AtomicUsize::new(0), AtomicUsize::new(0));

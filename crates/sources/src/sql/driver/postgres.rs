@@ -140,7 +140,7 @@ async fn query(
     let mut kinds = statement.kinds.clone();
     let mut sizes = statement.sizes;
     if let Some(bounds) = statement.query_limits {
-        // Only the server knows the names and types of the columns.
+        // Only the server knows the names and types of the columns of a configured query.
         let prepared = (&mut *connection).prepare(&statement.sql).await?;
         let mut names = Vec::new();
         let mut selected = Vec::new();

@@ -1,7 +1,8 @@
 //! The driver for SQLite, on blocking threads.
 //!
-//! Each statement occupies one thread until it has ended. It ends early on a stop request: SQLite calls a progress
-//! handler every [`PROGRESS_INSTRUCTIONS`] instructions, and waits for locks in short steps.
+//! Each statement occupies one thread until it has ended. A stop request ends it early: SQLite calls a progress
+//! handler every [`PROGRESS_INSTRUCTIONS`] instructions, which can interrupt the statement. SQLite waits for locks
+//! in steps of [`BUSY_TIMEOUT`], and Libris checks for a stop request after each.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +22,7 @@ use crate::sql::dialect::Dialect;
 use crate::sql::value::{BindValue, SqlValue, ValueType};
 
 /// The largest value that SQLite may create during a statement, in bytes, unless `max_bytes` is larger. It also
-/// limits values that are not part of the result.
+/// limits intermediate values, which are not part of the result.
 const MAX_VALUE_BYTES: u64 = 32 * 1024 * 1024;
 
 /// The heap limit of SQLite for all databases of the process: enough for the largest value that a configuration
@@ -32,7 +33,7 @@ const HEAP_LIMIT_BYTES: i64 = 512 * 1024 * 1024;
 /// as much memory.
 const MAX_SCHEMA_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The busy time-out of SQLite. After it, Libris checks whether to continue waiting for the lock.
+/// The busy time-out of SQLite. When it expires, Libris checks whether to continue waiting for the lock.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// The number of instructions between two calls of the progress handler.
@@ -53,7 +54,8 @@ struct SqliteFile {
     known: Mutex<Option<FileIdentity>>,
     settings: DriverSettings,
     detector: Arc<VersionDetector>,
-    /// Locked while a connection is opened, so that at most one schema that is too large is in memory.
+    /// Locked while a connection is opened, so that at most one schema larger than [`MAX_SCHEMA_BYTES`] is in
+    /// memory.
     opening: Arc<Mutex<()>>,
 }
 
@@ -149,7 +151,7 @@ impl Backend for SqliteFile {
         let mut moved = output.take_sink();
         let (connection, statement, settings) = (Arc::clone(connection), statement.clone(), self.settings);
         let (moved, outcome) = blocking(move || {
-            // If a sink panics, the lock is poisoned, but unwinding resets the statement, so the connection is
+            // If a sink panics, the lock is poisoned. Unwinding resets the statement, so the connection stays
             // usable.
             let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
             let deadline = Instant::now() + settings.timeout;
@@ -257,7 +259,7 @@ fn query(connection: &Connection, statement: &Statement, output: &mut SinkOutput
         ToSqlOutput::Borrowed(match bind {
             BindValue::Null => ValueRef::Null,
             BindValue::Integer(value) => ValueRef::Integer(*value),
-            // Greater than any integer of SQLite.
+            // The value exceeds the largest integer of SQLite, which is `i64::MAX`.
             BindValue::Unsigned(value) => ValueRef::Real(*value as f64),
             BindValue::Number(value) => ValueRef::Real(*value),
             BindValue::Text(text) => ValueRef::Text(text.as_bytes()),
@@ -284,7 +286,7 @@ fn query(connection: &Connection, statement: &Statement, output: &mut SinkOutput
     Ok(())
 }
 
-/// The size of the values of a row, and its limit, in bytes.
+/// The size of the values of a row, and the limit of that size, in bytes.
 fn size(row: &Row<'_>, values: usize, statement: &Statement) -> rusqlite::Result<(u64, u64)> {
     if let Some(sizes) = statement.sizes {
         let reported = (values..values + sizes.columns).map(|at| row.get::<_, u64>(at));

@@ -1,11 +1,11 @@
 //! Detects changes of a SQLite file, cheaply enough for every use of a cached response.
 //!
-//! `PRAGMA data_version` of a connection changes whenever another connection has committed, but it takes a lock
-//! and several system calls. With a rollback journal, the `stat` result of the file is enough: a transaction
-//! writes to the file before it commits, and it excludes readers from its first write until its commit. So while
-//! the stamp of the file is the one from before `data_version` was queried, the version is the same. In WAL mode,
-//! a commit becomes visible in shared memory, after the last write to a file. So there the version is queried at
-//! each check.
+//! `PRAGMA data_version` of a connection changes whenever another connection has committed, but a query of it takes
+//! a lock and several system calls. With a rollback journal, the `stat` result of the file is enough: a transaction
+//! writes to the file before it commits, and it excludes readers from its first write until its commit. So the
+//! version stays the same as long as the file has the stamp that it had before `data_version` was last queried. In
+//! WAL mode, a commit becomes visible in shared memory after the last write to a file, so a stamp proves nothing,
+//! and each check queries `data_version`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,8 @@ use rusqlite::Connection;
 
 use super::{DatabaseVersion, VersionCheck};
 
-/// The coarsest timestamp granularity of a file system: two seconds on FAT. Two writes within it leave the same stamp.
+/// The coarsest timestamp granularity of a file system: two seconds on FAT. Two writes within it may leave the same
+/// stamp.
 const TICK: Duration = Duration::from_secs(2);
 
 /// Device and inode, which change if the file is replaced; constant on systems other than Unix.
@@ -68,7 +69,7 @@ pub(super) fn identity(path: &Path) -> Option<FileIdentity> {
     DatabaseFileStamp::of(path).map(|stamp| stamp.identity)
 }
 
-/// Detects whether others have changed the database, with a connection of its own.
+/// Detects commits of other connections, with a connection of its own.
 pub(super) struct VersionDetector {
     path: PathBuf,
     connection: Mutex<Option<DetectorConnection>>,
@@ -78,7 +79,7 @@ struct DetectorConnection {
     connection: Connection,
     identity: FileIdentity,
     version: DatabaseVersion,
-    /// While the file has this stamp, it has this version. `None` if no stamp proves that.
+    /// While the file has this stamp, the database has the version `version`. `None` if no stamp proves that.
     settled: Option<DatabaseFileStamp>,
     /// Whether the `stat` results of the file are current. Those of a remote file system may be cached.
     is_local: bool,
@@ -94,7 +95,7 @@ impl VersionDetector {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it has a connection to this file.
+    /// Whether the detector has a connection to the file with this identity.
     pub(super) fn is_open(&self, identity: FileIdentity) -> bool {
         self.lock().as_ref().is_some_and(|open| open.identity == identity)
     }
@@ -128,13 +129,13 @@ impl VersionDetector {
 
 impl VersionCheck for VersionDetector {
     fn current(&self) -> Option<DatabaseVersion> {
-        // A locked database may be about to change.
+        // A locked database may be about to change, so its version counts as unknown.
         self.version().ok().flatten()
     }
 }
 
 impl DetectorConnection {
-    /// The current version. `stamp` is the stamp that the file has, taken at or after `now`.
+    /// The current version. `stamp` is the current stamp of the file, read at `now` or later.
     fn version_at(
         &mut self,
         path: &Path,

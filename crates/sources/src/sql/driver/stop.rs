@@ -17,7 +17,7 @@ pub(super) struct StopSignal {
 impl StopSignal {
     pub(super) fn request(&self) {
         self.requested.store(true, Ordering::SeqCst);
-        // One task waits. If it does not wait yet, `notify_one` stores a permit.
+        // At most one task waits. If that task does not wait yet, `notify_one` stores a permit for it.
         self.changed.notify_one();
     }
 

@@ -58,7 +58,8 @@ impl FullTextQuery {
         text
     }
 
-    /// The optional and the required part for `websearch_to_tsquery`; the second is empty if nothing is required.
+    /// Two queries for `websearch_to_tsquery`. The first matches rows with any wanted word. The second requires all
+    /// phrases and forbids the excluded words; it is empty if there are none.
     pub(super) fn websearch(&self) -> (String, String) {
         // Quotes prevent a word such as `or` from being parsed as an operator.
         let quoted = |word: &String| format!("\"{}\"", word.replace(['"', '\\'], " "));
