@@ -25,11 +25,11 @@ pub(super) struct BundleCandidate {
     pub(super) text: String,
     pub(super) tokens: usize,
     pub(super) score: f64,
-    /// The headings above the text.
+    /// The headings above the text, joined with ` > `.
     heading: String,
-    /// Whether it is part of the section that the search ranked best.
+    /// Whether the chunk begins in the section that the search ranked best.
     is_best_section: bool,
-    /// The words of the query that it contains.
+    /// The words of the query that the text contains.
     matched: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn chunks(rank: usize, section: Option<&HitSection>, text: &str) -> V
     chunks
 }
 
-/// The level of a Markdown heading.
+/// The level of a Markdown heading, from 1 to 6; `None` for any other line.
 fn heading_level(line: &str) -> Option<usize> {
     let level = line.bytes().take_while(|byte| *byte == b'#').count();
     ((1..=6).contains(&level) && line.as_bytes().get(level) == Some(&b' ')).then_some(level)

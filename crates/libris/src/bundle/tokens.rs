@@ -13,7 +13,7 @@ pub fn count_tokens(text: &str) -> usize {
     text.len().div_ceil(3)
 }
 
-/// A text in pieces of bounded length. It is cut before a space if possible, because most tokens begin with one.
+/// A text in pieces of bounded length. Cuts before a space if possible, because most tokens begin with a space.
 #[cfg(feature = "tokens")]
 fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
