@@ -39,8 +39,8 @@ struct SourceWatch {
     gated: GatedSource,
     state: SourceWatchState,
     backoff: Backoff,
-    /// Yields whether this replica polls the source: first the current answer, then each change. `None` if every
-    /// replica watches the source.
+    /// Yields whether this replica polls the source: first the current value, then each change. `None` if every replica
+    /// watches the source.
     turns: Option<BoxStream<'static, bool>>,
 }
 
@@ -271,7 +271,7 @@ impl CatalogWatch {
     }
 }
 
-/// Yields whether this replica polls a source: first the current answer, then each change.
+/// Yields whether this replica polls a source: first the current value, then each change.
 fn turns(poller: watch::Receiver<bool>) -> BoxStream<'static, bool> {
     stream::unfold((poller, true), async |(mut poller, is_first)| {
         if !is_first {

@@ -124,7 +124,7 @@ impl Source for Catalog {
                 Err(error) if error.is_not_found() => {
                     missing.get_or_insert(error);
                 }
-                // Another source has a directory of this name.
+                // No error: a more specific source has a directory at this URI.
                 Err(Error::NotDirectory(_)) if !pages.is_empty() => {}
                 Err(error) => return Err(error),
             }

@@ -24,8 +24,8 @@ pub const RECENT_PERIOD: Duration = Duration::from_secs(60);
 /// A connection to the other replicas of a server, over which each passes on the changes that its sources report.
 #[async_trait]
 pub trait ChangeBus: Send + Sync + 'static {
-    /// Sends a change of a source of this replica to the others. Does not wait: if the others cannot be reached, the bus
-    /// sends it later. If it has to drop changes, it sends [`Change::Lost`] instead.
+    /// Sends a change of a source of this replica to the others. Does not wait: if the others cannot be reached, the
+    /// bus sends the change later. If the bus has to drop changes, it sends [`Change::Lost`] instead.
     fn publish(&self, change: &Change);
 
     /// Waits for the next event. One task calls this.
@@ -37,10 +37,10 @@ pub trait ChangeBus: Send + Sync + 'static {
         watch::channel(true).1
     }
 
-    /// Asks the replica that polls the source of this subject to follow it. Does not wait.
+    /// Requests that the replica that polls the source of this subject follows the subject. Does not wait.
     fn follow(&self, _subject: &Uri) {}
 
-    /// Ends what [`follow`](Self::follow) began.
+    /// Withdraws the request of [`follow`](Self::follow).
     fn unfollow(&self, _subject: &Uri) {}
 
     /// Gauges and counters for the metrics, by name. Names of counters end in `_total`.

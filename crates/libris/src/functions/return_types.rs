@@ -284,8 +284,8 @@ impl Instance {
         Uri::parse(&text).map_err(|error| error.to_string())
     }
 
-    /// The resource of the instance. Metadata that the instance does not set comes from `defaults`. Exceptions: title, size
-    /// and modification time stay unset, and the name is the value of the last variable, if it has one.
+    /// The resource of the instance. Metadata that the instance does not set comes from `defaults`. Exceptions: title,
+    /// size and modification time stay unset, and the name is the value of the last variable that has one.
     pub(super) fn resource(
         self,
         uri: Uri,
