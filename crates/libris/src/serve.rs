@@ -250,8 +250,8 @@ impl Serve {
     /// A router for `/mcp` and for the metadata that tells clients how to authenticate, to merge or nest into the router of
     /// an axum application.
     ///
-    /// A layer in front of it may authenticate the caller and put an [`Identity`](crate::Identity) into the extensions
-    /// of the request, for functions that take one.
+    /// A layer in front of the router may authenticate the caller and put an [`Identity`](crate::Identity) into the
+    /// extensions of the request, for functions that take one.
     ///
     /// ```
     /// use axum::Router;

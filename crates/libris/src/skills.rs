@@ -16,7 +16,7 @@ use crate::server::to_failure;
 /// The identifier of the extension.
 pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/skills";
 
-/// The methods.
+/// The names of the methods.
 pub(crate) const LIST: &str = "skills/list";
 pub(crate) const GET: &str = "skills/get";
 

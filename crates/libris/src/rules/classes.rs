@@ -9,8 +9,8 @@ use super::pattern::{normal_form, normal_prefix, with_slashes};
 use super::{Effect, Operations, Rule, UriPattern, language};
 use crate::rights::{Decision, Operation, Rights, Rules};
 
-/// The maximum number of rights classes that are remembered. If there are more, the same rules can be two classes, which
-/// do not share cached responses.
+/// The maximum number of cached rights classes. A class that was evicted gets a new number, so it no longer shares the
+/// responses that were cached for its old number.
 const MAX_CLASSES: usize = 1_024;
 
 /// The decision of the rules about one operation on one resource.
@@ -106,7 +106,8 @@ impl ClassRules {
     pub(super) fn first_match(&self, operation: Operation, uri: &Uri) -> RuleDecision {
         let normal = normal_form(uri.as_str());
         let first = self.explicit(operation, &normal);
-        // A source may decode `%2F` to a slash, so a rule that denies the URI with the slash denies this one too.
+        // A source may decode `%2F` to a slash, so a rule that restricts the URI with the slash also restricts the URI
+        // with `%2F`.
         let stricter = with_slashes(&normal)
             .and_then(|slashes| self.explicit(operation, &slashes))
             .filter(|rule| rule.decision != Decision::Allow);

@@ -37,7 +37,7 @@ pub struct Rule {
     pub effect: Effect,
 }
 
-/// The callers that a rule applies to: those to whom at least one of the criteria applies.
+/// The callers that a rule applies to: those that meet at least one of the criteria. Without criteria, every caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Who {
     /// The names of identities. `*` is every authenticated caller.
@@ -68,8 +68,8 @@ impl Who {
             || self.scopes.iter().any(|scope| identity.scopes().contains(scope))
     }
 
-    /// Whether every caller that `other` includes is included. It compares only the lists, so it may be `false` although all
-    /// members of a group are named as users.
+    /// Whether this includes every caller that `other` includes. Compares only the lists, so the result may be `false`
+    /// although all members of a group are named as users.
     fn covers(&self, other: &Self) -> bool {
         let all = |mine: &[Box<str>], theirs: &[Box<str>]| theirs.iter().all(|one| mine.contains(one));
         if self.is_anyone() {
@@ -132,7 +132,7 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// The maximum number of rules: each decision compares a URI with all of them at worst.
+    /// The maximum number of rules. In the worst case, each decision compares a URI with all rules.
     pub const LIMIT: usize = 1_000;
 
     /// A set of these rules. The first that matches decides.

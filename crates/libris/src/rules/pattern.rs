@@ -16,7 +16,7 @@ pub struct UriPattern {
     text: Box<str>,
     /// The bytes before the first wildcard.
     literal: Box<[u8]>,
-    /// What follows them.
+    /// The tokens from the first wildcard on.
     rest: Box<[PatternToken]>,
     /// The bytes after the last wildcard, with which every match ends. Most URIs are ruled out by them, without a
     /// simulation of the automaton.
@@ -109,7 +109,7 @@ impl UriPattern {
         &self.literal
     }
 
-    /// What follows the [`literal`](Self::literal).
+    /// The tokens after the [`literal`](Self::literal).
     pub(super) fn rest(&self) -> &[PatternToken] {
         &self.rest
     }
@@ -184,7 +184,7 @@ pub(super) fn normal_form(uri: &str) -> Cow<'_, [u8]> {
     decoded(without_slash(path).as_bytes())
 }
 
-/// The normal form of text with which URIs begin.
+/// The normal form of a prefix of URIs.
 pub(super) fn normal_prefix(prefix: &str) -> Cow<'_, [u8]> {
     decoded(prefix.as_bytes())
 }
