@@ -17,8 +17,8 @@ const MAX_ROOTS_OF_SCHEME: usize = 4;
 /// The longest URI that a hint repeats, in bytes.
 const MAX_QUOTED: usize = 100;
 
-/// The error for a URI that no source covers, with the templates of all sources, and the resources of the sources without
-/// templates.
+/// The error for a URI that no source covers. `templates` are those of all sources; `resources` are those of the
+/// sources without templates.
 pub(crate) fn missing(uri: &Uri, templates: &[&UriTemplate], resources: &[&Uri]) -> Error {
     let text = uri.as_str();
     let served = templates.iter().map(|template| template.as_str());

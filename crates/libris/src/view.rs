@@ -18,7 +18,7 @@ use crate::status;
 /// How many completion values a view requests from a source before it filters out hidden ones.
 const MAX_UNFILTERED_VALUES: usize = 10_000;
 
-/// The catalog under one set of rights.
+/// The catalog under the rights of one caller.
 pub struct View {
     source: Arc<dyn Source>,
     access: Arc<CurrentPolicy>,
@@ -83,7 +83,7 @@ impl ViewSnapshot<'_> {
         &self.rights
     }
 
-    /// What the rights say about an operation on `uri` under all its [names](Source::aliases).
+    /// The decision of the rights about an operation on `uri` under all its [names](Source::aliases).
     pub fn decide(&self, operation: Operation, uri: &Uri) -> Decision {
         self.rights.decide(operation, uri, || self.source.aliases(uri))
     }
@@ -109,8 +109,8 @@ impl ViewSnapshot<'_> {
         Some(Error::ScopeRequired { uri: uri.clone(), scopes })
     }
 
-    /// Removes from an error what this caller may not learn: hints, and the name and fault of an unavailable source
-    /// unless the caller may read `libris://status`.
+    /// Removes details that this caller may not learn from an error: hints, and the name and fault of an unavailable
+    /// source unless the caller may read `libris://status`.
     fn redacted(&self, error: Error) -> Error {
         match error {
             Error::Unavailable(_) if !self.allows(Operation::Read, &status::uri()) => Error::Unavailable(

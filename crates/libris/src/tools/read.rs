@@ -12,8 +12,8 @@ use super::{MAX_TITLE, Tool, ToolCall};
 use crate::document_text::{has_parameter, text_uri, with_parameter};
 use crate::rights::Operation;
 
-/// Bounds and default of the text in a result, in bytes. The default is about 8,000 tokens: hosts cut off or refuse
-/// results that are much longer.
+/// The bounds and the default of the size of the text in a result, in bytes. The default is about 8,000 tokens: hosts
+/// cut off or refuse results that are much longer.
 pub(super) const MIN_BYTES: usize = 256;
 pub(super) const MAX_BYTES: usize = 1 << 20;
 pub(super) const DEFAULT_BYTES: usize = 32 << 10;
@@ -63,7 +63,7 @@ struct ShownText<'t> {
     rest: RestOfText,
 }
 
-/// What follows the part of a text that a result shows.
+/// The rest of a text after the part that a result shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RestOfText {
     None,
@@ -237,7 +237,7 @@ fn joined(parts: &[Content]) -> Option<Cow<'_, str>> {
     (!joined.is_empty()).then_some(Cow::Owned(joined))
 }
 
-/// The result for bytes: a picture if models can see it, otherwise what it is.
+/// The result for bytes: a picture if models can see it, otherwise a description of the data.
 fn binary(uri: &Uri, parts: &[Content], link: ResourceLink) -> ToolOutput {
     let (mime, bytes) = match parts {
         [Content { mime, body: ContentBody::Bytes(bytes), .. }, ..] => (mime.as_deref(), Some(bytes)),

@@ -31,7 +31,8 @@ fn picture(letter: char) -> Option<char> {
 
 /// The text without invisible characters, and with visible forms of control characters. Line ends become `\n`.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    // Most texts have none of these bytes: controls, and the first bytes of the other characters in UTF-8.
+    // A fast path, because most texts have none of these bytes: controls, and the first UTF-8 bytes of the other
+    // characters that are removed or replaced.
     let is_plain = |byte: u8| {
         byte >= 0x20 && !matches!(byte, 0x7f | 0xc2 | 0xe2 | 0xf3) || matches!(byte, b'\n' | b'\t')
     };
