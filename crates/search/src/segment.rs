@@ -8,7 +8,7 @@ use tantivy::{DocSet as _, SegmentReader, TERMINATED};
 
 use crate::schema::Fields;
 
-/// The most sets of visible resources that are cached per segment.
+/// The largest number of sets of visible resources that are cached per segment.
 const MAX_CACHED_SETS: usize = 32;
 
 /// A set of resources of a segment: a bit set by ordinal.
