@@ -243,8 +243,8 @@ impl KeyStore {
         self.keys().get(id).is_some_and(|key| key.expires.is_none_or(|expires| expires > Timestamp::now()))
     }
 
-    /// Reads the file again if it has changed. Returns whether the keys were replaced. If the file is invalid, the error
-    /// is logged and the previous keys stay in effect; if the file is missing, there are no keys.
+    /// Reads the file again if it has changed. Returns whether the keys were replaced. If the file is invalid, the
+    /// error is logged and the previous keys stay in effect; if the file is missing, there are no keys.
     pub(crate) fn reload(&self) -> bool {
         let mut last = self.stamp.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.file.stamp();

@@ -154,7 +154,8 @@ impl Authenticator {
         Ok(Some(identity))
     }
 
-    /// Whether the credentials of an identity are still valid: not expired, and the API key or signing key still exists.
+    /// Whether the credentials of an identity are still valid: not expired, and the API key or signing key still
+    /// exists.
     pub fn is_valid(&self, identity: &Identity) -> bool {
         if identity.has_expired(SystemTime::now()) {
             return false;

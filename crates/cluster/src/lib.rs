@@ -1,9 +1,9 @@
 //! Replicas of a Libris server that share changes and sessions through Redis or Valkey.
 //!
-//! Changes go through one Redis stream that every replica reads (`reader`) and writes to (`writer`). Sessions of
-//! legacy clients are hashes (`sessions`). Leases decide which replica polls a source (`polling`). All keys have the same
-//! hash tag, so that they are in one slot of a Redis Cluster. Requests that a replica answers from its memory cause no
-//! Redis operation.
+//! Changes go through one Redis stream that every replica reads (`reader`) and writes to (`writer`). Sessions of legacy
+//! clients are hashes (`sessions`). Leases decide which replica polls a source (`polling`). All keys have the same hash
+//! tag, so that they are in one slot of a Redis Cluster. Requests that a replica answers from its memory cause no Redis
+//! operation.
 
 mod address;
 mod connection;

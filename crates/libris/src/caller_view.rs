@@ -1,4 +1,5 @@
-//! The wire's `ServiceView` of one caller: answers its requests from the catalog, encodes the responses and caches them.
+//! The wire's `ServiceView` of one caller: answers its requests from the catalog, encodes the responses and caches
+//! them.
 
 use std::sync::Arc;
 use std::time::Instant;

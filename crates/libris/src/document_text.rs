@@ -1,4 +1,5 @@
-//! Recognises documents, such as PDF files, whose extracted text is searched and shown to models instead of their bytes.
+//! Recognises documents, such as PDF files, whose extracted text is searched and shown to models instead of their
+//! bytes.
 
 use libris_core::Uri;
 

@@ -167,8 +167,8 @@ pub(crate) struct Health {
 /// Generation counters of state transitions.
 #[derive(Clone)]
 struct Transitions {
-    /// Bumped when the set of sources changes, or the state of a source, of the search index or of the connection to other
-    /// replicas.
+    /// Bumped when the set of sources changes, or the state of a source, of the search index or of the connection to
+    /// other replicas.
     all: watch::Sender<u64>,
     /// Bumped when a source is available again.
     recoveries: watch::Sender<u64>,

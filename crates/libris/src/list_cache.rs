@@ -1,7 +1,7 @@
 //! Caches the lists of sources that compute their whole list for every page, such as sources with `#[list]` functions.
 //!
-//! A walk is the pass of one client over all pages of a list. Its first page runs the source, and the following pages come
-//! from the cached list. See [`Source::whole_list`].
+//! A walk is the pass of one client over all pages of a list. Its first page runs the source, and the following pages
+//! come from the cached list. See [`Source::whole_list`].
 //!
 //! Another walk, or a change of the list, may replace the cached list while a walk is under way. Pages begin after a
 //! URI, not at an index. So a walk still returns every resource that is in all versions of the list, and none twice.

@@ -1,7 +1,7 @@
 //! The outline of a listing: its roots, or the folders below a URI, with counts.
 //!
-//! A listing is in URI order, so that resources with the same prefix are adjacent. A scan counts the resources of a prefix
-//! up to a limit, and then continues after the prefix without listing its remaining resources.
+//! A listing is in URI order, so that resources with the same prefix are adjacent. A scan counts the resources of a
+//! prefix up to a limit, and then continues after the prefix without listing its remaining resources.
 
 use async_trait::async_trait;
 use libris_core::{Context, DIRECTORY, Freshness, Page, Resource, Result, UnavailableSource, Uri};

@@ -174,8 +174,8 @@ impl PrefixLister<'_> {
         Ok(found.map(|resource| self.entry(&resource)))
     }
 
-    /// The entry of a resource. A size that another MCP server claims is left out, because clients of a file system rely on
-    /// sizes.
+    /// The entry of a resource. A size that another MCP server claims is left out, because clients of a file system
+    /// rely on sizes.
     fn entry(&self, resource: &Resource) -> PrefixEntry {
         let mut uri = resource.uri.to_string();
         let is_folder = resource.mime.as_deref() == Some(DIRECTORY);
@@ -221,7 +221,8 @@ fn directly_below<'u>(prefix: &str, uri: &'u str) -> Option<&'u str> {
     })
 }
 
-/// A position in the list after everything with this prefix: `~` is the last character that a URI in normal form can contain.
+/// A position in the list after everything with this prefix: `~` is the last character that a URI in normal form can
+/// contain.
 fn end_of(prefix: &str) -> Option<Uri> {
     Uri::parse(&format!("{prefix}~~~~~~~~~~~~")).ok()
 }

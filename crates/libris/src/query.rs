@@ -138,8 +138,8 @@ impl GatedSource {
         }
     }
 
-    /// Queries the source, unless it is unavailable (open circuit). An outer error fails the whole list; an inner one is the
-    /// outage of this source.
+    /// Queries the source, unless it is unavailable (open circuit). An outer error fails the whole list; an inner one
+    /// is the outage of this source.
     async fn query<T: Default, F: Future<Output = Result<T>>>(
         &self,
         query: SourceQuery<'_>,

@@ -33,7 +33,8 @@ pub struct Config {
     pub version: String,
     /// A description of the server.
     pub description: Option<String>,
-    /// Instructions for models that use the server. Default: generated for each caller from the resources that it may see.
+    /// Instructions for models that use the server. Default: generated for each caller from the resources that it may
+    /// see.
     pub instructions: Option<String>,
     /// Whether clients are offered the prompt `use-resources`, which tells a model what the server has. Default: yes.
     pub built_in_prompt: bool,

@@ -136,8 +136,8 @@ impl SharedReads {
         let start = || {
             let (all, gated, key) = (self.cache.clone(), gated.clone(), key.clone());
             let unchanged = unchanged.clone();
-            // The flight uses a permit of the first caller, but not its memory budget: that caller may be cancelled while
-            // others wait.
+            // The flight uses a permit of the first caller, but not its memory budget: that caller may be cancelled
+            // while others wait.
             let loading = ReadMemory::new(&self.loading, context.client());
             let context = context.clone().without_caller().with_memory(loading.clone());
             async move {

@@ -1,7 +1,7 @@
 //! The hint for a URI that no source covers and that no source has a [hint](libris_core::Source::hint) for.
 //!
-//! If no source serves the root of the URI (its scheme and authority), the hint names the roots that are served. Otherwise
-//! [`wrong_uri`] compares the URI with the templates and resources.
+//! If no source serves the root of the URI (its scheme and authority), the hint names the roots that are served.
+//! Otherwise [`wrong_uri`] compares the URI with the templates and resources.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -73,8 +73,8 @@ pub(crate) fn root(text: &str) -> &str {
     literal[start..].find('/').map_or(literal, |slash| &literal[..=start + slash])
 }
 
-/// The distinct roots, in order; of a scheme with many roots only the scheme. A root without a slash at the end, such as
-/// that of `file:///docs{/path*}`, is left out if the same root with a slash is served.
+/// The distinct roots, in order; of a scheme with many roots only the scheme. A root without a slash at the end, such
+/// as that of `file:///docs{/path*}`, is left out if the same root with a slash is served.
 fn roots(served: &[&str]) -> Vec<String> {
     let mut by_scheme: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for text in served {

@@ -17,7 +17,8 @@ use crate::analyser::{ANALYSER, Analyser};
 use crate::schema::{Fields, IndexedResource};
 use crate::segment::SegmentMap;
 
-/// The memory budget of the writer for documents that are not in a segment yet. It is the smallest that tantivy accepts.
+/// The memory budget of the writer for documents that are not in a segment yet. It is the smallest that tantivy
+/// accepts.
 const WRITER_BYTES: usize = 15_000_000;
 
 /// The payload of the commits of an index that has had all resources at some time.
@@ -154,8 +155,8 @@ impl SearchIndex {
         Ok(count)
     }
 
-    /// Whether an updater, perhaps in another process, has called [`IndexUpdater::complete`] since the index was created
-    /// or cleared.
+    /// Whether an updater, perhaps in another process, has called [`IndexUpdater::complete`] since the index was
+    /// created or cleared.
     pub fn is_complete(&self) -> Result<bool, IndexError> {
         Ok(self.index.load_metas()?.payload.as_deref() == Some(COMPLETE))
     }

@@ -15,8 +15,8 @@ use crate::schema::Fields;
 use crate::segment::{ResourceSet, SegmentMap};
 use crate::tokens::TextTokenKind;
 
-/// The average length of a section in tokens, for the length normalisation. It is a constant, not measured: otherwise an
-/// author of many tiny sections could lower the average, and so the scores of all other sections.
+/// The average length of a section in tokens, for the length normalisation. It is a constant, not measured: otherwise
+/// an author of many tiny sections could lower the average, and so the scores of all other sections.
 const USUAL_SECTION: f32 = 200.0;
 
 /// The parameters of the ranking. One set applies to all contents; `docs/search.md` says how it was chosen.

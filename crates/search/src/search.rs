@@ -191,7 +191,8 @@ impl Filter<'_> {
         Ok(())
     }
 
-    /// The resources whose head document has one of these terms in a field. A `*` at the end of a term matches anything.
+    /// The resources whose head document has one of these terms in a field. A `*` at the end of a term matches
+    /// anything.
     fn with_terms(&self, field: tantivy::schema::Field, terms: &[String]) -> tantivy::Result<ResourceSet> {
         let mut set = ResourceSet::empty(self.map.heads.len());
         let index = self.reader.inverted_index(field)?;

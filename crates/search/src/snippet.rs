@@ -137,8 +137,8 @@ impl<'q> Matcher<'q> {
     }
 }
 
-/// The smallest distance between positions in two sorted lists; `None` if it is more than [`MAX_DISTANCE`]. Two parts of
-/// one identifier, which have the same position, have the distance 1.
+/// The smallest distance between positions in two sorted lists; `None` if it is more than [`MAX_DISTANCE`]. Two parts
+/// of one identifier, which have the same position, have the distance 1.
 fn least_distance(one: &[u32], other: &[u32]) -> Option<u32> {
     let (mut at, mut across) = (0, 0);
     let mut least: Option<u32> = None;
@@ -150,8 +150,8 @@ fn least_distance(one: &[u32], other: &[u32]) -> Option<u32> {
     least.filter(|least| *least <= MAX_DISTANCE)
 }
 
-/// Whether a word begins with these lower-case characters. If there are three, the last may differ, because stemming may
-/// change the end of a short word.
+/// Whether a word begins with these lower-case characters. If there are three, the last may differ, because stemming
+/// may change the end of a short word.
 fn starts_with(word: &str, start: &[char]) -> bool {
     let compared = if start.len() > 2 { start.len() - 1 } else { start.len() };
     let mut letters = word.chars();

@@ -5,8 +5,8 @@ use libris_core::HitSection;
 use super::terms::{QueryTerms, TermWeights};
 use super::tokens::count_tokens;
 
-/// A chunk ends before a heading, before an empty line once it has this many bytes, and before any line once it has twice as
-/// many.
+/// A chunk ends before a heading, before an empty line once it has this many bytes, and before any line once it has
+/// twice as many.
 const CHUNK_BYTES: usize = 700;
 
 /// The factor for the score of a chunk in the section that the search ranked best.
@@ -94,8 +94,8 @@ impl BundleCandidate {
         let (heading, _) = terms.score(&self.heading, weights);
         let rank = 1.0 / (1.0 + self.rank as f64 * 0.15);
         let section = if self.is_best_section { SECTION_FACTOR } else { 1.0 };
-        // A chunk of the best section without words of the query still gets a score, because it continues the passage that
-        // the search found.
+        // A chunk of the best section without words of the query still gets a score, because it continues the passage
+        // that the search found.
         let floor = if self.is_best_section { weights.least() * 0.5 } else { 0.0 };
         self.score = (text + heading * HEADING_FACTOR).max(floor) * rank * section;
         self.matched = matched;

@@ -4,8 +4,8 @@
 #[cfg(feature = "tokens")]
 const MAX_ENCODED: usize = 2048;
 
-/// The number of tokens of a text: by the encoding `o200k_base` with the feature `tokens`, otherwise an estimate that is too
-/// high for most texts.
+/// The number of tokens of a text: by the encoding `o200k_base` with the feature `tokens`, otherwise an estimate that
+/// is too high for most texts.
 pub fn count_tokens(text: &str) -> usize {
     #[cfg(feature = "tokens")]
     return pieces(text).map(|piece| tiktoken_rs::o200k_base_singleton().encode_ordinary(piece).len()).sum();

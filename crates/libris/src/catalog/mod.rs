@@ -1,7 +1,7 @@
 //! The catalog: all sources combined into one source.
 //!
-//! This file has the set of sources. `source` implements [`Source`] for the catalog; `templates`, `prompts` and `skills`
-//! combine those of all sources; `merge` merges pages.
+//! This file has the set of sources. `source` implements [`Source`] for the catalog; `templates`, `prompts` and
+//! `skills` combine those of all sources; `merge` merges pages.
 
 mod merge;
 mod prompts;
@@ -150,8 +150,8 @@ impl Catalog {
         });
     }
 
-    /// Adds the resource `libris://index`, which lists the most important resources, if the catalog does not have it yet.
-    /// [`Serve`](crate::Serve) calls this.
+    /// Adds the resource `libris://index`, which lists the most important resources, if the catalog does not have it
+    /// yet. [`Serve`](crate::Serve) calls this.
     pub fn add_index(self: &Arc<Self>, notes: Vec<PathNote>) {
         self.update(|old| {
             let is_index = |gated: &GatedSource| gated.role() == SourceRole::Index;
@@ -270,8 +270,8 @@ impl Catalog {
         self.sources.borrow().clone()
     }
 
-    /// Whether the sizes in the metadata of a resource are reliable: no source that covers the URI gets them from another
-    /// MCP server.
+    /// Whether the sizes in the metadata of a resource are reliable: no source that covers the URI gets them from
+    /// another MCP server.
     pub(crate) fn has_own_sizes(&self, uri: &Uri) -> bool {
         let sources = self.sources();
         !sources.iter().any(|gated| gated.source().is_exclusive() && gated.source().covers(uri).is_some())

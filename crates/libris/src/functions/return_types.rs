@@ -177,8 +177,8 @@ impl<T: Serialize> IntoContents for Json<T> {
     note = "return `Vec<String>`, `Vec<&str>`, `libris::Completion`, or a `Result` of one of these"
 )]
 pub trait IntoCompletion {
-    /// Converts to a completion. From a `Vec`, it takes the values that begin with `typed`, ignoring case, or all values if
-    /// `typed` is `None`, and of these the first `limit`. A [`Completion`] is returned unchanged.
+    /// Converts to a completion. From a `Vec`, it takes the values that begin with `typed`, ignoring case, or all
+    /// values if `typed` is `None`, and of these the first `limit`. A [`Completion`] is returned unchanged.
     fn into_completion(self, typed: Option<&str>, limit: usize) -> Result<Completion>;
 }
 

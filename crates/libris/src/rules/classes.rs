@@ -121,8 +121,8 @@ impl ClassRules {
         }
     }
 
-    /// The decision about a resource that also has these names: that of the first name which a rule denies, or else of the
-    /// first that requires a scope.
+    /// The decision about a resource that also has these names: that of the first name which a rule denies, or else of
+    /// the first that requires a scope.
     pub(super) fn decide_all(&self, operation: Operation, uri: &Uri, aliases: &[Uri]) -> RuleDecision {
         let first = self.first_match(operation, uri);
         if first.decision == Decision::Deny {
@@ -189,8 +189,8 @@ impl Rules for ClassRules {
         let rules = || self.rules.iter().filter(|rule| rule.operations.contains(Operation::Read));
         rules().enumerate().filter(|(_, rule)| is_visible(rule)).any(|(at, rule)| {
             let denied = || rules().take(at).filter(|rule| !is_visible(rule)).flat_map(|rule| &rule.uris);
-            // If the search gives up, the template is listed: that reveals little, while hiding it might withhold resources
-            // that the caller may read.
+            // If the search gives up, the template is listed: that reveals little, while hiding it might withhold
+            // resources that the caller may read.
             rule.uris.iter().any(|uri| language::has_match(&prefix, uri, denied()).unwrap_or(true))
         })
     }

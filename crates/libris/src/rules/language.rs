@@ -10,8 +10,8 @@ const MAX_EXAMINED: usize = 2_000;
 /// The states of a pattern's automaton (NFA) after some input. There are two states for each token, and an accepting
 /// state after the last token.
 ///
-/// The first state of a token is before it. The second is within the segments of [`PatternToken::Segments`], and after the
-/// slash of [`PatternToken::Below`].
+/// The first state of a token is before it. The second is within the segments of [`PatternToken::Segments`], and after
+/// the slash of [`PatternToken::Below`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct States(Vec<u32>);
 
@@ -195,8 +195,8 @@ impl SearchNode<'_> {
         self.last != Some(b'/') && self.run.accepts() && !self.others.iter().any(Run::accepts)
     }
 
-    /// The bytes to continue with: each that a pattern expects, and one that no pattern expects. The latter is last, so that
-    /// the search tries it first: it usually ends the matches of the other patterns.
+    /// The bytes to continue with: each that a pattern expects, and one that no pattern expects. The latter is last, so
+    /// that the search tries it first: it usually ends the matches of the other patterns.
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = HashSet::from([b'/']);
         self.run.bytes(&mut bytes);

@@ -5,8 +5,8 @@
 //! (`classes`): callers to whom the same rules apply share cached responses. [`RulesPolicy`] grants the rights.
 //!
 //! A pattern is compared with the URI without its query, fragment and trailing slash, and with percent-escapes decoded:
-//! all spellings of a URI, and all parts of a resource, have the same rights. Sources report further names of a resource
-//! ([`Source::aliases`](libris_core::Source::aliases)); a rule that denies one of them denies the resource.
+//! all spellings of a URI, and all parts of a resource, have the same rights. Sources report further names of a
+//! resource ([`Source::aliases`](libris_core::Source::aliases)); a rule that denies one of them denies the resource.
 
 mod classes;
 mod language;
@@ -120,8 +120,8 @@ pub enum Effect {
     Allow,
     /// The resource looks as if it did not exist.
     Deny,
-    /// The operation is allowed to callers that have been granted all of these scopes. For others, the resource is visible,
-    /// and the operation fails with a challenge that names the scopes.
+    /// The operation is allowed to callers that have been granted all of these scopes. For others, the resource is
+    /// visible, and the operation fails with a challenge that names the scopes.
     Require(Arc<[Box<str>]>),
 }
 

@@ -26,7 +26,8 @@ const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
 /// How long changes are gathered before they are indexed together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// The maximum number of changed resources in one debounce window. If there are more, the feeder compares the whole list.
+/// The maximum number of changed resources in one debounce window. If there are more, the feeder compares the whole
+/// list.
 const MAX_CHANGED: usize = 1000;
 
 /// The time between attempts to lock an index that another process updates, and between attempts to list or watch the
@@ -70,8 +71,8 @@ impl Feeder {
         Self { catalog, shared, stop }
     }
 
-    /// Feeds the index until the catalog is dropped. An index that fails is rebuilt: in the folder if it was damaged, in
-    /// memory if the folder cannot be written.
+    /// Feeds the index until the catalog is dropped. An index that fails is rebuilt: in the folder if it was damaged,
+    /// in memory if the folder cannot be written.
     pub(super) async fn run(self) {
         let mut in_memory = false;
         let mut rebuilt = 0;
@@ -281,8 +282,8 @@ impl Feeder {
         index: &SearchIndex,
         updater: &mut IndexUpdater<'_>,
     ) -> Result<(), FeedEnd> {
-        // Directories are not indexed, because their names are part of the paths of their resources; nor are the resources
-        // of Libris itself, which only describe the others.
+        // Directories are not indexed, because their names are part of the paths of their resources; nor are the
+        // resources of Libris itself, which only describe the others.
         if resource.mime.as_deref() == Some(DIRECTORY) || resource.uri.scheme() == "libris" {
             return Ok(());
         }

@@ -40,8 +40,8 @@ pub struct SearchConfig {
     /// The largest index in memory, in bytes; for a short time, while parts of it are merged, it may use twice as much.
     /// Resources that do not fit are found by name only, and the status says how many. The default is 256 MiB.
     pub memory: usize,
-    /// Whether a search waits for the index. If so, the index is built at normal thread priority, otherwise at the lowest.
-    /// Default: no.
+    /// Whether a search waits for the index. If so, the index is built at normal thread priority, otherwise at the
+    /// lowest. Default: no.
     pub is_awaited: bool,
 }
 

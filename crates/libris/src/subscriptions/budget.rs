@@ -62,8 +62,8 @@ pub(super) struct SubscriptionBudget {
     clients: HashMap<BudgetOwner, SubscriptionAccount>,
     address_limit: SubscriptionLimit,
     identity_limit: SubscriptionLimit,
-    /// The bytes reserved for subscriptions that are about to be charged. They limit further reservations, but not charges:
-    /// otherwise a subscription could fail because of its own reservation.
+    /// The bytes reserved for subscriptions that are about to be charged. They limit further reservations, but not
+    /// charges: otherwise a subscription could fail because of its own reservation.
     reserved: HashMap<BudgetOwner, usize>,
     reserved_in_total: usize,
 }

@@ -49,8 +49,8 @@ pub struct ToolsConfig {
     /// Whether there are `search` and `fetch` in the shape that the connectors of ChatGPT require. Default: false.
     pub connector: bool,
     /// The links for citations in the results of `search` and `fetch`: in this text, `{path}` is replaced with the path
-    /// of the resource below its root, and `{uri}` with its URI. If the text has neither, the path is appended. Default:
-    /// the URI of the resource.
+    /// of the resource below its root, and `{uri}` with its URI. If the text has neither, the path is appended.
+    /// Default: the URI of the resource.
     pub citation_base: Option<String>,
 }
 
@@ -178,7 +178,8 @@ pub(crate) fn title(resource: &Resource) -> &str {
     resource.title.as_deref().unwrap_or(&resource.name)
 }
 
-/// The error for a tool that does not exist, or that the caller may not use. `usable` are the tools that the caller may use.
+/// The error for a tool that does not exist, or that the caller may not use. `usable` are the tools that the caller may
+/// use.
 pub(crate) fn unknown(name: &str, usable: &[Tool]) -> Failure {
     let shown: String = name.chars().take(100).collect();
     let known = usable.iter().map(|tool| tool.name());

@@ -97,7 +97,8 @@ impl ToolCall<'_> {
         Ok((output(&asked, &uri, &parts, numbering)?, freshness))
     }
 
-    /// Reads a resource: the extracted text of a document, or only the requested lines if the source serves ranges of lines.
+    /// Reads a resource: the extracted text of a document, or only the requested lines if the source serves ranges of
+    /// lines.
     async fn load(&self, uri: &Uri, asked: &ReadRequest<'_>) -> Result<Loaded, Error> {
         let whole = |contents| Loaded { contents, numbering: LineNumbering::Whole };
         if let Some(pages) = &asked.pages {
@@ -289,8 +290,8 @@ fn shown<'t>(
     let count = part.lines().count();
     let lines = first.map(|first| (first, (first + count).saturating_sub(1).max(first)));
     let is_open = |lines: (usize, usize)| total.is_some_and(|total| lines.1 < total);
-    // The source returned a range. If the resource has more lines after it, they are the rest. `next` does not offer lines
-    // after the end of the requested range.
+    // The source returned a range. If the resource has more lines after it, they are the rest. `next` does not offer
+    // lines after the end of the requested range.
     let was_bounded = matches!(numbering, LineNumbering::From(_)) && rest == RestOfText::None;
     let rest = match was_bounded && lines.is_some_and(is_open) {
         true => RestOfText::Lines,
