@@ -190,7 +190,7 @@ impl AuthConfig {
     }
 }
 
-/// Whether responses from this URL cannot be changed in transit: it is `https`, or `http` to a loopback address.
+/// Whether responses from this URL cannot be changed in transit: the URL is `https`, or `http` to a loopback address.
 pub(crate) fn is_secure(url: &Url) -> bool {
     let is_local = match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),

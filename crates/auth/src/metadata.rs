@@ -23,7 +23,7 @@ pub struct ProtectedResource {
 }
 
 impl ProtectedResource {
-    /// The metadata of a server that accepts access tokens; `None` if it has no issuers.
+    /// The metadata of a server that accepts access tokens; `None` if the configuration has no issuers.
     pub(crate) fn new(config: &AuthConfig) -> Result<Option<Self>, ConfigError> {
         if config.issuers.is_empty() {
             return Ok(None);

@@ -123,7 +123,7 @@ impl State {
         }
     }
 
-    /// Evicts the oldest credential of a client; `false` if it has none.
+    /// Evicts the oldest credential of a client; `false` if the client has none.
     fn evict(&mut self, client: Client) -> bool {
         let oldest = self.clients.get(&client).and_then(|own| own.order.front()).map(|(key, _)| *key);
         oldest.inspect(|key| self.remove(key)).is_some()

@@ -28,7 +28,7 @@ use crate::status;
 use crate::tools;
 use crate::view::{View, ViewSnapshot};
 
-/// Loaded contents of up to this many bytes need no memory reservation; larger ones are refused if memory is short.
+/// Loaded contents of up to this many bytes need no memory reservation; larger contents are refused if memory is short.
 const UNRESERVED_BYTES: usize = 64 << 10;
 
 /// If the method lists items of a capability that this server does not declare, the name of the array in its empty

@@ -1,4 +1,4 @@
-//! The watch of a catalog: merges the watches of its sources, opens watches of new sources, and retries failed ones.
+//! The watch of a catalog: merges the watches of its sources, opens watches of new sources, and retries failed watches.
 
 use std::future::poll_fn;
 use std::mem;
@@ -172,7 +172,7 @@ impl SourceWatchState {
 
 impl CatalogWatch {
     /// Watches the current sources and those that are added later. A source that cannot be watched is retried; in
-    /// strict mode it is an error.
+    /// strict mode, `open` fails instead.
     pub(crate) async fn open(
         sources: watch::Receiver<Sources>,
         health: &Arc<Health>,

@@ -110,7 +110,7 @@ impl GatedSource {
     }
 
     /// Waits for a permit for background work. Takes a permit only while at most half of the permits are in use, so
-    /// that clients need not wait for background work. If the source has only one permit, it must be free.
+    /// that clients need not wait for background work. If the source has only one permit, this permit must be free.
     #[cfg(feature = "search")]
     pub(crate) async fn idle_permit(&self, context: &Context) -> Result<Context> {
         const PAUSE: Duration = Duration::from_millis(20);

@@ -138,7 +138,7 @@ impl GatedSource {
         }
     }
 
-    /// Queries the source, unless it is unavailable (open circuit). An outer error fails the whole list; an inner one
+    /// Queries the source, unless it is unavailable (open circuit). An outer error fails the whole list; an inner error
     /// is the outage of this source.
     async fn query<T: Default, F: Future<Output = Result<T>>>(
         &self,
@@ -224,7 +224,7 @@ impl GatedSource {
         Error::Unavailable(format!("`{name}` is unavailable since {since}: {why}; hint: {hint}"))
     }
 
-    /// Starts a task that probes the source until it is available, unless one runs already.
+    /// Starts a task that probes the source until it is available, unless such a task runs already.
     fn probe(&self, limit: usize, config: Config) {
         if self.health().begin_probes() {
             let probes = Probes { health: self.health().clone(), ended: false };

@@ -193,8 +193,8 @@ impl ResponseCache {
 
     /// Caches a response that has a proof, and returns the response to send.
     ///
-    /// A large response is encoded while it is sent. Its encoded form is cached only when it is requested a second time
-    /// while the first proof still holds: many large responses change before that, or are read once.
+    /// A large response is encoded while it is sent. Its encoded form is cached only when the response is requested a
+    /// second time while the first proof still holds: many large responses change before that, or are read once.
     pub(crate) fn insert(
         &self,
         class: u64,

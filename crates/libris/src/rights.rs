@@ -222,7 +222,7 @@ pub trait Authenticate: Send + Sync + 'static {
     }
 
     /// Whether the credentials of an identity are still valid: neither expired nor revoked. When they are no longer
-    /// valid, the event streams of the identity end, and it has no rights.
+    /// valid, the event streams of the identity end, and the identity has no rights.
     fn is_valid(&self, identity: &Identity) -> bool {
         !identity.has_expired(SystemTime::now())
     }

@@ -61,8 +61,8 @@ fn scheme(text: &str) -> &str {
     &text[..text.len() - rest.len()]
 }
 
-/// The scheme and authority of a URI or template, such as `git://project/`. Without an authority it has the first path
-/// segment too, such as `file:///handbook/`. It ends before the first variable.
+/// The scheme and authority of a URI or template, such as `git://project/`. Without an authority, the root includes the
+/// first path segment, such as `file:///handbook/`. The root of a template ends before the first variable.
 pub(crate) fn root(text: &str) -> &str {
     let literal = text.split(['{', '?', '#']).next().unwrap_or_default();
     let Some(colon) = literal.find(':') else { return literal };

@@ -15,7 +15,7 @@ use libris_core::{
 use crate::rights::{CurrentPolicy, Decision, Operation, Rights};
 use crate::status;
 
-/// How many completion values a view requests from a source before it filters out hidden ones.
+/// How many completion values a view requests from a source before it filters out hidden values.
 const MAX_UNFILTERED_VALUES: usize = 10_000;
 
 /// The catalog under the rights of one caller.
@@ -233,8 +233,8 @@ impl ViewSnapshot<'_> {
         Ok(contents)
     }
 
-    /// Searches for resources that the caller may read. Hidden ones influence neither the hits nor their number, their
-    /// order, the snippets or the corrections.
+    /// Searches for resources that the caller may read. Hidden resources influence neither the hits nor their number,
+    /// their order, the snippets or the corrections.
     pub async fn search(&self, query: &SearchQuery, context: &Context) -> Result<SearchAnswer> {
         let rights = &*self.rights;
         if rights.are_everything() {
@@ -274,7 +274,7 @@ impl ViewSnapshot<'_> {
                 partial.template
             )));
         }
-        // Request all values, because hidden ones must neither displace visible ones nor be counted.
+        // Request all values, because hidden values must neither displace visible values nor be counted.
         let all = CompletionRequest { limit: MAX_UNFILTERED_VALUES, ..partial };
         let completion = self.source.complete(all, context).await;
         let Completion { mut values, total, more, proof } =

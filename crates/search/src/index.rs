@@ -75,7 +75,7 @@ impl SearchIndex {
         let (schema, fields) = Fields::schema();
         let directory = MmapDirectory::open(folder).map_err(|error| IndexError::Unwritable(error.into()))?;
         let index = Index::open_or_create(directory, schema)?;
-        // Detects damage here, where it is an error; in a search, it would cause a panic.
+        // Detects damage that would otherwise cause a panic in a search.
         let has_documents =
             index.searchable_segments()?.into_iter().all(|segment| segment.meta().max_doc() > 0);
         if !has_documents {

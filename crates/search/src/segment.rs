@@ -1,4 +1,5 @@
-//! Data about a segment of the index that the ranking needs. Segments are immutable, so it is computed once and cached.
+//! Data about a segment of the index that the ranking needs. Segments are immutable, so this data is computed once and
+//! cached.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -5,8 +5,8 @@ use libris_core::HitSection;
 use super::terms::{QueryTerms, TermWeights};
 use super::tokens::count_tokens;
 
-/// A chunk ends before a heading, before an empty line once it has this many bytes, and before any line once it has
-/// twice as many.
+/// A chunk ends before a heading, before an empty line once the chunk has this many bytes, and before any line once the
+/// chunk has twice as many.
 const CHUNK_BYTES: usize = 700;
 
 /// The factor for the score of a chunk in the section that the search ranked best.
@@ -101,7 +101,8 @@ impl BundleCandidate {
         self.matched = matched;
     }
 
-    /// Whether the other chunk is of the same resource, and its lines directly follow or precede those of this one.
+    /// Whether the other chunk is of the same resource, and its lines directly follow or precede the lines of this
+    /// chunk.
     pub(super) fn adjoins(&self, other: &Self) -> bool {
         self.rank == other.rank
             && (self.first_line == other.last_line + 1 || other.first_line == self.last_line + 1)

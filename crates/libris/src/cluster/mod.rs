@@ -17,8 +17,8 @@ use tokio::sync::watch;
 pub(crate) use self::recent::RecentChanges;
 pub(crate) use self::relay::ChangeRelay;
 
-/// A client that subscribes is notified of changes within this period before its subscription: it may have missed them
-/// while its connection to another replica was lost.
+/// A client that subscribes is notified of changes within this period before its subscription: the client may have
+/// missed these changes after it lost its connection to another replica.
 pub const RECENT_PERIOD: Duration = Duration::from_secs(60);
 
 /// A connection to the other replicas of a server, over which each passes on the changes that its sources report.
@@ -56,7 +56,7 @@ pub enum ClusterEvent {
     Changed {
         /// The change.
         change: Change,
-        /// How long ago it was published.
+        /// How long ago the change was published.
         age: Duration,
     },
     /// Other replicas follow these subjects, and no others. Sent to a replica that polls a source for all.

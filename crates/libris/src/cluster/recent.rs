@@ -201,7 +201,7 @@ mod tests {
         assert!(recent.contains(&uri(1)) && recent.contains_list(|_| false));
         advance(RECENT_PERIOD + Duration::from_secs(1)).await;
         assert!(!recent.contains(&uri(1)) && !recent.contains_list(|_| true));
-        // A second connection changes nothing about what is known.
+        // A second connection does not shorten the known period.
         recent.connected(false);
         assert!(!recent.contains(&uri(1)));
     }

@@ -155,7 +155,7 @@ impl ChangeRelay {
             }
         };
         self.opened.send_replace(SourcesWatch::Open);
-        // While this replica was down, nobody saw the changes of sources that only it can watch.
+        // While this replica was down, nobody saw the changes of sources that only this replica can watch.
         self.bus.publish(&Change::Lost);
         let mut changes = watch.changes();
         while let Some(change) = changes.next().await {

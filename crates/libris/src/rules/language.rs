@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::pattern::{PatternToken, UriPattern};
 
-/// How many sets of states a search examines. If it would need more, the answer is unknown.
+/// How many sets of states a search examines. If the search would need more, the answer is unknown.
 const MAX_EXAMINED: usize = 2_000;
 
 /// The states of a pattern's automaton (NFA) after some input. There are two states for each token, and an accepting

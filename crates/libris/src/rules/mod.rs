@@ -33,7 +33,7 @@ pub struct Rule {
     pub uris: Vec<UriPattern>,
     /// The operations that the rule applies to.
     pub operations: Operations,
-    /// What the rule decides.
+    /// The effect of the rule.
     pub effect: Effect,
 }
 
@@ -113,7 +113,7 @@ const fn bit(operation: Operation) -> u8 {
     }
 }
 
-/// What a rule decides.
+/// The effect of a rule on an operation that it matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The operation is allowed.

@@ -146,7 +146,7 @@ impl Feeder {
             if let Some(updater) = index.updater()? {
                 break updater;
             }
-            // Another process updates the same index: searches use its commits until it ends.
+            // Another process updates the same index: searches use its commits until that process ends.
             let shared = self.shared()?;
             shared.progress.set_remark(Some("another process updates the index".to_owned()));
             index.reload()?;

@@ -37,8 +37,8 @@ pub struct SearchConfig {
     /// Notes on resources by the beginning of their URIs or paths. They are searched like descriptions and returned
     /// with hits.
     pub notes: Vec<PathNote>,
-    /// The largest index in memory, in bytes; for a short time, while parts of it are merged, it may use twice as much.
-    /// Resources that do not fit are found by name only, and the status says how many. The default is 256 MiB.
+    /// The largest index in memory, in bytes. While parts of the index are merged, it may use twice as much for a short
+    /// time. Resources that do not fit are found by name only, and the status says how many. The default is 256 MiB.
     pub memory: usize,
     /// Whether a search waits for the index. If so, the index is built at normal thread priority, otherwise at the
     /// lowest. Default: no.

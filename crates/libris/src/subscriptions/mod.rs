@@ -1,8 +1,8 @@
 //! Subscriptions: one watch of the source for all listeners, and a set of pending notifications for each listener.
 //!
 //! Changes are debounced and then added to the sets of the listeners that subscribed to them. A listener takes a
-//! notification from its set when it can write one. So a slow listener uses memory bounded by its subscriptions and
-//! delays no other, and at least one notification follows the last change. [`budget`] limits the memory for
+//! notification from its set when it can write one. So a slow listener delays no other listener, and its memory is
+//! bounded by its subscriptions. At least one notification follows the last change. [`budget`] limits the memory for
 //! subscriptions, per client and in total.
 
 mod budget;

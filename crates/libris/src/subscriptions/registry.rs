@@ -284,7 +284,7 @@ impl Registry {
         Ok(Some(subject))
     }
 
-    /// Ends a subscription; returns its subject if it has no subscriber left.
+    /// Ends a subscription; returns its subject if the subject has no subscriber left.
     pub(super) fn unsubscribe(&mut self, listener: u64, name: &str) -> Option<Uri> {
         let member = self.members.get_mut(&listener)?;
         let (name, subject) = member.subscriptions.remove_entry(name)?;
@@ -338,7 +338,7 @@ impl Registry {
         self.subjects.keys().cloned().collect()
     }
 
-    /// Records a change of a subject. Returns whether it has subscribers.
+    /// Records a change of a subject. Returns whether the subject has subscribers.
     pub(super) fn change(&mut self, subject: &Uri) -> bool {
         let Some((shared, _)) = self.subjects.get_key_value(subject) else { return false };
         self.changed.insert(shared.clone());

@@ -20,7 +20,7 @@ const PAGE: usize = 50;
 /// The largest number of resources of a folder that are counted.
 const MAX_COUNTED: usize = 100;
 
-/// How long it may take to count the entries of the folders on a page. Folders that are not counted by then have no
+/// The time limit for counting the entries of all folders on a page. Folders that are not counted by then have no
 /// count.
 const COUNTING_TIME: Duration = Duration::from_secs(3);
 

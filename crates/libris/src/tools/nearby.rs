@@ -75,7 +75,7 @@ impl ToolCall<'_> {
         Ok(Some(hint))
     }
 
-    /// The URIs directly below a folder; none if it is no folder.
+    /// The URIs directly below a folder; none if there is no such folder.
     async fn entries(&self, folder: &str) -> Result<Vec<String>, ToolError> {
         let Ok(uri) = Uri::parse(folder) else { return Ok(Vec::new()) };
         if let Ok(page) = self.view.children(&uri, None, MAX_COMPARED, self.context).await {
