@@ -18,7 +18,7 @@ use crate::Secret;
 /// The prefix of every API key. Secret scanners recognise API keys by it.
 pub(crate) const PREFIX: &str = "libris_";
 
-/// The number of bytes to read from a file of API keys, at most.
+/// The largest number of bytes that are read from a file of API keys.
 const MAX_FILE: u64 = 4 << 20;
 
 /// The number of random bytes in an id.

@@ -142,7 +142,7 @@ fn names_algorithm(token: &str) -> bool {
     }
     let mut parts = token.split('.');
     let header = parts.next().unwrap_or_default();
-    // The library decodes only claims leniently, so a token is built that has the header in the place of its claims.
+    // The library refuses a header with an unknown algorithm, so the header is decoded as the claims of another token.
     parts.count() == 2
         && dangerous::insecure_decode_claims::<AlgorithmName>(format!("eyJhbGciOiJSUzI1NiJ9.{header}."))
             .is_ok()

@@ -57,7 +57,7 @@ impl KeySet {
     }
 
     /// The key with this id that can verify signatures of this algorithm. Without an id, exactly one key of the set
-    /// must be able to.
+    /// must be able to verify them.
     pub(crate) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<&DecodingKey, InvalidToken> {
         if !self.contains(id) {
             return Err(InvalidToken::UnknownKey);

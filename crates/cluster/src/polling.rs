@@ -26,7 +26,8 @@ const RENEWAL: Duration = Duration::from_secs(3);
 /// The shortest pause between two renewals, so that a burst of subscriptions causes only one.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The largest number of subjects that a replica has others follow. With more, the replica polls its sources itself.
+/// The largest number of subjects that a replica shares with the others. With more, the replica polls its sources
+/// itself.
 const MAX_FOLLOWED: usize = 2_000;
 
 /// How long a response may take.

@@ -31,8 +31,8 @@ impl UriCollision {
 }
 
 /// The sources that cover a URI, the most specific first. It is an error if the most specific source is exclusive and a
-/// source that is not covers the URI too, or if an exclusive source is as specific as the first one. Sources that match
-/// every URI cause no error.
+/// non-exclusive source covers the URI too, or if another exclusive source is as specific as the first one. Sources
+/// that match every URI cause no error.
 pub(crate) fn route(sources: &[GatedSource], uri: &Uri) -> Result<Vec<GatedSource>, UriCollision> {
     let mut found: Vec<(Specificity, &GatedSource)> =
         sources.iter().filter_map(|gated| Some((gated.source().covers(uri)?, gated))).collect();

@@ -109,8 +109,8 @@ impl ViewSnapshot<'_> {
         Some(Error::ScopeRequired { uri: uri.clone(), scopes })
     }
 
-    /// Removes details that this caller may not learn from an error: hints, and the name and fault of an unavailable
-    /// source unless the caller may read `libris://status`.
+    /// Removes from an error the details that this caller may not learn: hints, and the name and fault of an
+    /// unavailable source unless the caller may read `libris://status`.
     fn redacted(&self, error: Error) -> Error {
         match error {
             Error::Unavailable(_) if !self.allows(Operation::Read, &status::uri()) => Error::Unavailable(

@@ -37,10 +37,11 @@ pub trait ChangeBus: Send + Sync + 'static {
         watch::channel(true).1
     }
 
-    /// Requests that the replica that polls the source of this subject follows the subject. Does not wait.
+    /// Announces that clients of this replica subscribe to a subject: the replica that polls its source then follows
+    /// it. Does not wait.
     fn follow(&self, _subject: &Uri) {}
 
-    /// Withdraws the request of [`follow`](Self::follow).
+    /// Withdraws the announcement of [`follow`](Self::follow).
     fn unfollow(&self, _subject: &Uri) {}
 
     /// Gauges and counters for the metrics, by name. Names of counters end in `_total`.

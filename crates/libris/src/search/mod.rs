@@ -152,7 +152,7 @@ impl FeederProgress {
 
 impl CatalogIndex {
     /// Starts indexing a catalog in the background, on a thread of the lowest priority unless
-    /// [`SearchConfig::is_awaited`].
+    /// [`SearchConfig::is_awaited`] is set.
     pub(crate) fn start(catalog: &Arc<Catalog>, config: SearchConfig) -> Result<Arc<Self>> {
         let index = Arc::new(Self {
             config,

@@ -74,8 +74,8 @@ impl RegisteredListener {
         Uri::parse(name).is_ok_and(|uri| self.view.snapshot().allows(Operation::Subscribe, &uri))
     }
 
-    /// Enters the current rights class of the listener. If it changed, queues `list_changed` and updates of resources
-    /// that became visible, and returns the subjects of the subscriptions.
+    /// Enters the current rights class of the listener. If the class changed, queues `list_changed` and updates of
+    /// resources that became visible, and returns the subjects of the subscriptions.
     fn update_class(&mut self, classes: &mut ListenersByClass, follows: FollowedLists) -> Vec<Uri> {
         let class = self.view.snapshot().rights().class();
         classes.entry(class).or_insert_with(|| (self.view.clone(), 0)).1 += 1;
