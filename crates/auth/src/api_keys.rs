@@ -1,4 +1,4 @@
-//! API keys. Their hashes are in a file that `libris key` writes, and that a running server reloads when it changes.
+//! API keys. `libris key` writes their hashes to a file, and a running server reloads the file when it changes.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -15,10 +15,10 @@ use subtle::ConstantTimeEq as _;
 
 use crate::Secret;
 
-/// The prefix of every API key, by which secret scanners can recognise one.
+/// The prefix of every API key. Secret scanners recognise API keys by it.
 pub(crate) const PREFIX: &str = "libris_";
 
-/// The largest file of API keys, in bytes.
+/// The largest number of bytes that are read from a file of API keys.
 const MAX_FILE: u64 = 4 << 20;
 
 /// The number of random bytes in an id.
@@ -45,12 +45,12 @@ pub struct ApiKey {
     pub scopes: Vec<Box<str>>,
     /// When the key was created.
     pub created: Timestamp,
-    /// When the key expires.
+    /// When the key expires; `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
 }
 
-/// What a new API key is for.
+/// The parameters of a new API key.
 #[derive(Clone, Debug, Default)]
 pub struct NewKey {
     /// The name of the caller.
@@ -59,7 +59,7 @@ pub struct NewKey {
     pub groups: Vec<Box<str>>,
     /// The scopes that are granted to the caller.
     pub scopes: Vec<Box<str>>,
-    /// When the key expires.
+    /// When the key expires; `None`: never.
     pub expires: Option<Timestamp>,
 }
 
@@ -81,7 +81,7 @@ pub enum KeyFileError {
     /// No key has this name or id.
     #[error("there is no API key `{0}`; hint: `libris key list` shows the keys")]
     Unknown(String),
-    /// The system has no random numbers.
+    /// The random number generator of the operating system failed.
     #[error("could not create a random secret")]
     Random,
 }
@@ -125,7 +125,8 @@ impl KeyFile {
         }
     }
 
-    /// Adds a key. Returns its entry and the key itself, which is not stored and cannot be shown again.
+    /// Adds a key. Returns its entry and the key itself. The file stores only a hash of the secret, so the key cannot
+    /// be shown again.
     pub fn add(&self, new: NewKey) -> Result<(ApiKey, Secret), KeyFileError> {
         let (id, secret) = (random::<ID_BYTES>()?, random::<SECRET_BYTES>()?);
         let text = Secret::new(format!("{PREFIX}{id}_{secret}"));
@@ -151,7 +152,7 @@ impl KeyFile {
         Ok((added, text))
     }
 
-    /// Removes the key with this name or id. Running servers refuse it within a second.
+    /// Removes the key with this name or id. Running servers refuse the key within a second.
     pub fn revoke(&self, name_or_id: &str) -> Result<ApiKey, KeyFileError> {
         self.change(|keys| {
             let found = keys.iter().position(|key| *key.name == *name_or_id || *key.id == *name_or_id);
@@ -197,10 +198,10 @@ impl KeyFile {
     }
 }
 
-/// The modification time, size and inode of a file; `None` if there is none.
+/// The modification time, size and inode of a file; `None` if the file does not exist.
 type KeyFileStamp = Option<(SystemTime, u64, u64)>;
 
-/// Opens a file for writing. If this creates it, only its owner can read it.
+/// Opens a file for writing. On Unix, a file that this call creates is readable only by its owner (mode 0600).
 fn private(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
@@ -226,7 +227,7 @@ impl KeyStore {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The identity of the caller that sends this key, if it is valid.
+    /// The identity of the caller that sends this key; `None` if the key is unknown or expired, or its secret is wrong.
     pub(crate) fn identify(&self, key: &str) -> Option<Identity> {
         let (id, secret) = key.strip_prefix(PREFIX)?.split_once('_')?;
         let hash = hex(digest(&SHA256, secret.as_bytes()).as_ref());
@@ -242,8 +243,8 @@ impl KeyStore {
         self.keys().get(id).is_some_and(|key| key.expires.is_none_or(|expires| expires > Timestamp::now()))
     }
 
-    /// Reads the file again if it has changed. Returns whether the keys were replaced. If the file is invalid, the error
-    /// is logged and the previous keys stay in effect; if the file is missing, there are no keys.
+    /// Reads the file again if it has changed. Returns whether the keys were replaced. If the file is invalid, the
+    /// error is logged and the previous keys stay in effect; if the file is missing, there are no keys.
     pub(crate) fn reload(&self) -> bool {
         let mut last = self.stamp.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.file.stamp();

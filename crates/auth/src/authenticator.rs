@@ -16,11 +16,11 @@ use crate::metadata::{self, ProtectedResource};
 use crate::remembered::RememberedCredentials;
 use crate::{certificate, local_user, ring_verifier};
 
-/// The memory limit of remembered credentials, in bytes.
+/// The memory limit of the cache of verified credentials, in bytes.
 const REMEMBERED_BYTES: usize = 8 << 20;
 
-/// How often to check with `stat` whether a key file has changed. This is cheap, and more reliable than a watch, which
-/// ends when the file is replaced.
+/// How often to check with `stat` whether a key file has changed. The check is cheap, and more reliable than a file
+/// watch, which ends when the file is replaced.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Authenticates callers: access tokens, API keys, client certificates, and the local user.
@@ -30,7 +30,8 @@ pub struct Authenticator {
     issuers: Vec<Arc<Issuer>>,
     keys: Option<KeyStore>,
     remembered: RememberedCredentials,
-    /// Incremented when any keys change. Credentials that were remembered before are then verified again.
+    /// Generation counter, incremented when the API keys or the keys of an issuer change. A cached credential with an
+    /// older generation is verified again.
     generation: Arc<AtomicU64>,
     local_user: Identity,
 }
@@ -63,8 +64,8 @@ impl Authenticator {
         &self.config
     }
 
-    /// Authenticates a caller without waiting. `None`: call [`authenticate`](Self::authenticate), which verifies the
-    /// signature of an access token. `Some(Ok(None))`: the caller is anonymous.
+    /// Authenticates a caller without waiting. `None`: the caller sent an access token that is not cached; call
+    /// [`authenticate`](Self::authenticate), which verifies its signature. `Some(Ok(None))`: the caller is anonymous.
     pub fn identify(&self, caller: &Caller<'_>) -> Option<Result<Option<Identity>, Refusal>> {
         if caller.channel == Channel::Stdio {
             return Some(Ok(Some(self.local_user.clone())));
@@ -116,7 +117,7 @@ impl Authenticator {
         })
     }
 
-    /// Authenticates a caller, and verifies an access token that is not remembered. `Ok(None)`: the caller is anonymous.
+    /// Authenticates a caller, and verifies an access token that is not cached. `Ok(None)`: the caller is anonymous.
     pub async fn authenticate(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
         if let Some(identified) = self.identify(caller) {
             return identified;
@@ -124,8 +125,8 @@ impl Authenticator {
         let credentials = bearer::credentials(caller.authorization.unwrap_or_default());
         let token = credentials.and_then(bearer::token);
         let token = token.map_err(|invalid| self.refused(invalid))?;
-        // Loaded before the keys: if these change in between, the remembered token has an old generation and is verified
-        // again.
+        // Loaded before the keys: if the keys change in between, the token is cached with an old generation, so the
+        // next request verifies it again.
         let mut generation = self.generation.load(Ordering::Acquire);
         let unverified = UnverifiedToken::parse(token).map_err(|invalid| self.refused(invalid))?;
         let issuer = self.issuers.iter().find(|issuer| *issuer.name == *unverified.issuer());
@@ -153,7 +154,8 @@ impl Authenticator {
         Ok(Some(identity))
     }
 
-    /// Whether the credentials of an identity are still valid: not expired, and the API key or signing key still exists.
+    /// Whether the credentials of an identity are still valid: not expired, and the API key or signing key still
+    /// exists.
     pub fn is_valid(&self, identity: &Identity) -> bool {
         if identity.has_expired(SystemTime::now()) {
             return false;
@@ -175,8 +177,8 @@ impl Authenticator {
         metadata::insufficient_scope(self.resource.as_ref(), scopes)
     }
 
-    /// Reloads keys when their files change or when they are old. Calls `revoked` after each change, because identities
-    /// may have become invalid. Never returns.
+    /// Reloads the API keys and the key sets of issuers when their files change, and fetches key sets from URLs again
+    /// when they are old. Calls `revoked` after each change, because identities may have become invalid. Never returns.
     pub async fn maintain(&self, revoked: &(dyn Fn() + Send + Sync)) {
         let mut polls = tokio::time::interval(POLL_INTERVAL);
         polls.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

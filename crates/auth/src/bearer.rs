@@ -1,4 +1,4 @@
-//! Parses the `Authorization` header, and defines why credentials are refused.
+//! Parses the `Authorization` header, and lists the reasons for which credentials are refused.
 
 use jsonwebtoken::errors::ErrorKind;
 

@@ -9,7 +9,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::bearer::InvalidToken;
 
 /// The identity of the certificate's subject: the first e-mail address, URI or DNS name among its alternative names,
-/// otherwise its common name. Its groups are the organizational units.
+/// otherwise its common name. The groups of the identity are the subject's organizational units.
 pub(crate) fn identity(der: &[u8]) -> Result<Identity, InvalidToken> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|_| InvalidToken::Certificate)?;
     let names = certificate.subject_alternative_name().ok().flatten().map(|names| &names.value.general_names);
@@ -27,7 +27,7 @@ pub(crate) fn identity(der: &[u8]) -> Result<Identity, InvalidToken> {
         .with_expiry(expiry(certificate.validity().not_after.timestamp())))
 }
 
-/// The end of a certificate's validity; `None` if it is too far away to represent.
+/// Converts the end of a certificate's validity from Unix seconds; `None` if `SystemTime` cannot represent it.
 fn expiry(seconds: i64) -> Option<SystemTime> {
     let since = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
     UNIX_EPOCH.checked_add(since)

@@ -48,7 +48,8 @@ pub struct IssuerConfig {
     /// The claim that lists the caller's groups: a name, or a path such as `realm_access.roles`.
     #[serde(default = "default_groups")]
     pub groups_claim: String,
-    /// The shortest time between two fetches of the key set that tokens with unknown keys cause.
+    /// The shortest time between two fetches of the key set because of tokens that name an unknown key. Default: 10
+    /// seconds.
     #[serde(skip, default = "default_interval")]
     pub min_refresh_interval: Duration,
 }
@@ -67,7 +68,8 @@ impl IssuerConfig {
     }
 }
 
-/// A signature algorithm. Those with a shared secret are not supported: whoever can verify a token could also issue one.
+/// A signature algorithm. HMAC algorithms are not supported: with a shared secret, whoever can verify a token could
+/// also issue one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub enum JwtAlgorithm {
@@ -152,7 +154,8 @@ pub enum ConfigError {
 }
 
 impl AuthConfig {
-    /// Whether callers can authenticate, so that the server may be reachable from other machines.
+    /// Whether some kind of credentials is accepted, and requests without credentials are refused. Only then may the
+    /// server be reachable from other machines.
     pub fn authenticates(&self) -> bool {
         !self.anonymous && (!self.issuers.is_empty() || self.keys.is_some() || self.client_certificates)
     }
@@ -187,7 +190,7 @@ impl AuthConfig {
     }
 }
 
-/// Whether responses from this URL cannot be changed in transit: it is `https`, or `http` to a loopback address.
+/// Whether responses from this URL cannot be changed in transit: the URL is `https`, or `http` to a loopback address.
 pub(crate) fn is_secure(url: &Url) -> bool {
     let is_local = match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),

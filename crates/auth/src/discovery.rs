@@ -20,7 +20,7 @@ use url::Url;
 use crate::config::{IssuerConfig, is_secure};
 use crate::key_set::KeySet;
 
-/// The largest document that is accepted, in bytes.
+/// The largest accepted metadata document or key set, in bytes.
 const MAX_DOCUMENT: usize = 256 << 10;
 
 /// The time limit for fetching a key set, including its discovery.
@@ -31,12 +31,12 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) enum KeySetLocation {
     Url(Url),
     File(PathBuf),
-    /// At a URL that the metadata of this issuer names.
+    /// The `jwks_uri` in the metadata of the issuer with this URL.
     Discovered(Url),
 }
 
 impl KeySetLocation {
-    /// The location for an issuer whose configuration was checked.
+    /// The location of an issuer's key set. The configuration must have passed `AuthConfig::check`.
     pub(crate) fn of(config: &IssuerConfig) -> Result<Self, url::ParseError> {
         Ok(match &config.jwks {
             None => Self::Discovered(Url::parse(&config.issuer)?),
@@ -65,7 +65,7 @@ pub(crate) enum FetchError {
     Slow,
 }
 
-/// The members of an issuer's metadata that are needed.
+/// The members of an issuer's metadata that discovery uses.
 #[derive(Deserialize)]
 struct IssuerMetadata {
     issuer: String,
@@ -77,7 +77,7 @@ struct IssuerMetadata {
 pub(crate) struct DocumentClient(Client<HttpsConnector<HttpConnector>, Empty<Bytes>>);
 
 impl DocumentClient {
-    /// Creates a client. Unless it is `secure`, it trusts no certificates, so it works only with `http`.
+    /// Creates a client. If `secure` is false, the client trusts no certificates and can fetch only `http` URLs.
     pub(crate) fn new(secure: bool) -> Result<Self, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config =
@@ -178,7 +178,7 @@ fn metadata_urls(issuer: &Url) -> Vec<Url> {
     urls
 }
 
-/// The content of a small file.
+/// The content of a file of at most [`MAX_DOCUMENT`] bytes.
 fn read(path: &std::path::Path) -> io::Result<Vec<u8>> {
     let mut data = Vec::new();
     std::fs::File::open(path)?.take(MAX_DOCUMENT as u64 + 1).read_to_end(&mut data)?;

@@ -20,7 +20,7 @@ pub(crate) struct Issuer {
     keys: RwLock<Option<Arc<KeySet>>>,
     /// Incremented when the keys of any issuer change. Shared with the [`Authenticator`](crate::Authenticator).
     generation: Arc<AtomicU64>,
-    /// Held during a fetch, so that there is one at a time.
+    /// Held during a fetch, so that at most one fetch runs at a time.
     fetches: tokio::sync::Mutex<()>,
     attempt: Mutex<Attempt>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Issuer {
 #[derive(Default)]
 struct Attempt {
     at: Option<Instant>,
-    /// The modification time and size of the key set's file, if it is one.
+    /// The modification time and size of the file with the key set; `None` for a key set from a URL.
     stamp: Option<(SystemTime, u64)>,
 }
 
@@ -77,9 +77,9 @@ impl Issuer {
         self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fetches the keys because `known`, which the caller used, lacks one. Does nothing if the keys were replaced since,
-    /// or if the last attempt was less than `min_refresh_interval` ago. Concurrent callers share a fetch, which
-    /// continues when a caller disconnects.
+    /// Fetches the keys because the key set `known` lacks the key of a token; `None`: no keys were fetched yet. Does
+    /// nothing if the keys were replaced since, or if the last attempt was less than `min_refresh_interval` ago.
+    /// Concurrent callers share a fetch, which continues when a caller disconnects.
     pub(crate) async fn refresh(self: &Arc<Self>, known: Option<&Arc<KeySet>>) {
         let (issuer, known) = (self.clone(), known.cloned());
         let fetching = tokio::spawn(async move {
@@ -99,7 +99,8 @@ impl Issuer {
         let _ = fetching.await;
     }
 
-    /// Starts a fetch in the background if the keys are older than [`MAX_AGE`], or if their file has changed.
+    /// Starts a fetch in the background if keys from a URL are older than [`MAX_AGE`], or if the file with the keys has
+    /// changed.
     pub(crate) fn keep_current(self: &Arc<Self>) {
         // The first token causes the first fetch.
         if self.keys().is_none() {
@@ -130,7 +131,8 @@ impl Issuer {
         }
     }
 
-    /// Fetches the keys and replaces the current ones if they differ. On failure, the current ones stay.
+    /// Fetches the keys, and replaces the current keys if the fetched keys differ. On failure, the current keys stay in
+    /// use.
     async fn fetch(&self) {
         self.begin_attempt();
         let fetched = match self.client.key_set(&self.name, &self.location).await {

@@ -11,7 +11,7 @@ use crate::bearer::InvalidToken;
 use crate::issuer::Issuer;
 use crate::key_set::KeySet;
 
-/// The accepted difference between the clocks of the issuer and of this machine.
+/// The tolerated difference between the clocks of the issuer and of this machine.
 const LEEWAY: Duration = Duration::from_secs(30);
 
 /// The claims that describe the token, not the caller, and are not copied to the identity.
@@ -99,7 +99,8 @@ impl<'t> UnverifiedToken<'t> {
             .with_scopes(scopes)
             .with_claims(claims)
             .with_expiry(Some(expiry(expires)));
-        // The library compares whole seconds. This check is exact, like the one that ends streams.
+        // The library compares whole seconds. This check is exact, like the check that ends a stream when its caller's
+        // token expires.
         match identity.has_expired(SystemTime::now()) {
             true => Err(InvalidToken::Expired),
             false => Ok(identity),
@@ -123,7 +124,7 @@ fn claim<'c>(claims: &'c Meta, path: &str) -> Option<&'c Value> {
     })
 }
 
-/// The texts of a claim that is a text or a list of texts.
+/// The strings of a claim that is a string or an array of strings.
 fn texts(value: Option<&Value>) -> Vec<Box<str>> {
     match value {
         Some(Value::String(text)) => vec![text.as_str().into()],
@@ -141,7 +142,7 @@ fn names_algorithm(token: &str) -> bool {
     }
     let mut parts = token.split('.');
     let header = parts.next().unwrap_or_default();
-    // The library can only decode claims, so the header is put in their place.
+    // The library refuses a header with an unknown algorithm, so the header is decoded as the claims of another token.
     parts.count() == 2
         && dangerous::insecure_decode_claims::<AlgorithmName>(format!("eyJhbGciOiJSUzI1NiJ9.{header}."))
             .is_ok()

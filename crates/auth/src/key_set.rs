@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::bearer::InvalidToken;
 
-/// Further keys of a set are ignored.
+/// The largest number of keys to read from a set. Further keys are ignored.
 const MAX_KEYS: usize = 100;
 
 /// The public keys of an issuer.
@@ -48,7 +48,7 @@ impl KeySet {
         self.keys.len()
     }
 
-    /// Whether the set has a key with this id. For a token without a key id (`None`): whether it has any key.
+    /// Whether the set has a key with this id. For a token without a key id (`None`): whether the set has any key.
     pub(crate) fn contains(&self, id: Option<&str>) -> bool {
         match id {
             Some(id) => self.keys.iter().any(|key| key.id.as_deref() == Some(id)),
@@ -56,7 +56,8 @@ impl KeySet {
         }
     }
 
-    /// The key with this id that can verify this algorithm. Without an id, there must be exactly one key that can.
+    /// The key with this id that can verify signatures of this algorithm. Without an id, exactly one key of the set
+    /// must be able to verify them.
     pub(crate) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<&DecodingKey, InvalidToken> {
         if !self.contains(id) {
             return Err(InvalidToken::UnknownKey);

@@ -1,9 +1,9 @@
-//! Authenticates callers: OAuth 2.1 access tokens (this server is the resource server), API keys, client certificates, the
-//! local user.
+//! Authenticates callers: OAuth 2.1 access tokens (this server is the resource server), API keys, client certificates,
+//! the local user.
 //!
 //! An [`Authenticator`] maps a [`Caller`](libris_wire::Caller) to an [`Identity`](libris_core::Identity), or to a
-//! [`Refusal`](libris_wire::Refusal) with the `WWW-Authenticate` challenge for the client. It knows nothing of resources
-//! and rights.
+//! [`Refusal`](libris_wire::Refusal) with the `WWW-Authenticate` challenge for the client. It knows nothing of
+//! resources and rights.
 
 mod api_keys;
 mod authenticator;

@@ -23,7 +23,7 @@ pub struct ProtectedResource {
 }
 
 impl ProtectedResource {
-    /// The metadata of a server that accepts access tokens; `None` if it has no issuers.
+    /// The metadata of a server that accepts access tokens; `None` if the configuration has no issuers.
     pub(crate) fn new(config: &AuthConfig) -> Result<Option<Self>, ConfigError> {
         if config.issuers.is_empty() {
             return Ok(None);
@@ -81,8 +81,8 @@ pub(crate) fn unauthenticated(resource: Option<&ProtectedResource>, error: Optio
     format!("Bearer {}", parameters.join(", "))
 }
 
-/// The `WWW-Authenticate` header of a 403 response that asks for a token with these scopes. Leaves out `offline_access`
-/// and malformed scopes. `None` if the server accepts no access tokens.
+/// The `WWW-Authenticate` header of a 403 response that tells the client to request a token with these scopes. Leaves
+/// out `offline_access` and malformed scopes. `None` if the server accepts no access tokens.
 pub(crate) fn insufficient_scope(
     resource: Option<&ProtectedResource>,
     scopes: &[impl AsRef<str>],

@@ -6,15 +6,15 @@ use std::time::SystemTime;
 
 use libris_core::{Client, Identity};
 
-/// The last bytes of a credential are its hash key; this is how many. Tokens and certificates end with their signature,
-/// so their ends differ.
+/// The number of bytes at the end of a credential that are its key in the hash map. Tokens and certificates end with
+/// their signature, so their last bytes differ.
 const TAIL: usize = 32;
 
 /// The estimated memory of an entry besides the credential and its claims, in bytes.
 const OVERHEAD: usize = 1 << 10;
 
-/// Verified credentials with their identities. One client may use three quarters of the memory limit. If the limit is
-/// reached, the oldest credentials of the client that uses the most memory are evicted.
+/// Verified credentials with their identities. One client may use at most three quarters of the memory limit. When the
+/// limit is reached, the oldest credentials of the client that uses the most memory are evicted.
 pub(crate) struct RememberedCredentials {
     limit: usize,
     state: RwLock<State>,
@@ -37,7 +37,7 @@ struct Entry {
     number: u64,
 }
 
-/// The entries of one client: those for credentials that it sent when they were verified.
+/// The entries that requests of one client inserted.
 #[derive(Default)]
 struct ClientEntries {
     /// The key and number of each entry, oldest first.
@@ -53,7 +53,8 @@ impl Entry {
     }
 }
 
-/// The estimated memory of an entry, in bytes: the credential, its claims, which are at most as long, and the overhead.
+/// The estimated memory of an entry, in bytes: the credential, its claims (at most as long as the credential), and the
+/// overhead.
 fn size(credential: &[u8]) -> usize {
     2 * credential.len() + OVERHEAD
 }
@@ -79,7 +80,7 @@ impl RememberedCredentials {
         (is_current && !entry.identity.has_expired(SystemTime::now())).then(|| entry.identity.clone())
     }
 
-    /// Remembers a credential that this client has sent.
+    /// Caches a credential that this client has sent.
     pub(crate) fn insert(&self, client: Client, credential: &[u8], generation: u64, identity: Identity) {
         let size = size(credential);
         let share = self.limit - self.limit / 4;
@@ -122,7 +123,7 @@ impl State {
         }
     }
 
-    /// Evicts the oldest credential of a client; `false` if it has none.
+    /// Evicts the oldest credential of a client; `false` if the client has none.
     fn evict(&mut self, client: Client) -> bool {
         let oldest = self.clients.get(&client).and_then(|own| own.order.front()).map(|(key, _)| *key);
         oldest.inspect(|key| self.remove(key)).is_some()

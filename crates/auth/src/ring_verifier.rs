@@ -13,14 +13,14 @@ use ring::signature::{
     UnparsedPublicKey, VerificationAlgorithm,
 };
 
-/// A provider that verifies with ring and cannot sign.
+/// A crypto provider for `jsonwebtoken` that verifies signatures with ring and cannot sign.
 static RING: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
     verifier_factory: verifier,
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Makes `jsonwebtoken` verify with ring, unless the program has chosen another provider.
+/// Installs [`RING`] in `jsonwebtoken`, unless the program has installed another provider.
 pub(crate) fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

@@ -1,9 +1,9 @@
-//! Text that is never printed.
+//! Text that is kept out of logs and output.
 
 use std::fmt;
 
-/// A secret text. It cannot reach a log by accident: `Debug` does not show it, and it implements neither `Display` nor
-/// `Serialize`.
+/// A secret text. It cannot reach a log by accident: `Debug` redacts the text, and the type implements neither
+/// `Display` nor `Serialize`.
 #[derive(Clone)]
 pub struct Secret(Box<str>);
 

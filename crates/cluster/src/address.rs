@@ -1,4 +1,4 @@
-//! The address of Redis, which is shown without secrets.
+//! Parses the URL of Redis, and displays it without secrets.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::ClusterConfigError;
 
-/// The port of a Sentinel whose address has none.
+/// The port of a Sentinel if the URL names none.
 const SENTINEL_PORT: u16 = 26_379;
 
 /// The URL of Redis as configured. It may contain a password, so `Display` and `Debug` omit credentials.
@@ -24,7 +24,7 @@ impl RedisUrl {
         Self(text.into())
     }
 
-    /// The user and the password, as they are written; empty if there are none.
+    /// The user and the password as written in the URL, still percent-encoded; empty if the URL has none.
     pub(crate) fn credentials(&self) -> &str {
         let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
         rest.rsplit_once('@').map_or("", |(credentials, _)| credentials)
@@ -36,7 +36,7 @@ impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.split_once("://") {
             Some((scheme, rest)) if SCHEMES.contains(&scheme) => {
-                // A password may contain `@`, so the last one separates the host.
+                // A password may contain `@`, so the host begins after the last `@`.
                 let host = rest.rsplit('@').next().unwrap_or_default();
                 write!(f, "{scheme}://{}", host.split(['?', '#']).next().unwrap_or_default())
             }
@@ -51,7 +51,7 @@ impl fmt::Debug for RedisUrl {
     }
 }
 
-/// The schemes that are understood.
+/// The supported URL schemes.
 const SCHEMES: [&str; 9] = [
     "redis",
     "rediss",
@@ -64,7 +64,7 @@ const SCHEMES: [&str; 9] = [
     "rediss+cluster",
 ];
 
-/// The address of Redis, with its secrets.
+/// The parsed address of Redis, including the password.
 pub(crate) enum RedisAddress {
     Single(Box<ConnectionInfo>),
     Sentinel(SeveralHosts),
@@ -76,13 +76,13 @@ pub(crate) struct SeveralHosts {
     hosts: Vec<(String, u16)>,
     user: Option<String>,
     password: Option<String>,
-    /// The segments of the path.
+    /// The segments of the path. Sentinel: the name of the master, and optionally the database. Redis Cluster: none.
     path: Vec<String>,
     tls: Option<TlsMode>,
 }
 
 impl RedisAddress {
-    /// Parses a URL; `password` replaces the one in it.
+    /// Parses a URL. `password`, if given, replaces the password in the URL.
     pub(crate) fn parse(url: &RedisUrl, password: Option<&str>) -> Result<Self, ClusterConfigError> {
         let text = url.0.trim();
         let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
@@ -132,7 +132,7 @@ impl RedisAddress {
     }
 }
 
-/// The message of an error, which never contains the URL.
+/// The message of a Redis error. It never contains the URL, in which there may be a password.
 fn cause(error: &redis::RedisError) -> String {
     error.detail().map_or_else(|| error.category().to_owned(), ToOwned::to_owned)
 }
@@ -149,7 +149,8 @@ impl SeveralHosts {
         let mut found = Vec::new();
         let mut first = None;
         for host in hosts.split(',') {
-            // A `Url` has one host, so each host is parsed with the credentials and the path.
+            // `Url` supports only one host, so each host is parsed as a separate URL with the same credentials and
+            // path.
             let url = Url::parse(&format!("redis://{credentials}{host}{tail}"));
             let url = url.map_err(|error| error.to_string())?;
             let name = url.host_str().filter(|name| !name.is_empty()).ok_or("a host is missing")?;
@@ -171,7 +172,7 @@ impl SeveralHosts {
         })
     }
 
-    /// The client that asks the Sentinels for the master.
+    /// The client that queries the Sentinels for the address of the master.
     pub(crate) fn sentinel(&self) -> Result<SentinelClient, String> {
         let (name, database) = match &self.path[..] {
             [name] => (name, None),
@@ -196,7 +197,7 @@ impl SeveralHosts {
         if let Some(user) = &self.user {
             builder = builder.set_client_to_redis_username(user);
         }
-        // The password is sent to Redis only: a Sentinel without a password would refuse a connection with one.
+        // The password is sent to Redis only: a Sentinel without a password would refuse a connection that sends one.
         if let Some(password) = &self.password {
             builder = builder.set_client_to_redis_password(password);
         }
@@ -207,7 +208,7 @@ impl SeveralHosts {
         builder.build().map_err(|error| cause(&error))
     }
 
-    /// The builder of a client of the cluster.
+    /// The builder of a Redis Cluster client.
     pub(crate) fn cluster(&self) -> Result<ClusterClientBuilder, String> {
         if !self.path.is_empty() {
             return Err("Redis Cluster has no databases and no names".to_owned());

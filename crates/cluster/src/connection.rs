@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::ClusterConfigError;
 use crate::address::{RedisAddress, RedisUrl};
 
-/// How long connecting may take.
+/// The time limit for opening one TCP or TLS connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Opens connections to Redis.
@@ -22,17 +22,17 @@ pub(crate) struct Connector {
 
 impl Connector {
     pub(crate) fn new(url: &RedisUrl, password: Option<&str>) -> Result<Self, ClusterConfigError> {
-        // Fails if the program has selected a crypto provider already; then that one is used.
+        // Fails if the program has already installed a crypto provider, which then stays in use.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Self { address: RedisAddress::parse(url, password)? })
     }
 
-    /// Opens a connection on which a response may take this long.
+    /// Opens a connection. A command on it fails if Redis does not respond within `response_timeout`.
     pub(crate) async fn connect(&self, response_timeout: Duration) -> RedisResult<RedisConnection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(response_timeout));
-        // The address was checked when it was parsed.
+        // Cannot happen: `RedisAddress::parse` has checked the address.
         let invalid =
             |why: String| RedisError::from((ErrorKind::InvalidClientConfig, "invalid address", why));
         let opening = async {
@@ -55,7 +55,8 @@ impl Connector {
                 }
             })
         };
-        // Sentinels are asked one after the other, and a cluster opens several connections.
+        // Longer than one connection attempt: Sentinels are queried one after the other, and a cluster needs several
+        // connections.
         match timeout(CONNECT_TIMEOUT * 3, opening).await {
             Ok(opened) => opened,
             Err(_) => Err(RedisError::from((ErrorKind::Io, "connecting took too long"))),
@@ -63,7 +64,7 @@ impl Connector {
     }
 }
 
-/// A connection to Redis. Clones share it.
+/// A connection to Redis. Clones use the same connection.
 #[derive(Clone)]
 pub(crate) enum RedisConnection {
     Single(MultiplexedConnection),
@@ -104,7 +105,7 @@ impl ReconnectPause {
     }
 }
 
-/// The reason for a failure in messages: without secrets, since Redis names no credentials in its errors.
+/// The reason for a failure, for messages. Contains no secrets, because the errors of Redis contain no credentials.
 pub(crate) fn reason(error: &RedisError) -> String {
     match error.kind() {
         ErrorKind::AuthenticationFailed => "Redis refused the user or the password".to_owned(),

@@ -1,8 +1,8 @@
-//! The entries of the stream: changes of sources, and what replicas must know about sessions.
+//! Encodes the entries of the Redis stream: changes of sources, and subscriptions and ends of sessions.
 
 use libris::{Change, Uri};
 
-/// A message: one line of an entry.
+/// One message, which is one line of a stream entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StreamMessage {
     Change(Change),
@@ -59,7 +59,8 @@ impl StreamMessage {
     }
 }
 
-/// The messages of an entry. An unknown line, which another version of Libris may have written, counts as lost changes.
+/// The messages of an entry. An unknown line, which another version of Libris may have written, is decoded as
+/// [`Change::Lost`].
 pub(crate) fn decode(data: &str) -> Vec<StreamMessage> {
     let lines = data.lines().filter(|line| !line.is_empty());
     lines.map(|line| StreamMessage::decode(line).unwrap_or(StreamMessage::Change(Change::Lost))).collect()

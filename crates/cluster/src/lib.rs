@@ -1,9 +1,9 @@
 //! Replicas of a Libris server that share changes and sessions through Redis or Valkey.
 //!
-//! Changes go through one Redis stream that every replica reads (`reader`) and writes to (`writer`). Sessions of
-//! legacy clients are hashes (`sessions`). Leases decide which replica polls a source (`polling`). All keys have the same
-//! hash tag, so that they are in one slot of a Redis Cluster. Requests that a replica answers from its memory cause no
-//! Redis operation.
+//! Changes go through one Redis stream that every replica reads (`reader`) and writes to (`writer`). Sessions of legacy
+//! clients are hashes (`sessions`). Leases decide which replica polls a source (`polling`). All keys have the same hash
+//! tag, so that they are in one slot of a Redis Cluster. Requests that a replica answers from its memory cause no Redis
+//! operation.
 
 mod address;
 mod connection;
@@ -70,13 +70,13 @@ impl ClusterConfigError {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// What the user can do.
+    /// How the user can correct the configuration.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 }
 
-/// The longest prefix of keys.
+/// The longest prefix of keys, in bytes.
 const MAX_PREFIX: usize = 64;
 
 impl Config {
@@ -121,7 +121,7 @@ impl Config {
     }
 }
 
-/// The names of the keys.
+/// The names of the keys in Redis.
 #[derive(Clone, Debug)]
 struct Keys {
     prefix: String,
@@ -133,8 +133,8 @@ impl Keys {
         format!("{{{}}}:changes", self.prefix)
     }
 
-    /// The key with the time and the replica of the first use of the database. If its value changes, the contents of
-    /// the database were lost.
+    /// The key that records when the database was first used, and by which replica. If its value changes, the contents
+    /// of the database were lost.
     fn incarnation(&self) -> String {
         format!("{{{}}}:incarnation", self.prefix)
     }
@@ -144,12 +144,13 @@ impl Keys {
         format!("{{{}}}:lease:{source}", self.prefix)
     }
 
-    /// The subjects that each replica follows, when these expire, and their version.
+    /// The three keys of followed subjects: a hash with the subjects of each replica, a sorted set with the expiry of
+    /// each replica, and the version of the hash.
     fn followed(&self) -> [String; 3] {
         ["followed", "followed-until", "followed-version"].map(|name| format!("{{{}}}:{name}", self.prefix))
     }
 
-    /// The stream by which replicas exchange how many requests and bytes clients have used.
+    /// The stream in which replicas exchange the numbers of requests and bytes that clients have used.
     fn usage(&self) -> String {
         format!("{{{}}}:usage", self.prefix)
     }
@@ -159,7 +160,7 @@ impl Keys {
     }
 }
 
-/// This replica's connection to the others.
+/// The link between this replica and the others, through Redis.
 pub struct RedisCluster {
     shared: Arc<ReplicaState>,
     events: Mutex<mpsc::Receiver<ClusterEvent>>,
@@ -168,11 +169,12 @@ pub struct RedisCluster {
     status: Mutex<StatusWatch>,
     /// The connection for queries, opened when it is first needed.
     queries: Mutex<Option<RedisConnection>>,
-    /// The last entry of the stream of usage that was read; empty before the first.
+    /// The id of the last entry that was read from the stream [`Keys::usage`]; empty if none was read, or if the last
+    /// read failed.
     last_usage: Mutex<String>,
 }
 
-/// What the tasks of a replica share.
+/// The state that the tasks of this replica share: reader, writer and lease renewal.
 struct ReplicaState {
     connector: Connector,
     keys: Keys,
@@ -189,18 +191,18 @@ struct ReplicaState {
     used_elsewhere: AtomicUsize,
 }
 
-/// The capacity of the event queues. While one is full, the reader waits (backpressure).
+/// The capacity of each event queue. While a queue is full, the reader waits (backpressure).
 const QUEUED_EVENTS: usize = 1_024;
 
 /// The capacity of the queue of session writes. While it is full, further writes fail.
 const QUEUED_WRITES: usize = 4_096;
 
 impl RedisCluster {
-    /// Starts connecting in the background. Call it within a tokio runtime. Redis need not be reachable.
+    /// Starts connecting in the background, so Redis need not be reachable yet. Call this within a tokio runtime.
     pub fn start(config: &Config) -> Result<Arc<Self>, ClusterConfigError> {
         let (url, password) = config.address()?;
         let connector = Connector::new(&url, password.as_deref())?;
-        // The secret is the same at all replicas, because it is derived from the configuration that they share.
+        // Derived from the configuration that all replicas share, so that all replicas use the same secret.
         let keys = config.keys()?;
         Client::share_secret(&format!("{} {} {password:?}", keys.prefix, url.credentials()));
         let mut random = [0; 8];
@@ -222,7 +224,7 @@ impl RedisCluster {
         let (events, received) = mpsc::channel(QUEUED_EVENTS);
         let (session_events, received_sessions) = mpsc::channel(QUEUED_EVENTS);
         let (session_writes, writes) = mpsc::channel(QUEUED_WRITES);
-        // Subscribes before the tasks run, because a watch reports only later states.
+        // Subscribes before the tasks run, because a watch reports only the states set after it was created.
         let status = Mutex::new(shared.status.watch());
         let writer = RedisWriter::new(shared.clone(), writes, session_events.clone());
         tokio::spawn(writer.run());
@@ -253,7 +255,7 @@ impl ChangeBus for RedisCluster {
             event = status.next() => event,
             event = events.recv() => match event {
                 Some(event) => event,
-                // The reader never ends before this replica.
+                // Cannot happen: the tasks hold the senders until this replica is dropped.
                 None => std::future::pending().await,
             },
         }

@@ -1,9 +1,9 @@
-//! Which replica polls which source, and what it follows for the others.
+//! Leases that decide which replica polls which source, and the subjects that it follows for the other replicas.
 //!
-//! A source that polls a service is polled by the replica that holds its lease: a key that expires unless the replica
-//! renews it. Every replica writes the subjects that its clients subscribe to into a hash. The replicas that hold a
-//! lease read the hash when its version has changed. A replica that cannot reach Redis for the time of a lease polls by
-//! itself.
+//! If a source detects changes by polling a service, only one replica polls: the one that holds the lease of the
+//! source, a key that expires unless the replica renews it. Every replica writes the subjects that its clients
+//! subscribe to into a hash. The replicas that hold a lease read the hash when its version has changed. A replica that
+//! cannot reach Redis for longer than a lease lasts polls all its sources itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,22 +17,24 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::ReplicaState;
 use crate::connection::RedisConnection;
 
-/// How long a lease lasts after it was taken or renewed.
+/// How long a lease lasts after it was acquired or renewed.
 const LEASE: Duration = Duration::from_secs(10);
 
 /// How often leases and followed subjects are renewed.
 const RENEWAL: Duration = Duration::from_secs(3);
 
-/// The shortest pause between two renewals, so that many subscriptions cause one.
+/// The shortest pause between two renewals, so that a burst of subscriptions causes only one.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The most subjects that a replica asks others to follow. With more, it polls by itself.
+/// The largest number of subjects that a replica shares with the others. With more, the replica polls its sources
+/// itself.
 const MAX_FOLLOWED: usize = 2_000;
 
 /// How long a response may take.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Takes or renews a lease. Returns 0 if this replica holds it, otherwise the milliseconds until it expires.
+/// Acquires or renews a lease. Returns 0 if this replica now holds the lease, otherwise the milliseconds until the
+/// lease of another replica expires.
 const TAKE: &str = r#"
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return math.max(redis.call('PTTL', KEYS[1]), 1) end
@@ -40,10 +42,10 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 0
 "#;
 
-/// Writes the subjects that this replica follows (`ARGV[4]`) if `ARGV[3]` is 1, and removes those of replicas that are
-/// gone. Returns the version of the hash. If this replica polls (`ARGV[5]` is 1) and knows another version (`ARGV[6]`),
-/// the subjects of all replicas follow. Returns nothing if Redis has no subjects of this replica, so that it must write
-/// them again.
+/// Renews the entry of this replica (`ARGV[1]`) for `ARGV[2]` milliseconds, writes its subjects (`ARGV[4]`) if
+/// `ARGV[3]` is 1, and removes expired entries of other replicas. Returns the version of the hash. If this replica
+/// holds a lease (`ARGV[5]` is 1) and knows another version (`ARGV[6]`), the subjects of all replicas come after the
+/// version. Returns an empty list if Redis has no subjects of this replica: the replica must then write them again.
 const FOLLOW: &str = r#"
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -69,7 +71,7 @@ return answer
 #[derive(Default)]
 pub(crate) struct Polling {
     state: Mutex<PollingState>,
-    /// Woken when something is to be written before the next renewal.
+    /// Notified when sources or subjects change, so that the next renewal begins early.
     changed: Notify,
 }
 
@@ -83,12 +85,12 @@ struct PollingState {
 
 impl Polling {
     fn lock(&self) -> MutexGuard<'_, PollingState> {
-        // Every statement leaves the state consistent.
+        // A poisoned lock is usable: every statement leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes this replica a candidate for polling the source with this name, until the receiver is dropped. The
-    /// receiver says whether this replica polls it.
+    /// Makes this replica a candidate for polling the source with this name, until the receiver is dropped. The value
+    /// of the receiver is whether this replica polls the source.
     pub(crate) fn poller(&self, source: &str) -> watch::Receiver<bool> {
         let mut state = self.lock();
         let poller = state.sources.entry(source.to_owned()).or_default().subscribe();
@@ -114,7 +116,7 @@ impl Polling {
         self.lock().sources.values().filter(|poller| *poller.borrow()).count()
     }
 
-    /// The sources that the catalog still has.
+    /// The sources whose receivers still exist. Removes the other sources.
     fn candidates(&self) -> Vec<String> {
         let mut state = self.lock();
         state.sources.retain(|_, poller| poller.receiver_count() > 0);
@@ -151,12 +153,12 @@ pub(crate) async fn run(shared: Arc<ReplicaState>, events: mpsc::Sender<ClusterE
     }
 }
 
-/// What Redis has, as far as this replica knows.
+/// The state of Redis that this replica last wrote or read.
 #[derive(Default)]
 struct RedisCopy {
-    /// The subjects of this replica in Redis; `None` if they are to be written.
+    /// The subjects of this replica that were last written; `None` if they must be written again.
     written: Option<String>,
-    /// The version of the hash whose subjects the relay has; empty if it has none.
+    /// The version of the hash whose subjects were last sent to the relay; empty if none were sent.
     version: String,
 }
 
@@ -168,7 +170,7 @@ struct LeaseRenewer {
     known: RedisCopy,
 }
 
-/// The relay of the replica no longer exists.
+/// The relay of this replica, which receives the events, no longer exists.
 struct RelayClosed;
 
 impl LeaseRenewer {
@@ -187,7 +189,7 @@ impl LeaseRenewer {
                     tracing::debug!(%error, "the leases could not be renewed");
                     self.connection = None;
                     self.known = RedisCopy::default();
-                    // Without Redis this replica gets no changes from the one that polls, so it polls itself.
+                    // Without Redis, this replica receives no changes from the leaseholder, so it polls itself.
                     if renewed.is_none_or(|renewed| renewed.elapsed() > LEASE) {
                         for source in shared.polling.candidates() {
                             shared.polling.set(&source, true);
@@ -196,7 +198,7 @@ impl LeaseRenewer {
                     RENEWAL
                 }
             };
-            // Whether something has changed or the time is over makes no difference.
+            // A notification and the timeout have the same effect: the next renewal begins.
             let _ = timeout(pause, shared.polling.changed.notified()).await;
             sleep(SHORTEST_PAUSE).await;
         }
@@ -233,14 +235,14 @@ impl LeaseRenewer {
             shared.polling.set(source, *left == 0 || subjects.is_none());
         }
         self.connection = Some(connection);
-        // A lease that its holder does not renew is taken when it expires.
+        // Tries again when the first lease of another replica expires, in case its holder has not renewed it.
         let earliest = left.into_iter().filter(|left| *left > 0).min().map(Duration::from_millis);
         Ok(Ok(earliest.map_or(RENEWAL, |earliest| earliest.min(RENEWAL))))
     }
 
     /// Writes the subjects of this replica if they have changed. Returns the subjects of the other replicas if they
-    /// have changed since the relay got them. A replica without a lease does not follow them, so it gets an empty list,
-    /// once.
+    /// have changed since they were last sent to the relay. A replica without a lease does not follow them: after the
+    /// loss of its last lease, this returns an empty list once.
     async fn exchange(
         &mut self,
         connection: &mut RedisConnection,

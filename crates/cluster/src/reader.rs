@@ -1,8 +1,8 @@
-//! Reads the stream: delivers what other replicas wrote, and finds out what this one has missed.
+//! Reads the Redis stream: delivers the entries of other replicas, and detects entries that this replica has missed.
 //!
 //! After a disconnection the reader continues after the last entry that it has read. It reports [`Change::Lost`] if
 //! entries in between are gone: because the stream was trimmed, because Redis restarted or failed over (and may have
-//! lost its last writes), or because the entries of a replica are not numbered consecutively.
+//! lost its last writes), or because the numbers of a replica's entries have a gap.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use crate::ReplicaState;
 use crate::connection::{ReconnectPause, RedisConnection, reason};
 use crate::entry::{self, StreamMessage};
 
-/// How long Redis waits for an entry before it answers that there is none.
+/// How long Redis waits for an entry before it responds without one.
 const BLOCK: Duration = Duration::from_secs(2);
 
-/// How long a response may take. A connection that was cut silently is noticed after this.
+/// How long a response may take. A connection that broke silently is detected after this time.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most entries per response.
+/// The largest number of entries per response.
 const ENTRIES: usize = 128;
 
-/// The most replicas whose entries are counted.
+/// The largest number of replicas whose entry numbers are tracked. When it is reached, all numbers are discarded.
 const MAX_REPLICAS: usize = 4_096;
 
-/// The id of an entry: milliseconds of the clock of Redis, and a number.
+/// The id of an entry: the Unix time of Redis in milliseconds, and a sequence number within the millisecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct EntryId {
     milliseconds: u64,
@@ -57,8 +57,8 @@ impl std::fmt::Display for EntryId {
     }
 }
 
-/// Returns the state of the server and of the stream. One script, so that it is consistent, and so that a cluster runs
-/// it at the node of the stream.
+/// Returns the state of the server and of the stream. Creates the incarnation key if it is missing. One script, so that
+/// the result is consistent, and so that Redis Cluster runs it on the node that holds the stream.
 const INSPECT: &str = r#"
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -80,13 +80,16 @@ return answer
 /// The state of the server and of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Inspection {
-    /// The id of the server process, and the value by which an emptied database is recognised.
+    /// The run id of the Redis process, and the value of `Keys::incarnation`, which differs after the database was
+    /// emptied.
     incarnation: (String, String),
-    /// The clock of Redis, and when the database was first used.
+    /// The clock of Redis, in Unix milliseconds.
     now: u64,
+    /// When the database was first used, in Unix milliseconds.
     created: u64,
-    /// The first and the last entry of the stream; `None` if it has none.
+    /// The first entry of the stream; `None` if the stream is empty.
     first: Option<EntryId>,
+    /// The last entry that was ever added, even if it was trimmed since; `None` if the stream does not exist.
     last: Option<EntryId>,
     /// Whether entries were removed from the stream.
     is_trimmed: bool,
@@ -102,17 +105,17 @@ impl Inspection {
             created,
             first: EntryId::parse(first),
             last: EntryId::parse(last),
-            // Redis before 7.0 does not report `entries-added`; then the stream counts as trimmed.
+            // Redis before 7.0 does not report `entries-added`; its streams are treated as trimmed.
             is_trimmed: !length.is_empty() && length != added,
         })
     }
 
-    /// The position at which a new replica starts to read: the entries of the last minute.
+    /// The position at which a new replica starts to read: before the entries of the last minute ([`RECENT_PERIOD`]).
     fn recent_start(&self) -> EntryId {
         EntryId::at(self.now.saturating_sub(RECENT_PERIOD.as_millis() as u64))
     }
 
-    /// Whether the stream has all changes of the last minute.
+    /// Whether the stream still has all changes of the last minute.
     fn knows_recent_changes(&self) -> bool {
         let start = self.recent_start();
         let is_complete = !self.is_trimmed || self.first.is_some_and(|first| first <= start);
@@ -133,13 +136,13 @@ struct Position {
     numbers: HashMap<String, u64>,
 }
 
-/// Where the reader sends what it has read.
+/// The channels into which the reader sends events.
 struct EventSenders {
     changes: mpsc::Sender<ClusterEvent>,
     sessions: mpsc::Sender<SessionEvent>,
 }
 
-/// The relay of the replica no longer exists.
+/// A receiver of the events no longer exists, because this replica has ended.
 struct Closed;
 
 /// Reads the stream until the replica ends.
@@ -172,7 +175,7 @@ async fn read_forever(shared: &ReplicaState, senders: &EventSenders) {
     }
 }
 
-/// Reads until the connection fails.
+/// Connects, and reads from `position` until the connection fails. Sets `is_open` once it is connected.
 async fn read_stream(
     shared: &ReplicaState,
     senders: &EventSenders,
@@ -196,7 +199,7 @@ async fn read_stream(
         if is_other {
             at.incarnation = state.incarnation.clone();
             at.numbers.clear();
-            // In a stream that began anew, the ids may be lower.
+            // In a new stream, the ids may be lower than `last_read`.
             at.last_read = at.last_read.min(state.recent_start());
             if senders.sessions.send(SessionEvent::SaveAgain).await.is_err() {
                 return Ok(Closed);
@@ -206,8 +209,8 @@ async fn read_stream(
     if is_lost && report_lost(shared, senders).await.is_err() {
         return Ok(Closed);
     }
-    // After a reconnection, the reader continues after the last entry that it has read, so it learns nothing new about
-    // the past.
+    // Only the first connection reads the last minute of the stream. After a reconnection, the reader continues after
+    // the last entry that it has read.
     shared.status.set_reader(Ok(()), is_first && state.knows_recent_changes());
     let stream = shared.keys.stream();
     let mut now = state.now;
@@ -236,7 +239,7 @@ async fn report_lost(shared: &ReplicaState, senders: &EventSenders) -> Result<()
     senders.changes.send(event).await.map_err(|_| Closed)
 }
 
-/// Delivers an entry of another replica.
+/// Delivers an entry, which was written `age` milliseconds ago, unless this replica has written it.
 async fn deliver(
     shared: &ReplicaState,
     senders: &EventSenders,

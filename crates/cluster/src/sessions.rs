@@ -1,4 +1,4 @@
-//! Sessions of legacy clients in Redis: a hash for each, which expires when the session is idle.
+//! Sessions of legacy clients in Redis: one hash per session, which expires when the session is idle.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::RedisCluster;
 use crate::connection::RedisConnection;
 use crate::writer::{SessionAction, SessionWrite};
 
-/// How long a request waits for Redis. After that, it continues without Redis.
+/// How long a request waits for Redis before it continues without Redis.
 const WAIT: Duration = Duration::from_secs(1);
 
 impl RedisCluster {
     fn write(&self, action: SessionAction, done: Option<oneshot::Sender<bool>>) {
-        // If the queue is full, `done` is dropped, so that `written` fails.
+        // If the queue is full, `done` is dropped and `written` returns an error.
         let _ = self.session_writes.try_send(SessionWrite { action, done });
     }
 
@@ -32,7 +32,7 @@ impl RedisCluster {
         }
     }
 
-    /// The connection for queries, which is opened if there is none.
+    /// The connection for queries. Opens one if there is none.
     pub(crate) async fn query_connection(&self) -> RedisResult<RedisConnection> {
         let mut queries = self.queries.lock().await;
         let connection = match queries.take() {
@@ -118,7 +118,7 @@ impl SessionStore for RedisCluster {
     async fn next(&self) -> SessionEvent {
         match self.session_events.lock().await.recv().await {
             Some(event) => event,
-            // The reader never ends before this replica.
+            // Cannot happen: the tasks hold the senders until this replica is dropped.
             None => std::future::pending().await,
         }
     }

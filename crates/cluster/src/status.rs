@@ -6,7 +6,7 @@ use tokio::sync::watch;
 /// The state of the two connections of a replica.
 #[derive(Clone, Debug)]
 struct RedisLinkState {
-    /// Whether the reader is connected; the error is the reason why not.
+    /// `Ok` while the reader is connected, otherwise the reason why it is not.
     reader: Result<(), String>,
     writer: Result<(), String>,
     /// Whether the reader delivers all changes of the last minute.
@@ -20,12 +20,12 @@ impl RedisLinkState {
     }
 }
 
-/// The state of the connections, as the tasks report it.
+/// The state of the connections, which the reader and the writer report.
 pub(crate) struct LinkStatus(watch::Sender<RedisLinkState>);
 
 impl Default for LinkStatus {
     fn default() -> Self {
-        // The writer connects when there is something to write.
+        // The writer counts as working until it fails, because it connects only when there is something to write.
         let reader = Err(String::new());
         Self(watch::Sender::new(RedisLinkState {
             reader,
@@ -48,19 +48,19 @@ impl LinkStatus {
         self.0.send_if_modified(|link| std::mem::replace(&mut link.writer, state) != link.writer);
     }
 
-    /// Whether Redis can be reached, as far as the reader knows.
+    /// Whether the reader is connected to Redis.
     pub(crate) fn is_connected(&self) -> bool {
         self.0.borrow().reader.is_ok()
     }
 
-    /// Ends the tasks.
+    /// Completes [`stopped`](Self::stopped), which ends the tasks of the replica.
     pub(crate) fn stop(&self) {
         self.0.send_modify(|link| link.is_stopped = true);
     }
 
-    /// Completes when the replica ends.
+    /// Completes after [`stop`](Self::stop).
     pub(crate) async fn stopped(&self) {
-        // The sender lives as long as `self`.
+        // Cannot fail: the sender lives as long as `self`.
         let _ = self.0.subscribe().wait_for(|link| link.is_stopped).await;
     }
 
@@ -69,10 +69,10 @@ impl LinkStatus {
     }
 }
 
-/// Turns the state into events.
+/// Converts changes of the state into events.
 pub(crate) struct StatusWatch {
     state: watch::Receiver<RedisLinkState>,
-    /// Whether the last event said that the replica is connected.
+    /// Whether the last event was `Connected`; `None` before the first event.
     reported: Option<bool>,
 }
 

@@ -1,7 +1,8 @@
-//! Replicas tell each other once a second how many requests and bytes clients have used, if there are rate limits.
+//! If there are rate limits, replicas exchange once a second how many requests and bytes clients have used.
 //!
-//! A replica adds one entry to a short stream and reads the entries of the others, in one script. A replica that could
-//! not reach Redis reads only the entries of the last ten seconds: older usage no longer matters for a rate limit.
+//! A replica adds one entry to a short stream and reads the entries of the others, in one script. At its first exchange
+//! and after a failed one, a replica reads only the entries of the last ten seconds: older usage no longer matters for
+//! a rate limit.
 
 use std::sync::atomic::Ordering;
 
@@ -11,11 +12,11 @@ use redis::RedisResult;
 
 use crate::RedisCluster;
 
-/// Stands for the name of a client in the line with the sum of all clients.
+/// The name in the line with the sum of all clients.
 const ALL_CLIENTS: &str = "*";
 
-/// Adds an entry, unless it is empty. Returns the id of the last entry, and the entries of other replicas after
-/// `ARGV[3]`; if `ARGV[3]` is empty, those of the last ten seconds.
+/// Adds the entry `ARGV[2]`, unless it is empty. Returns the id of the last entry, and the entries of other replicas
+/// after the id `ARGV[3]`. If `ARGV[3]` is empty, returns the entries of the last ten seconds.
 const EXCHANGE: &str = r#"
 if ARGV[2] ~= '' then
     redis.call('XADD', KEYS[1], 'MAXLEN', '~', 4096, '*', 'r', ARGV[1], 'd', ARGV[2])
@@ -35,7 +36,8 @@ return answer
 "#;
 
 impl RedisCluster {
-    /// Writes what clients have used at this replica, and reads what they have used at the others.
+    /// Publishes the usage of clients at this replica. Returns their usage at the other replicas since the last
+    /// exchange.
     pub(crate) async fn exchange(&self, used: &[ClientUsage]) -> RedisResult<Vec<ClientUsage>> {
         let mut connection = self.query_connection().await?;
         let mut last = self.last_usage.lock().await;
@@ -57,7 +59,7 @@ impl RedisCluster {
     }
 }
 
-/// The lines of an entry.
+/// Encodes usage as the lines of an entry. Omits clients that have no shared name.
 fn encode(used: &[ClientUsage]) -> String {
     let line = |used: &ClientUsage| {
         let name = match used.client {
@@ -69,7 +71,7 @@ fn encode(used: &[ClientUsage]) -> String {
     used.iter().filter_map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The usage of a line; `None` if it is not understood.
+/// Decodes a line of an entry; `None` if it is malformed.
 fn decode(line: &str) -> Option<ClientUsage> {
     let mut parts = line.split(' ');
     let (name, requests, bytes) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,7 +1,7 @@
 //! Writes to Redis: the changes of this replica's sources, and its sessions.
 //!
-//! While Redis cannot be reached, changes wait in a bounded set, and session writes fail at once: the replica keeps its
-//! sessions in memory and saves them again when Redis is reachable.
+//! While Redis cannot be reached, changes wait in a bounded queue. Session writes fail at once: the replica has its
+//! sessions in memory too, and saves them again when Redis is reachable.
 
 use std::collections::{HashSet, VecDeque};
 use std::mem;
@@ -22,21 +22,22 @@ use crate::entry::StreamMessage;
 /// The approximate maximum number of entries in the stream. Redis removes the oldest.
 const STREAM_LENGTH: usize = 65_536;
 
-/// The most changes per entry.
+/// The largest number of changes per entry.
 const CHANGES_PER_ENTRY: usize = 128;
 
-/// The most session writes per pipeline.
+/// The largest number of session writes per pipeline.
 const WRITES_AT_ONCE: usize = 128;
 
-/// The most unpublished changes, and the most bytes of their URIs. If there are more, one [`Change::Lost`] replaces
-/// them.
+/// The limits of unpublished changes: their number, and the bytes of their encoded lines. If a limit is exceeded, one
+/// [`Change::Lost`] replaces all of them.
 const MAX_PENDING: usize = 100_000;
 const MAX_PENDING_BYTES: usize = 8 << 20;
 
 /// How long a response may take.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Adds a subscription to a session, unless Redis has lost the session: without its other fields it would never expire.
+/// Adds a subscription to a session, unless Redis has lost the session: `HSET` would then create a hash that never
+/// expires.
 const SUBSCRIBE: &str =
     "if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], ARGV[1], '') end";
 
@@ -56,7 +57,7 @@ struct PendingState {
 
 impl Pending {
     fn lock(&self) -> MutexGuard<'_, PendingState> {
-        // Every statement leaves the state consistent.
+        // A poisoned lock is usable: every statement leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -70,7 +71,7 @@ impl Pending {
         self.added.notify_one();
     }
 
-    /// Takes the changes of one entry.
+    /// Removes and returns the changes for the next stream entry.
     fn take(&self) -> Vec<String> {
         let mut state = self.lock();
         let count = state.order.len().min(CHANGES_PER_ENTRY);
@@ -85,8 +86,8 @@ impl Pending {
         taken
     }
 
-    /// Returns changes that were not published, before those that came later: of a resource that was added and then
-    /// removed, the removal stays the last change.
+    /// Puts changes whose publication failed back to the front of the queue, before later changes: if a resource was
+    /// added and then removed, the removal stays its last change.
     fn put_back(&self, lines: Vec<String>) {
         let mut state = self.lock();
         let later = mem::take(&mut *state);
@@ -182,7 +183,8 @@ impl RedisWriter {
                     shared.status.set_writer(Ok(()));
                     self.pause = ReconnectPause::new();
                     if mem::take(&mut self.has_failed) {
-                        // Saves the sessions whose writes have failed, and those that Redis may have lost.
+                        // Requests that all sessions are saved again: some writes have failed, and Redis may have lost
+                        // sessions.
                         let _ = self.session_events.try_send(SessionEvent::SaveAgain);
                     }
                 }
@@ -235,7 +237,8 @@ impl RedisWriter {
         Ok(())
     }
 
-    /// Adds a session write to the pipeline. Returns the line by which other replicas learn of it.
+    /// Adds a session write to the pipeline. Returns the stream line that announces the write to other replicas; `None`
+    /// if the write needs no announcement.
     fn add_write(&self, pipeline: &mut Pipeline, action: &SessionAction) -> Option<String> {
         let keys = &self.shared.keys;
         match action {

@@ -27,7 +27,7 @@ pub trait AuditLog: Send + Sync + 'static {
 pub struct AuditRecord<'a> {
     /// The caller; `None` if it is anonymous.
     pub who: Option<&'a Identity>,
-    /// The address of the caller, if it has no identity.
+    /// The IP address of the caller; `None` if the caller has an identity, or no known address.
     pub address: Option<IpAddr>,
     /// The operation: one that rules can name, or `templates`, `complete`, `directory`, `skills`, `skill`, `prompts`,
     /// `prompt` or `authenticate`.
@@ -68,7 +68,7 @@ impl AuditDecision {
 }
 
 impl AuditRecord<'_> {
-    /// The record at this time as a line of JSON, with the line end.
+    /// The record as a line of JSON that ends with `\n`. `now` is the time of the record.
     pub fn json_line(&self, now: SystemTime) -> String {
         let milliseconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
         let time = jiff::Timestamp::from_millisecond(i64::try_from(milliseconds).unwrap_or_default());
@@ -158,7 +158,7 @@ pub(crate) fn outcome(answer: &Answer) -> Result<usize, &Failure> {
     answer.as_ref().map(|reply| reply.members.size())
 }
 
-/// A listener whose subscriptions are recorded.
+/// A listener that records its subscriptions in the audit log.
 pub(crate) struct AuditedListener {
     pub(crate) listener: Arc<dyn Listener>,
     pub(crate) inner: Arc<ServerInner>,

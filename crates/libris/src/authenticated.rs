@@ -36,7 +36,7 @@ impl Authenticate for Authenticator {
     }
 }
 
-/// Grants all rights to every caller that is authenticated, and to anonymous ones if the authentication admits them.
+/// Grants all rights to every authenticated caller, and to anonymous callers if the authentication admits them.
 pub struct AuthenticatedCallers {
     authentication: Arc<dyn Authenticate>,
 }

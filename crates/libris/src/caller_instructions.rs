@@ -1,4 +1,5 @@
-//! The instructions for the model of a caller, sent when the client connects, and generated from what the caller sees.
+//! Generates the instructions for a caller's model from the resources and templates that the caller may see. Clients
+//! receive them when they connect.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ const LISTING_TIME: Duration = Duration::from_secs(3);
 /// How long cached instructions are used if they have no [`Proof`] that they are current.
 const MAX_AGE: Duration = Duration::from_secs(10);
 
-/// How many roots are described, and how many resources of each are considered.
+/// The largest number of roots that the instructions describe, and the largest number of resources examined per root.
 const MAX_GROUPS: usize = 20;
 const MAX_RESOURCES: usize = 100;
 
@@ -71,7 +72,7 @@ impl CallerView {
     }
 }
 
-/// The roots and the templates of a view, and how long both are valid.
+/// The roots and the templates of a view, and the freshness of both.
 async fn summary(
     view: &ViewSnapshot<'_>,
     context: &Context,

@@ -57,14 +57,15 @@ impl CallerView {
         !self.tools().is_empty()
     }
 
-    /// The page of the picker, if the caller may use it. A tool opens it, so a caller without tools has no picker.
+    /// The page of the picker; `None` if the caller may not use it. A tool opens the page, so a caller without tools
+    /// has no picker.
     pub(crate) fn app(&self) -> Option<&Arc<dyn AppPage>> {
         let app = self.inner.config.app.as_ref()?;
         let is_denied = tools::decide(&self.view.snapshot(), AppTool::Open.name()) == Decision::Deny;
         (!is_denied && self.has_tools()).then_some(app)
     }
 
-    /// The tools for templates that the caller may use.
+    /// The tools that are generated from templates, without those that the caller may not use.
     async fn template_tools(
         &self,
         view: &ViewSnapshot<'_>,
@@ -94,11 +95,12 @@ impl CallerView {
         let members = tools::definitions(&self.tools(), &templates, apps, call.revision.facts());
         let reply = Reply { members, freshness: Some(Freshness::default()), meta: Bytes::new() };
         if call.shows_apps() {
-            // Not cached: the cache key is the same for all clients, and the cached list is for those that do not show
-            // apps.
+            // Not cached: the cache key is the same for all clients, and the cached list is for clients that do not
+            // show apps.
             return Ok(self.scoped(reply));
         }
-        // Without a proof, the list is not cached: tools for templates change with the templates.
+        // Without a proof, the list is not cached: the tools that are generated from templates change with the
+        // templates.
         let proof = (!self.inner.config.tools.templates).then(Proof::always);
         let (class, request) = (view.rights().class(), CacheableRequest::Tools(None));
         Ok(self.scoped(self.inner.cache.insert(class, call.revision, request, reply, proof)))
@@ -162,7 +164,7 @@ impl CallerView {
         let kind = match tool {
             NamedTool::Own(tool) => Some(tool),
             NamedTool::OfTemplate(_) => Some(Tool::Read),
-            // The page's requests are recorded one by one by the methods that answer them.
+            // The methods that answer the requests of the page record each request themselves.
             NamedTool::OfApp(_) => None,
         };
         if let Some(kind) = kind {
@@ -175,7 +177,7 @@ impl CallerView {
         Ok(self.inner.cache.insert(view.rights().class(), call.revision, request, reply, proof))
     }
 
-    /// Records that a rule refused a tool, by the URI of the tool.
+    /// Records in the audit log that a rule refused a tool. The URI in the record is that of the tool.
     fn audit_refused_tool(&self, call: &Call, tool: &NamedTool, name: &str, refusal: &Failure) {
         if self.inner.audit.is_some() {
             let operation = match tool {
@@ -210,7 +212,8 @@ impl CallerView {
         }
     }
 
-    /// What the audit log says about a cached result of a tool: the operation, its right, and the resource.
+    /// The fields of the audit record for a cached result of a tool: the operation, the right that decides about it,
+    /// and the URI of the resource.
     pub(crate) fn audited_tool(
         name: &str,
         arguments: &str,

@@ -1,4 +1,5 @@
-//! The wire's `ServiceView` of one caller: answers its requests from the catalog, encodes the responses and caches them.
+//! The wire's `ServiceView` of one caller: answers its requests from the catalog, encodes the responses and caches
+//! them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,12 +28,12 @@ use crate::status;
 use crate::tools;
 use crate::view::{View, ViewSnapshot};
 
-/// Loaded contents of up to this many bytes need no memory reservation; larger ones are refused if memory is short.
+/// Loaded contents of up to this many bytes need no memory reservation; larger contents are refused if memory is short.
 const UNRESERVED_BYTES: usize = 64 << 10;
 
-/// The name of the array in the empty result of a list that is not declared as a capability; `None` for other methods.
-/// Some hosts request these lists from every server and disconnect on an error. From 2026-07-28 on, a method without
-/// its capability must be unknown.
+/// If the method lists items of a capability that this server does not declare, the name of the array in its empty
+/// result; otherwise `None`. Some hosts request these lists from every server and disconnect on an error. From protocol
+/// revision 2026-07-28 on, a method without its capability must be unknown.
 fn undeclared_list(revision: Revision, method: &str) -> Option<&'static str> {
     match (method, revision.facts().era) {
         ("tools/list", Era::Legacy) => Some("tools"),
@@ -44,7 +45,7 @@ fn undeclared_list(revision: Revision, method: &str) -> Option<&'static str> {
 pub(crate) struct CallerView {
     pub(crate) inner: Arc<ServerInner>,
     pub(crate) view: Arc<View>,
-    /// The key of the identity for quotas; `None` for an anonymous caller.
+    /// The key under which quotas count the caller; `None` for an anonymous caller.
     client: Option<Client>,
 }
 
@@ -116,7 +117,7 @@ impl CallerView {
         }
     }
 
-    /// The context for reads, whose contents count against the memory for responses.
+    /// The context for reads. The contents that a source loads count against the memory limit for responses.
     pub(crate) fn reading_context(&self, call: &Call) -> Context {
         self.context(call).with_memory(Arc::new(CallReporter(call.clone())))
     }
@@ -133,7 +134,7 @@ impl CallerView {
         }
     }
 
-    /// Caches a response for the rights class if it has a proof, and returns the response to send.
+    /// Caches a response for the rights class if the response has a proof of freshness. Returns the response to send.
     fn cache(
         &self,
         rights: &Rights,
@@ -368,7 +369,7 @@ impl CallerView {
         }
     }
 
-    /// The failure of a read. It is cached if the resource is missing and the error has a proof.
+    /// Converts the error of a read. Caches the failure if the resource is missing and the error has a proof.
     fn failed_read(
         &self,
         call: &Call,
@@ -438,7 +439,7 @@ impl CallerView {
     }
 }
 
-/// The failure of a read. It has the URI as it was requested, not in its normal form.
+/// Converts the error of a read. The failure has the URI as it was requested, not in its normal form.
 fn read_failure(requested: &str, error: Error) -> Failure {
     match error {
         Error::NotFound(_) | Error::Denied(_) => Failure::not_found(requested),

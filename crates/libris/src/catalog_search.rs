@@ -15,10 +15,10 @@ use crate::Catalog;
 use crate::gate::SourceRole;
 use crate::query;
 
-/// How long a source may search. A slower one is left out, and named in the answer.
+/// How long the search of a source may take. The answer leaves out a slower source, and names it.
 const SOURCE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The constant of reciprocal rank fusion: the larger, the less the first ranks count.
+/// The constant of reciprocal rank fusion: the larger it is, the smaller is the advantage of the first ranks.
 const FUSION: f32 = 60.0;
 
 /// How many resources are compared by name while the index is being built, and for how long.
@@ -29,8 +29,8 @@ const NAMES_TIMEOUT: Duration = Duration::from_secs(1);
 const NAMES_PAGE: usize = 1000;
 
 impl Catalog {
-    /// Searches the index and the sources with a search of their own, and fuses the hits by rank; `None` if there is
-    /// neither.
+    /// Searches the index and the sources that have a search of their own, and fuses the hits by rank; `None` if there
+    /// is neither an index nor such a source.
     pub(crate) async fn search_sources(
         &self,
         query: &SearchQuery,
@@ -109,8 +109,8 @@ impl Catalog {
         libris_core::IndexingProgress::default()
     }
 
-    /// The answers of the sources with a search of their own, without hidden resources, and the names of those that
-    /// failed or were too slow.
+    /// The answers of the sources that have a search of their own, without hidden resources, and the names of the
+    /// sources that failed or were too slow.
     async fn search_own(
         &self,
         query: &SearchQuery,
@@ -233,7 +233,7 @@ impl Catalog {
     }
 }
 
-/// Whether a resource passes the filters on annotations.
+/// Whether a resource passes the filters on annotations: audience and modification time.
 fn is_for(resource: &Resource, query: &SearchQuery) -> bool {
     let Annotations { audience, last_modified, .. } = &resource.annotations;
     query.audience.is_none_or(|wanted| audience.is_empty() || audience.contains(&wanted))

@@ -1,4 +1,4 @@
-//! The watch of a catalog: merges the watches of its sources, opens watches of new sources, and retries failed ones.
+//! The watch of a catalog: merges the watches of its sources, opens watches of new sources, and retries failed watches.
 
 use std::future::poll_fn;
 use std::mem;
@@ -39,8 +39,8 @@ struct SourceWatch {
     gated: GatedSource,
     state: SourceWatchState,
     backoff: Backoff,
-    /// Yields whether this replica polls the source: first the current answer, then each change. `None` if every
-    /// replica watches the source.
+    /// Yields whether this replica polls the source: first the current value, then each change. `None` if every replica
+    /// watches the source.
     turns: Option<BoxStream<'static, bool>>,
 }
 
@@ -172,7 +172,7 @@ impl SourceWatchState {
 
 impl CatalogWatch {
     /// Watches the current sources and those that are added later. A source that cannot be watched is retried; in
-    /// strict mode it is an error.
+    /// strict mode, `open` fails instead.
     pub(crate) async fn open(
         sources: watch::Receiver<Sources>,
         health: &Arc<Health>,
@@ -271,7 +271,7 @@ impl CatalogWatch {
     }
 }
 
-/// Yields whether this replica polls a source: first the current answer, then each change.
+/// Yields whether this replica polls a source: first the current value, then each change.
 fn turns(poller: watch::Receiver<bool>) -> BoxStream<'static, bool> {
     stream::unfold((poller, true), async |(mut poller, is_first)| {
         if !is_first {

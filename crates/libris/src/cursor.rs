@@ -1,8 +1,8 @@
 //! Cursors for keyset pagination, opaque to clients.
 //!
 //! A cursor encodes the last item of a page, not an offset, so it stays valid while items are added and removed, after
-//! a restart, and on another replica. A checksum detects corrupted cursors, and the kind of list detects cursors of
-//! another list.
+//! a restart, and on another replica. A cursor also contains a checksum, which detects corruption, and the kind of its
+//! list, which detects a cursor of another list.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

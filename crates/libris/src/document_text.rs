@@ -1,4 +1,5 @@
-//! Recognises documents, such as PDF files, whose extracted text is searched and shown to models instead of their bytes.
+//! Recognises documents, such as PDF files, whose extracted text is searched and shown to models instead of their
+//! bytes.
 
 use libris_core::Uri;
 
@@ -21,8 +22,8 @@ const MEDIA_TYPES: [&str; 9] = [
     "message/rfc822",
 ];
 
-/// The URI for the text of a document that is not text itself; `None` for other resources. A read of it may fail, because
-/// the source need not extract text.
+/// The URI for the text of a document that is not text itself; `None` for other resources. A read of this URI may fail,
+/// because not every source extracts text.
 pub(crate) fn text_uri(uri: &Uri, mime: Option<&str>) -> Option<Uri> {
     let is_mime = || mime.is_some_and(|mime| MEDIA_TYPES.iter().any(|start| mime.starts_with(start)));
     if has_parameter(uri, "as") || !(has_extension(uri) || is_mime()) {
@@ -47,7 +48,7 @@ pub(crate) fn has_parameter(uri: &Uri, name: &str) -> bool {
     pairs.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name)).any(|found| found == name)
 }
 
-/// The URI with a parameter added to its query.
+/// The URI with a parameter added to its query, and without its fragment.
 pub(crate) fn with_parameter(uri: &Uri, name: &str, value: &str) -> Option<Uri> {
     let text = uri.as_str().split('#').next().unwrap_or_default();
     let separator = if text.contains('?') { '&' } else { '?' };

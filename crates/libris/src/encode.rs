@@ -40,7 +40,7 @@ impl PageWriter {
     }
 }
 
-/// Serialises a value. Our values cannot fail: map keys are strings and numbers are finite.
+/// Serialises a value. This cannot fail for the values of this crate: map keys are strings, and numbers are finite.
 pub(crate) fn write(json: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     if let Err(cause) = serde_json::to_writer(&mut *json, value) {
         tracing::error!(%cause, "could not encode a value as JSON; sending `null`");
@@ -179,8 +179,8 @@ impl Serialize for AnnotationsEncoder<'_> {
     }
 }
 
-/// The `_meta` member that lists unavailable sources; empty if there are none. `names` says whether to include their
-/// names.
+/// The `_meta` member that lists unavailable sources; empty if there are none. Their names are included only if `names`
+/// is true.
 pub(crate) fn unavailable(sources: &[UnavailableSource], names: bool) -> Bytes {
     if sources.is_empty() {
         return Bytes::new();

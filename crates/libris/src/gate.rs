@@ -20,7 +20,8 @@ struct SourceGate {
     source: Arc<dyn Source>,
     /// Permits for reads and completions.
     permits: Arc<Budget>,
-    /// Permits for lists, which slow reads must not delay. Half as many, because a source may have one queue for both.
+    /// Permits for lists, which slow reads must not delay. Half as many as for reads, because a source may have one
+    /// queue for both.
     listing_permits: Arc<Budget>,
     health: Arc<SourceHealth>,
     role: SourceRole,
@@ -35,7 +36,7 @@ pub(crate) enum SourceRole {
     Content,
     /// It is `libris://status`, which reports on the other sources.
     Status,
-    /// It is `libris://index`, which lists what the other sources have.
+    /// It is `libris://index`, which summarises the resources of the other sources.
     Index,
 }
 
@@ -76,7 +77,7 @@ impl GatedSource {
         &self.0.lists
     }
 
-    /// The range of URIs that contains its listed resources; `None` if it is not known.
+    /// The range of URIs that contains the listed resources of the source; `None` if the range is not known.
     pub(crate) fn span(&self) -> Option<&UriSpan> {
         self.0.span.as_ref()
     }
@@ -85,8 +86,8 @@ impl GatedSource {
         self.0.role
     }
 
-    /// The freshness that this source contributes to that of a combined list. `libris://status` and `libris://index`
-    /// contribute none: their entries never change, and must not shorten the TTL of the others.
+    /// The freshness that this source contributes to the freshness of a merged list. `libris://status` and
+    /// `libris://index` contribute none: their entries never change, and must not shorten the TTL of the list.
     pub(crate) fn counted(&self, freshness: Freshness) -> Option<Freshness> {
         (self.0.role == SourceRole::Content).then_some(freshness)
     }
@@ -108,8 +109,8 @@ impl GatedSource {
         Ok(context.clone().with_permit(lease))
     }
 
-    /// Waits for a permit for work in the background. It takes one only while at most half of the permits are in use,
-    /// so that clients need not wait for that work; if the source has only one permit, while that is free.
+    /// Waits for a permit for background work. Takes a permit only while at most half of the permits are in use, so
+    /// that clients need not wait for background work. If the source has only one permit, this permit must be free.
     #[cfg(feature = "search")]
     pub(crate) async fn idle_permit(&self, context: &Context) -> Result<Context> {
         const PAUSE: Duration = Duration::from_millis(20);

@@ -133,9 +133,9 @@ pub(crate) struct SearchIndexState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClusterState {
     pub(crate) is_connected: bool,
-    /// The time at which it was connected or disconnected.
+    /// When the connection was established or lost.
     pub(crate) since: SystemTime,
-    /// Why it is not connected, without secrets.
+    /// Why there is no connection, without secrets.
     pub(crate) reason: Option<Arc<str>>,
 }
 
@@ -167,8 +167,8 @@ pub(crate) struct Health {
 /// Generation counters of state transitions.
 #[derive(Clone)]
 struct Transitions {
-    /// Bumped when the set of sources changes, or the state of a source, of the search index or of the connection to other
-    /// replicas.
+    /// Bumped when the set of sources changes, or the state of a source, of the search index or of the connection to
+    /// other replicas.
     all: watch::Sender<u64>,
     /// Bumped when a source is available again.
     recoveries: watch::Sender<u64>,
@@ -272,7 +272,7 @@ impl Health {
         }
     }
 
-    /// The numbers of sources, of unavailable ones, and of resources in the search index, for the metrics.
+    /// Gauges for the metrics: sources, unavailable sources, the connection to other replicas, and the search index.
     pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
         let sources = self.sources();
         let unavailable = sources.iter().filter(|source| source.outage().is_some()).count();
@@ -331,7 +331,8 @@ impl SourceHealth {
         }
     }
 
-    /// The time since which the watch of the source fails, so that its changes are not reported; `None` if it does not.
+    /// The time since which the watch of the source fails, so that its changes are not reported; `None` if the watch
+    /// works.
     pub(crate) fn unwatched(&self) -> Option<SystemTime> {
         lock(&self.state).unwatched
     }

@@ -19,7 +19,7 @@ pub(crate) const CATALOG_LIMIT: usize = 12_000;
 /// The number of bytes of text that increase the weight of a resource by one.
 pub(crate) const TEXT_UNIT: usize = 1 << 10;
 
-/// How many templates are stored per source.
+/// The largest number of templates that are stored per source. If a source has more, none are stored.
 const TEMPLATE_LIMIT: usize = 1_000;
 
 /// The quota for the stored resources of all sources of a catalog.
@@ -100,7 +100,7 @@ impl LastKnown {
         }
     }
 
-    /// The stored page after `after`; `None` if no page was ever stored.
+    /// The stored page after `after`; `None` if there is no stored listing.
     pub(crate) fn page(&self, after: Option<&Uri>, limit: usize) -> Option<Page> {
         let listing = lock(&self.listing);
         let KnownListing { resources, .. } = listing.as_ref()?;

@@ -1,10 +1,10 @@
-//! Cached lists of sources that compute their whole list for every page, such as those with `#[list]` functions.
+//! Caches the lists of sources that compute their whole list for every page, such as sources with `#[list]` functions.
 //!
-//! A walk is the pass of one client over all pages of a list. Its first page runs the source, and the following pages come
-//! from the cached list. See [`Source::whole_list`].
+//! A walk is the pass of one client over all pages of a list. Its first page runs the source, and the following pages
+//! come from the cached list. See [`Source::whole_list`].
 //!
-//! Another walk, or a change of the list, may replace the cached list while a walk is under way. Pages begin after a URI
-//! and not at an index, so that a walk still returns every resource that is in all of these lists, and none twice.
+//! Another walk, or a change of the list, may replace the cached list while a walk is under way. Pages begin after a
+//! URI, not at an index. So a walk still returns every resource that is in all versions of the list, and none twice.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use crate::lock::lock;
 pub(crate) const CACHE_BYTES: usize = 28 << 20;
 
 /// The part of this memory that the lists for the identities of one client may use. The lists that are the same for all
-/// callers count as those of one more client.
+/// callers have a share of their own.
 const SHARE_BYTES: usize = CACHE_BYTES / 8 * 7;
 
 /// The maximum number of resources of a cached list.
@@ -53,7 +53,7 @@ type CallerKey = Option<String>;
 #[derive(Default)]
 struct CachedLists {
     by_caller: HashMap<CallerKey, Arc<CachedList>>,
-    /// Whether a task removes expired lists.
+    /// Whether the task that removes expired lists is running.
     is_swept: bool,
 }
 
@@ -65,7 +65,7 @@ struct CachedList {
     /// Whether the source used the identity of the caller.
     identity_used: bool,
     expires: Instant,
-    /// No longer holds when the source reported a change of its list.
+    /// Ends when the source reports a change of its list.
     proof: Option<Proof>,
     /// The memory of the list, released with it.
     _memory: Option<Lease>,
@@ -147,7 +147,7 @@ impl ListCacheState {
         lists.by_caller.get(caller).filter(|list| list.is_fresh()).cloned()
     }
 
-    /// Runs the source and caches its list, unless the whole list is one page of `limit` resources.
+    /// Runs the source and caches its list, unless the whole list fits on one page of `limit` resources.
     async fn run(
         self: Arc<Self>,
         source: Arc<dyn Source>,
@@ -176,11 +176,12 @@ impl ListCacheState {
         Ok(list)
     }
 
-    /// The resources to cache, and the memory of the cache entry. Without resources, the entry only says that the list is
-    /// too large. Without memory, there is not even room for such an entry.
+    /// The resources to cache, and the memory lease of the cache entry. Without resources, the entry only records that
+    /// the list is too large. Without a lease, there is not even memory for such an entry.
     ///
-    /// The lists for identities count against the share of the client. A list that is the same for all callers does not:
-    /// otherwise a client that has used up its share could keep it out of the cache by being the first to request it.
+    /// The lists for identities count against the share of the client. A list that is the same for all callers does
+    /// not: otherwise a client that has used up its share could keep this list out of the cache by being the first to
+    /// request it.
     fn reserved(
         &self,
         page: Page,
@@ -362,7 +363,7 @@ mod tests {
         assert_eq!(compact.iter().map(super::CachedResource::resource).collect::<Vec<_>>(), resources);
     }
 
-    /// A source of so many resources, with names of so many bytes, that counts its runs.
+    /// A source of `resources` resources, whose names have `name` bytes. Counts its runs.
     struct Listing {
         resources: usize,
         name: usize,

@@ -1,7 +1,7 @@
 //! The outline of a listing: its roots, or the folders below a URI, with counts.
 //!
-//! A listing is in URI order, so that resources with the same prefix are adjacent. A scan counts the resources of a prefix
-//! up to a limit, and then continues after the prefix without listing its remaining resources.
+//! A listing is in URI order, so that resources with the same prefix are adjacent. A scan counts the resources of a
+//! prefix up to a limit, and then continues after the prefix without listing its remaining resources.
 
 use async_trait::async_trait;
 use libris_core::{Context, DIRECTORY, Freshness, Page, Resource, Result, UnavailableSource, Uri};
@@ -18,7 +18,8 @@ const MAX_SCANNED: usize = 20_000;
 /// Lists the resources that one caller may see.
 #[async_trait]
 pub(crate) trait OutlineListing: Sync {
-    /// One page in URI order after `after`. It may be shorter than `limit`, or empty, even if there are more resources.
+    /// One page in URI order after `after`. The page may be shorter than `limit`, or empty, even if there are more
+    /// resources.
     async fn page(&self, after: Option<&Uri>, limit: usize) -> Result<Page>;
 }
 
@@ -35,7 +36,7 @@ impl OutlineListing for ViewListing<'_> {
     }
 }
 
-/// What to scan.
+/// The parameters of a scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OutlineRequest<'a> {
     /// Groups by the folders directly below this prefix; `None` groups by roots.
@@ -44,7 +45,7 @@ pub(crate) struct OutlineRequest<'a> {
     pub(crate) after: Option<&'a Uri>,
     /// The maximum number of groups.
     pub(crate) groups: usize,
-    /// How many resources of one group are counted and returned.
+    /// The maximum number of resources of one group that are counted and returned.
     pub(crate) resources: usize,
 }
 
@@ -90,7 +91,7 @@ pub(crate) struct Outline {
     pub(crate) unavailable: Vec<UnavailableSource>,
 }
 
-/// Scans a listing.
+/// Scans a listing for groups. Stops after [`MAX_SCANNED`] resources.
 pub(crate) async fn outline(listing: &dyn OutlineListing, request: OutlineRequest<'_>) -> Result<Outline> {
     let below = request.below.and_then(|below| Uri::parse(below).ok());
     let mut after = request.after.cloned().or(below);
@@ -163,7 +164,8 @@ pub(crate) async fn outline(listing: &dyn OutlineListing, request: OutlineReques
     Ok(outline)
 }
 
-/// The prefix by which a URI is grouped: its root, or the folder directly below `below`; `None` if it is not below.
+/// The prefix by which a URI is grouped: its root, or the folder directly below `below`; `None` if the URI is not below
+/// it.
 fn prefix_of<'u>(uri: &'u str, below: Option<&str>) -> Option<&'u str> {
     let Some(below) = below else { return Some(root(uri)) };
     let rest = uri.strip_prefix(below).filter(|rest| !rest.is_empty())?;

@@ -1,4 +1,4 @@
-//! Queries for one page of a merged list: only to the sources whose resources can be on it.
+//! Queries sources for one page of a merged list: only the sources whose resources can be on the page.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -24,11 +24,12 @@ pub(crate) struct MergedPageRequest<'a> {
 }
 
 impl MergedPageRequest<'_> {
-    /// The responses of all sources, in the order of `sources`. That of a source that was not queried is an empty page.
+    /// The responses of all sources, in the order of `sources`. The response of a source that was not queried is an
+    /// empty page.
     ///
-    /// The sources whose resources come first in URI order, and those without a span, are queried first. If they fill the
-    /// page, sources whose URIs all sort after its end are not queried: then the page depends neither on the speed nor on
-    /// the proofs of such sources.
+    /// The sources whose resources come first in URI order, and those without a span, are queried first. If they fill
+    /// the page, sources whose URIs all sort after its end are not queried: then the page depends neither on the speed
+    /// nor on the proofs of these sources.
     pub(crate) async fn responses(&self, sources: &[GatedSource]) -> Result<Vec<SourceResponse<Page>>> {
         let starts: Vec<_> = sources.iter().map(|gated| self.start(gated)).collect();
         let lowest = starts.iter().filter_map(|start| match start {
@@ -73,8 +74,8 @@ impl MergedPageRequest<'_> {
         let Self { after, limit, context, config } = *self;
         let list = |at: &usize| {
             let gated = &sources[*at];
-            // If all resources of the source are after `after`, this is its first page. Queried as such, the page can be
-            // stored as the start of its last known list.
+            // If all resources of the source are after `after`, this is its first page. Queried without `after`, the
+            // page can be stored as the start of the last known list of the source.
             let is_first = |after: &&Uri| gated.span().is_some_and(|span| span.is_after(after));
             gated.list(after.filter(|after| !is_first(after)), limit, context, config)
         };
@@ -89,12 +90,12 @@ impl MergedPageRequest<'_> {
     }
 }
 
-/// Where the resources of a source begin after the start of a page.
+/// The position of a source's first resource after the start of a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SourceStart<'a> {
     Unknown,
     At(&'a str),
-    /// All of them are before the page.
+    /// All resources of the source are before the page.
     Never,
 }
 
@@ -103,12 +104,12 @@ fn not_asked() -> SourceResponse<Page> {
     SourceResponse::Current(Page { freshness: Freshness::unlimited(), ..Page::default() })
 }
 
-/// The URI at which a merged page with these responses ends at the latest; `None` if all of them are complete.
+/// The URI at which a merged page with these responses ends at the latest; `None` if all responses are complete.
 fn page_end(answers: &[SourceResponse<Page>]) -> Option<Uri> {
     let pages = answers.iter().filter_map(|answer| match answer {
         SourceResponse::Current(page) | SourceResponse::LastKnown(page, _) => Some(page),
         SourceResponse::Missing { .. } => None,
     });
-    // What a source has after the last resource of an incomplete page is not known, so the merged page ends there.
+    // A source may have resources directly after the last one of an incomplete page, so the merged page ends there.
     pages.filter(|page| page.more).filter_map(|page| page.resources.last()).map(|last| last.uri.clone()).min()
 }

@@ -3,14 +3,14 @@
 use libris_wire::Failure;
 use serde::Deserialize;
 
-/// The most characters of the input that an error quotes.
+/// The largest number of characters of the input that an error quotes.
 pub(crate) const LONGEST_QUOTE: usize = 200;
 
 /// Parses the parameter object of a method. Members that are `null` count as absent.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(params: &'a str) -> Result<T, Failure> {
     serde_json::from_str(params).map_err(|cause| {
         let cause = cause.to_string();
-        // The position is relative to a part of the message, which would mislead.
+        // Removes the position: it is relative to a part of the message and would mislead.
         let what = cause.rsplit_once(" at line ").map_or(&*cause, |(what, _)| what);
         let what: String = what.chars().take(LONGEST_QUOTE).collect();
         Failure::invalid(match what.strip_prefix("missing field ") {

@@ -18,7 +18,7 @@ use crate::view::ViewSnapshot;
 /// How many entries one page has, at most.
 const PAGE: usize = 500;
 
-/// How many resources are listed at a time to find prefixes, and how often for one page.
+/// How many resources are listed at a time to find prefixes, and how many times for one page, at most.
 const SCANNED: usize = 200;
 const MAX_SCANS: usize = 100;
 
@@ -50,7 +50,7 @@ impl CallerView {
         found
     }
 
-    /// Records a decision, with the number of entries as its size.
+    /// Records the decision in the audit log. The size in the record is the number of entries.
     fn audit_prefix(&self, call: &Call, prefix: &str, outcome: Result<usize, &Failure>) {
         let (client, took) = (call.client, call.elapsed());
         // A prefix without a slash is a mere scheme, which no rule matches.
@@ -84,7 +84,7 @@ impl PrefixLister<'_> {
         }
     }
 
-    /// A page of a directory that a source has; `None` if none has it.
+    /// A page of a directory; `None` if no source has the directory.
     async fn directory(
         &self,
         prefix: &str,
@@ -174,8 +174,8 @@ impl PrefixLister<'_> {
         Ok(found.map(|resource| self.entry(&resource)))
     }
 
-    /// The entry of a resource. A size that another MCP server claims is left out, because clients of a file system rely on
-    /// sizes.
+    /// The entry of a resource. A size that another MCP server claims is left out, because clients of a file system
+    /// rely on sizes.
     fn entry(&self, resource: &Resource) -> PrefixEntry {
         let mut uri = resource.uri.to_string();
         let is_folder = resource.mime.as_deref() == Some(DIRECTORY);
@@ -201,7 +201,8 @@ fn folder_of(uri: &str) -> &str {
     path.rfind('/').map_or("", |slash| &uri[..=slash])
 }
 
-/// The prefix directly below `prefix` to which a URI belongs, or the URI itself; `None` if it is not below.
+/// The prefix directly below `prefix` to which a URI belongs, or the URI itself; `None` if the URI is not below
+/// `prefix`.
 fn directly_below<'u>(prefix: &str, uri: &'u str) -> Option<&'u str> {
     let rest = uri.strip_prefix(prefix).filter(|rest| !rest.is_empty())?;
     if prefix.is_empty() {
@@ -220,7 +221,8 @@ fn directly_below<'u>(prefix: &str, uri: &'u str) -> Option<&'u str> {
     })
 }
 
-/// A position in the list after everything with this prefix: `~` is the last character that a URI in normal form can contain.
+/// A position in the list after everything with this prefix: `~` is the last character that a URI in normal form can
+/// contain.
 fn end_of(prefix: &str) -> Option<Uri> {
     Uri::parse(&format!("{prefix}~~~~~~~~~~~~")).ok()
 }

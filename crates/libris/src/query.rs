@@ -24,7 +24,7 @@ use crate::status;
 /// How many sources a list queries concurrently.
 const CONCURRENT_QUERIES: usize = 16;
 
-/// What a list query to one source returned.
+/// The result of a list query to one source.
 pub(crate) enum SourceResponse<T> {
     /// The response of the source.
     Current(T),
@@ -138,8 +138,8 @@ impl GatedSource {
         }
     }
 
-    /// Queries the source, unless it is unavailable (open circuit). An outer error fails the whole list; an inner one is the
-    /// outage of this source.
+    /// Queries the source, unless it is unavailable (open circuit). An outer error fails the whole list; an inner error
+    /// is the outage of this source.
     async fn query<T: Default, F: Future<Output = Result<T>>>(
         &self,
         query: SourceQuery<'_>,
@@ -150,7 +150,8 @@ impl GatedSource {
         if let Some(outage) = outage() {
             return Ok(Err(outage));
         }
-        // The wait is longer than the timeout of a query: if all queries with a permit hang, an outage has begun by then.
+        // The wait is longer than the timeout of a query: if all queries that hold a permit hang, one of them has
+        // started an outage by then.
         let permit = self.listing_permit(query.context, source_timeout.saturating_mul(2)).await;
         if let Some(outage) = outage() {
             return Ok(Err(outage));
@@ -223,7 +224,7 @@ impl GatedSource {
         Error::Unavailable(format!("`{name}` is unavailable since {since}: {why}; hint: {hint}"))
     }
 
-    /// Starts a task that probes the source until it is available, unless one runs already.
+    /// Starts a task that probes the source until it is available, unless such a task runs already.
     fn probe(&self, limit: usize, config: Config) {
         if self.health().begin_probes() {
             let probes = Probes { health: self.health().clone(), ended: false };
@@ -354,7 +355,7 @@ fn hint(sources: &[GatedSource]) -> &'static str {
     }
 }
 
-/// The first five names, in backticks.
+/// The first five names, in backticks, and the number of further names.
 pub(crate) fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
     const MAX_NAMES: usize = 5;
     let mut names: Vec<_> = names.map(|name| format!("`{name}`")).collect();

@@ -36,8 +36,8 @@ impl ReadMemory {
         lock(&self.state)
     }
 
-    /// Waits until the memory of the failed reservation is free, so that the read can start over. Returns `false` if no
-    /// reservation failed, or if the wait times out.
+    /// Waits for the memory that a failed reservation needed, and takes it, so that the read can start over. Returns
+    /// `false` if no reservation failed, or if the wait times out.
     pub(crate) async fn memory_is_free(&self) -> bool {
         let wanted = {
             let mut state = self.state();

@@ -1,6 +1,6 @@
 //! The response cache: encoded responses, and errors for missing resources, each with a proof that it is still valid.
 //!
-//! A lookup checks the [`Proof`] of a response before it returns it, so a cached response is never stale.
+//! A lookup checks the [`Proof`] of a response before it returns the response, so a cached response is never stale.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -12,13 +12,15 @@ use libris_wire::{Answer, CacheableRequest, Failure, Reply, Revision};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
 
-/// The estimated number of cached responses: 32 for each shard, because with fewer `quick_cache` uses fewer shards.
+/// The estimated number of cached responses: 32 for each shard, because `quick_cache` uses fewer shards for a lower
+/// estimate.
 const ESTIMATED_RESPONSES: usize = 32 * SHARDS;
 
 /// The memory that a cached response uses in addition to its bytes.
 const RESPONSE_OVERHEAD: usize = 256;
 
-/// The number of shards. Each has its own lock and an equal part of the capacity, which limits the size of a response.
+/// The number of shards. Each shard has its own lock and an equal part of the capacity. A response must fit into a
+/// shard.
 const SHARDS: usize = 2;
 
 /// A cache of encoded responses, limited in bytes.
@@ -119,7 +121,7 @@ impl Equivalent<ResponseKey> for CacheLookup<'_> {
 }
 
 struct CachedResponse {
-    /// `None` for a large response that was requested only once.
+    /// `None` for a large response that was requested only once so far.
     answer: Option<Answer>,
     proof: Proof,
     /// When the proof was last found to hold, in nanoseconds since the epoch of the cache.
@@ -191,8 +193,8 @@ impl ResponseCache {
 
     /// Caches a response that has a proof, and returns the response to send.
     ///
-    /// A large response is encoded while it is sent. Its encoded form is cached only when it is requested a second time
-    /// while the first proof still holds: many large responses change before that, or are read once.
+    /// A large response is encoded while it is sent. Its encoded form is cached only when the response is requested a
+    /// second time while the first proof still holds: many large responses change before that, or are read once.
     pub(crate) fn insert(
         &self,
         class: u64,
@@ -228,7 +230,7 @@ impl ResponseCache {
         failure: &Failure,
         proof: Option<Proof>,
     ) {
-        /// The longest URI of a missing resource that is cached: a client can invent any number of them.
+        /// The longest URI of a missing resource that is cached, because a client can request any number of such URIs.
         const MAX_MISSING_URI: usize = 1 << 10;
         if let Failure::NotFound { uri, .. } = failure
             && uri.len() <= MAX_MISSING_URI

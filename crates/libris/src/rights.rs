@@ -37,7 +37,7 @@ impl Operation {
     }
 }
 
-/// What rights say about an operation on a resource.
+/// The decision of rights about an operation on a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// It is allowed.
@@ -53,20 +53,20 @@ pub trait Rules: Send + Sync + 'static {
     /// Whether the rules allow this operation on the resource at `uri`.
     fn allow(&self, operation: Operation, uri: &Uri) -> bool;
 
-    /// What the rules say about this operation on the resource at `uri`.
+    /// The decision of the rules about this operation on the resource at `uri`.
     fn decide(&self, operation: Operation, uri: &Uri) -> Decision {
         if self.allow(operation, uri) { Decision::Allow } else { Decision::Deny }
     }
 
-    /// The decision of the rules about this operation on another name of the resource, if they object; `None` if they
-    /// do not. By default, the operation must be allowed under all names.
+    /// The decision of the rules about this operation on another name of the resource, if it restricts the operation;
+    /// otherwise `None`. By default, the operation must be allowed under all names.
     fn overrule(&self, operation: Operation, alias: &Uri) -> Option<Decision> {
         Some(self.decide(operation, alias)).filter(|decision| *decision != Decision::Allow)
     }
 
-    /// The decision of a rule that names a feature of the server, such as a tool, by its URI; `None` if there is none. A
-    /// rule for all URIs does not name features. By default, a decision that any other URI gets too is taken to be that
-    /// of a rule for all URIs.
+    /// The decision of a rule that names a feature of the server, such as a tool, by its URI; `None` if there is none.
+    /// A rule for all URIs does not name features. By default, if an arbitrary other URI gets the same decision, a rule
+    /// for all URIs is assumed.
     fn decide_feature(&self, uri: &Uri) -> Option<Decision> {
         /// A URI that only rules for all URIs match.
         static ANYTHING: LazyLock<Option<Uri>> = LazyLock::new(|| Uri::parse("urn:libris:anything").ok());
@@ -118,7 +118,7 @@ impl Rights {
         self.0.as_ref().is_none_or(|class| class.rules.allow(operation, uri))
     }
 
-    /// What the rules say about this operation on the resource at `uri`, which may also have these other names.
+    /// The decision of the rules about this operation on the resource at `uri`. `aliases` returns its other names.
     pub fn decide(&self, operation: Operation, uri: &Uri, aliases: impl FnOnce() -> Vec<Uri>) -> Decision {
         let Some(class) = &self.0 else { return Decision::Allow };
         let mut decision = class.rules.decide(operation, uri);
@@ -135,9 +135,9 @@ impl Rights {
         decision
     }
 
-    /// The decision about a feature of the server, such as a tool, which rules name by this URI. It is allowed unless a rule
-    /// denies it explicitly: a rule that matches all URIs does not apply to features. This is safe, because a feature
-    /// returns only what the caller may see anyway.
+    /// The decision about a feature of the server, such as a tool, which rules name by this URI. A feature is allowed
+    /// unless a rule for its URI denies it: a rule that matches all URIs does not apply to features. This is safe,
+    /// because a feature returns only resources that the caller may see anyway.
     pub(crate) fn decide_feature(&self, uri: &Uri) -> Decision {
         self.0.as_ref().and_then(|class| class.rules.decide_feature(uri)).unwrap_or(Decision::Allow)
     }
@@ -164,7 +164,7 @@ impl Rights {
     }
 }
 
-/// The decision that requires these scopes too.
+/// Adds scopes to those that a decision requires.
 fn required(decision: &Decision, more: &Arc<[Box<str>]>) -> Decision {
     let Decision::Require(scopes) = decision else { return Decision::Require(more.clone()) };
     let new = more.iter().filter(|scope| !scopes.contains(scope));
@@ -222,7 +222,7 @@ pub trait Authenticate: Send + Sync + 'static {
     }
 
     /// Whether the credentials of an identity are still valid: neither expired nor revoked. When they are no longer
-    /// valid, the event streams of the identity end, and it has no rights.
+    /// valid, the event streams of the identity end, and the identity has no rights.
     fn is_valid(&self, identity: &Identity) -> bool {
         !identity.has_expired(SystemTime::now())
     }
@@ -233,7 +233,7 @@ pub trait Authenticate: Send + Sync + 'static {
         None
     }
 
-    /// A JSON document that anybody may read, such as the metadata of a protected resource, if this is its path.
+    /// The public JSON document at this path, such as the metadata of a protected resource; `None` if there is none.
     fn public_document(&self, _path: &str) -> Option<String> {
         None
     }
@@ -296,7 +296,7 @@ const MAX_CLOCK_INTERVAL: Duration = Duration::from_secs(60);
 /// The current policy of a server, which can be replaced at run time.
 pub(crate) struct CurrentPolicy {
     policy: RwLock<Arc<dyn Policy>>,
-    /// Whether the policy is open.
+    /// Whether the policy is open: all callers have the same rights.
     open: AtomicBool,
     /// Generation counter: incremented when the policy is replaced or identities were revoked.
     generation: AtomicU64,
@@ -324,7 +324,7 @@ impl CurrentPolicy {
         self.policy.read().unwrap_or_else(PoisonError::into_inner).authentication().identify(caller)
     }
 
-    /// Whether the policy is open.
+    /// Whether the policy is open: all callers have the same rights.
     pub(crate) fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }
@@ -367,7 +367,7 @@ impl CurrentPolicy {
         let mut replaced = self.replaced.subscribe();
         while self.policy().authentication().is_valid(&identity) {
             let left = identity.expires().map(|expires| expires.duration_since(SystemTime::now()));
-            // The time is checked again at least this often, since the system clock can be set.
+            // The expiry is compared with the system clock at least this often, because the clock can be set.
             let left =
                 left.map_or(MAX_CLOCK_INTERVAL, |left| left.unwrap_or_default().min(MAX_CLOCK_INTERVAL));
             tokio::select! {

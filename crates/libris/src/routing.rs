@@ -9,7 +9,7 @@ use libris_core::{Error, Resource, Uri};
 use crate::gate::{GatedSource, SourceRole};
 use crate::lock::lock;
 
-/// The most pairs of sources whose collisions are logged.
+/// The largest number of pairs of sources whose collisions are logged.
 const MAX_LOGGED: usize = 100;
 
 /// A URI that two sources claim, at least one of which is [exclusive](libris_core::Source::is_exclusive).
@@ -30,8 +30,9 @@ impl UriCollision {
     }
 }
 
-/// The sources that cover a URI, the most specific first. It is an error if the most specific source is exclusive and
-/// another one covers the URI too, or if an exclusive source is as specific as the first one.
+/// The sources that cover a URI, the most specific first. It is an error if the most specific source is exclusive and a
+/// non-exclusive source covers the URI too, or if another exclusive source is as specific as the first one. Sources
+/// that match every URI cause no error.
 pub(crate) fn route(sources: &[GatedSource], uri: &Uri) -> Result<Vec<GatedSource>, UriCollision> {
     let mut found: Vec<(Specificity, &GatedSource)> =
         sources.iter().filter_map(|gated| Some((gated.source().covers(uri)?, gated))).collect();

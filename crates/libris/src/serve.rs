@@ -175,8 +175,8 @@ impl Serve {
         self
     }
 
-    /// Allows HTTP on addresses that other machines can reach. Without a [policy](Self::policy) that authenticates callers,
-    /// everybody who can reach the address may read everything.
+    /// Allows HTTP on addresses that other machines can reach. Without a [policy](Self::policy) that authenticates
+    /// callers, everybody who can reach the address may read everything.
     pub fn allow_remote(self) -> Self {
         Self { allow_remote: true, ..self }
     }
@@ -247,11 +247,11 @@ impl Serve {
         http::serve(listener, endpoint, stop).await.map_err(failed)
     }
 
-    /// A router for `/mcp` and for the metadata that tells clients how to authenticate, to merge or nest into the router of
-    /// an axum application.
+    /// A router for `/mcp` and for the metadata that tells clients how to authenticate, to merge or nest into the
+    /// router of an axum application.
     ///
-    /// A layer in front of it may authenticate the caller and put an [`Identity`](crate::Identity) into the extensions
-    /// of the request, for functions that take one.
+    /// A layer in front of the router may authenticate the caller and put an [`Identity`](crate::Identity) into the
+    /// extensions of the request, for functions that take one.
     ///
     /// ```
     /// use axum::Router;

@@ -33,15 +33,16 @@ pub struct Config {
     pub version: String,
     /// A description of the server.
     pub description: Option<String>,
-    /// Instructions for models that use the server. Default: generated for each caller from the resources that it may see.
+    /// Instructions for models that use the server. Default: generated for each caller from the resources that it may
+    /// see.
     pub instructions: Option<String>,
     /// Whether clients are offered the prompt `use-resources`, which tells a model what the server has. Default: yes.
     pub built_in_prompt: bool,
     /// Notes on resources by path, which the default instructions and `libris://index` contain.
     pub notes: Vec<PathNote>,
-    /// The number of resources, templates, skills or prompts per page.
+    /// The number of resources, templates, skills or prompts per page. Default: 100.
     pub page: usize,
-    /// The size of the response cache in bytes; 0 disables it.
+    /// The size of the response cache in bytes; 0 disables it. Default: 36 MiB.
     pub cache_bytes: u64,
     /// Limits and debouncing of subscriptions.
     pub subscriptions: SubscriptionConfig,
@@ -164,7 +165,7 @@ impl PolicyHandle {
         }
     }
 
-    /// Adds a server, which gets the current policy.
+    /// Adds a server. If the policy was replaced before, the server gets the new policy.
     pub(crate) fn attach(&self, server: &Server) {
         let mut state = lock(&self.0);
         state.servers.push(Arc::downgrade(&server.inner));
@@ -188,7 +189,7 @@ impl Server {
         Self::build(source, config, policy, None, None)
     }
 
-    /// Serves a source under a policy, and records its decisions.
+    /// Serves a source under a policy, and records the decisions in an audit log.
     pub fn with_audit(
         source: Arc<dyn Source>,
         config: Config,

@@ -21,11 +21,11 @@ pub(crate) const LOADING_BYTES: usize = 16 << 20;
 /// Contents of up to this many bytes need no reservation from the memory budget.
 const UNRESERVED_BYTES: usize = 64 << 10;
 
-/// The number of shards. Each has its own lock and an equal part of the capacity, which limits the size of contents
-/// to 12 MiB.
+/// The number of shards. Each shard has its own lock and an equal part of the capacity, so contents of more than 12 MiB
+/// are not cached.
 const SHARDS: usize = 2;
 
-/// The longest TTL. Longer ones count as this, because they would overflow `Instant`.
+/// The longest TTL. A longer TTL is reduced to this one, because it would overflow `Instant`.
 const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The estimated number of cached contents.
@@ -126,7 +126,7 @@ impl SharedReads {
         let key = (Arc::as_ptr(gated.source()).addr(), uri.clone());
         let fresh = || self.cache.get(&key).filter(|cached| cached.is_fresh());
         let contents = |cached: &CachedContents| {
-            // Every caller gets its own copy.
+            // Every caller gets its own copy, which needs memory of its own.
             context.reserve(cached.size() as u64)?;
             Ok(cached.contents())
         };
@@ -136,8 +136,8 @@ impl SharedReads {
         let start = || {
             let (all, gated, key) = (self.cache.clone(), gated.clone(), key.clone());
             let unchanged = unchanged.clone();
-            // The flight uses a permit of the first caller, but not its memory budget: that caller may be cancelled while
-            // others wait.
+            // The flight uses a permit of the first caller, but not its memory budget: that caller may be cancelled
+            // while others wait.
             let loading = ReadMemory::new(&self.loading, context.client());
             let context = context.clone().without_caller().with_memory(loading.clone());
             async move {

@@ -99,7 +99,7 @@ impl Source for StatusSource {
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let format = self.format(uri)?;
         let seen = self.health.transitions();
-        // Numbers of resources include hidden ones.
+        // Numbers of resources include hidden resources, so only callers who see everything get them.
         let counts = context.sees_everything();
         let states: Vec<_> =
             self.health.sources().iter().map(|source| SourceStatus::of(source, counts)).collect();
@@ -162,7 +162,8 @@ struct SourceStatus {
     name: String,
     /// The start and the reason of the current outage.
     outage: Option<(SystemTime, Arc<str>)>,
-    /// During an outage: how many last known resources are listed, unless that is hidden, and whether these were all.
+    /// During an outage, the last known listing: its number of resources (`None` if hidden), and whether it is
+    /// complete.
     last_known: Option<(Option<usize>, bool)>,
     /// Since when its watch fails.
     unwatched: Option<SystemTime>,

@@ -1,7 +1,7 @@
 //! The hint for a URI that no source covers and that no source has a [hint](libris_core::Source::hint) for.
 //!
-//! If no source serves the root of the URI (its scheme and authority), the hint names the roots that are served. Otherwise
-//! [`wrong_uri`] compares the URI with the templates and resources.
+//! If no source serves the root of the URI (its scheme and authority), the hint names the roots that are served.
+//! Otherwise [`wrong_uri`] compares the URI with the templates and resources.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,8 +17,8 @@ const MAX_ROOTS_OF_SCHEME: usize = 4;
 /// The longest URI that a hint repeats, in bytes.
 const MAX_QUOTED: usize = 100;
 
-/// The error for a URI that no source covers, with the templates of all sources, and the resources of the sources without
-/// templates.
+/// The error for a URI that no source covers. `templates` are those of all sources; `resources` are those of the
+/// sources without templates.
 pub(crate) fn missing(uri: &Uri, templates: &[&UriTemplate], resources: &[&Uri]) -> Error {
     let text = uri.as_str();
     let served = templates.iter().map(|template| template.as_str());
@@ -61,8 +61,8 @@ fn scheme(text: &str) -> &str {
     &text[..text.len() - rest.len()]
 }
 
-/// The scheme and authority of a URI or template, such as `git://project/`. Without an authority it has the first path
-/// segment too, such as `file:///handbook/`. It ends before the first variable.
+/// The scheme and authority of a URI or template, such as `git://project/`. Without an authority, the root includes the
+/// first path segment, such as `file:///handbook/`. The root of a template ends before the first variable.
 pub(crate) fn root(text: &str) -> &str {
     let literal = text.split(['{', '?', '#']).next().unwrap_or_default();
     let Some(colon) = literal.find(':') else { return literal };
@@ -73,8 +73,8 @@ pub(crate) fn root(text: &str) -> &str {
     literal[start..].find('/').map_or(literal, |slash| &literal[..=start + slash])
 }
 
-/// The distinct roots, in order; of a scheme with many roots only the scheme. A root without a slash at the end, such as
-/// that of `file:///docs{/path*}`, is left out if the same root with a slash is served.
+/// The distinct roots, in order; of a scheme with many roots only the scheme. A root without a slash at the end, such
+/// as that of `file:///docs{/path*}`, is left out if the same root with a slash is served.
 fn roots(served: &[&str]) -> Vec<String> {
     let mut by_scheme: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for text in served {

@@ -15,10 +15,10 @@ use libris_core::{
 use crate::rights::{CurrentPolicy, Decision, Operation, Rights};
 use crate::status;
 
-/// How many completion values a view requests from a source before it filters out hidden ones.
+/// How many completion values a view requests from a source before it filters out hidden values.
 const MAX_UNFILTERED_VALUES: usize = 10_000;
 
-/// The catalog under one set of rights.
+/// The catalog under the rights of one caller.
 pub struct View {
     source: Arc<dyn Source>,
     access: Arc<CurrentPolicy>,
@@ -83,7 +83,7 @@ impl ViewSnapshot<'_> {
         &self.rights
     }
 
-    /// What the rights say about an operation on `uri` under all its [names](Source::aliases).
+    /// The decision of the rights about an operation on `uri` under all its [names](Source::aliases).
     pub fn decide(&self, operation: Operation, uri: &Uri) -> Decision {
         self.rights.decide(operation, uri, || self.source.aliases(uri))
     }
@@ -109,8 +109,8 @@ impl ViewSnapshot<'_> {
         Some(Error::ScopeRequired { uri: uri.clone(), scopes })
     }
 
-    /// Removes from an error what this caller may not learn: hints, and the name and fault of an unavailable source
-    /// unless the caller may read `libris://status`.
+    /// Removes from an error the details that this caller may not learn: hints, and the name and fault of an
+    /// unavailable source unless the caller may read `libris://status`.
     fn redacted(&self, error: Error) -> Error {
         match error {
             Error::Unavailable(_) if !self.allows(Operation::Read, &status::uri()) => Error::Unavailable(
@@ -233,8 +233,8 @@ impl ViewSnapshot<'_> {
         Ok(contents)
     }
 
-    /// Searches for resources that the caller may read. Hidden ones influence neither the hits nor their number, their
-    /// order, the snippets or the corrections.
+    /// Searches for resources that the caller may read. Hidden resources influence neither the hits nor their number,
+    /// their order, the snippets or the corrections.
     pub async fn search(&self, query: &SearchQuery, context: &Context) -> Result<SearchAnswer> {
         let rights = &*self.rights;
         if rights.are_everything() {
@@ -274,7 +274,7 @@ impl ViewSnapshot<'_> {
                 partial.template
             )));
         }
-        // Request all values, because hidden ones must neither displace visible ones nor be counted.
+        // Request all values, because hidden values must neither displace visible values nor be counted.
         let all = CompletionRequest { limit: MAX_UNFILTERED_VALUES, ..partial };
         let completion = self.source.complete(all, context).await;
         let Completion { mut values, total, more, proof } =

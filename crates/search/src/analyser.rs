@@ -25,7 +25,7 @@ pub(crate) fn marked<'t>(language: Language, texts: impl IntoIterator<Item = &'t
     marked
 }
 
-/// Tokenises a text from [`marked`]; without a mark, as English.
+/// Tokenises a text that [`marked`] returned. A text without a mark is tokenised as English.
 #[derive(Default)]
 pub(crate) struct Analyser {
     stems: HashMap<Language, StemCache>,

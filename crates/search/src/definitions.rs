@@ -50,7 +50,7 @@ const KEYWORDS: [&str; 24] = [
     "union",
 ];
 
-/// Further definitions of a text are ignored.
+/// The largest number of definitions per text. Further definitions are ignored.
 const MAX_DEFINITIONS: usize = 10_000;
 
 /// The name that a line defines, with its byte offset in the line.
@@ -132,8 +132,8 @@ pub(crate) fn of_text(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The identifier, or chain such as `Queue.get`, at the start of `rest`, with its offset in `line`. `rest` is the end of
-/// `line`.
+/// The identifier, or chain such as `Queue.get`, at the start of `rest`, with its offset in `line`. `rest` must be a
+/// suffix of `line`.
 fn name<'l>(line: &'l str, rest: &'l str) -> Option<(usize, &'l str)> {
     let rest = rest.trim_start().trim_start_matches("mut ").trim_start_matches("C<");
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';

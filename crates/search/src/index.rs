@@ -17,10 +17,11 @@ use crate::analyser::{ANALYSER, Analyser};
 use crate::schema::{Fields, IndexedResource};
 use crate::segment::SegmentMap;
 
-/// The memory budget of the writer for documents that are not in a segment yet. It is the smallest that tantivy accepts.
+/// The memory budget of the writer for documents that are not in a segment yet. It is the smallest that tantivy
+/// accepts.
 const WRITER_BYTES: usize = 15_000_000;
 
-/// The payload of a commit after which the index has had all resources.
+/// The payload of the commits of an index that has had all resources at some time.
 const COMPLETE: &str = "complete";
 
 /// Why the index cannot be used.
@@ -74,7 +75,7 @@ impl SearchIndex {
         let (schema, fields) = Fields::schema();
         let directory = MmapDirectory::open(folder).map_err(|error| IndexError::Unwritable(error.into()))?;
         let index = Index::open_or_create(directory, schema)?;
-        // Detects damage here, where it is an error; in a search, it would cause a panic.
+        // Detects damage that would otherwise cause a panic in a search.
         let has_documents =
             index.searchable_segments()?.into_iter().all(|segment| segment.meta().max_doc() > 0);
         if !has_documents {
@@ -123,7 +124,7 @@ impl SearchIndex {
         Ok(Some(IndexUpdater { index: self, writer }))
     }
 
-    /// Makes committed changes visible to searches, also those that another process committed.
+    /// Makes committed changes visible to searches, including changes that another process committed.
     pub fn reload(&self) -> Result<(), IndexError> {
         self.reader.reload()?;
         let searcher = self.reader.searcher();
@@ -136,8 +137,8 @@ impl SearchIndex {
         Ok(())
     }
 
-    /// The memory of an index in memory, in bytes; `None` for an index in a folder. It is exact for what is committed;
-    /// for the rest, it is the size of the texts.
+    /// The memory of an index in memory, in bytes; `None` for an index in a folder. Committed data counts exactly. Of
+    /// the resources added since the last commit, only the texts count.
     pub fn memory(&self) -> Option<usize> {
         let bytes = self.committed.load(Ordering::Relaxed) + self.added.load(Ordering::Relaxed);
         self.is_in_memory.then_some(bytes)
@@ -154,8 +155,8 @@ impl SearchIndex {
         Ok(count)
     }
 
-    /// Whether an updater, perhaps in another process, has called [`IndexUpdater::complete`] since the index was created
-    /// or cleared.
+    /// Whether an updater, perhaps in another process, has called [`IndexUpdater::complete`] since the index was
+    /// created or cleared.
     pub fn is_complete(&self) -> Result<bool, IndexError> {
         Ok(self.index.load_metas()?.payload.as_deref() == Some(COMPLETE))
     }
@@ -194,7 +195,8 @@ impl SearchIndex {
         Ok(stamps)
     }
 
-    /// Calls `each` with the URI of every resource in the index. It may include deleted ones, and repeat a URI.
+    /// Calls `each` with the URI of every resource in the index. The URIs may include those of deleted resources, and a
+    /// URI may be repeated.
     pub fn for_each_uri(&self, each: &mut dyn FnMut(&str)) -> Result<(), IndexError> {
         let searcher = self.reader.searcher();
         for segment in searcher.segment_readers() {

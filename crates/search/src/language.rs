@@ -97,7 +97,7 @@ impl Language {
         }
     }
 
-    /// The language with the most stop words among the first words of a text; `None` if there are too few.
+    /// The language with the most stop words among the first words of a text; `None` if there are too few stop words.
     pub(crate) fn detect(text: &str) -> Option<Self> {
         let words = text.split(|letter: char| !letter.is_alphabetic()).filter(|word| !word.is_empty());
         let mut counts = [0_usize; Self::ALL.len()];

@@ -6,7 +6,7 @@ use crate::tokens::{StemCache, TextTokenKind, TextTokens};
 /// The longest query, in bytes; the rest is ignored.
 const MAX_QUERY: usize = 1024;
 
-/// The most words of a query; the rest is ignored.
+/// The largest number of words in a query; the rest is ignored.
 const MAX_WORDS: usize = 32;
 
 /// A word of a query with the terms of the index that match it.
@@ -17,9 +17,9 @@ pub(crate) struct QueryWord {
     /// The terms of the index that match: the stems of the word in the languages that the query may be in.
     pub(crate) forms: Vec<String>,
     pub(crate) kind: TextTokenKind,
-    /// Whether this is a stop word, which does not count.
+    /// Whether this is a stop word, which the ranking ignores.
     pub(crate) is_stop: bool,
-    /// Whether the word says little about the subject, and so counts little.
+    /// Whether the word says little about the subject and so has a low weight.
     pub(crate) is_vague: bool,
     /// The ordinal of the word in the query. The parts of an identifier share it with the whole.
     pub(crate) position: u32,
@@ -63,7 +63,7 @@ impl ParsedQuery {
         parsed.words = words(&wanted);
         parsed.excluded = words(&excluded);
         parsed.excluded.retain(|word| word.kind == TextTokenKind::Part);
-        // If there are no other words, these are what the query is about.
+        // If a query has only stop words and vague words, it is about these words.
         if parsed.words.iter().all(|word| word.is_stop || word.is_vague) {
             parsed.words.iter_mut().for_each(|word| (word.is_stop, word.is_vague) = (false, false));
         }

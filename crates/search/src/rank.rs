@@ -15,16 +15,16 @@ use crate::schema::Fields;
 use crate::segment::{ResourceSet, SegmentMap};
 use crate::tokens::TextTokenKind;
 
-/// The average length of a section in tokens, for the length normalisation. It is a constant, not measured: otherwise an
-/// author of many tiny sections could lower the average, and so the scores of all other sections.
+/// The average length of a section in tokens, for the length normalisation. It is a constant, not measured: otherwise
+/// an author of many tiny sections could lower the average, and so the scores of all other sections.
 const USUAL_SECTION: f32 = 200.0;
 
 /// The parameters of the ranking. One set applies to all contents; `docs/search.md` says how it was chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
-    /// `k1` of BM25 for resources: how much further occurrences of a term still count.
+    /// `k1` of BM25 for resources: the higher, the more repeated occurrences of a term increase the score.
     pub saturation: f32,
-    /// `b` of BM25 for resources: how much their length counts, from 0 to 1.
+    /// `b` of BM25 for resources: the strength of the length normalisation, from 0 to 1.
     pub length: f32,
     /// `k1` of BM25 for sections.
     pub section_saturation: f32,
@@ -87,9 +87,9 @@ pub(crate) struct ScopedSegment<'s> {
     pub(crate) visible: ResourceSet,
     /// The visible resources that pass the filters.
     pub(crate) scope: ResourceSet,
-    /// The number of the segment's first resource among all segments.
+    /// The number of the segment's first resource, counted over all segments.
     pub(crate) resource_base: u32,
-    /// The number of the segment's first document among all segments.
+    /// The number of the segment's first document, counted over all segments.
     pub(crate) document_base: u32,
 }
 
@@ -148,7 +148,8 @@ struct WordMatches {
 pub(crate) struct Scores {
     /// The resources that match, with their scores; in no order.
     pub(crate) resources: Vec<(u32, f32)>,
-    /// The score of each section, by its number among all segments; zero if it does not match.
+    /// The score of each section, by its document number, counted over all segments; zero if the section does not
+    /// match.
     pub(crate) sections: Vec<f32>,
     /// The weighted inverse document frequency of each query word; 0 for stop words.
     pub(crate) rarities: Vec<f32>,
@@ -163,13 +164,13 @@ struct WeightedField {
 
 #[derive(Clone, Copy, PartialEq)]
 enum FieldKind {
-    /// In the head document; counts for the resource only.
+    /// In the head document; increases the score of the resource only.
     Head,
-    /// In section documents; counts for the section and its resource.
+    /// In section documents; increases the scores of the section and of its resource.
     Section,
-    /// In section documents; counts for the section only.
+    /// In section documents; increases the score of the section only.
     Outline,
-    /// The text of sections; counts for the section and its resource, normalised by their lengths.
+    /// The text of sections; increases the scores of the section and of its resource, normalised by their lengths.
     Body,
 }
 

@@ -1,7 +1,7 @@
 //! The fields of the index, and the conversion of a resource to documents.
 //!
-//! A resource becomes one *head* document with its metadata, followed by a document for each section of its text. They
-//! are added in one batch, so that they are consecutive and in order in one segment.
+//! A resource becomes one *head* document with its metadata, followed by a document for each section of its text. All
+//! documents of a resource are added in one batch, so that they are consecutive and in order in one segment.
 
 use libris_core::{Audience, Resource, Uri};
 use tantivy::TantivyDocument;
@@ -26,11 +26,11 @@ pub const MAX_TEXT: usize = 4 << 20;
 pub struct IndexedResource<'a> {
     /// The metadata.
     pub resource: &'a Resource,
-    /// The name of its source.
+    /// The name of the source of the resource.
     pub source: &'a str,
     /// The note in the configuration (`search.notes`) that applies to the resource.
     pub note: Option<&'a str>,
-    /// Its text; `None` for binary contents, which are found by their metadata.
+    /// The text of the resource; `None` for binary contents, which are found only by their metadata.
     pub text: Option<&'a str>,
     /// A fingerprint of the indexed version, by which changes are detected.
     pub stamp: u64,

@@ -19,7 +19,7 @@ const RERANKED: usize = 60;
 /// How many of the best sections of a resource are compared when it is reranked.
 const RERANKED_SECTIONS: usize = 3;
 
-/// The most hits of a search.
+/// The largest number of hits of a search.
 const MAX_HITS: usize = 1000;
 
 /// How many of the best resources are searched for a phrase.
@@ -35,7 +35,7 @@ const RECENCY_DAYS: f32 = 90.0;
 pub enum VisibleResources<'v> {
     /// All resources.
     All,
-    /// Those whose URIs pass the test. The results of the test are cached by class.
+    /// The resources whose URIs pass the test `sees`. The results of the test are cached by class.
     Class {
         /// The number of the rights class. Equal numbers must mean equal tests.
         class: u64,
@@ -191,7 +191,8 @@ impl Filter<'_> {
         Ok(())
     }
 
-    /// The resources whose head document has one of these terms in a field. A `*` at the end of a term matches anything.
+    /// The resources whose head document has one of these terms in a field. A `*` at the end of a term matches
+    /// anything.
     fn with_terms(&self, field: tantivy::schema::Field, terms: &[String]) -> tantivy::Result<ResourceSet> {
         let mut set = ResourceSet::empty(self.map.heads.len());
         let index = self.reader.inverted_index(field)?;
@@ -377,7 +378,7 @@ impl Search<'_> {
         Ok((priority + recency) / 2.0)
     }
 
-    /// Makes hits of candidates. Near-duplicates of a better hit are only listed in it.
+    /// Converts candidates to hits. A near-duplicate of a better hit is only listed in that hit.
     fn hits(&self, candidates: Vec<Candidate>, limit: usize) -> tantivy::Result<Vec<SearchHit>> {
         let mut hits: Vec<(u64, SearchHit)> = Vec::new();
         let mut matcher = Matcher::new(&self.parsed.words, &[]);

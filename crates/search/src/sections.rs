@@ -24,7 +24,7 @@ pub(crate) const ABOVE: &str = " > ";
 /// A section of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextSection {
-    /// The heading, preceded by those above it: `Guide > Install > Linux`. Empty before the first heading.
+    /// The heading, preceded by the headings above it: `Guide > Install > Linux`. Empty before the first heading.
     pub heading: String,
     /// The first line, counted from 1.
     pub first_line: u32,

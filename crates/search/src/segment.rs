@@ -1,4 +1,5 @@
-//! Data about a segment of the index that the ranking needs. Segments are immutable, so it is computed once and cached.
+//! Data about a segment of the index that the ranking needs. Segments are immutable, so this data is computed once and
+//! cached.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +9,7 @@ use tantivy::{DocSet as _, SegmentReader, TERMINATED};
 
 use crate::schema::Fields;
 
-/// The most sets of visible resources that are cached per segment.
+/// The largest number of sets of visible resources that are cached per segment.
 const MAX_CACHED_SETS: usize = 32;
 
 /// A set of resources of a segment: a bit set by ordinal.

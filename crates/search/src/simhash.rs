@@ -3,7 +3,7 @@
 /// The fingerprint covers this many words at the beginning of a text.
 const MAX_WORDS: usize = 4000;
 
-/// The most bits in which the fingerprints of near-duplicates differ.
+/// The largest number of bits in which the fingerprints of near-duplicates differ.
 pub(crate) const MAX_DISTANCE: u32 = 3;
 
 /// Texts with fewer words have no fingerprint: short texts are similar by chance.

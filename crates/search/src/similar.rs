@@ -10,11 +10,11 @@ use crate::query::QueryWord;
 use crate::rank::Ranking;
 use crate::tokens::TextTokenKind;
 
-/// The most similar terms to consider per word, field and segment. Terms that only hidden resources contain do not
-/// count.
+/// The largest number of similar terms that are considered per word, field and segment. Terms that only hidden
+/// resources contain are not counted.
 const MAX_CONSIDERED: usize = 200;
 
-/// The most similar terms that replace a word.
+/// The largest number of similar terms that replace a word.
 const MAX_FORMS: usize = 8;
 
 impl Ranking<'_> {
@@ -108,8 +108,8 @@ impl Ranking<'_> {
         self.best(ranked)
     }
 
-    /// Of terms with their number of edits, those with the fewest edits, the most frequent first. Terms that only hidden
-    /// resources contain are left out.
+    /// The terms with the fewest edits, the most frequent first. The input has the number of edits of each term. Terms
+    /// that only hidden resources contain are left out.
     fn best(&self, terms: Vec<(usize, String)>) -> tantivy::Result<Vec<String>> {
         let ranked = {
             let mut visible = Vec::new();

@@ -9,7 +9,7 @@ use crate::language::Language;
 use crate::query::QueryWord;
 use crate::tokens::{StemCache, TextTokenKind, for_each_part};
 
-/// The most lines of a snippet.
+/// The largest number of lines in a snippet.
 const SNIPPET_LINES: usize = 3;
 
 /// The longest line of a snippet, in bytes.
@@ -18,7 +18,7 @@ const MAX_LINE: usize = 200;
 /// The largest distance of two words that counts for their proximity, in words.
 const MAX_DISTANCE: u32 = 8;
 
-/// The most words of a query whose proximity is computed, since all pairs are compared.
+/// The largest number of query words whose proximity is computed. It is limited because all pairs are compared.
 const MAX_COMPARED_WORDS: usize = 12;
 
 /// An occurrence of a query word in a text.
@@ -39,7 +39,8 @@ pub(crate) struct Matcher<'q> {
     starts: Vec<Vec<char>>,
 }
 
-/// Words are stemmed only if they begin like a form; this many characters are compared.
+/// The number of first characters in which a word is compared with the forms of the query words. Only a word that
+/// begins like a form is stemmed.
 const COMPARED: usize = 3;
 
 impl<'q> Matcher<'q> {
@@ -75,8 +76,8 @@ impl<'q> Matcher<'q> {
         hits
     }
 
-    /// The proximity of the words: the sum, over all pairs, of the lower rarity divided by their smallest distance. A
-    /// pair that is not adjacent in the query is multiplied by `distant`.
+    /// The proximity of the words: the sum, over all pairs, of the lower rarity divided by their smallest distance. The
+    /// value of a pair that is not adjacent in the query is multiplied by `distant`.
     pub(crate) fn proximity(&self, hits: &[WordHit], distant: f32) -> f32 {
         let is_counted =
             |word: &QueryWord| !word.is_stop && !word.is_vague && word.kind == TextTokenKind::Part;
@@ -136,8 +137,8 @@ impl<'q> Matcher<'q> {
     }
 }
 
-/// The smallest distance between positions in two sorted lists; `None` if it is more than [`MAX_DISTANCE`]. Two parts of
-/// one identifier, which have the same position, have the distance 1.
+/// The smallest distance between positions in two sorted lists; `None` if it is more than [`MAX_DISTANCE`]. Two parts
+/// of one identifier, which have the same position, have the distance 1.
 fn least_distance(one: &[u32], other: &[u32]) -> Option<u32> {
     let (mut at, mut across) = (0, 0);
     let mut least: Option<u32> = None;
@@ -149,8 +150,8 @@ fn least_distance(one: &[u32], other: &[u32]) -> Option<u32> {
     least.filter(|least| *least <= MAX_DISTANCE)
 }
 
-/// Whether a word begins with these lower-case characters. If there are three, the last may differ, because stemming may
-/// change the end of a short word.
+/// Whether a word begins with these lower-case characters. If there are three, the last may differ, because stemming
+/// may change the end of a short word.
 fn starts_with(word: &str, start: &[char]) -> bool {
     let compared = if start.len() > 2 { start.len() - 1 } else { start.len() };
     let mut letters = word.chars();

@@ -1,8 +1,9 @@
 //! Splits text into tokens: words, the parts of identifiers, and identifiers as a whole.
 //!
-//! `readHTTPFile` and `read_http_file` give the parts `read`, `http` and `file`, and the whole `readhttpfile`. Parts are
-//! stemmed. A chain such as `os.path.join`, `read-http-file` or `3.11.2` also gives itself, joined by dots, and its last
-//! two words, `path.join`, or for a version its first two, `3.11`. Scripts without spaces give pairs of characters.
+//! `readHTTPFile` and `read_http_file` give the parts `read`, `http` and `file`, and the whole `readhttpfile`. Parts
+//! are stemmed. A chain such as `os.path.join`, `read-http-file` or `3.11.2` gives two more tokens: the whole chain,
+//! joined by dots, and its last two words (`path.join`), or the first two words of a version (`3.11`). Words in scripts
+//! without spaces give pairs of characters.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -10,7 +11,7 @@ use std::ops::Range;
 
 use crate::language::Language;
 
-/// The longest token, in bytes. Longer ones, such as encoded data, are dropped.
+/// The longest token, in bytes. Longer tokens, such as encoded data, are dropped.
 const MAX_TOKEN: usize = 64;
 
 /// A cache of stems is cleared when it has this many entries.
@@ -241,8 +242,8 @@ fn is_unspaced(letter: char) -> bool {
     matches!(letter, '\u{0e00}'..='\u{0eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{2ffff}')
 }
 
-/// The parts of an identifier with their byte offsets. It is split at underscores, between lower and upper case, before
-/// the last letter of an acronym if a lower-case letter follows, and between letters and digits.
+/// The parts of an identifier with their byte offsets. The identifier is split at underscores, between lower and upper
+/// case, before the last letter of an acronym if a lower-case letter follows, and between letters and digits.
 fn parts(word: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut starts = Vec::new();
     let letters: Vec<_> = word.char_indices().collect();

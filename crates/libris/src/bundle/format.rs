@@ -23,7 +23,7 @@ pub enum BundleFormat {
 }
 
 impl Bundle {
-    /// The bundle in a format.
+    /// Renders the bundle in a format.
     pub fn to_text(&self, format: BundleFormat) -> String {
         match format {
             BundleFormat::Markdown => self.markdown(),
@@ -75,7 +75,7 @@ impl Bundle {
         json!({ "content": blocks.collect::<Vec<_>>() })
     }
 
-    /// How large the bundle is, in a sentence.
+    /// A sentence with the numbers of passages, resources and tokens.
     pub fn summary(&self) -> String {
         let mut uris: Vec<_> = self.passages.iter().map(|passage| &passage.uri).collect();
         uris.sort();
@@ -90,14 +90,15 @@ impl Bundle {
 }
 
 impl BundlePassage {
-    /// Where the passage comes from and why it is part of the bundle.
+    /// The origin of the passage (URI, title, lines), and the reason why it is part of the bundle.
     pub fn origin(&self) -> String {
         let Self { uri, title, lines: (first, last), total_lines, reason, .. } = self;
         format!("{uri} — {title} (lines {first}-{last} of {total_lines}; {reason})")
     }
 }
 
-/// Escapes text for XML. Control characters were replaced before.
+/// Escapes text for XML. The passages and their titles have no control characters:
+/// [`View::bundle`](crate::View::bundle) has replaced them.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

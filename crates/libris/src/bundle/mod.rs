@@ -1,7 +1,7 @@
 //! Bundles: the passages that answer a question best, within a token budget.
 //!
-//! A search finds resources, and the passages of the best ones are ranked together. So a bundle has the relevant lines of
-//! many resources in the space that a few whole resources would take.
+//! A search finds resources, and the passages of the best hits are ranked together. A bundle thus has the relevant
+//! lines of many resources, in the space that a few whole resources would take.
 
 mod format;
 mod passages;
@@ -22,7 +22,7 @@ use crate::view::{View, ViewSnapshot};
 pub use self::format::BundleFormat;
 pub use self::tokens::count_tokens;
 
-/// How many hits of the search are read.
+/// The largest number of search hits that are read.
 const MAX_READ: usize = 16;
 
 /// The largest resource that is read, in bytes.
@@ -31,13 +31,13 @@ const MAX_RESOURCE: usize = 2 << 20;
 /// An estimate of the tokens of a passage besides its text: its delimiters and its origin.
 const PASSAGE_TOKENS: usize = 60;
 
-/// How similar two passages may be, as the share of common word sequences.
+/// The largest accepted similarity of two passages, from 0 to 1: the share of common word sequences.
 const MAX_SIMILARITY: f64 = 0.6;
 
 /// The longest title, in characters.
 const MAX_TITLE: usize = 160;
 
-/// What to bundle.
+/// The parameters of a bundle.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BundleRequest {
     /// The question, in words.
@@ -67,7 +67,7 @@ pub struct Bundle {
     pub passages: Vec<BundlePassage>,
     /// The number of tokens of all passages, with their delimiters.
     pub tokens: usize,
-    /// How many resources the search found, also those without a passage in the bundle.
+    /// How many resources the search found, including those without a passage in the bundle.
     pub found: usize,
     /// The names of sources that were left out because they failed or did not answer in time.
     pub left_out: Vec<String>,
@@ -78,7 +78,7 @@ pub struct Bundle {
 pub struct BundlePassage {
     /// The URI of the resource.
     pub uri: String,
-    /// Its title.
+    /// The title of the resource.
     pub title: String,
     /// The media type of the text.
     pub mime: Option<String>,
@@ -88,7 +88,7 @@ pub struct BundlePassage {
     pub total_lines: usize,
     /// The lines, without invisible characters.
     pub text: String,
-    /// Why it is part of the bundle.
+    /// Why the passage is part of the bundle.
     pub reason: String,
     /// The number of tokens of the text.
     pub tokens: usize,
@@ -138,7 +138,7 @@ impl ViewSnapshot<'_> {
         })
     }
 
-    /// The text of a hit; `None` if the resource has no text, is too large, or no longer exists.
+    /// The text of a hit; `None` if the resource has no text, is too large, or cannot be read.
     async fn read_hit(&self, hit: SearchHit, context: &Context) -> Result<Option<ReadHit>> {
         let Ok(uri) = Uri::parse(&hit.uri) else { return Ok(None) };
         let context = context.clone().with_memory(Arc::new(ResourceLimit(AtomicUsize::new(0))));
@@ -163,7 +163,7 @@ impl ViewSnapshot<'_> {
     }
 }
 
-/// Refuses a resource that is too large before it is loaded.
+/// Limits one read to [`MAX_RESOURCE`] bytes: a source refuses a larger resource before it loads the content.
 struct ResourceLimit(AtomicUsize);
 
 impl ContentMemory for ResourceLimit {

@@ -5,8 +5,8 @@ use libris_core::HitSection;
 use super::terms::{QueryTerms, TermWeights};
 use super::tokens::count_tokens;
 
-/// A chunk ends before a heading, before an empty line once it has this many bytes, and before any line once it has twice as
-/// many.
+/// A chunk ends before a heading, before an empty line once the chunk has this many bytes, and before any line once the
+/// chunk has twice as many.
 const CHUNK_BYTES: usize = 700;
 
 /// The factor for the score of a chunk in the section that the search ranked best.
@@ -25,11 +25,11 @@ pub(super) struct BundleCandidate {
     pub(super) text: String,
     pub(super) tokens: usize,
     pub(super) score: f64,
-    /// The headings above the text.
+    /// The headings above the text, joined with ` > `.
     heading: String,
-    /// Whether it is part of the section that the search ranked best.
+    /// Whether the chunk begins in the section that the search ranked best.
     is_best_section: bool,
-    /// The words of the query that it contains.
+    /// The words of the query that the text contains.
     matched: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn chunks(rank: usize, section: Option<&HitSection>, text: &str) -> V
     chunks
 }
 
-/// The level of a Markdown heading.
+/// The level of a Markdown heading, from 1 to 6; `None` for any other line.
 fn heading_level(line: &str) -> Option<usize> {
     let level = line.bytes().take_while(|byte| *byte == b'#').count();
     ((1..=6).contains(&level) && line.as_bytes().get(level) == Some(&b' ')).then_some(level)
@@ -94,14 +94,15 @@ impl BundleCandidate {
         let (heading, _) = terms.score(&self.heading, weights);
         let rank = 1.0 / (1.0 + self.rank as f64 * 0.15);
         let section = if self.is_best_section { SECTION_FACTOR } else { 1.0 };
-        // A chunk of the best section without words of the query still gets a score, because it continues the passage that
-        // the search found.
+        // A chunk of the best section without words of the query still gets a score, because it continues the passage
+        // that the search found.
         let floor = if self.is_best_section { weights.least() * 0.5 } else { 0.0 };
         self.score = (text + heading * HEADING_FACTOR).max(floor) * rank * section;
         self.matched = matched;
     }
 
-    /// Whether the other chunk is of the same resource, and its lines directly follow or precede those of this one.
+    /// Whether the other chunk is of the same resource, and its lines directly follow or precede the lines of this
+    /// chunk.
     pub(super) fn adjoins(&self, other: &Self) -> bool {
         self.rank == other.rank
             && (self.first_line == other.last_line + 1 || other.first_line == self.last_line + 1)

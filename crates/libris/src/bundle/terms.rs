@@ -1,9 +1,9 @@
-//! The words of a query in texts, and how similar two texts are.
+//! Scores texts by the words of a query, and computes the similarity of two texts.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 
-/// How many words make a shingle.
+/// The number of words in a shingle (a word n-gram).
 const SHINGLE: usize = 4;
 
 /// The words of a query.
@@ -16,7 +16,7 @@ pub(super) struct QueryTerms {
 pub(super) struct TermWeights(Vec<f64>);
 
 impl TermWeights {
-    /// The lowest weight of a word that occurs, but at most 1.
+    /// The lowest weight among the words that a candidate contains, but at most 1.
     pub(super) fn least(&self) -> f64 {
         self.0.iter().copied().filter(|weight| *weight > 0.0).fold(f64::INFINITY, f64::min).min(1.0)
     }
@@ -25,7 +25,7 @@ impl TermWeights {
 impl QueryTerms {
     pub(super) fn new(query: &str) -> Self {
         let mut terms: Vec<(String, String)> = Vec::new();
-        // The search excludes resources with a word that is preceded by a minus.
+        // A minus before a word excludes the resources that contain the word.
         let wanted = query.split_whitespace().filter(|word| !word.starts_with('-'));
         for word in wanted.flat_map(words) {
             let stem = stem(&word);
@@ -71,13 +71,14 @@ impl QueryTerms {
     }
 }
 
-/// The words of a text in lower case; parts of identifiers are words.
+/// The words of a text in lower case, except those of one letter. The parts of an identifier such as `read_file` are
+/// words.
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     let words = text.split(|letter: char| !letter.is_alphanumeric());
     words.filter(|word| word.chars().count() > 1).map(str::to_lowercase)
 }
 
-/// A word without common endings, so that `rotating`, `rotates` and `rotate` are one.
+/// A word without common endings, so that `rotating`, `rotates` and `rotate` have the same stem.
 fn stem(word: &str) -> String {
     const ENDINGS: [&str; 8] = ["ations", "ation", "ings", "ing", "ed", "es", "s", "e"];
     let shortened =
@@ -85,7 +86,7 @@ fn stem(word: &str) -> String {
     shortened.unwrap_or(word).to_owned()
 }
 
-/// The sequences of words in a text, hashed.
+/// The hashes of all sequences of [`SHINGLE`] words in a text.
 pub(super) struct Shingles(HashSet<u64>);
 
 impl Shingles {

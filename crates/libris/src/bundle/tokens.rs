@@ -4,8 +4,8 @@
 #[cfg(feature = "tokens")]
 const MAX_ENCODED: usize = 2048;
 
-/// The number of tokens of a text: by the encoding `o200k_base` with the feature `tokens`, otherwise an estimate that is too
-/// high for most texts.
+/// The number of tokens of a text: by the encoding `o200k_base` with the feature `tokens`, otherwise an estimate that
+/// is too high for most texts.
 pub fn count_tokens(text: &str) -> usize {
     #[cfg(feature = "tokens")]
     return pieces(text).map(|piece| tiktoken_rs::o200k_base_singleton().encode_ordinary(piece).len()).sum();
@@ -13,7 +13,7 @@ pub fn count_tokens(text: &str) -> usize {
     text.len().div_ceil(3)
 }
 
-/// A text in pieces of bounded length. It is cut before a space if possible, because most tokens begin with one.
+/// A text in pieces of bounded length. Cuts before a space if possible, because most tokens begin with a space.
 #[cfg(feature = "tokens")]
 fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {

@@ -2,7 +2,7 @@
 
 use libris_core::{Freshness, Page, Proof, Resource, Uri};
 
-/// The freshness of a list combined from all sources; `proof` holds while the catalog has the same sources.
+/// Combines the freshness of all sources, for a merged list. `proof` holds while the catalog has the same sources.
 pub(super) fn merged_freshness(parts: Vec<Freshness>, proof: Proof) -> Freshness {
     match parts.into_iter().reduce(Freshness::and) {
         Some(all) => all.or_uncached().and_proof(Some(proof)),
@@ -17,14 +17,15 @@ pub(super) fn merge(pages: Vec<Page>, limit: usize) -> Page {
     Page { resources, more, ..Page::default() }
 }
 
-/// Merges lists in URI order. The flag of each list, and of the result, says whether there may be more items after it.
+/// Merges lists in URI order. The flag of each list, and of the result, is true if there may be more items after the
+/// list.
 pub(super) fn merge_sorted<T>(
     pages: Vec<(Vec<T>, bool)>,
     limit: usize,
     uri: impl Fn(&T) -> &Uri,
 ) -> (Vec<T>, bool) {
-    // What a source has after the last item of a page with `more` is unknown. So the merged page ends with the lowest
-    // of these last items.
+    // A source with `more` may have items directly after the last item of its page. So the merged page ends with the
+    // lowest of the last items of these sources.
     let mut cut = pages.iter().any(|(_, more)| *more);
     let mut merged: Vec<T> = Vec::with_capacity(pages.iter().map(|(items, _)| items.len()).sum());
     let incomplete = pages.iter().filter(|(_, more)| *more);
@@ -69,7 +70,7 @@ mod tests {
         let merged = merge(vec![page(&["b", "c"], true), page(&["a", "d"], false)], 2);
         assert_eq!((names(&merged), merged.more), (vec!["a", "b"], true));
 
-        // A source may return less than `limit`; what follows is unknown.
+        // A source may return fewer items than `limit`, although it has more.
         let merged = merge(vec![page(&["b"], true), page(&["a", "d"], false)], 9);
         assert_eq!((names(&merged), merged.more), (vec!["a", "b"], true));
 

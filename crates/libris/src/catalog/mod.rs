@@ -1,7 +1,7 @@
 //! The catalog: all sources combined into one source.
 //!
-//! This file has the set of sources. `source` implements [`Source`] for the catalog; `templates`, `prompts` and `skills`
-//! combine those of all sources; `merge` merges pages.
+//! This file has the set of sources. `source` implements [`Source`] for the catalog; `templates`, `prompts` and
+//! `skills` combine those of all sources; `merge` merges pages.
 
 mod merge;
 mod prompts;
@@ -53,7 +53,7 @@ impl Default for Config {
 ///
 /// A source that fails or exceeds its timeout is unavailable: lists then contain its last known resources and name it
 /// in `unavailable`. The catalog probes it with exponential backoff. When the source is available again, watchers
-/// receive [`Change::Lost`](libris_core::Change::Lost). [`Config::strict`] turns this off.
+/// receive [`Change::Lost`](libris_core::Change::Lost). With [`Config::strict`], lists fail instead.
 pub struct Catalog {
     sources: watch::Sender<Sources>,
     config: Config,
@@ -150,8 +150,8 @@ impl Catalog {
         });
     }
 
-    /// Adds the resource `libris://index`, which lists the most important resources, if the catalog does not have it yet.
-    /// [`Serve`](crate::Serve) calls this.
+    /// Adds the resource `libris://index`, which lists the most important resources, if the catalog does not have it
+    /// yet. [`Serve`](crate::Serve) calls this.
     pub fn add_index(self: &Arc<Self>, notes: Vec<PathNote>) {
         self.update(|old| {
             let is_index = |gated: &GatedSource| gated.role() == SourceRole::Index;
@@ -270,14 +270,14 @@ impl Catalog {
         self.sources.borrow().clone()
     }
 
-    /// Whether the sizes in the metadata of a resource are reliable: no source that covers the URI gets them from another
-    /// MCP server.
+    /// Whether the sizes in the metadata of a resource are reliable: no source that covers the URI gets them from
+    /// another MCP server.
     pub(crate) fn has_own_sizes(&self, uri: &Uri) -> bool {
         let sources = self.sources();
         !sources.iter().any(|gated| gated.source().is_exclusive() && gated.source().covers(uri).is_some())
     }
 
-    /// The sources, and a proof that holds until the catalog replaces or adds one.
+    /// The sources, and a proof that holds until the catalog replaces or adds a source.
     fn sources_for_read(&self) -> (Sources, Proof) {
         let seen = self.sources.subscribe();
         let sources = seen.borrow().clone();
@@ -297,13 +297,14 @@ impl Catalog {
 
     /// Makes every source that covers a subject unfollow it, even if other replicas follow it.
     pub(crate) fn unfollow_source(&self, subject: &Uri) {
-        // The source that followed it may no longer be the most specific one.
+        // The source that follows the subject may no longer be the most specific source for it.
         for gated in self.sources().iter().filter(|gated| gated.source().covers(subject).is_some()) {
             gated.source().unfollow(subject);
         }
     }
 
-    /// The sources that cover `uri`, the most specific first; none if two of them claim it.
+    /// The sources that cover `uri`, the most specific first; none if an exclusive source and another source both claim
+    /// it.
     pub(crate) fn candidates(sources: &Sources, uri: &Uri) -> Vec<GatedSource> {
         routing::route(sources, uri).unwrap_or_default()
     }

@@ -72,8 +72,8 @@ impl Catalog {
     }
 }
 
-/// The answer of one source about a prompt; `None` if it does not have the prompt, or failed. The first failure is recorded
-/// in `failure` instead of returned, because another source may have the prompt.
+/// The answer of one source about a prompt; `None` if the source does not have the prompt, or failed. The first failure
+/// is recorded in `failure` instead of returned, because another source may have the prompt.
 fn unless_failed<T>(answer: Result<Option<T>>, failure: &mut Option<Error>) -> Option<T> {
     answer.unwrap_or_else(|error| {
         failure.get_or_insert(error);

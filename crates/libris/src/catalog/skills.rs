@@ -19,8 +19,8 @@ impl Catalog {
         let answers = query::all(queries.collect()).await?;
         let (mut fresh, mut unavailable, mut pages) = (Vec::new(), Vec::new(), Vec::new());
         for (gated, page) in gathered(&sources, answers)? {
-            // The freshness of a source without skills counts too. Otherwise the TTL would reveal, to a caller from whom
-            // its skills are hidden, whether the source has any.
+            // The freshness of a source without skills counts too. Otherwise the TTL would reveal, to a caller from
+            // whom its skills are hidden, whether the source has any.
             fresh.extend(gated.counted(page.freshness));
             unavailable.extend(page.unavailable);
             pages.push((page.skills, page.more));

@@ -68,8 +68,8 @@ impl Source for Catalog {
                 }
             };
             match gated.answer(self.config, &sources, read).await {
-                // This more specific source may get the resource later. So a response of the next source has a proof only
-                // if this one can prove "not found".
+                // This more specific source may get the resource later. So a response of the next source has a proof
+                // only if this one can prove "not found".
                 Err(error) if error.is_not_found() => {
                     proof = proof.zip(error.proof().cloned()).map(|(proof, missing)| proof.and(missing));
                     // The most specific source has the best hint.
@@ -124,7 +124,7 @@ impl Source for Catalog {
                 Err(error) if error.is_not_found() => {
                     missing.get_or_insert(error);
                 }
-                // Another source has a directory of this name.
+                // No error: a more specific source has a directory at this URI.
                 Err(Error::NotDirectory(_)) if !pages.is_empty() => {}
                 Err(error) => return Err(error),
             }

@@ -115,7 +115,8 @@ impl Catalog {
         Ok(completion.with_proof(proof.map(|(completed, owned)| completed.and(owned))))
     }
 
-    /// The error for a URI that no source covers. Callers with all rights get a hint with what the sources serve.
+    /// The error for a URI that no source covers. Callers with all rights get a hint that names the closest URIs or the
+    /// roots that the sources serve.
     pub(super) async fn unserved(&self, sources: &Sources, uri: &Uri, context: &Context) -> Error {
         /// How many resources of a source without templates are compared with the URI.
         const MAX_COMPARED: usize = 100;

@@ -8,7 +8,8 @@ use libris_core::Uri;
 
 use crate::lock::lock;
 
-/// The followed subjects. The lock is held while a source follows or unfollows one, so that the last call wins.
+/// The followed subjects. The lock is held while a source follows or unfollows a subject, so that the source sees
+/// concurrent calls in the order in which they are recorded here.
 #[derive(Default)]
 pub(super) struct FollowedSubjects {
     state: Mutex<FollowedSubjectsState>,
@@ -16,14 +17,14 @@ pub(super) struct FollowedSubjects {
 
 #[derive(Default)]
 struct FollowedSubjectsState {
-    /// Those that clients of this replica subscribe to.
+    /// The subjects that clients of this replica subscribe to.
     here: HashSet<Uri>,
-    /// Those that clients of other replicas subscribe to, if this replica polls.
+    /// The subjects that clients of other replicas subscribe to; empty unless this replica polls for them.
     elsewhere: HashSet<Uri>,
 }
 
 impl FollowedSubjects {
-    /// Records that clients of this replica subscribe to a subject.
+    /// Records that clients of this replica subscribe to a subject, and calls `follow`.
     pub(super) fn add(&self, subject: &Uri, follow: impl FnOnce()) {
         let mut state = lock(&self.state);
         state.here.insert(subject.clone());
@@ -41,8 +42,8 @@ impl FollowedSubjects {
         was_followed
     }
 
-    /// Replaces the subjects of other replicas. Calls `follow` for those that nobody followed before, and `unfollow` for
-    /// those that nobody follows any more.
+    /// Replaces the subjects of other replicas. Calls `follow` for subjects that other replicas did not follow before,
+    /// even if this replica does, and `unfollow` for subjects that no replica follows any more.
     pub(super) fn replace_elsewhere(
         &self,
         subjects: Vec<Uri>,
@@ -92,7 +93,7 @@ mod tests {
         followed.add(&uri("here"), || log.borrow_mut().push("follow a:here".to_owned()));
         assert_eq!(calls(), ["follow a:here"]);
         replace(&["here", "there"]);
-        // Also what is followed here: the watch may be another one since.
+        // Also the subject that is followed here: the watch of the source may have been opened again since.
         assert_eq!(calls(), ["follow a:here", "follow a:there"]);
         replace(&["here", "there"]);
         assert_eq!(calls(), Vec::<String>::new());

@@ -17,15 +17,15 @@ use tokio::sync::watch;
 pub(crate) use self::recent::RecentChanges;
 pub(crate) use self::relay::ChangeRelay;
 
-/// A client that subscribes is notified of changes within this period before its subscription: it may have missed them
-/// while its connection to another replica was lost.
+/// A client that subscribes is notified of changes within this period before its subscription: the client may have
+/// missed these changes after it lost its connection to another replica.
 pub const RECENT_PERIOD: Duration = Duration::from_secs(60);
 
 /// A connection to the other replicas of a server, over which each passes on the changes that its sources report.
 #[async_trait]
 pub trait ChangeBus: Send + Sync + 'static {
-    /// Sends a change of a source of this replica to the others. Does not wait: if the others cannot be reached, the bus
-    /// sends it later. If it has to drop changes, it sends [`Change::Lost`] instead.
+    /// Sends a change of a source of this replica to the others. Does not wait: if the others cannot be reached, the
+    /// bus sends the change later. If the bus has to drop changes, it sends [`Change::Lost`] instead.
     fn publish(&self, change: &Change);
 
     /// Waits for the next event. One task calls this.
@@ -37,10 +37,11 @@ pub trait ChangeBus: Send + Sync + 'static {
         watch::channel(true).1
     }
 
-    /// Asks the replica that polls the source of this subject to follow it. Does not wait.
+    /// Announces that clients of this replica subscribe to a subject: the replica that polls its source then follows
+    /// it. Does not wait.
     fn follow(&self, _subject: &Uri) {}
 
-    /// Ends what [`follow`](Self::follow) began.
+    /// Withdraws the announcement of [`follow`](Self::follow).
     fn unfollow(&self, _subject: &Uri) {}
 
     /// Gauges and counters for the metrics, by name. Names of counters end in `_total`.
@@ -56,7 +57,7 @@ pub enum ClusterEvent {
     Changed {
         /// The change.
         change: Change,
-        /// How long ago it was published.
+        /// How long ago the change was published.
         age: Duration,
     },
     /// Other replicas follow these subjects, and no others. Sent to a replica that polls a source for all.

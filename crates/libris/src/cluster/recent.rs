@@ -1,4 +1,4 @@
-//! The changes of the last minute, for clients that come from another replica.
+//! Records the changes of the last minute, for clients that were connected to another replica before.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 use super::RECENT_PERIOD;
 use crate::lock::lock;
 
-/// The maximum number of resources whose last change is recorded, and the maximum size of their URIs. If there are more
-/// within the period, everything counts as changed.
+/// The maximum number of recorded changes, and the maximum total size of their URIs in bytes. If there are more within
+/// the period, every resource counts as changed.
 const MAX_RESOURCES: usize = 50_000;
 const MAX_BYTES: usize = 8 << 20;
 
-/// The same for resources that were added to the list, removed from it, or described anew. The bound is lower because
-/// rules are evaluated for each of them.
+/// The maximum number of recorded changes of the list: resources that were added, removed or described anew. The bound
+/// is lower because rules are evaluated for each of these resources.
 const MAX_LISTED: usize = 1_000;
 
 /// The changes of the last [`RECENT_PERIOD`] at all replicas.
@@ -27,7 +27,7 @@ pub(crate) struct RecentChanges {
 struct RecentState {
     /// Since when every change is known; `None` until the replica is connected.
     known_since: Option<Instant>,
-    /// When everything last counted as changed.
+    /// When every resource last counted as changed, because changes were lost or exceeded a bound.
     everything: Option<Instant>,
     /// The subjects that have changed.
     subjects: RecentUris,
@@ -40,7 +40,7 @@ struct RecentUris {
     limit: usize,
     bytes: usize,
     changed: HashMap<Uri, Instant>,
-    /// Oldest first. A URI that changed repeatedly has an entry for each change.
+    /// In the order of recording. A URI that changed repeatedly has an entry for each change.
     order: VecDeque<(Instant, Uri)>,
 }
 
@@ -49,7 +49,7 @@ impl RecentUris {
         Self { limit, bytes: 0, changed: HashMap::new(), order: VecDeque::new() }
     }
 
-    /// Records a change; an error if there are too many.
+    /// Records a change; an error if this exceeds a bound.
     fn record(&mut self, uri: &Uri, when: Instant, now: Instant) -> Result<(), ()> {
         self.prune(now);
         if self.changed.get(uri).is_some_and(|last| *last >= when) {
@@ -65,7 +65,7 @@ impl RecentUris {
         Ok(())
     }
 
-    /// Removes what is older than the period.
+    /// Removes the changes that are older than the period.
     fn prune(&mut self, now: Instant) {
         while self.order.front().is_some_and(|(when, _)| is_over(*when, now)) {
             let Some((when, uri)) = self.order.pop_front() else { return };
@@ -201,7 +201,7 @@ mod tests {
         assert!(recent.contains(&uri(1)) && recent.contains_list(|_| false));
         advance(RECENT_PERIOD + Duration::from_secs(1)).await;
         assert!(!recent.contains(&uri(1)) && !recent.contains_list(|_| true));
-        // A second connection changes nothing about what is known.
+        // A second connection does not shorten the known period.
         recent.connected(false);
         assert!(!recent.contains(&uri(1)));
     }

@@ -1,7 +1,7 @@
 //! The relay: one watch of the sources for the whole process, merged with the changes of other replicas.
 //!
-//! Changes of sources enter a replica here and nowhere else. The relay publishes them to the other replicas, and gives
-//! them together with those of the others to each watcher of the catalog: the subscriptions and the search index.
+//! Changes of sources enter a replica here and nowhere else. The relay publishes them to the other replicas. It sends
+//! the changes of all replicas to each watcher of the catalog: the subscriptions and the search index.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,11 +21,12 @@ use crate::catalog_watch::CatalogWatch;
 use crate::health::{Backoff, ClusterState, Health};
 use crate::library_index::OWN_SCHEME;
 
-/// The most changes that a watcher may be behind. A watcher that falls further behind gets [`Change::Lost`].
+/// The number of changes that a watcher may be behind. A watcher that falls further behind receives [`Change::Lost`].
 const MAX_BEHIND: usize = 16_384;
 
-/// The shortest interval between two [`Change::Lost`] from other replicas, each of which notifies every subscription.
-/// When all replicas restart, or a source that they have in common recovers, every replica sends one.
+/// Rate limit for [`Change::Lost`] from other replicas: watchers receive at most one per interval, because each
+/// notifies every subscription. When all replicas restart, or when a source that they share recovers, every replica
+/// sends one.
 const LOST_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The changes of this and of the other replicas.
@@ -101,23 +102,25 @@ impl ChangeRelay {
         &self.recent
     }
 
-    /// Holds until another replica reports a change of this subject. Taken before the resource is read.
+    /// A proof that holds until another replica reports a change of this subject. Create it before the resource is
+    /// read.
     pub(crate) fn resource_proof(&self, subject: &Uri) -> Proof {
         self.epochs.resource_proof(subject)
     }
 
-    /// Holds until another replica reports a change of the list. Taken before the resources are listed.
+    /// A proof that holds until another replica reports a change of the list. Create it before the resources are
+    /// listed.
     pub(crate) fn list_proof(&self) -> Proof {
         self.epochs.list_proof()
     }
 
-    /// Follows a subject of a source that one replica polls for all, for clients of this one.
+    /// Follows a subject for clients of this replica. One replica polls the source of the subject for all replicas.
     pub(crate) fn follow(&self, subject: &Uri, follow: impl FnOnce()) {
         self.followed.add(subject, follow);
         self.bus.follow(subject);
     }
 
-    /// Ends what [`follow`](Self::follow) began; calls `unfollow` if no other replica follows the subject.
+    /// Reverses [`follow`](Self::follow); calls `unfollow` if no other replica follows the subject.
     pub(crate) fn unfollow(&self, subject: &Uri, unfollow: impl FnOnce()) {
         if self.followed.remove(subject, unfollow) {
             self.bus.unfollow(subject);
@@ -152,7 +155,7 @@ impl ChangeRelay {
             }
         };
         self.opened.send_replace(SourcesWatch::Open);
-        // While this replica was down, nobody saw the changes of sources that only it can watch.
+        // While this replica was down, nobody saw the changes of sources that only this replica can watch.
         self.bus.publish(&Change::Lost);
         let mut changes = watch.changes();
         while let Some(change) = changes.next().await {
@@ -164,7 +167,7 @@ impl ChangeRelay {
             let uri = uri(&change);
             let subject = uri.map(|uri| catalog.subject(uri));
             self.recent.record(&change, subject.as_ref(), Duration::ZERO);
-            // Each replica has its own status and its own index.
+            // The resources with this scheme are not shared: each replica has its own status and its own index.
             if uri.is_none_or(|uri| uri.scheme() != OWN_SCHEME) {
                 self.bus.publish(&change);
             }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libris_core::{Change, Proof, Uri};
 
-/// The number of counters of resources. Resources with the same counter invalidate each other, which costs a read.
+/// The number of counters for resources. Resources that share a counter (hash collision) invalidate each other, which
+/// costs a read.
 const SLOTS: usize = 4096;
 
 /// Generation counters of changes at other replicas. They take constant memory, however many resources change.
@@ -16,7 +17,7 @@ pub(super) struct RemoteEpochs {
     everything: AtomicU64,
     /// Bumped when a list may have changed.
     lists: AtomicU64,
-    /// Bumped when a resource whose hash selects the counter changed.
+    /// Bumped when a resource changed. The hash of its subject selects the counter.
     resources: Box<[AtomicU64]>,
 }
 
@@ -48,13 +49,15 @@ impl RemoteEpochs {
         }
     }
 
-    /// Holds until another replica reports a change of this subject. Taken before the resource is read.
+    /// A proof that holds until another replica reports a change of this subject. Create it before the resource is
+    /// read.
     pub(super) fn resource_proof(self: &Arc<Self>, subject: &Uri) -> Proof {
         let slot = self.slot(subject);
         self.proof(move |epochs| epochs.resources[slot].load(Ordering::Acquire))
     }
 
-    /// Holds until another replica reports a change of the list. Taken before the resources are listed.
+    /// A proof that holds until another replica reports a change of the list. Create it before the resources are
+    /// listed.
     pub(super) fn list_proof(self: &Arc<Self>) -> Proof {
         self.proof(|epochs| epochs.lists.load(Ordering::Acquire))
     }
@@ -76,7 +79,7 @@ mod tests {
     fn a_change_invalidates_what_it_concerns() {
         let epochs = RemoteEpochs::new();
         let one = Uri::parse("a://1").unwrap();
-        // Another counter than that of the first.
+        // A resource that has another counter than `one`.
         let others = (2..100).map(|number| Uri::parse(&format!("a://{number}")).unwrap());
         let other = others.into_iter().find(|uri| epochs.slot(uri) != epochs.slot(&one)).unwrap();
         let proofs = || (epochs.resource_proof(&one), epochs.resource_proof(&other), epochs.list_proof());

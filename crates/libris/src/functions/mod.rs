@@ -12,7 +12,7 @@ macro_rules! text_setters {
 
 use std::time::Duration;
 
-/// How long the list of a `#[list]` function is cached for the following pages.
+/// How long the result of a `#[list]` function is cached, so that the following pages do not call the function again.
 pub const LIST_TTL: Duration = Duration::from_secs(30);
 
 mod notifier;

@@ -84,7 +84,7 @@ impl Notifier {
 
     /// A stream of the changes from now on, for [`Source::watch`](crate::Source::watch).
     pub fn watch(&self) -> BoxStream<'static, Change> {
-        // The stream must not own a sender: then it would never end, even after the notifier is dropped.
+        // A stream that owns a sender would never end, even after the notifier is dropped.
         let changes = self.0.changes.subscribe();
         stream::unfold(changes, async |mut changes| {
             let change = match changes.recv().await {

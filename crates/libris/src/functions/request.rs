@@ -44,7 +44,7 @@ impl Request {
         self.optional(name)?.ok_or_else(|| Error::invalid(format!("`{name}` is missing")))
     }
 
-    /// The value of an optional variable.
+    /// The value of an optional variable; `None` if it is missing, [`Error::Invalid`] if it does not parse.
     pub fn optional<T: FromVariable>(&self, name: &str) -> Result<Option<T>> {
         parse(&self.variables, name)
     }
@@ -60,7 +60,7 @@ impl Request {
     }
 }
 
-/// The value of a variable, if it has one.
+/// The value of a variable; `None` if it is missing.
 pub(crate) fn parse<T: FromVariable>(variables: &Variables, name: &str) -> Result<Option<T>> {
     match variables.value(name) {
         None => Ok(None),

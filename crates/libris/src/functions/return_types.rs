@@ -122,8 +122,8 @@ impl<T: IntoContents, E: Into<Box<dyn std::error::Error + Send + Sync>>> IntoCon
     }
 }
 
-/// The error itself if it is a `libris::Error`; else the first in its `source()` chain that may be sent to callers;
-/// else an `Error::Failed`, whose cause is only logged.
+/// The error itself if it is a `libris::Error`; else the first `libris::Error` in its `source()` chain that may be sent
+/// to callers; else an `Error::Failed`, whose cause is only logged.
 pub(super) fn public_error(
     error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     doing: &'static str,
@@ -177,8 +177,8 @@ impl<T: Serialize> IntoContents for Json<T> {
     note = "return `Vec<String>`, `Vec<&str>`, `libris::Completion`, or a `Result` of one of these"
 )]
 pub trait IntoCompletion {
-    /// Converts to a completion. From a `Vec`, it takes the values that begin with `typed`, ignoring case, or all values if
-    /// `typed` is `None`, and of these the first `limit`. A [`Completion`] is returned unchanged.
+    /// Converts to a completion. A `Vec` gives the values that begin with `typed`, ignoring case (all values if `typed`
+    /// is `None`), but only the first `limit` of them. A [`Completion`] is returned unchanged.
     fn into_completion(self, typed: Option<&str>, limit: usize) -> Result<Completion>;
 }
 
@@ -284,8 +284,8 @@ impl Instance {
         Uri::parse(&text).map_err(|error| error.to_string())
     }
 
-    /// The resource of the instance. Metadata that the instance does not set comes from `defaults`. Exceptions: title, size
-    /// and modification time stay unset, and the name is the value of the last variable, if it has one.
+    /// The resource of the instance. Metadata that the instance does not set comes from `defaults`. Exceptions: title,
+    /// size and modification time stay unset, and the name is the value of the last variable that has one.
     pub(super) fn resource(
         self,
         uri: Uri,

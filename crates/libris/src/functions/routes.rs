@@ -155,7 +155,7 @@ impl<T> Default for Routes<T> {
 }
 
 impl<T: Clone> Routes<T> {
-    /// Builds the routes.
+    /// Builds the routes. Each item is the metadata of a resource or template, and its function.
     pub fn of(routes: impl IntoIterator<Item = (ResourceSpec, T)>) -> Result<Self> {
         let mut all = Self::default();
         let mut templates = Vec::new();

@@ -69,7 +69,7 @@ type Lister = Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<Instance>>> + Send +
 
 /// A closure or function that returns contents: with or without a [`Request`] parameter, `async` or not.
 ///
-/// The compiler infers `HandlerKind`, which distinguishes these.
+/// The compiler infers `HandlerKind`, which distinguishes these four signatures.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a resource",
     note = "pass a function or closure that takes nothing or a `libris::Request`, `async` or not, and \
@@ -142,7 +142,8 @@ impl FunctionSource {
     ///
     /// # Panics
     ///
-    /// If the URI is malformed; [`FunctionSourceHandle::resource`] returns an error instead.
+    /// If the URI is malformed or has variables, or if the metadata is invalid; [`FunctionSourceHandle::resource`]
+    /// returns an error instead.
     pub fn resource<K>(self, spec: impl Into<ResourceSpec>, function: impl Handler<K>) -> Self {
         expected(self.handle.resource(spec, function));
         self
@@ -152,7 +153,8 @@ impl FunctionSource {
     ///
     /// # Panics
     ///
-    /// If the template is malformed or has no variables; [`FunctionSourceHandle::template`] returns an error instead.
+    /// If the template is malformed or has no variables, or if the metadata is invalid;
+    /// [`FunctionSourceHandle::template`] returns an error instead.
     pub fn template<K>(self, spec: impl Into<ResourceSpec>, function: impl Handler<K>) -> Self {
         expected(self.handle.template(spec, function));
         self
@@ -201,7 +203,7 @@ fn expected<T>(result: Result<T>) {
 }
 
 impl FunctionSourceHandle {
-    /// Adds a resource, or replaces the one with its URI, and reports the change.
+    /// Adds a resource, or replaces the resource with the same URI, and reports the change.
     pub fn resource<K>(&self, spec: impl Into<ResourceSpec>, function: impl Handler<K>) -> Result<()> {
         let function: BoxedFunction = Arc::new(move |request, mime| function.call(request, mime));
         let (uri, replaced) = self.write().routes.add_resource(spec.into(), function)?;
@@ -215,7 +217,7 @@ impl FunctionSourceHandle {
         Ok(())
     }
 
-    /// Adds a template, or replaces the one with the same text.
+    /// Adds a template, or replaces the template with the same text.
     pub fn template<K>(&self, spec: impl Into<ResourceSpec>, function: impl Handler<K>) -> Result<()> {
         let function: BoxedFunction = Arc::new(move |request, mime| function.call(request, mime));
         self.write().routes.add_template(spec.into(), function)?;

@@ -90,7 +90,7 @@ pub(crate) fn instructions(
     text
 }
 
-/// The text of the instructions, to which whole lines are added as long as they fit.
+/// The text of the instructions. Only whole lines are added, and only while they fit into the `left` bytes.
 struct InstructionLines {
     text: String,
     left: usize,

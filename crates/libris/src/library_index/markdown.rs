@@ -1,4 +1,4 @@
-//! The index as Markdown of a limited size, shortened where it does not fit.
+//! Renders the index as Markdown of at most [`MAX_BYTES`]. Sections that do not fit are shortened.
 
 use std::fmt::Write as _;
 
@@ -25,10 +25,10 @@ const MAX_DESCRIPTION: usize = 120;
 /// How many titles the line of a folder quotes.
 const MAX_TITLES: usize = 4;
 
-/// The bytes reserved for the lines that say what was left out.
+/// The bytes reserved for the lines about omitted folders and unavailable sources.
 const RESERVE: usize = 160;
 
-/// What an index shows.
+/// The content of an index.
 pub(super) struct IndexPage<'a> {
     pub(super) below: Option<&'a str>,
     pub(super) outline: Outline,
@@ -36,7 +36,8 @@ pub(super) struct IndexPage<'a> {
     pub(super) notes: &'a [PathNote],
 }
 
-/// The lines of a group, in two forms: one line for each resource, or one for each folder if that is too long.
+/// The lines of a group in two forms: `all` has a line for each resource. If that is too long, `folders` is used, which
+/// has a line for each folder.
 struct GroupLines {
     head: String,
     all: Vec<String>,
@@ -129,7 +130,7 @@ impl IndexPage<'_> {
         GroupLines { head, all, folders }
     }
 
-    /// A line for each folder directly in the group, and for each resource that is in none.
+    /// A line for each folder directly in the group, and for each resource that is in no folder.
     fn folder_lines(&self, group: &OutlineGroup) -> Vec<String> {
         let mut folders: Vec<(&str, Vec<&Resource>)> = Vec::new();
         for resource in &group.resources {
@@ -213,11 +214,11 @@ fn section(heading: &str, lines: &[String], budget: usize) -> String {
     }
 }
 
-/// As many lines as fit, and how many more there are.
+/// As many lines as fit into the budget, and a line with the number of omitted lines.
 fn bounded(lines: &[String], budget: usize) -> String {
     let mut text = String::new();
     for (at, line) in lines.iter().enumerate() {
-        // 24 bytes are reserved for the line that says how many more there are.
+        // 24 bytes are reserved for the line with the number of omitted lines.
         if text.len() + line.len() + 24 > budget && at + 1 < lines.len() || text.len() + line.len() > budget {
             _ = writeln!(text, "- and {} more", lines.len() - at);
             break;

@@ -31,13 +31,13 @@ pub(crate) fn uri() -> Uri {
     Uri::parse(URI).expect("the URI is well-formed")
 }
 
-/// How many roots or folders an index has.
+/// The largest number of roots or folders in an index.
 const MAX_GROUPS: usize = 60;
 
-/// How many resources of a root or folder are considered.
+/// The largest number of resources of a root or folder that are examined.
 const MAX_RESOURCES: usize = 400;
 
-/// How many pages of hidden resources are skipped for one page of visible ones.
+/// The largest number of further pages that are listed to fill a page with visible resources.
 const MAX_SKIPPED: usize = 100;
 
 /// The source of `libris://index`.
@@ -54,7 +54,7 @@ impl LibraryIndex {
         Self { catalog, notes, uri: uri(), template }
     }
 
-    /// The folder in the parameter `below` of a URI; `None` for the index of everything.
+    /// The folder in the parameter `below` of a URI; `None` for the index of the whole catalog.
     fn below(&self, uri: &Uri) -> Result<Option<String>> {
         let variables = self.template.matches(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
         match variables.text("below").filter(|below| !below.is_empty()) {
@@ -142,7 +142,7 @@ impl Source for LibraryIndex {
     }
 }
 
-/// The list of a catalog without Libris' own resources and those that the caller may not see.
+/// The list of a catalog, without Libris' own resources and without resources that the caller may not see.
 struct VisibleListing<'a> {
     catalog: &'a Arc<Catalog>,
     context: &'a Context,

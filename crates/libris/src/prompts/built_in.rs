@@ -1,4 +1,4 @@
-//! The built-in prompt `use-resources`: makes a model look at the resources of the server before it answers.
+//! The built-in prompt `use-resources`: instructs a model to read the resources of the server before it answers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,10 +13,10 @@ use crate::view::ViewSnapshot;
 /// The name of the prompt.
 const NAME: &str = "use-resources";
 
-/// The argument with what the user wants to do.
+/// The argument with the question or task of the user.
 const TOPIC: &str = "topic";
 
-/// The overview of the resources, which is embedded if there is one that the caller may read.
+/// The overview of the resources, which is embedded if the catalog has it and the caller may read it.
 const INDEX: &str = "libris://index";
 
 /// How many resources and how many templates the message names.
@@ -29,7 +29,7 @@ const MAX_EMBEDDED: usize = 3;
 /// How many lines of each result the message quotes.
 const MAX_SNIPPET_LINES: usize = 3;
 
-/// The most characters of a title, a description or a quoted line.
+/// The largest number of characters of a title, a description or a quoted line.
 const MAX_TEXT: usize = 120;
 
 pub(super) fn prompt() -> Prompt {
@@ -50,7 +50,8 @@ pub(super) fn is(named: &Prompt) -> bool {
     *named == prompt()
 }
 
-/// The messages: an overview of what the caller may read, and if a topic is given, the resources that a search for it finds.
+/// The messages: an overview of the resources that the caller may read, and the results of a search for the topic, if
+/// there is a topic.
 pub(super) async fn messages(
     view: &ViewSnapshot<'_>,
     arguments: &BTreeMap<String, String>,
@@ -77,7 +78,7 @@ pub(super) async fn messages(
     Ok([PromptContent::Text(text)].into_iter().chain(resources).map(PromptMessage::user).collect())
 }
 
-/// Appends the results of a search to `text`; returns those to embed.
+/// Searches for the topic, and appends the results to `text`. Returns the URIs of the results to embed.
 async fn found(
     view: &ViewSnapshot<'_>,
     topic: &str,
@@ -129,13 +130,13 @@ async fn overview(view: &ViewSnapshot<'_>, context: &Context, text: &mut String)
     Ok(())
 }
 
-/// A title or description, as it is written after a URI.
+/// A title or description in the form in which it follows a URI: `: title`.
 fn shown(text: Option<&str>) -> String {
     let line = plain(text.and_then(|text| text.lines().next()).unwrap_or_default());
     if line.is_empty() { line } else { format!(": {line}") }
 }
 
-/// A text on one line, without control and tag characters, and short.
+/// The first [`MAX_TEXT`] characters of a text, on one line, without control and tag characters.
 fn plain(text: &str) -> String {
     let is_plain = |letter: &char| !letter.is_control() && !('\u{e0000}'..='\u{e007f}').contains(letter);
     text.chars().filter(is_plain).take(MAX_TEXT).collect::<String>().trim().to_owned()

@@ -10,15 +10,15 @@ use libris_core::{
 
 use crate::view::ViewSnapshot;
 
-/// The placeholder for the argument to complete. A template of the prompt, expanded with it, is matched against the
-/// templates of the sources, to find the variable that contains the argument. It is in lower case, because the normal
-/// form of a URI has its host in lower case.
+/// The placeholder for the argument to complete. A template of the prompt is expanded with the placeholder, and the URI
+/// is matched against the templates of the sources, to find the variable that contains the argument. The placeholder is
+/// in lower case, because the normal form of a URI has its host in lower case.
 const COMPLETED: &str = "librisxcompletedxargument";
 
 /// The placeholder for another argument that has no value yet.
 const UNKNOWN: &str = "librisxunknownxargument";
 
-/// How many resources are compared with the beginning of a URI.
+/// How many resources are compared with the typed beginning of a URI.
 const MAX_COMPARED: usize = 1_000;
 
 /// A variable of a source's template that contains the argument of a prompt.
@@ -67,7 +67,7 @@ fn is_whole_uri(resource: &UriTemplate) -> bool {
     resource.as_str().starts_with("{+") && resource.as_str().find('}') == Some(resource.as_str().len() - 1)
 }
 
-/// The URIs that begin with the typed text; if there are none, the URIs of resources that a search for it finds.
+/// The URIs that begin with the typed text; if there are none, the URIs of resources that a search for the text finds.
 async fn uris(
     view: &ViewSnapshot<'_>,
     partial: PromptCompletion<'_>,

@@ -1,4 +1,4 @@
-//! The messages of a prompt: reads the resources in them, and encodes them.
+//! Reads the resources in the messages of a prompt, and encodes the messages.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::encode;
 use crate::rights::Operation;
 use crate::view::ViewSnapshot;
 
-/// The most bytes of the resources that one prompt embeds.
+/// The largest total size of the resources that one prompt embeds, in bytes.
 const MAX_EMBEDDED: usize = 8 << 20;
 
-/// The most bytes of the resources that a prompt embeds because a search found them.
+/// The largest total size of the resources that the built-in prompt embeds, in bytes.
 const MAX_SUGGESTED: usize = 64 << 10;
 
-/// What happens to a resource that cannot be embedded.
+/// How to handle a resource that cannot be embedded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unembeddable {
     /// The request fails, because the prompt says that the resource is in it.
     Refuse,
-    /// It is left out, because the server has chosen it, and not the prompt.
+    /// The resource is left out, because the server has chosen it, not the prompt.
     Skip,
 }
 
@@ -145,7 +145,7 @@ pub(super) fn encode(facts: &Facts, description: Option<&str>, messages: Vec<Rea
     out.finish()
 }
 
-/// An embedded resource. Hosts show an image or a sound only as content of that type.
+/// Encodes an embedded resource. An image or a sound becomes media content, because hosts show it only in this form.
 fn resource(out: &mut Writer, facts: &Facts, part: Content) {
     let is_media = part.mime.as_deref().is_some_and(|mime| media_type(facts, mime).is_some());
     match part {
@@ -160,7 +160,7 @@ fn resource(out: &mut Writer, facts: &Facts, part: Content) {
     }
 }
 
-/// A link to a resource; in revisions that have none, its URI as text.
+/// Encodes a link to a resource; in revisions that have no links, its URI as text.
 fn link(json: &mut Vec<u8>, facts: &Facts, resource: &Resource) {
     if !facts.structured {
         json.extend_from_slice(b"{\"type\":\"text\",\"text\":");
@@ -173,7 +173,7 @@ fn link(json: &mut Vec<u8>, facts: &Facts, resource: &Resource) {
     json.extend_from_slice(members.strip_prefix(b"{").unwrap_or(&members));
 }
 
-/// The type of content for a media type; `None` if the revision has none.
+/// The type of media content for a media type; `None` if the revision has no such type.
 fn media_type(facts: &Facts, mime: &str) -> Option<&'static str> {
     match mime.split('/').next() {
         Some("image") => Some("image"),

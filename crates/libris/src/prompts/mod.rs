@@ -20,7 +20,7 @@ use crate::server::to_failure;
 use crate::view::ViewSnapshot;
 use messages::Unembeddable;
 
-/// The methods.
+/// The names of the methods.
 pub(crate) const LIST: &str = "prompts/list";
 pub(crate) const GET: &str = "prompts/get";
 
@@ -68,7 +68,7 @@ impl CallerView {
         Ok(self.scoped(Reply { members: members.finish(), freshness: Some(freshness.or_uncached()), meta }))
     }
 
-    /// The prompts that the caller may see, with the built-in one, sorted by name.
+    /// The prompts that the caller may see, including the built-in prompt, sorted by name.
     async fn all_prompts(&self, view: &ViewSnapshot<'_>, call: &Call) -> Result<Prompts, Failure> {
         let mut prompts = view.prompts(&self.context(call)).await.map_err(to_failure)?;
         if self.has_built_in_prompt() {

@@ -9,8 +9,8 @@ use super::pattern::{normal_form, normal_prefix, with_slashes};
 use super::{Effect, Operations, Rule, UriPattern, language};
 use crate::rights::{Decision, Operation, Rights, Rules};
 
-/// The maximum number of rights classes that are remembered. If there are more, the same rules can be two classes, which
-/// do not share cached responses.
+/// The maximum number of cached rights classes. A class that was evicted gets a new number, so it no longer shares the
+/// responses that were cached for its old number.
 const MAX_CLASSES: usize = 1_024;
 
 /// The decision of the rules about one operation on one resource.
@@ -106,7 +106,8 @@ impl ClassRules {
     pub(super) fn first_match(&self, operation: Operation, uri: &Uri) -> RuleDecision {
         let normal = normal_form(uri.as_str());
         let first = self.explicit(operation, &normal);
-        // A source may decode `%2F` to a slash, so a rule that denies the URI with the slash denies this one too.
+        // A source may decode `%2F` to a slash, so a rule that restricts the URI with the slash also restricts the URI
+        // with `%2F`.
         let stricter = with_slashes(&normal)
             .and_then(|slashes| self.explicit(operation, &slashes))
             .filter(|rule| rule.decision != Decision::Allow);
@@ -120,8 +121,8 @@ impl ClassRules {
         }
     }
 
-    /// The decision about a resource that also has these names: that of the first name which a rule denies, or else of the
-    /// first that requires a scope.
+    /// The decision about a resource that also has these names: that of the first name which a rule denies, or else of
+    /// the first that requires a scope.
     pub(super) fn decide_all(&self, operation: Operation, uri: &Uri, aliases: &[Uri]) -> RuleDecision {
         let first = self.first_match(operation, uri);
         if first.decision == Decision::Deny {
@@ -188,8 +189,8 @@ impl Rules for ClassRules {
         let rules = || self.rules.iter().filter(|rule| rule.operations.contains(Operation::Read));
         rules().enumerate().filter(|(_, rule)| is_visible(rule)).any(|(at, rule)| {
             let denied = || rules().take(at).filter(|rule| !is_visible(rule)).flat_map(|rule| &rule.uris);
-            // If the search gives up, the template is listed: that reveals little, while hiding it might withhold resources
-            // that the caller may read.
+            // If the search gives up, the template is listed: that reveals little, while hiding it might withhold
+            // resources that the caller may read.
             rule.uris.iter().any(|uri| language::has_match(&prefix, uri, denied()).unwrap_or(true))
         })
     }

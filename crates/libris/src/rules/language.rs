@@ -1,16 +1,17 @@
-//! Questions about the sets of URIs that patterns match, answered by simulating the patterns as automata.
+//! Decides questions about the sets of URIs that patterns match, by simulating the patterns as finite automata.
 
 use std::collections::HashSet;
 
 use super::pattern::{PatternToken, UriPattern};
 
-/// How many sets of states a search examines. If it would need more, the answer is unknown.
+/// How many sets of states a search examines. If the search would need more, the answer is unknown.
 const MAX_EXAMINED: usize = 2_000;
 
-/// The states of a pattern's automaton after some input: two for each token, and the accepting one after the last.
+/// The states of a pattern's automaton (NFA) after some input. There are two states for each token, and an accepting
+/// state after the last token.
 ///
-/// The first state of a token is before it. The second is within the segments of [`PatternToken::Segments`], and after the
-/// slash of [`PatternToken::Below`].
+/// The first state of a token is before it. The second is within the segments of [`PatternToken::Segments`], and after
+/// the slash of [`PatternToken::Below`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct States(Vec<u32>);
 
@@ -42,7 +43,7 @@ impl States {
         next
     }
 
-    /// Enters the state before a token, and those that follow it without input.
+    /// Enters the state before a token, and the states that are reachable from it without input.
     fn enter(&mut self, tokens: &[PatternToken], at: usize) {
         self.add(2 * at);
         if let Some(PatternToken::Star | PatternToken::Segments) = tokens.get(at) {
@@ -82,10 +83,10 @@ impl States {
     }
 }
 
-/// A pattern after some input.
+/// The state of a pattern's automaton after some input.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Run<'p> {
-    /// The part of the literal that is still to come.
+    /// The rest of the pattern's literal prefix, which the input must match next.
     literal: &'p [u8],
     states: States,
     tokens: TokenList<'p>,
@@ -110,7 +111,7 @@ impl std::hash::Hash for TokenList<'_> {
 }
 
 impl<'p> Run<'p> {
-    /// The pattern after this input; `None` if nothing that begins with it matches.
+    /// The pattern after this input; `None` if no URI that begins with the input matches.
     fn start(pattern: &'p UriPattern, input: &[u8]) -> Option<Self> {
         let tokens = pattern.rest();
         let literal = pattern.literal();
@@ -139,7 +140,7 @@ impl<'p> Run<'p> {
         self.literal.is_empty() && self.states.accept_all(self.tokens.0)
     }
 
-    /// The bytes with which the run distinguishes inputs.
+    /// Adds the bytes that the pattern distinguishes at this point from all others.
     fn bytes(&self, into: &mut HashSet<u8>) {
         into.extend(self.literal.first());
         into.extend(self.states.0.iter().filter_map(|state| match self.tokens.0.get(*state as usize / 2) {
@@ -149,8 +150,8 @@ impl<'p> Run<'p> {
     }
 }
 
-/// Whether a URI that begins with `prefix` matches `pattern` and none of `others`; `None` if that is unknown. All are in
-/// normal form, which does not end in a slash.
+/// Whether there is a URI that begins with `prefix` and matches `pattern`, but none of `others`; `None` if the search
+/// was given up. URIs and patterns are in normal form, which does not end in a slash.
 pub(super) fn has_match<'p>(
     prefix: &[u8],
     pattern: &'p UriPattern,
@@ -164,8 +165,8 @@ pub(super) fn has_match<'p>(
         if node.others.iter().any(Run::accepts_all) {
             continue;
         }
-        // If no other pattern can match any more, any completion of this pattern is a match; and there is one, because its
-        // run is not dead.
+        // If no other pattern can match any more, any input that completes this pattern is a match. There is such an
+        // input, because the run of this pattern is not dead.
         if node.others.is_empty() || node.is_match() {
             return Some(true);
         }
@@ -182,7 +183,7 @@ pub(super) fn has_match<'p>(
     Some(false)
 }
 
-/// The patterns after some input.
+/// A node of the search: the states of all patterns after some input.
 struct SearchNode<'p> {
     run: Run<'p>,
     others: Vec<Run<'p>>,
@@ -194,8 +195,8 @@ impl SearchNode<'_> {
         self.last != Some(b'/') && self.run.accepts() && !self.others.iter().any(Run::accepts)
     }
 
-    /// The bytes to continue with: each that a pattern expects, and one that no pattern expects. The latter is last, so that
-    /// the search tries it first: it usually ends the matches of the other patterns.
+    /// The bytes to continue with: each that a pattern expects, and one that no pattern expects. The latter is last, so
+    /// that the search tries it first: it usually ends the matches of the other patterns.
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = HashSet::from([b'/']);
         self.run.bytes(&mut bytes);

@@ -5,8 +5,8 @@
 //! (`classes`): callers to whom the same rules apply share cached responses. [`RulesPolicy`] grants the rights.
 //!
 //! A pattern is compared with the URI without its query, fragment and trailing slash, and with percent-escapes decoded:
-//! all spellings of a URI, and all parts of a resource, have the same rights. Sources report further names of a resource
-//! ([`Source::aliases`](libris_core::Source::aliases)); a rule that denies one of them denies the resource.
+//! all spellings of a URI, and all parts of a resource, have the same rights. Sources report further names of a
+//! resource ([`Source::aliases`](libris_core::Source::aliases)); a rule that denies one of them denies the resource.
 
 mod classes;
 mod language;
@@ -33,11 +33,11 @@ pub struct Rule {
     pub uris: Vec<UriPattern>,
     /// The operations that the rule applies to.
     pub operations: Operations,
-    /// What the rule decides.
+    /// The effect of the rule.
     pub effect: Effect,
 }
 
-/// The callers that a rule applies to: those to whom at least one of the criteria applies.
+/// The callers that a rule applies to: those that meet at least one of the criteria. Without criteria, every caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Who {
     /// The names of identities. `*` is every authenticated caller.
@@ -68,8 +68,8 @@ impl Who {
             || self.scopes.iter().any(|scope| identity.scopes().contains(scope))
     }
 
-    /// Whether every caller that `other` includes is included. It compares only the lists, so it may be `false` although all
-    /// members of a group are named as users.
+    /// Whether this includes every caller that `other` includes. Compares only the lists, so the result may be `false`
+    /// although all members of a group are named as users.
     fn covers(&self, other: &Self) -> bool {
         let all = |mine: &[Box<str>], theirs: &[Box<str>]| theirs.iter().all(|one| mine.contains(one));
         if self.is_anyone() {
@@ -113,15 +113,15 @@ const fn bit(operation: Operation) -> u8 {
     }
 }
 
-/// What a rule decides.
+/// The effect of a rule on an operation that it matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The operation is allowed.
     Allow,
     /// The resource looks as if it did not exist.
     Deny,
-    /// The operation is allowed to callers that have been granted all of these scopes. For others, the resource is visible,
-    /// and the operation fails with a challenge that names the scopes.
+    /// The operation is allowed to callers that have been granted all of these scopes. For others, the resource is
+    /// visible, and the operation fails with a challenge that names the scopes.
     Require(Arc<[Box<str>]>),
 }
 
@@ -132,7 +132,7 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// The maximum number of rules: each decision compares a URI with all of them at worst.
+    /// The maximum number of rules. In the worst case, each decision compares a URI with all rules.
     pub const LIMIT: usize = 1_000;
 
     /// A set of these rules. The first that matches decides.

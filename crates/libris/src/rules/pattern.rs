@@ -7,16 +7,16 @@ use libris_core::{Error, Result, Uri};
 
 /// A pattern of URIs, such as `file:///handbook/**` or `git://*/tree/*/secrets/*.key`.
 ///
-/// `*` stands for any characters within a path segment, or within the authority. A segment `**` stands for any number of
-/// segments: a pattern that ends in `/**` matches the URI before it and everything below. `**` alone matches every URI.
-/// Other characters stand for themselves; percent-encoded and literal characters are equal, and so are URIs with and
-/// without a slash at the end.
+/// `*` stands for any characters within a path segment, or within the authority. A segment `**` stands for any number
+/// of segments: a pattern that ends in `/**` matches the URI before it and everything below. `**` alone matches every
+/// URI. Other characters stand for themselves; percent-encoded and literal characters are equal, and so are URIs with
+/// and without a slash at the end.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UriPattern {
     text: Box<str>,
     /// The bytes before the first wildcard.
     literal: Box<[u8]>,
-    /// What follows them.
+    /// The tokens from the first wildcard on.
     rest: Box<[PatternToken]>,
     /// The bytes after the last wildcard, with which every match ends. Most URIs are ruled out by them, without a
     /// simulation of the automaton.
@@ -109,7 +109,7 @@ impl UriPattern {
         &self.literal
     }
 
-    /// What follows the [`literal`](Self::literal).
+    /// The tokens after the [`literal`](Self::literal).
     pub(super) fn rest(&self) -> &[PatternToken] {
         &self.rest
     }
@@ -177,14 +177,14 @@ fn tokens(text: &str) -> Option<Vec<PatternToken>> {
     Some(tokens)
 }
 
-/// The form of a URI that patterns are compared with: without query, fragment and slashes at the end of the path, and with
-/// percent-escapes decoded, except those of `/` and `%`.
+/// The form of a URI that patterns are compared with: without query, fragment and slashes at the end of the path, and
+/// with percent-escapes decoded, except those of `/` and `%`.
 pub(super) fn normal_form(uri: &str) -> Cow<'_, [u8]> {
     let path = &uri[..uri.find(['?', '#']).unwrap_or(uri.len())];
     decoded(without_slash(path).as_bytes())
 }
 
-/// The normal form of text with which URIs begin.
+/// The normal form of a prefix of URIs.
 pub(super) fn normal_prefix(prefix: &str) -> Cow<'_, [u8]> {
     decoded(prefix.as_bytes())
 }
@@ -199,8 +199,8 @@ fn without_slash(text: &str) -> &str {
     &text[..start + end]
 }
 
-/// Decodes percent-escapes except `%2F`, because an encoded slash does not end a segment, and `%25`, so that different URIs
-/// stay different.
+/// Decodes percent-escapes except `%2F`, because an encoded slash does not end a segment, and `%25`, so that different
+/// URIs stay different.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'%') {
         return Cow::Borrowed(text);
@@ -224,8 +224,8 @@ fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
 /// An encoded slash in the normal form.
 pub(super) const ESCAPED_SLASH: &[u8] = b"%2F";
 
-/// The normal form with encoded slashes as slashes; `None` if there are none. A source may decode a path before it splits
-/// it into segments.
+/// The normal form with encoded slashes as slashes; `None` if there are none. A source may decode a path before it
+/// splits it into segments.
 pub(super) fn with_slashes(normal: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(normal.len());
     let mut rest = normal;

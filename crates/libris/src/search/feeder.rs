@@ -26,21 +26,23 @@ const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
 /// How long changes are gathered before they are indexed together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// The maximum number of changed resources in one debounce window. If there are more, the feeder compares the whole list.
+/// The maximum number of changed resources in one debounce window. If there are more, the feeder compares the whole
+/// list.
 const MAX_CHANGED: usize = 1000;
 
-/// The time between attempts to update an index that another process updates.
+/// The time between attempts to lock an index that another process updates, and between attempts to list or watch the
+/// sources after a failure.
 const LOCK_RETRY: Duration = Duration::from_secs(2);
 
 /// The pause before an index is rebuilt after an error. It doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// How often a damaged index is rebuilt in its folder before it is built in memory.
+/// How many times a damaged index is rebuilt in its folder before it is built in memory.
 const MAX_REBUILT: u32 = 2;
 
-/// Stands for the stamp of a resource that may be in the index in any version. It equals no other stamp, so that the
-/// resource is indexed again.
+/// The stamp of a resource whose indexed version is unknown. It equals no other stamp, so that the resource is indexed
+/// again.
 const UNKNOWN_STAMP: u64 = 0;
 
 /// Why the feeder stopped working on an index.
@@ -69,8 +71,8 @@ impl Feeder {
         Self { catalog, shared, stop }
     }
 
-    /// Feeds the index until the catalog is dropped. An index that fails is rebuilt: in the folder if it was damaged, in
-    /// memory if the folder cannot be written.
+    /// Feeds the index until the catalog is dropped. An index that fails is rebuilt: in the folder if it was damaged,
+    /// in memory if the folder cannot be written.
     pub(super) async fn run(self) {
         let mut in_memory = false;
         let mut rebuilt = 0;
@@ -144,7 +146,7 @@ impl Feeder {
             if let Some(updater) = index.updater()? {
                 break updater;
             }
-            // Another process updates the same index: use what it commits, until it ends.
+            // Another process updates the same index: searches use its commits until that process ends.
             let shared = self.shared()?;
             shared.progress.set_remark(Some("another process updates the index".to_owned()));
             index.reload()?;
@@ -167,7 +169,7 @@ impl Feeder {
         loop {
             self.check_current(&index)?;
             let Some(changed) = gather(&mut changes).await else {
-                // The watch ended: compare all after a pause.
+                // The watch ended: compare the whole list after a pause.
                 sleep(LOCK_RETRY).await;
                 changes = self.watch().await?;
                 self.synchronise(&index, &mut updater).await?;
@@ -180,7 +182,7 @@ impl Feeder {
         }
     }
 
-    /// Fails if the index is no longer the one that is searched: a search that finds damage drops it.
+    /// Fails if the index is no longer in use: a search that finds damage drops the index.
     fn check_current(&self, index: &Arc<SearchIndex>) -> Result<(), FeedEnd> {
         match self.shared()?.current() {
             Some(current) if Arc::ptr_eq(&current, index) => Ok(()),
@@ -200,7 +202,7 @@ impl Feeder {
         })
     }
 
-    /// Compares the index with the list of all resources, and updates what differs.
+    /// Compares the index with the list of all resources, and updates the resources that differ.
     async fn synchronise(
         &self,
         index: &Arc<SearchIndex>,
@@ -271,7 +273,8 @@ impl Feeder {
         Ok(())
     }
 
-    /// Indexes a resource, unless the index has this version of it.
+    /// Indexes a resource, unless the index has this version of it. `old` is the stamp of the indexed version, if there
+    /// is one.
     async fn put(
         &self,
         resource: &Resource,
@@ -279,8 +282,8 @@ impl Feeder {
         index: &SearchIndex,
         updater: &mut IndexUpdater<'_>,
     ) -> Result<(), FeedEnd> {
-        // Directories are not indexed, because their names are part of the paths of their resources; nor are the resources
-        // of Libris itself, which only describe the others.
+        // Directories are not indexed, because their names are part of the paths of their resources; nor are the
+        // resources of Libris itself, which only describe the others.
         if resource.mime.as_deref() == Some(DIRECTORY) || resource.uri.scheme() == "libris" {
             return Ok(());
         }
@@ -291,7 +294,8 @@ impl Feeder {
         if old == Some(metadata) && stamp::is_dated(resource) {
             return Ok(());
         }
-        // New versions of resources may exceed the memory by a quarter, so that changes are indexed even if it is full.
+        // New versions of resources may exceed the memory limit by a quarter, so that changes are indexed even if the
+        // memory is full.
         let most = shared.config.memory;
         let most = if old.is_some() { most / 4 * 5 } else { most };
         if index.memory().is_some_and(|bytes| bytes > most) {
@@ -373,7 +377,7 @@ fn predecessor(uri: &Uri) -> Option<Uri> {
     candidates.take(8).find(|before| before < uri)
 }
 
-/// What changed.
+/// The resources that changed.
 enum Changed {
     Everything,
     Resources(BTreeSet<Uri>),

@@ -29,7 +29,7 @@ const SETTLING_TIME: Duration = Duration::from_secs(5);
 /// The default of [`SearchConfig::memory`].
 const DEFAULT_MEMORY: usize = 256 << 20;
 
-/// How a catalog is indexed.
+/// The configuration of the search index of a catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchConfig {
     /// The folder of the index; `None` keeps the index in memory. Processes that serve the same sources may share it.
@@ -37,11 +37,11 @@ pub struct SearchConfig {
     /// Notes on resources by the beginning of their URIs or paths. They are searched like descriptions and returned
     /// with hits.
     pub notes: Vec<PathNote>,
-    /// The largest index in memory, in bytes; for a short time, while parts of it are merged, it may use twice as much.
-    /// Resources that do not fit are found by name only, and the status says how many. The default is 256 MiB.
+    /// The largest index in memory, in bytes. While parts of the index are merged, it may use twice as much for a short
+    /// time. Resources that do not fit are found by name only, and the status says how many. The default is 256 MiB.
     pub memory: usize,
-    /// Whether a search waits for the index. If so, the index is built at normal thread priority, otherwise at the lowest.
-    /// Default: no.
+    /// Whether a search waits for the index. If so, the index is built at normal thread priority, otherwise at the
+    /// lowest. Default: no.
     pub is_awaited: bool,
 }
 
@@ -151,7 +151,8 @@ impl FeederProgress {
 }
 
 impl CatalogIndex {
-    /// Starts indexing a catalog in the background, on a thread of the lowest priority unless somebody waits for it.
+    /// Starts indexing a catalog in the background, on a thread of the lowest priority unless
+    /// [`SearchConfig::is_awaited`] is set.
     pub(crate) fn start(catalog: &Arc<Catalog>, config: SearchConfig) -> Result<Arc<Self>> {
         let index = Arc::new(Self {
             config,
@@ -221,8 +222,8 @@ impl CatalogIndex {
         }
     }
 
-    /// Searches the index for resources that the caller may see; `None` if there is no index. `generation` is that of the
-    /// catalog's sources.
+    /// Searches the index for resources that the caller may see; `None` if there is no index. `generation` is the
+    /// generation counter of the catalog's sources.
     pub(crate) async fn search(
         &self,
         query: &SearchQuery,
@@ -231,7 +232,8 @@ impl CatalogIndex {
     ) -> Result<Option<SearchAnswer>> {
         let Some(index) = self.current() else { return Ok(None) };
         let visibility = context.visibility().cloned();
-        // The index caches by this key what a rights class sees, which also depends on the aliases that sources report.
+        // The index caches under this key which resources a rights class sees. That also depends on the aliases that
+        // sources report, hence the generation.
         let class = match visibility.as_ref().map(|visibility| visibility.class()) {
             Some(Some(class)) => class.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ generation,
             _ => self.unclassified.fetch_add(1, Ordering::Relaxed),

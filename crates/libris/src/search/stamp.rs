@@ -17,7 +17,7 @@ pub(super) fn of_metadata(resource: &Resource, source: &str, note: Option<&str>)
     hasher.finish()
 }
 
-/// The fingerprint of the metadata with that of the text.
+/// Combines the fingerprint of the metadata with that of the text.
 pub(super) fn of_text(metadata: u64, text: Option<&str>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (metadata, text).hash(&mut hasher);

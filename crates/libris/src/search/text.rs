@@ -9,7 +9,7 @@ use libris_search::MAX_TEXT;
 use crate::Catalog;
 use crate::document_text::text_uri;
 
-/// The largest resource that is read, in bytes. Larger ones are found by their metadata.
+/// The largest resource that is read, in bytes. Larger resources are found only by their metadata.
 const MAX_READ: usize = 2 * MAX_TEXT;
 
 /// The text by which a resource is indexed; `None` if it has no text, or too much.

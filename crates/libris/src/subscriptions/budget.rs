@@ -62,8 +62,8 @@ pub(super) struct SubscriptionBudget {
     clients: HashMap<BudgetOwner, SubscriptionAccount>,
     address_limit: SubscriptionLimit,
     identity_limit: SubscriptionLimit,
-    /// The bytes reserved for subscriptions that are about to be charged. They limit further reservations, but not charges:
-    /// otherwise a subscription could fail because of its own reservation.
+    /// The bytes reserved for subscriptions that are about to be charged. They limit further reservations, but not
+    /// charges: otherwise a subscription could fail because of its own reservation.
     reserved: HashMap<BudgetOwner, usize>,
     reserved_in_total: usize,
 }
@@ -77,7 +77,7 @@ pub(super) struct SubscriptionCost {
 }
 
 impl SubscriptionCost {
-    /// Removes up to `cost` from this cost, and returns what was removed.
+    /// Removes up to `cost` from this cost, and returns the removed part.
     pub(super) fn take(&mut self, cost: Self) -> Self {
         let taken = Self { client: self.client.min(cost.client), total: self.total.min(cost.total) };
         self.client -= taken.client;
@@ -126,7 +126,7 @@ impl SubscriptionAccount {
         limit.count.is_none_or(|count| self.subscriptions < count)
     }
 
-    /// Adds a subscription, and returns what it costs.
+    /// Adds a subscription, and returns its cost.
     fn charge(&mut self, name: &Arc<str>, subject: &Arc<str>) -> usize {
         let cost = self.cost(name, subject);
         self.bytes += cost;
@@ -173,7 +173,8 @@ impl SubscriptionBudget {
         if client.has_identity() { self.identity_limit } else { self.address_limit }
     }
 
-    /// Adds the minimum cost of a subscription to this URI. Its subject, which may cost more, is not known yet.
+    /// Adds to `cost` the minimum cost of a subscription to the URI `name`. The subject, which may cost more, is not
+    /// known yet.
     pub(super) fn add_least_cost(&self, client: BudgetOwner, name: &str, cost: &mut SubscriptionCost) {
         cost.client += match self.clients.get(&client) {
             Some(account) => account.cost(name, name),
@@ -232,7 +233,7 @@ impl SubscriptionBudget {
         self.total.texts.get_key_value(text).map(|(text, _)| text.clone())
     }
 
-    /// Charges a subscription, and returns what it costs. An error changes nothing.
+    /// Charges a subscription, and returns its cost. An error changes nothing.
     pub(super) fn charge(
         &mut self,
         client: BudgetOwner,
@@ -276,7 +277,7 @@ impl SubscriptionBudget {
         self.clients.get(&client).map_or(0, |account| account.bytes)
     }
 
-    /// What is reserved for each client, and in total.
+    /// The bytes reserved for each client, and in total.
     #[cfg(test)]
     pub(super) fn reservations(&self) -> (HashMap<BudgetOwner, usize>, usize) {
         (self.reserved.clone(), self.reserved_in_total)

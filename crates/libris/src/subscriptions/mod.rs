@@ -1,8 +1,8 @@
 //! Subscriptions: one watch of the source for all listeners, and a set of pending notifications for each listener.
 //!
 //! Changes are debounced and then added to the sets of the listeners that subscribed to them. A listener takes a
-//! notification from its set when it can write one. So a slow listener uses memory bounded by its subscriptions and
-//! delays no other, and at least one notification follows the last change. [`budget`] limits the memory for
+//! notification from its set when it can write one. So a slow listener delays no other listener, and its memory is
+//! bounded by its subscriptions. At least one notification follows the last change. [`budget`] limits the memory for
 //! subscriptions, per client and in total.
 
 mod budget;
@@ -39,7 +39,7 @@ pub struct SubscriptionConfig {
     /// The debounce window: changes to one resource within it cause one notification. At most
     /// [`LONGEST_WINDOW`](Self::LONGEST_WINDOW).
     pub window: Duration,
-    /// The maximum number of subscriptions per listener.
+    /// The maximum number of subscriptions per listener. Default: 1,000.
     pub subscriptions: usize,
     /// The memory limit in bytes for all subscriptions. The text of a URI counts once, however many listeners subscribe
     /// to it; each subscription adds about 400 bytes.
@@ -48,13 +48,13 @@ pub struct SubscriptionConfig {
     pub client_subscription_bytes: usize,
     /// The maximum number of subscriptions of all listeners of one client without an identity; `None` is no limit.
     pub address_subscriptions: Option<usize>,
-    /// The same for each identity.
+    /// The maximum number of subscriptions of all listeners of one identity; `None` is no limit.
     pub identity_subscriptions: Option<usize>,
     /// The memory limit in bytes for the subscriptions of each identity; `None` for `client_subscription_bytes`.
     pub identity_subscription_bytes: Option<usize>,
     /// The maximum number of subscriptions of all clients; `None` is no limit.
     pub total_subscriptions: Option<usize>,
-    /// The maximum number of listeners: sessions and streams.
+    /// The maximum number of listeners: sessions and streams. Default: 30,000.
     pub listeners: usize,
 }
 
@@ -234,7 +234,8 @@ impl Listener for Subscriber {
     async fn follow_list(&self) -> Result<(), Failure> {
         self.shared.watched().await.map_err(to_failure)?;
         let missed = lock(&self.shared.registry).follow_list(self.number);
-        // The client may have listed at another replica before these changes, so `listed` does not matter for them.
+        // The client may have listed at another replica before the changes there, so `listed` does not matter for these
+        // changes.
         let view = self.view();
         let missed_elsewhere =
             self.shared.recent.as_ref().is_some_and(|recent| {

@@ -24,7 +24,8 @@ const MAX_DELAY: Duration = Duration::from_secs(5);
 /// forgotten.
 const MAX_CLIENTS: usize = 32_768;
 
-/// The rate limit for requests to subscribe: for each client a token bucket, whose state is the time when it is full again.
+/// The rate limit for requests to subscribe: for each client a token bucket, whose state is the time when the bucket is
+/// full again.
 #[derive(Default)]
 pub(super) struct SubscribePace {
     full: Mutex<HashMap<BudgetOwner, Instant>>,

@@ -61,7 +61,7 @@ struct RegisteredListener {
     reserved: SubscriptionCost,
 }
 
-/// The lists of whose changes a listener is notified.
+/// The lists that a listener follows: it is notified when they change.
 #[derive(Clone, Copy)]
 struct FollowedLists {
     resources: bool,
@@ -74,8 +74,8 @@ impl RegisteredListener {
         Uri::parse(name).is_ok_and(|uri| self.view.snapshot().allows(Operation::Subscribe, &uri))
     }
 
-    /// Enters the current rights class of the listener. If it changed, queues `list_changed` and updates of resources that
-    /// became visible, and returns the subjects of the subscriptions.
+    /// Enters the current rights class of the listener. If the class changed, queues `list_changed` and updates of
+    /// resources that became visible, and returns the subjects of the subscriptions.
     fn update_class(&mut self, classes: &mut ListenersByClass, follows: FollowedLists) -> Vec<Uri> {
         let class = self.view.snapshot().rights().class();
         classes.entry(class).or_insert_with(|| (self.view.clone(), 0)).1 += 1;
@@ -96,7 +96,7 @@ impl RegisteredListener {
         self.subscriptions.values().cloned().collect()
     }
 
-    /// Queues `list_changed`, now or when the listener follows the list.
+    /// Queues `list_changed` if the listener follows the list; otherwise records that it missed one.
     fn notify_list(&mut self, follows: bool) {
         match follows {
             true => self.notifications.put(Notification::ListChanged),
@@ -204,7 +204,7 @@ impl Registry {
         }
     }
 
-    /// Sends `list_changed` to this listener from now on. Returns whether it missed one since it joined.
+    /// Sends `list_changed` to this listener from now on. Returns whether the listener has missed one since it joined.
     pub(super) fn follow_list(&mut self, listener: u64) -> bool {
         let first = self.list_followers.insert(listener);
         let member = self.members.get_mut(&listener);
@@ -223,7 +223,8 @@ impl Registry {
         }
     }
 
-    /// Adds the minimum cost of subscriptions of a listener to these URIs to `cost`. Fails if the sum exceeds its budget.
+    /// Adds to `cost` the minimum cost of subscriptions to these URIs. Fails if the sum exceeds the budget of the
+    /// listener's client.
     pub(super) fn add_least_cost(
         &self,
         listener: u64,
@@ -274,7 +275,7 @@ impl Registry {
         let cost =
             self.budget.charge(member.client, &name, &subject_text).map_err(SubscriptionRefusal::Budget)?;
         self.budget.release(member.client, member.reserved.take(cost));
-        // Checked under the lock, so that `notify_changed_rights` checks again when the rights change.
+        // Checked under the lock: if the rights change afterwards, `notify_changed_rights` checks again.
         if !member.may_subscribe(&name) {
             member.hidden.insert(name.clone());
         }
@@ -283,7 +284,7 @@ impl Registry {
         Ok(Some(subject))
     }
 
-    /// Ends a subscription; returns its subject if it has no subscriber left.
+    /// Ends a subscription; returns its subject if the subject has no subscriber left.
     pub(super) fn unsubscribe(&mut self, listener: u64, name: &str) -> Option<Uri> {
         let member = self.members.get_mut(&listener)?;
         let (name, subject) = member.subscriptions.remove_entry(name)?;
@@ -315,9 +316,10 @@ impl Registry {
         Some(subject)
     }
 
-    /// The client on whose behalf the source follows this subject; `None` if no subscriber has the right to. A source
-    /// divides its polling time between clients. So this is, of the first few subscribers, the one that uses least of
-    /// its budget: a client with many subscriptions cannot slow down the polling of a subject by subscribing to it too.
+    /// The client on whose behalf the source follows this subject; `None` if no subscriber has the right to subscribe.
+    /// A source divides its polling time between clients, so this returns the client that uses the least of its budget
+    /// among the first few subscribers. Thus a client with many subscriptions cannot slow down the polling of a subject
+    /// by subscribing to it too.
     pub(super) fn client_following(&self, subject: &Uri) -> Option<libris_core::Client> {
         const MAX_COMPARED_CLIENTS: usize = 16;
         let subscribers = self.subjects.get(subject)?.iter();
@@ -336,7 +338,7 @@ impl Registry {
         self.subjects.keys().cloned().collect()
     }
 
-    /// Records a change of a subject. Returns whether it has subscribers.
+    /// Records a change of a subject. Returns whether the subject has subscribers.
     pub(super) fn change(&mut self, subject: &Uri) -> bool {
         let Some((shared, _)) = self.subjects.get_key_value(subject) else { return false };
         self.changed.insert(shared.clone());
@@ -404,8 +406,8 @@ impl Registry {
         subjects
     }
 
-    /// Gives a listener the view of a renewed identity. Returns the subjects of its subscriptions if its rights class
-    /// changed.
+    /// Replaces the view of a listener whose identity was renewed. Returns the subjects of its subscriptions if its
+    /// rights class changed.
     pub(super) fn renew(&mut self, listener: u64, view: Arc<View>) -> Vec<Uri> {
         let Some(member) = self.members.get_mut(&listener) else { return Vec::new() };
         leave_class(&mut self.classes, member.class);

@@ -15,16 +15,16 @@ use super::{REGISTRY_BATCH, SubscriptionHubState};
 use crate::lock::lock;
 use crate::rights::Operation;
 
-/// How long a request waits for the watch to open before it fails. The watch goes on opening for the next request.
+/// How long a request waits for the watch to open before it fails. The watch continues to open, for the next request.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The shortest interval between two `list_changed` if only descriptions or sizes changed: a growing log file must not
 /// make every client list again twenty times a second.
 const DESCRIBED_PAUSE: Duration = Duration::from_secs(1);
 
-/// While the list keeps changing, the interval between two `list_changed` doubles up to this, so that a checkout that
-/// takes a minute does not cause a thousand notifications. The interval ends early when the list has not changed for
-/// [`SETTLE_TIME`].
+/// While the list keeps changing, the interval between two `list_changed` doubles up to this, so that a `git checkout`
+/// that takes a minute does not cause a thousand notifications. The interval ends early when the list has not changed
+/// for [`SETTLE_TIME`].
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 const SETTLE_TIME: Duration = Duration::from_millis(500);
 
@@ -36,7 +36,7 @@ const WATCH_LINGER: Duration = Duration::from_secs(5);
 pub(super) enum WatchState {
     #[default]
     Stopped,
-    /// A task is opening it; the future resolves to the outcome.
+    /// A task is opening the watch; the future resolves to the outcome.
     Opening(SharedFuture<oneshot::Receiver<Result<(), Arc<Error>>>>),
     Running,
 }
@@ -185,7 +185,7 @@ impl SubscriptionHubState {
                     registry.change_all();
                     registry.subjects()
                 };
-                // A new source does not follow the existing subscriptions yet.
+                // A source that was added does not follow the subjects of existing subscriptions yet.
                 subjects.iter().for_each(|subject| self.update_following(subject));
                 return;
             }

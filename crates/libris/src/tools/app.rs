@@ -1,4 +1,5 @@
-//! The tools of the picker as an MCP App: one opens it, and its page sends its requests with the other.
+//! The tools of the picker, which is an MCP App: one tool opens the picker, and its page sends requests through the
+//! other.
 
 use libris_core::{Content, Uri};
 use libris_wire::{APP_MEDIA_TYPE, Facts, Failure};
@@ -14,9 +15,9 @@ pub(crate) const PICKER_URI: &str = "ui://libris/picker";
 /// A tool of the picker. It is listed only to hosts that show apps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AppTool {
-    /// Opens the picker. Models call it.
+    /// Opens the picker. Models call this tool.
     Open,
-    /// Answers requests of the page that hosts do not forward. The page calls it.
+    /// Answers requests of the page that hosts do not forward. The page calls this tool.
     Request,
 }
 

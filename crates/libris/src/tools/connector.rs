@@ -1,6 +1,6 @@
 //! The tools `search` and `fetch`, in the shape that the connectors of ChatGPT require.
 //!
-//! Both return one text block with JSON. `id` is the URI of a resource, and `url` is what ChatGPT cites.
+//! Both return one text block with JSON. `id` is the URI of a resource, and `url` is the link that ChatGPT cites.
 
 use libris_core::{SearchQuery, Uri};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use super::untrusted::one_line;
 use super::{MAX_DESCRIPTION, MAX_TITLE};
 use crate::unserved::root;
 
-/// How many results a search has.
+/// The largest number of results of a search.
 const HITS: usize = 10;
 
 /// The longest text of a document, in bytes.
@@ -71,7 +71,7 @@ fn encoded(uri: &str) -> String {
     encoded.replace('&', "%26").replace('+', "%2B").replace('=', "%3D")
 }
 
-/// JSON as the only block, and as structured content.
+/// An output with this JSON as its only block, and as its structured content.
 fn in_one_block(content: Value) -> ToolOutput {
     ToolOutput { text: content.to_string(), structured: Some(content), ..ToolOutput::default() }
 }

@@ -17,16 +17,17 @@ use crate::outline::{OutlineGroup, OutlineRequest, ViewListing, counted, outline
 /// How many entries one page has.
 const PAGE: usize = 50;
 
-/// How many resources of a folder are counted.
+/// The largest number of resources of a folder that are counted.
 const MAX_COUNTED: usize = 100;
 
-/// How long it may take to count the entries of the folders on a page. Folders that are not counted by then have no count.
+/// The time limit for counting the entries of all folders on a page. Folders that are not counted by then have no
+/// count.
 const COUNTING_TIME: Duration = Duration::from_secs(3);
 
 /// How many templates a page names.
 const MAX_TEMPLATES: usize = 20;
 
-/// What a folder has.
+/// A page of the entries of a folder, or of the roots.
 struct FolderEntries {
     parent: Option<String>,
     entries: Vec<FolderEntry>,
@@ -98,7 +99,7 @@ impl ToolCall<'_> {
         Ok(page.output())
     }
 
-    /// The roots, or the entries of the only root.
+    /// The roots; if there is only one root and it is a folder, its entries.
     async fn top(&self, after: Option<&Uri>) -> Result<FolderEntries, ToolError> {
         let page = self.outlined(None, after).await?;
         match &page.entries[..] {
@@ -126,7 +127,7 @@ impl ToolCall<'_> {
         }
     }
 
-    /// The entries of a folder that a source has.
+    /// A page of the entries of a folder that is a directory of a source.
     async fn children(&self, parent: &str, page: Page) -> Result<FolderEntries, ToolError> {
         let last = page.resources.last().filter(|_| page.more).map(|last| last.uri.clone());
         let end = Instant::now() + COUNTING_TIME;
@@ -150,7 +151,7 @@ impl ToolCall<'_> {
         })
     }
 
-    /// The roots, or the folders below a prefix that is no folder of a source.
+    /// A page of the roots, or of the folders below a prefix that is no directory of a source.
     async fn outlined(&self, below: Option<&str>, after: Option<&Uri>) -> Result<FolderEntries, ToolError> {
         let listing = ViewListing { view: self.view, context: self.context };
         let request = OutlineRequest { below, after, groups: PAGE, resources: MAX_COUNTED };

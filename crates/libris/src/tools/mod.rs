@@ -1,8 +1,9 @@
 //! The tools of a server: models search, list and read resources with them.
 //!
-//! A tool is a client of the view: it sees what the caller may see, and everything that it reads counts against the same
-//! limits as `resources/read`. Which tools there are depends on the configuration and on the rights of the caller, not on
-//! the client. The tools of the picker are an exception: they are listed only to hosts that show apps.
+//! A tool is a client of the view: it sees only resources that the caller may see, and everything that it reads counts
+//! against the same limits as `resources/read`. Which tools there are depends on the configuration and on the rights of
+//! the caller, not on the client. The tools of the picker are an exception: they are listed only to hosts that show
+//! apps.
 
 pub(crate) mod app;
 mod arguments;
@@ -48,8 +49,8 @@ pub struct ToolsConfig {
     /// Whether there are `search` and `fetch` in the shape that the connectors of ChatGPT require. Default: false.
     pub connector: bool,
     /// The links for citations in the results of `search` and `fetch`: in this text, `{path}` is replaced with the path
-    /// of the resource below its root, and `{uri}` with its URI. If the text has neither, the path is appended. Default:
-    /// the URI of the resource.
+    /// of the resource below its root, and `{uri}` with its URI. If the text has neither, the path is appended.
+    /// Default: the URI of the resource.
     pub citation_base: Option<String>,
 }
 
@@ -113,7 +114,7 @@ pub(crate) fn uri_of(name: &str) -> Option<Uri> {
     Uri::parse(&format!("libris://tools/{}", Uri::encode_segment(name.as_bytes()))).ok()
 }
 
-/// What the rights of a caller say about a tool.
+/// The decision of a caller's rights about a tool.
 pub(crate) fn decide(view: &ViewSnapshot<'_>, name: &str) -> Decision {
     uri_of(name).map_or(Decision::Deny, |uri| view.rights().decide_feature(&uri))
 }
@@ -126,7 +127,7 @@ pub(crate) struct ToolCall<'a> {
     pub(crate) inner: &'a ServerInner,
 }
 
-/// The result of a tool, how it may be cached, and the resource that it is about.
+/// The result of a tool, its freshness for the cache, and the resource that it is about.
 pub(crate) struct ToolReply {
     pub(crate) output: Result<ToolOutput, ToolError>,
     pub(crate) freshness: Freshness,
@@ -177,7 +178,8 @@ pub(crate) fn title(resource: &Resource) -> &str {
     resource.title.as_deref().unwrap_or(&resource.name)
 }
 
-/// The error for a tool that does not exist, or that the caller may not use. `usable` are the tools that the caller may use.
+/// The error for a tool that does not exist, or that the caller may not use. `usable` are the tools that the caller may
+/// use.
 pub(crate) fn unknown(name: &str, usable: &[Tool]) -> Failure {
     let shown: String = name.chars().take(100).collect();
     let known = usable.iter().map(|tool| tool.name());

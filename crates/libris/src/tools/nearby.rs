@@ -1,4 +1,4 @@
-//! What a tool suggests if there is nothing at a URI: similar names in its folder, or where to look.
+//! Suggestions for a URI at which the caller sees nothing: similar names in its folder, or the roots of the server.
 
 use std::fmt::Write as _;
 
@@ -33,7 +33,8 @@ impl ToolCall<'_> {
         ToolError::Missing(format!("There is no resource at `{shown}`.\n{hint}"))
     }
 
-    /// What is similar to a wrong URI: entries of the closest folder above it, or hits of a search for its last words.
+    /// A hint for a wrong URI: entries of the closest folder above it, or hits of a search for the words of its last
+    /// segment.
     async fn closest(&self, wrong: &str) -> Result<Option<String>, ToolError> {
         let path = wrong.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
         let mut rest = path;
@@ -60,7 +61,7 @@ impl ToolCall<'_> {
             return Ok(Some(hint));
         }
         let words = last_segment(path).replace(|letter: char| !letter.is_alphanumeric(), " ");
-        // This search does not start an index.
+        // Unlike the search tools, this search does not start an index that is built on demand.
         let query = SearchQuery::new(words, 3);
         let mut hits = self.view.search(&query, self.context).await?.hits;
         if hits.is_empty() {
@@ -74,7 +75,7 @@ impl ToolCall<'_> {
         Ok(Some(hint))
     }
 
-    /// The URIs directly below a folder; none if it is no folder.
+    /// The URIs directly below a folder; none if there is no such folder.
     async fn entries(&self, folder: &str) -> Result<Vec<String>, ToolError> {
         let Ok(uri) = Uri::parse(folder) else { return Ok(Vec::new()) };
         if let Ok(page) = self.view.children(&uri, None, MAX_COMPARED, self.context).await {

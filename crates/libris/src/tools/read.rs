@@ -12,8 +12,8 @@ use super::{MAX_TITLE, Tool, ToolCall};
 use crate::document_text::{has_parameter, text_uri, with_parameter};
 use crate::rights::Operation;
 
-/// Bounds and default of the text in a result, in bytes. The default is about 8,000 tokens: hosts cut off or refuse
-/// results that are much longer.
+/// The bounds and the default of the size of the text in a result, in bytes. The default is about 8,000 tokens: hosts
+/// cut off or refuse results that are much longer.
 pub(super) const MIN_BYTES: usize = 256;
 pub(super) const MAX_BYTES: usize = 1 << 20;
 pub(super) const DEFAULT_BYTES: usize = 32 << 10;
@@ -63,7 +63,7 @@ struct ShownText<'t> {
     rest: RestOfText,
 }
 
-/// What follows the part of a text that a result shows.
+/// The rest of a text after the part that a result shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RestOfText {
     None,
@@ -97,7 +97,8 @@ impl ToolCall<'_> {
         Ok((output(&asked, &uri, &parts, numbering)?, freshness))
     }
 
-    /// Reads a resource: the extracted text of a document, or only the requested lines if the source serves ranges of lines.
+    /// Reads a resource: the extracted text of a document, or only the requested lines if the source serves ranges of
+    /// lines.
     async fn load(&self, uri: &Uri, asked: &ReadRequest<'_>) -> Result<Loaded, Error> {
         let whole = |contents| Loaded { contents, numbering: LineNumbering::Whole };
         if let Some(pages) = &asked.pages {
@@ -237,7 +238,7 @@ fn joined(parts: &[Content]) -> Option<Cow<'_, str>> {
     (!joined.is_empty()).then_some(Cow::Owned(joined))
 }
 
-/// The result for bytes: a picture if models can see it, otherwise what it is.
+/// The result for bytes: a picture if models can see it, otherwise a description of the data.
 fn binary(uri: &Uri, parts: &[Content], link: ResourceLink) -> ToolOutput {
     let (mime, bytes) = match parts {
         [Content { mime, body: ContentBody::Bytes(bytes), .. }, ..] => (mime.as_deref(), Some(bytes)),
@@ -289,8 +290,8 @@ fn shown<'t>(
     let count = part.lines().count();
     let lines = first.map(|first| (first, (first + count).saturating_sub(1).max(first)));
     let is_open = |lines: (usize, usize)| total.is_some_and(|total| lines.1 < total);
-    // The source returned a range. If the resource has more lines after it, they are the rest. `next` does not offer lines
-    // after the end of the requested range.
+    // The source returned a range. If the resource has more lines after it, they are the rest. `next` does not offer
+    // lines after the end of the requested range.
     let was_bounded = matches!(numbering, LineNumbering::From(_)) && rest == RestOfText::None;
     let rest = match was_bounded && lines.is_some_and(is_open) {
         true => RestOfText::Lines,

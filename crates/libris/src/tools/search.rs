@@ -13,7 +13,7 @@ use crate::outline::{OutlineListing as _, ViewListing};
 use crate::rights::Operation;
 use crate::status;
 
-/// The most results of one search, and how many there are by default.
+/// The largest number of results of one search, and the default.
 pub(super) const MAX_HITS: usize = 50;
 pub(super) const DEFAULT_HITS: usize = 8;
 
@@ -65,7 +65,7 @@ impl ToolCall<'_> {
         }
     }
 
-    /// What the caller should know about an incomplete answer.
+    /// Remarks on an incomplete answer: the index is being built, or sources were left out.
     fn remarks(&self, answer: &SearchAnswer) -> String {
         let mut remarks = String::new();
         if let Some(indexing) = answer.indexing {
@@ -138,7 +138,7 @@ impl ToolCall<'_> {
         Ok(hits.into_iter().take(query.limit).map(|(_, hit)| hit).collect())
     }
 
-    /// What to try if nothing was found: similar words, the same search without filters, and where to look.
+    /// The hint if nothing was found: hits without the filters, similar words, and the roots.
     async fn nothing_found(&self, query: &SearchQuery) -> Result<String, ToolError> {
         let mut text = format!("Nothing found for `{}`", one_line(&query.text, MAX_TITLE));
         if let Some(scope) = &query.uri_prefix {

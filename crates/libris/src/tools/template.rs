@@ -10,7 +10,7 @@ use super::output::ToolError;
 use super::untrusted::one_line;
 use super::{MAX_DESCRIPTION, MAX_TITLE, Tool, ToolCall, ToolReply, definition};
 
-/// The most tools for templates.
+/// The largest number of tools for templates.
 const MAX_TOOLS: usize = 64;
 
 /// The longest name of a tool, in characters.

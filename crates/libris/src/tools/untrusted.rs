@@ -1,8 +1,9 @@
-//! Text from sources in tool results: without invisible and control characters, between delimiters that it cannot forge.
+//! Text from sources in tool results: without invisible and control characters, between delimiters that it cannot
+//! forge.
 //!
 //! A model reads tool results as text. Anybody may have written the contents and the title of a resource, so a result
-//! shows where such text begins and ends. The delimiters contain a keyed hash of the text (its mark), with a random key per
-//! process, so an author cannot predict them.
+//! shows where such text begins and ends. The delimiters contain a keyed hash of the text (its mark), with a random key
+//! per process, so an author cannot predict them.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -12,8 +13,8 @@ use std::sync::LazyLock;
 /// The random key of the marks.
 static MARK_KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// Whether a character is removed: Unicode tags and variation selectors outside the BMP, which are invisible and can hide
-/// instructions, and bidirectional embedding, override and isolate controls.
+/// Whether a character is removed: Unicode tags and variation selectors outside the BMP, which are invisible and can
+/// hide instructions, and bidirectional embedding, override and isolate controls.
 fn is_hidden(letter: char) -> bool {
     matches!(letter, '\u{e0000}'..='\u{e01ef}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -31,7 +32,8 @@ fn picture(letter: char) -> Option<char> {
 
 /// The text without invisible characters, and with visible forms of control characters. Line ends become `\n`.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    // Most texts have none of these bytes: controls, and the first bytes of the other characters in UTF-8.
+    // A fast path, because most texts have none of these bytes: controls, and the first UTF-8 bytes of the other
+    // characters that are removed or replaced.
     let is_plain = |byte: u8| {
         byte >= 0x20 && !matches!(byte, 0x7f | 0xc2 | 0xe2 | 0xf3) || matches!(byte, b'\n' | b'\t')
     };

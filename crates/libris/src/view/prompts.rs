@@ -28,7 +28,8 @@ impl ViewSnapshot<'_> {
         self.rights.are_everything() || prompt.resources.iter().all(is_visible)
     }
 
-    /// The messages of a prompt that [`prompts`](Self::prompts) has. The resources in them are not read yet.
+    /// The messages of a prompt that [`prompts`](Self::prompts) returned. The resources in the messages are not read
+    /// yet.
     pub async fn prompt(
         &self,
         prompt: &Prompt,

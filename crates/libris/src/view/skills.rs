@@ -55,8 +55,8 @@ impl ViewSnapshot<'_> {
         }
     }
 
-    /// A skill without the files that the caller may not read; `None` if the `SKILL.md` is one of them, since the front
-    /// matter is part of it.
+    /// A skill without the files that the caller may not read; `None` if the caller may not read the `SKILL.md`,
+    /// because the front matter is part of it.
     fn visible_skill(&self, mut skill: Skill) -> Option<Skill> {
         if !self.allows(Operation::Read, &skill.uri) {
             return None;

@@ -41,7 +41,7 @@ fn the_first_rule_that_matches_decides_and_nothing_else_is_allowed() {
     for operation in [Operation::Read, Operation::Subscribe, Operation::Search] {
         assert_eq!(decide(None, operation, "x://drafts/a"), (challenge.clone(), Some(2)));
     }
-    // What requires a scope is visible.
+    // A resource that requires a scope is visible.
     assert_eq!(decide(None, Operation::List, "x://drafts/a"), (Decision::Allow, Some(2)));
     let writer = Identity::new("bob").with_scopes(["drafts"]);
     assert_eq!(decide(Some(&writer), Operation::Read, "x://drafts/a"), (Decision::Allow, Some(2)));
@@ -95,7 +95,7 @@ fn a_rule_against_one_name_of_a_resource_is_against_all() {
     };
     assert_eq!(decide("x://main/secret", "x://head/secret"), (Decision::Deny, Some(0)));
     assert_eq!(decide("x://main/draft", "x://head/draft").1, Some(1));
-    // That no rule allows the other name does not matter.
+    // No rule needs to allow the other name.
     assert_eq!(decide("x://main/a", "x://head/a"), (Decision::Allow, Some(2)));
     assert_eq!(decide("x://dev/a", "x://main/a"), (Decision::Deny, None));
     let class = RightsClasses::new(rules.rules.clone()).rights(None);
