@@ -155,6 +155,8 @@ enum Serve {
         era: Era,
         #[arg(long)]
         fresh: bool,
+        #[arg(long)]
+        cacheable: bool,
     },
     #[command(hide = true)]
     RmcpStdio { folder: PathBuf },
@@ -258,8 +260,8 @@ fn serve(which: &Serve) -> Result<()> {
         Serve::LimitPostgres { url } => runtime()?.block_on(sources::limit_of_postgres(url)),
         Serve::LimitProxy { upstream } => runtime()?.block_on(sources::limit_of_proxy(upstream)),
         Serve::UncachedApi => runtime()?.block_on(sources::uncached_api()),
-        Serve::RmcpHttp { folder, era, fresh } => {
-            runtime()?.block_on(minimal::over_http(folder, *era, *fresh))
+        Serve::RmcpHttp { folder, era, fresh, cacheable } => {
+            runtime()?.block_on(minimal::over_http(folder, *era, *fresh, *cacheable))
         }
         Serve::RmcpStdio { folder } => runtime()?.block_on(minimal::over_stdio(folder)),
         Serve::SearchPart { part, folder, documents } => search::part(*part, folder, *documents),

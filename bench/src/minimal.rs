@@ -10,8 +10,8 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use rmcp::model::{
-    Annotations, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
-    ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    Annotations, CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock,
+    ErrorData, ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
     ReadResourceResult, Resource, ResourceContents, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
@@ -26,9 +26,10 @@ use crate::shelf::{Book, Content, Shelf};
 /// Serves the files of a folder on a free port of this machine, until it is killed.
 ///
 /// Modern responses are plain JSON, which rmcp sends only if legacy sessions, whose responses are streams, are disabled.
-/// With `fresh`, it reads the file at each request, as a server must if files change.
-pub(crate) async fn over_http(folder: &Path, era: Era, fresh: bool) -> Result<()> {
-    let minimal = Minimal::new(folder, fresh)?;
+/// With `fresh`, it reads the file at each request, as a server must if files change. With `cacheable`, clients may cache
+/// contents for an hour.
+pub(crate) async fn over_http(folder: &Path, era: Era, fresh: bool, cacheable: bool) -> Result<()> {
+    let minimal = Minimal { cacheable, ..Minimal::new(folder, fresh)? };
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(era == Era::Legacy)
         .with_json_response(true);
@@ -57,11 +58,17 @@ struct Minimal {
     shelf: Arc<Shelf>,
     /// The folder, if files are to be read at each request.
     fresh: Option<Arc<Path>>,
+    /// Whether clients may cache contents.
+    cacheable: bool,
 }
 
 impl Minimal {
     fn new(folder: &Path, fresh: bool) -> Result<Self> {
-        Ok(Self { shelf: Arc::new(Shelf::load(folder)?), fresh: fresh.then(|| folder.into()) })
+        Ok(Self {
+            shelf: Arc::new(Shelf::load(folder)?),
+            fresh: fresh.then(|| folder.into()),
+            cacheable: false,
+        })
     }
 }
 
@@ -98,7 +105,12 @@ impl ServerHandler for Minimal {
                 encode(&content, &book.uri)
             }
         };
-        Ok(ReadResourceResult::new(vec![content.with_mime_type(book.mime)]).into())
+        let mut result = ReadResourceResult::new(vec![content.with_mime_type(book.mime)]);
+        if self.cacheable {
+            result.ttl_ms = Some(3_600_000);
+            result.cache_scope = Some(CacheScope::Public);
+        }
+        Ok(result.into())
     }
 
     async fn call_tool(

@@ -90,6 +90,8 @@ impl Drop for Running {
 pub(crate) struct OverHttp {
     running: Running,
     pub(crate) address: SocketAddr,
+    /// The server behind this one, if this one is a gateway. Its computing time does not count.
+    _upstream: Option<Box<OverHttp>>,
 }
 
 impl OverHttp {
@@ -117,7 +119,12 @@ impl OverHttp {
         std::thread::spawn(move || {
             lines.map_while(Result::ok).for_each(log);
         });
-        Ok(Self { running, address })
+        Ok(Self { running, address, _upstream: None })
+    }
+
+    /// The same server, with the server behind it, which ends with it.
+    pub(crate) fn in_front_of(self, upstream: Self) -> Self {
+        Self { _upstream: Some(Box::new(upstream)), ..self }
     }
 
     /// The id of its process.

@@ -18,6 +18,7 @@ const ROOT = 'file:///library/';
 const TEMPLATE = `${ROOT}{+path}{?lines,bytes}`;
 const FOLDERS = `${ROOT}{+folder}{?after,match,format,contents}`;
 const SEGMENTS = 'file:///library{/path*}';
+const IMAGES = `${ROOT}{+path}?as=image{&pages,width}`;
 const TEXTS = `${ROOT}{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}`;
 const INTRO = Array.from({ length: 9 }, (_, n) => `line ${n + 1}\n`);
 const PICTURE = Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), Uint8Array.from({ length: 256 }, (_, n) => n)]);
@@ -163,7 +164,7 @@ export function visits(client, { revision, connect }) {
 
       test('lists templates', async () => {
         const templates = (await visitor.templates()).map(template => template.uriTemplate);
-        assert.deepEqual(templates, [FOLDERS, TEXTS, TEMPLATE, SEGMENTS, `${INDEX}{?below}`, `${STATUS}{?as}`]);
+        assert.deepEqual(templates, [FOLDERS, IMAGES, TEXTS, TEMPLATE, SEGMENTS, `${INDEX}{?below}`, `${STATUS}{?as}`]);
       });
 
       test('completes a path', async context => {

@@ -23,6 +23,7 @@ ROOT = "file:///library/"
 TEMPLATE = ROOT + "{+path}{?lines,bytes}"
 FOLDERS = ROOT + "{+folder}{?after,match,format,contents}"
 SEGMENTS = "file:///library{/path*}"
+IMAGES = ROOT + "{+path}?as=image{&pages,width}"
 TEXTS = ROOT + "{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}"
 INTRO = [f"line {n}\n" for n in range(1, 10)]
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
@@ -199,7 +200,7 @@ class Visits:
 
     async def test_lists_templates(self, client):
         templates = [wire(template)["uriTemplate"] for template in await client.templates()]
-        assert templates == [FOLDERS, TEXTS, TEMPLATE, SEGMENTS, INDEX + "{?below}", STATUS + "{?as}"]
+        assert templates == [FOLDERS, IMAGES, TEXTS, TEMPLATE, SEGMENTS, INDEX + "{?below}", STATUS + "{?as}"]
 
     async def test_completes_a_path(self, client):
         assert await client.complete(TEMPLATE, "path", "gui") == ["guide/"]

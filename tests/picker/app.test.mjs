@@ -159,6 +159,10 @@ describe('inside a chat', () => {
     await until(app, () => document.querySelector('.media img')?.naturalWidth > 0);
     await pane(app, 'browse');
     await open(app, 'report.pdf');
+    await until(app, () => document.querySelector('[data-page="1"] img')?.naturalWidth > 0);
+    await picture(page, 'app-pdf');
+    await accessibleFrame(app, 'the pages of a PDF in a chat');
+    await app.click('#tab-text');
     await preview(page, app, /Quarterly results are excellent/);
     await app.click('[aria-label="Download"]');
     await until(page, () => window.received.files.length === 1);
@@ -234,6 +238,7 @@ describe('inside a chat', () => {
     await until(page, () => window.received.modes.at(-1) === 'fullscreen');
     await until(app, () => innerHeight > 650 && document.querySelector('[aria-label="Back to the conversation"]'));
     await picture(page, 'app-full');
+    assert.ok(await app.$eval('.picked', one => one.clientHeight) >= 34, 'what is selected stays visible above the suggestions');
     assert.deepEqual(await page.evaluate(() => window.teardown()), {});
     await close();
   });

@@ -14,15 +14,15 @@ function folder(name) {
   return path;
 }
 
-/** A PDF with a page for each text. */
-function pdf(...texts) {
-  const kids = texts.map((_, index) => `${4 + 2 * index} 0 R`).join(' ');
+/** A PDF with a page for each title. `drawings` are what else the pages show, and `catalog` what else the document has. */
+export function pdf(titles, { drawings = [], catalog = '' } = {}) {
+  const kids = titles.map((_, index) => `${4 + 2 * index} 0 R`).join(' ');
   const objects = [
-    '<< /Type /Catalog /Pages 2 0 R >>',
-    `<< /Type /Pages /Kids [${kids}] /Count ${texts.length} >>`,
+    `<< /Type /Catalog /Pages 2 0 R ${catalog} >>`,
+    `<< /Type /Pages /Kids [${kids}] /Count ${titles.length} >>`,
     '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>',
-    ...texts.flatMap((text, index) => {
-      const stream = `BT /F1 24 Tf 72 720 Td (${text}) Tj ET`;
+    ...titles.flatMap((title, index) => {
+      const stream = `BT /F1 24 Tf 72 708 Td (${title}) Tj ET\n${drawings[index] ?? ''}`;
       return [
         `<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents ${5 + 2 * index} 0 R /Resources << /Font << /F1 3 0 R >> >> >>`,
         `<< /Length ${stream.length} >>\nstream\n${stream}\nendstream`,
@@ -38,6 +38,15 @@ function pdf(...texts) {
   const start = body.length;
   const entries = offsets.map(offset => `${String(offset).padStart(10, '0')} 00000 n \n`).join('');
   return `${body}xref\n0 ${objects.length + 1}\n0000000000 65535 f \n${entries}trailer\n<< /Size ${objects.length + 1} /Root 1 0 R >>\nstartxref\n${start}\n%%EOF\n`;
+}
+
+/** A page of a report: a chart in colour, and paragraphs. */
+function chart() {
+  const bars = [120, 165, 150, 214].map((height, index) => `${index === 3 ? '0.48 0.18 0.23' : '0.78 0.74 0.68'} rg ${96 + 108 * index} 420 72 ${height} re f`);
+  const labels = ['First', 'Second', 'Third', 'Fourth'].map((name, index) => `BT /F1 10 Tf ${112 + 108 * index} 404 Td (${name}) Tj ET`);
+  const words = 'Orders grew in every region, returns fell, and the two new shops paid for themselves within the year.'.split(' ');
+  const lines = Array.from({ length: 16 }, (_, line) => `BT /F1 11 Tf 72 ${360 - 18 * line} Td (${[...words.slice(line % 9), ...words].slice(0, 14).join(' ')}) Tj ET`);
+  return ['0.48 0.18 0.23 rg 72 752 468 4 re f', '0.85 0.82 0.78 RG 72 420 m 540 420 l S', ...bars, '0.3 0.29 0.27 rg', ...labels, ...lines].join('\n');
 }
 
 /** A second of silence. */
@@ -68,7 +77,8 @@ export function everything({ bundle = false } = {}) {
   const kinds = join(handbook, 'kinds');
   mkdirSync(kinds);
   writeFileSync(join(kinds, 'program.rs'), '//! A small program.\n\nfn main() {\n    let answer = 42; // by Douglas Adams\n    println!("the answer is {answer}");\n}\n');
-  writeFileSync(join(kinds, 'report.pdf'), pdf('Quarterly results are excellent', 'The outlook is cloudy'));
+  writeFileSync(join(kinds, 'report.pdf'), pdf(['Quarterly results are excellent', 'The outlook is cloudy'], { drawings: [chart()] }));
+  writeFileSync(join(kinds, 'manual.pdf'), pdf(Array.from({ length: 60 }, (_, page) => `Chapter ${page + 1}`)));
   // A film without pictures: what matters is that the browser gets to play it.
   writeFileSync(join(kinds, 'film.webm'), Buffer.from('1a45dfa39f4286810142f7810142f2810442f381084282847765626d42878102428581021853806701ffffffffffffff', 'hex'));
   writeFileSync(join(kinds, 'tone.wav'), wav());
@@ -131,6 +141,8 @@ export function hostile() {
   const attack = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
   const files = {
     '<img src=x onerror=alert(3)>.md': `# ${attack}\n\n[click](javascript:alert(4)) [data](data:text/html,<script>alert(5)</script>)\n\n${attack}\n\n<iframe src="https://evil.example/"></iframe>\n<object data="https://evil.example/"></object>\n<link rel=stylesheet href="https://evil.example/a.css">\n<style>body { display: none; background: url(https://evil.example/b.png) }</style>\n<form action="https://evil.example/"><input name=a autofocus onfocus=alert(6)></form>\n<svg onload=alert(7)></svg>\n<meta http-equiv=refresh content="0;url=https://evil.example/">\n<base href="https://evil.example/">\n\n![a picture](https://evil.example/c.png) ![b](x.svg)\n\n<a href="https://evil.example/" target=_top onclick=alert(8)>out</a>\n\nlast words\n`,
+    'script.pdf': pdf(['Run me'], { catalog: '/OpenAction << /S /JavaScript /JS (app.alert\\(14\\)) >>' }),
+    'broken.pdf': `%PDF-1.7\n${attack}\n%%EOF`,
     'x.svg': '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(9)"><script>alert(10)</script><image href="https://evil.example/d.png"/><rect width="9" height="9"/></svg>',
     'page.html': `<!doctype html><title>${attack}</title><body onload=alert(11)>${attack}<p>the words of a page</p>`,
     'names.json': JSON.stringify({ [attack]: [attack, { '</span><script>alert(12)</script>': '</details>' }], '__proto__': 'x' }),

@@ -59,7 +59,7 @@ pub(super) fn all() -> Vec<Vec<Workload>> {
 }
 
 impl Workload {
-    /// Whether a server takes part. The embedded server takes part only where identified callers are compared with
+    /// Whether a server takes part. Proxies take part only in small reads over HTTP. The embedded server takes part only where identified callers are compared with
     /// anonymous ones, and only it supports identified callers; only Libris supports authorized ones. In a quick run, slow servers, which take long to start,
     /// take part only in workloads that have targets for them.
     pub(super) fn is_for(&self, server: Server, quick: bool) -> bool {
@@ -67,6 +67,12 @@ impl Workload {
             && matches!(self.way, Way::Http { era: Era::Modern, connections: ..64 });
         if self.sender == Sender::Authorized {
             return server == Server::Libris;
+        }
+        if server.is_proxy() {
+            let is_plain = self.sender == Sender::Anonymous && self.folder == Folder::Warm;
+            return is_plain
+                && self.ask == Ask::Kilobyte
+                && matches!(self.way, Way::Http { connections: 16, .. });
         }
         if server == Server::Embedded || self.sender == Sender::Identified {
             return server == Server::Embedded && compares_senders;

@@ -1,6 +1,7 @@
 //! The time from a write to its notification, for one subscriber.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ pub(super) async fn over_http(binary: &Binary, writes: usize) -> Result<Latency>
     let folder = Folder::new()?;
     let server = binary.over_http(&folder.path())?;
     let request = Era::Modern.posted(server.address, None, &mcp::listen(CHANGING));
-    let connection = streams::listen(server.address, &request).await?;
+    let connection = streams::listen(server.address, Ipv4Addr::LOCALHOST.into(), &request).await?;
     let (sender, told) = mpsc::unbounded_channel();
     tokio::spawn(streams::hear(connection, 0, sender));
     measure(&folder.changing(), writes, told).await

@@ -1,5 +1,6 @@
 //! The time from the revocation of an API key to the end of its streams.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -38,7 +39,7 @@ pub(super) async fn run(binary: &Binary, report: &mut Report) -> Result<()> {
     let request = Era::Modern.posted_with_token(server.address, None, Some(&key), &listen);
     let mut open = JoinSet::new();
     for _ in 0..STREAMS {
-        let stream = streams::listen(server.address, &request).await?;
+        let stream = streams::listen(server.address, Ipv4Addr::LOCALHOST.into(), &request).await?;
         open.spawn(ended(stream));
     }
     manage(binary, "revoke", &keys)?;

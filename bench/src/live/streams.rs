@@ -1,13 +1,13 @@
 //! Many concurrent `subscriptions/listen` streams: opening, idling, and notifications of a change.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use memchr::memmem;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -15,6 +15,9 @@ use crate::mcp::{self, Era};
 
 /// The most streams that are opened concurrently: the accept queue of a server is short.
 const OPENING: usize = 32;
+
+/// The number of streams from one address. A server slows down an address that sends 2,000 requests to subscribe.
+const PER_ADDRESS: usize = 1_000;
 
 /// The time-out for opening all streams, or for notifying all of them.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -58,7 +61,8 @@ impl Streams {
             opening.spawn(async move {
                 let mut open = Vec::new();
                 for stream in (first..count).step_by(OPENING) {
-                    let connection = listen(address, &request).await?;
+                    let host = u8::try_from(2 + stream / PER_ADDRESS).context("too many streams")?;
+                    let connection = listen(address, Ipv4Addr::new(127, 0, 0, host).into(), &request).await?;
                     open.push((stream, connection));
                 }
                 Ok::<_, anyhow::Error>((open, sender))
@@ -119,9 +123,11 @@ impl Streams {
     }
 }
 
-/// Opens a stream and waits for its acknowledgement.
-pub(super) async fn listen(address: SocketAddr, request: &[u8]) -> Result<TcpStream> {
-    let mut connection = TcpStream::connect(address).await.context("could not connect")?;
+/// Opens a stream from this address of this machine, and waits for its acknowledgement.
+pub(super) async fn listen(address: SocketAddr, from: IpAddr, request: &[u8]) -> Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((from, 0).into())?;
+    let mut connection = socket.connect(address).await.context("could not connect")?;
     connection.write_all(request).await?;
     let mut received = Vec::with_capacity(1024);
     while memmem::find(&received, mcp::ACKNOWLEDGED).is_none() {

@@ -44,6 +44,15 @@ pub(super) const TYPESCRIPT_1: Peer = Peer {
     scripts: &[("typescript1.mjs", include_str!("../../peers/typescript1.mjs")), SHELF],
 };
 
+/// A proxy in front of a server over stdio.
+pub(super) const MCP_PROXY: Peer = Peer {
+    runtime: Runtime::Node,
+    home: "node",
+    manifest: PACKAGES,
+    package: "mcp-proxy",
+    scripts: &[("mcp_proxy.mjs", include_str!("../../peers/mcp_proxy.mjs"))],
+};
+
 pub(super) const PYTHON: Peer = Peer {
     runtime: Runtime::Python,
     home: "python",

@@ -3,7 +3,7 @@
 pub(crate) mod install;
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
@@ -34,6 +34,12 @@ pub(crate) enum Server {
     Python,
     /// A server of FastMCP
     Fastmcp,
+    /// Libris as a gateway to a server of the Rust SDK whose contents it may cache
+    Gateway,
+    /// Libris as a gateway to a server of the Rust SDK whose contents it may not cache
+    UncachedGateway,
+    /// The npm package `mcp-proxy` in front of a server of the Rust SDK over stdio
+    McpProxy,
 }
 
 impl Server {
@@ -48,6 +54,9 @@ impl Server {
             Self::Typescript1 => "TypeScript 1",
             Self::Python => "Python",
             Self::Fastmcp => "FastMCP",
+            Self::Gateway => "gateway, cached",
+            Self::UncachedGateway => "gateway, uncached",
+            Self::McpProxy => "mcp-proxy",
         }
     }
 
@@ -55,7 +64,7 @@ impl Server {
     pub(crate) fn speaks(self, era: Era) -> bool {
         match self {
             Self::Limit => era == Era::Modern,
-            Self::Typescript1 => era == Era::Legacy,
+            Self::Typescript1 | Self::McpProxy => era == Era::Legacy,
             _ => true,
         }
     }
@@ -67,12 +76,20 @@ impl Server {
 
     /// Whether it is written in Rust and takes part in all rounds.
     pub(crate) fn is_rust(self) -> bool {
-        matches!(self, Self::Limit | Self::Libris | Self::Embedded | Self::Rmcp)
+        matches!(
+            self,
+            Self::Limit | Self::Libris | Self::Embedded | Self::Rmcp | Self::Gateway | Self::UncachedGateway
+        )
+    }
+
+    /// Whether it passes requests to another server.
+    pub(crate) fn is_proxy(self) -> bool {
+        matches!(self, Self::Gateway | Self::UncachedGateway | Self::McpProxy)
     }
 
     /// Whether it also serves over stdio.
     pub(crate) fn has_stdio(self) -> bool {
-        self != Self::Embedded
+        self != Self::Embedded && !self.is_proxy()
     }
 
     fn peer(self) -> Option<install::Peer> {
@@ -81,7 +98,13 @@ impl Server {
             Self::Typescript1 => Some(install::TYPESCRIPT_1),
             Self::Python => Some(install::PYTHON),
             Self::Fastmcp => Some(install::FASTMCP),
-            Self::Limit | Self::Libris | Self::Embedded | Self::Rmcp => None,
+            Self::McpProxy => Some(install::MCP_PROXY),
+            Self::Limit
+            | Self::Libris
+            | Self::Embedded
+            | Self::Rmcp
+            | Self::Gateway
+            | Self::UncachedGateway => None,
         }
     }
 }
@@ -120,7 +143,7 @@ impl<'b> Servers<'b> {
         for &server in &self.all {
             let version = match server {
                 Server::Limit => "hyper, or a loop that blocks; ready bytes".to_owned(),
-                Server::Libris => self.libris.version()?,
+                Server::Libris | Server::Gateway | Server::UncachedGateway => self.libris.version()?,
                 Server::Embedded => format!("the library of this workspace, {}", env!("CARGO_PKG_VERSION")),
                 Server::Rmcp => format!("rmcp {}", rmcp::model::Implementation::from_build_env().version),
                 peer => self.peer(peer)?.version.clone(),
@@ -145,6 +168,9 @@ impl<'b> Servers<'b> {
         sender: Sender,
         fresh: bool,
     ) -> Result<OverHttp> {
+        if matches!(server, Server::Gateway | Server::UncachedGateway) {
+            return self.gateway(folder, server == Server::Gateway);
+        }
         let era = if era == Era::Modern { "modern" } else { "legacy" };
         let mut command = match server {
             Server::Libris => self.libris.command(folder),
@@ -157,12 +183,28 @@ impl<'b> Servers<'b> {
             Server::Libris => command.args(["--http", "127.0.0.1:0"]),
             Server::Limit => command.arg(folder),
             Server::Embedded => command.arg(folder).arg(sender.name()),
+            Server::McpProxy => {
+                command.arg(this_program()?).arg("rmcp-stdio").arg(folder).stdout(Stdio::null())
+            }
             _ => command.arg(folder).arg(era).args(fresh.then_some("--fresh")),
         };
         // Node.js warns about the number of listeners, which is the number of requests in flight.
         command.env("NODE_NO_WARNINGS", "1");
         let child = self.cores.start(command.stdin(Stdio::null()).stderr(Stdio::piped()))?;
         OverHttp::listening(child, server.name())
+    }
+
+    /// Serves a server of the Rust SDK through Libris.
+    fn gateway(&self, folder: &Path, cacheable: bool) -> Result<OverHttp> {
+        let mut upstream = own("rmcp-http")?;
+        upstream.arg(folder).arg("modern").args(cacheable.then_some("--cacheable"));
+        let upstream = self.cores.start(upstream.stdin(Stdio::null()).stderr(Stdio::piped()))?;
+        let upstream = OverHttp::listening(upstream, Server::Rmcp.name())?;
+        let url = format!("http://{}/mcp", upstream.address);
+        let mut command = self.libris.command(Path::new(&url));
+        command.args(["--http", "127.0.0.1:0"]).stdin(Stdio::null()).stderr(Stdio::piped());
+        let gateway = OverHttp::listening(self.cores.start(&mut command)?, Server::Gateway.name())?;
+        Ok(gateway.in_front_of(upstream))
     }
 
     /// Serves a configuration file of Libris over HTTP.
@@ -190,9 +232,13 @@ impl<'b> Servers<'b> {
     }
 }
 
+fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().context("could not tell where this program is")
+}
+
 /// A server that is a subcommand of this program.
 fn own(which: &str) -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("could not tell where this program is")?);
+    let mut command = Command::new(this_program()?);
     command.arg(which);
     Ok(command)
 }

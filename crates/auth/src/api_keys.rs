@@ -172,15 +172,16 @@ impl KeyFile {
             name.push(suffix);
             PathBuf::from(name)
         };
-        let lock =
-            private(&beside(".lock"), fs::OpenOptions::new().create(true).truncate(false)).map_err(failed)?;
+        let lock = open_private(&beside(".lock"), fs::OpenOptions::new().create(true).truncate(false))
+            .map_err(failed)?;
         lock.lock().map_err(failed)?;
         let mut keys = self.keys()?;
         let changed = change(&mut keys)?;
         let header = "# API keys of Libris, written by `libris key`: hashes, not the keys themselves.\n\n";
         let table = toml::to_string(&KeyTable { keys }).map_err(|cause| failed(io::Error::other(cause)))?;
         let new = beside(".new");
-        let mut file = private(&new, fs::OpenOptions::new().create(true).truncate(true)).map_err(failed)?;
+        let mut file =
+            open_private(&new, fs::OpenOptions::new().create(true).truncate(true)).map_err(failed)?;
         file.write_all(format!("{header}{table}").as_bytes()).map_err(failed)?;
         file.sync_all().map_err(failed)?;
         fs::rename(&new, &self.0).map_err(failed)?;
@@ -202,7 +203,7 @@ impl KeyFile {
 type KeyFileStamp = Option<(SystemTime, u64, u64)>;
 
 /// Opens a file for writing. On Unix, a file that this call creates is readable only by its owner (mode 0600).
-fn private(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
+fn open_private(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     options.write(true).open(path)

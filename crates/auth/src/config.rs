@@ -139,7 +139,7 @@ pub enum ConfigError {
     NoAlgorithms(String),
     /// A text that cannot be a scope.
     #[error(
-        "`{0}` is not a scope: it has spaces, quotation marks, backslashes or other letters than those of ASCII"
+        "`{0}` is not a scope: a scope has only ASCII characters, and no spaces, quotation marks or backslashes"
     )]
     Scope(Box<str>),
     /// `offline_access` is among the required scopes.

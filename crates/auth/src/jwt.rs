@@ -14,7 +14,8 @@ use crate::key_set::KeySet;
 /// The tolerated difference between the clocks of the issuer and of this machine.
 const LEEWAY: Duration = Duration::from_secs(30);
 
-/// The claims that describe the token, not the caller, and are not copied to the identity.
+/// The registered claims and the scopes. They are left out of the claims of the identity, which has fields of its own for
+/// the subject, the scopes and the expiry.
 const TOKEN_CLAIMS: [&str; 9] = ["iss", "sub", "aud", "exp", "nbf", "iat", "jti", "scope", "scp"];
 
 /// A token whose signature is not verified yet.
@@ -52,7 +53,7 @@ impl<'t> UnverifiedToken<'t> {
         &self.issuer
     }
 
-    /// Whether the token names a key that is not in this set.
+    /// Whether the set lacks the key that the token names or, if the token names none, is empty.
     pub(crate) fn has_unknown_key(&self, keys: &KeySet) -> bool {
         !keys.contains(self.header.kid.as_deref())
     }
@@ -142,7 +143,8 @@ fn names_algorithm(token: &str) -> bool {
     }
     let mut parts = token.split('.');
     let header = parts.next().unwrap_or_default();
-    // The library refuses a header with an unknown algorithm, so the header is decoded as the claims of another token.
+    // The library refuses a header with an unknown algorithm. So the header is decoded as the payload of a made-up token
+    // whose own header names RS256.
     parts.count() == 2
         && dangerous::insecure_decode_claims::<AlgorithmName>(format!("eyJhbGciOiJSUzI1NiJ9.{header}."))
             .is_ok()

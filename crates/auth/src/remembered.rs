@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use libris_core::{Client, Identity};
 
 /// The number of bytes at the end of a credential that are its key in the hash map. Tokens and certificates end with
-/// their signature, so their last bytes differ.
+/// their signature, and API keys with their secret, so their last bytes differ.
 const TAIL: usize = 32;
 
 /// The estimated memory of an entry besides the credential and its claims, in bytes.

@@ -1,4 +1,4 @@
-//! Text that is kept out of logs and output.
+//! Text that must not appear in logs and output.
 
 use std::fmt;
 

@@ -60,7 +60,8 @@ fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // Readable only by the owner, because the log records who accessed what.
     options.append(true).create(true).mode(0o600);
-    // Opening a FIFO that nobody reads must fail instead of blocking. Writing to it may block: a thread of its own does.
+    // Opening a FIFO that nobody reads must fail instead of blocking. Writes may block, because the log has a thread of
+    // its own.
     let file = options.custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     fcntl_setfl(&file, OFlags::APPEND)?;
     Ok(file)

@@ -41,32 +41,33 @@ pub(crate) struct TlsConfig {
     require_client_certificate: bool,
 }
 
-/// How a server authenticates callers.
+/// The authentication of callers, and TLS.
 #[derive(Default)]
-pub(crate) struct CallerSetup {
+pub(crate) struct AuthSetup {
     pub(crate) authenticator: Option<Arc<Authenticator>>,
     pub(crate) tls: Option<Arc<TlsServer>>,
 }
 
 impl AuthArguments {
-    /// Whether an option is given that applies to HTTP only. Over stdio no key is required: the caller is the user who
-    /// started the server.
+    /// Whether an option is given that applies to HTTP only: `--tls-certificate`, or `--keys`, because over stdio the
+    /// caller is the user who started the server and needs no key.
     pub(crate) fn want_http(&self) -> bool {
         self.keys.is_some() || self.tls_certificate.is_some()
     }
 
     /// Opens the files of keys and certificates. Paths in the configuration are relative to its `file`.
-    pub(crate) fn open(&self, config: &Config, file: Option<&Path>) -> Result<CallerSetup> {
+    pub(crate) fn open(&self, config: &Config, file: Option<&Path>) -> Result<AuthSetup> {
         let tls = tls_files(config, file, self);
         let asks_for_certificates = tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         let auth = self.auth_config(config, file, asks_for_certificates);
         let tls = tls.map(TlsServer::open).transpose().context("could not set up TLS")?;
         let authenticator = auth.map(authenticator).transpose()?;
-        Ok(CallerSetup { authenticator, tls })
+        Ok(AuthSetup { authenticator, tls })
     }
 
-    /// The authenticator for a reloaded configuration. It is `current` if its settings are unchanged, so that fetched keys
-    /// and verified tokens stay known. Whether connections ask for client certificates does not change while serving.
+    /// The authenticator for a reloaded configuration. It is `current` if its settings are unchanged, so that fetched
+    /// keys and verified tokens stay cached. Whether client certificates identify callers is fixed at the start, so it
+    /// is taken from `current` and not from `config`.
     pub(crate) fn reopen(
         &self,
         config: &Config,
@@ -149,7 +150,7 @@ pub(crate) fn authenticates(authenticator: Option<&Arc<Authenticator>>) -> bool 
     authenticator.is_some_and(|authenticator| authenticator.config().authenticates())
 }
 
-impl CallerSetup {
+impl AuthSetup {
     /// Whether every caller must [authenticate](authenticates).
     pub(crate) fn must_authenticate(&self) -> bool {
         authenticates(self.authenticator.as_ref())
@@ -157,10 +158,39 @@ impl CallerSetup {
 
     /// The host name in the URL of the endpoint, by which clients address it.
     pub(crate) fn host(&self) -> Option<String> {
-        let resource = self.authenticator.as_ref()?.config().resource.as_deref()?;
-        let (_, rest) = resource.split_once("://")?;
-        let host = rest.split(['/', '?', '#']).next()?;
-        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-        (!name.is_empty()).then(|| name.to_owned())
+        host_of(self.authenticator.as_ref()?.config().resource.as_deref()?).map(ToOwned::to_owned)
+    }
+}
+
+/// The host in a URL: a name or an IP address, an IPv6 address with its brackets.
+fn host_of(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let end = match host.starts_with('[') {
+        true => host.find(']').map(|bracket| bracket + 1),
+        false => host.find(':'),
+    };
+    let host = &host[..end.unwrap_or(host.len())];
+    (!host.is_empty()).then_some(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host_of;
+
+    #[test]
+    fn the_host_of_an_endpoint_has_no_port() {
+        for (url, host) in [
+            ("https://docs.example.com/mcp", Some("docs.example.com")),
+            ("https://docs.example.com:8443/mcp", Some("docs.example.com")),
+            ("https://[2001:db8::1]/mcp", Some("[2001:db8::1]")),
+            ("https://[2001:db8::1]:8443/mcp", Some("[2001:db8::1]")),
+            ("https://user:secret@docs.example.com?x", Some("docs.example.com")),
+            ("https://:8443/mcp", None),
+            ("docs.example.com", None),
+        ] {
+            assert_eq!(host_of(url), host, "{url}");
+        }
     }
 }

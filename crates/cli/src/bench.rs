@@ -29,10 +29,10 @@ const MAX_RESOURCES: usize = 20;
 {EXIT_CODES}"))]
 pub(crate) struct BenchOptions {
     #[command(flatten)]
-    sources: SourceArguments,
+    pub(crate) sources: SourceArguments,
     /// Read this resource [default: the first 20 of the list]; may be given several times
     #[arg(long, value_name = "URI")]
-    uri: Vec<Uri>,
+    pub(crate) uri: Vec<Uri>,
     /// How many reads
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     requests: u32,
@@ -51,11 +51,11 @@ struct Measured {
     listed: usize,
     /// The number of different resources that were read.
     uris: usize,
-    /// The times of the reads, sorted.
+    /// The durations of the successful reads, sorted.
     times: Vec<Duration>,
     failed: usize,
     bytes: u64,
-    /// How long all reads took together.
+    /// The time from the start of the first read to the end of the last.
     took: Duration,
 }
 

@@ -70,7 +70,7 @@ fn budget(text: &str) -> Result<usize, String> {
 
 /// Indexes the sources, bundles the passages and prints them.
 pub(crate) async fn run(options: BundleOptions) -> Result<ExitCode> {
-    let view = search::indexed(&options.sources).await?;
+    let view = search::open_indexed(&options.sources).await?;
     let request = BundleRequest {
         query: options.query,
         budget: options.budget,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::auth::AuthArguments;
 use crate::explain::rule_warnings;
-use crate::log::{collected_warnings, left_out};
+use crate::log::{take_left_out, take_warnings};
 use crate::sources::{ConfiguredSource, SourceArguments, SourceLayers, check_roots};
 use crate::terminal::{
     DETAIL, Explanation, HEADING, ProgressLine, SUCCESS, advice, bytes, counted, grouped, hint_label, print,
@@ -84,8 +84,9 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
     let layers = SourceLayers::new(&config);
     let rules = RuleSet::new(config.rules);
     let (mut reports, mut sources) = (Vec::new(), Vec::new());
-    collected_warnings();
-    left_out();
+    // Starts the collection of warnings, so that the first source has only its own.
+    take_warnings();
+    take_left_out();
     for definition in definitions {
         let source = ConfiguredSource::open(definition, &layers);
         let keep = if options.json { usize::MAX } else { options.show };
@@ -93,8 +94,8 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
             Some(error) => Err(error),
             None => list(&source.label, source.source.as_ref(), keep).await.map_err(Arc::new),
         };
-        let (name, warnings, tip) = (source.label.clone(), collected_warnings(), source.tip());
-        let report = SourceReport { name, outcome, warnings, left_out: left_out(), tip };
+        let (name, warnings, tip) = (source.label.clone(), take_warnings(), source.tip());
+        let report = SourceReport { name, outcome, warnings, left_out: take_left_out(), tip };
         if !options.json {
             report.print(options.show).context("could not print")?;
         }

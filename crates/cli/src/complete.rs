@@ -23,14 +23,14 @@ use crate::terminal::{advice, print, shown};
 {EXIT_CODES}"))]
 pub(crate) struct CompleteOptions {
     /// The template, as `libris templates` prints it
-    template: String,
+    pub(crate) template: String,
     /// The variable, and after `=` the text typed so far
-    variable: String,
+    pub(crate) variable: String,
     #[command(flatten)]
-    sources: SourceArguments,
+    pub(crate) sources: SourceArguments,
     /// The value of another variable; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
-    with: Vec<(String, String)>,
+    pub(crate) with: Vec<(String, String)>,
     /// Print JSON
     #[arg(long)]
     json: bool,

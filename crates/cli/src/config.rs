@@ -37,7 +37,7 @@ pub(crate) struct Config {
     pub(crate) live: LiveConfig,
     /// The HTTP endpoint.
     pub(crate) listen: ListenConfig,
-    /// Who may call; `None` if anybody may.
+    /// The table `[auth]`: how callers authenticate; `None` if the file has no such table.
     pub(crate) auth: Option<AuthConfig>,
     /// The access rules, in order.
     pub(crate) rules: Vec<Rule>,
@@ -54,7 +54,7 @@ pub(crate) struct Config {
     pub(crate) search: Option<SearchTable>,
     /// The tools for models.
     pub(crate) tools: ToolsTable,
-    /// The connection to the other replicas; `None` if there is only one.
+    /// The table `[cluster]`: how replicas communicate; `None` if the file has no such table.
     #[cfg(feature = "cluster")]
     pub(crate) cluster: Option<libris_cluster::Config>,
     /// The sources, each kind under a key of its own.
@@ -159,7 +159,7 @@ pub(crate) struct ServerConfig {
     /// lists contain its last known resources, if there are any. From 10 milliseconds to 10 minutes.
     #[serde(deserialize_with = "source_timeout")]
     pub(crate) source_timeout: Duration,
-    /// Whether the whole list fails if one source fails or exceeds its time-out.
+    /// Whether a page of a list fails if a source that it queries fails or exceeds its time-out.
     pub(crate) strict: bool,
 }
 
@@ -213,7 +213,7 @@ impl SearchTable {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LiveConfig {
-    /// The debounce window, as in `"50ms"`: changes within it cause one notification. At most an hour.
+    /// The debounce window, as in `"50ms"`: changes to one resource within it cause one notification. At most an hour.
     #[serde(deserialize_with = "window")]
     pub(crate) window: Duration,
     /// How many resources one session or stream may subscribe to. From 1 to 1,000,000.
@@ -253,12 +253,13 @@ pub(crate) struct ListenConfig {
     /// Whether the picker is served at `/`. Default: on loopback only.
     #[cfg(feature = "picker")]
     pub(crate) picker: Option<bool>,
-    /// Whether the WebDAV share is served at `/dav`. Default: where the picker is.
+    /// Whether the WebDAV share is served at `/dav`. Default: if the picker is served.
     #[cfg(feature = "picker")]
     pub(crate) webdav: Option<bool>,
     /// HTTPS without a proxy.
     pub(crate) tls: Option<TlsConfig>,
-    /// The addresses of reverse proxies, such as `"10.0.0.0/8"`, that name the client whose request they forward.
+    /// The addresses of reverse proxies, such as `"10.0.0.0/8"`, that are trusted to name the client of a forwarded
+    /// request.
     #[serde(deserialize_with = "address_ranges")]
     pub(crate) trusted_proxies: Vec<http::AddressRange>,
     /// The header in which these proxies name the client: `"x-forwarded-for"` or `"forwarded"`. The proxy must set it
@@ -373,7 +374,7 @@ pub(crate) fn read(path: &Path) -> Result<Config> {
     })
 }
 
-/// The hint for a table such as `[files]` where several are allowed; `line` is the line of the error.
+/// The hint for a table such as `[files]` that must be written as `[[files]]`; `line` is the line of the error.
 fn array_of_tables(message: &str, line: &str) -> Option<String> {
     let name = line.trim().strip_prefix('[')?.strip_suffix(']')?;
     let is_table = message.starts_with("invalid type: map, expected a sequence") && !name.starts_with('[');

@@ -12,8 +12,8 @@ use crate::terminal::{SUCCESS, counted, failure, print, shown, styled, warning};
 
 /// Explain which rule decides what a caller may do with a resource
 ///
-/// The first rule that matches decides. A resource can have other names, such as a file of a git repository at another
-/// revision; a rule that denies one of them denies the resource.
+/// The first rule that matches decides. A resource can have other names: a file at any revision of a git repository
+/// also has the name with `HEAD`. A rule that denies one of its names denies the resource.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   libris explain file:///handbook/salaries.md             what an anonymous caller may do

@@ -1,7 +1,7 @@
 //! Colours for contents on a terminal: Markdown, JSON, and the comments and strings of code.
 //!
-//! Works line by line on text whose control characters are escaped. It knows no grammar: a colour that is missing or
-//! wrong changes no character of the text.
+//! Works line by line on text whose control characters are escaped. It does not parse, so colours may be missing or
+//! wrong, but it never changes the text itself.
 
 use anstyle::{AnsiColor, Style};
 

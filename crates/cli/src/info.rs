@@ -42,7 +42,7 @@ pub(crate) async fn run(options: InfoOptions) -> Result<ExitCode> {
 
 async fn information(definition: &KeyedDefinition) -> Result<Value> {
     let label = definition.definition.label();
-    #[cfg(all(feature = "mcp", unix))]
+    #[cfg(feature = "mcp")]
     if let Some(server) = (&*definition.definition as &dyn std::any::Any)
         .downcast_ref::<libris_sources::mcp::ServerDefinition>()
     {

@@ -18,7 +18,7 @@ pub(crate) struct LimitsConfig {
 }
 
 /// The limits of one caller, or of all. By default there are no rate limits, and one caller may use three quarters of
-/// each other limit.
+/// every total limit.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct CallerLimits {

@@ -68,7 +68,8 @@ impl LogOptions {
             LogFormat::Json => layer.json().boxed(),
         };
         let mut collected = without_rmcp(Targets::new().with_default(LevelFilter::WARN));
-        // Only the report of `check` has what is left out. Other commands do not determine it.
+        // Only the report of `check` contains the entries that are left out. For other commands, sources do not collect
+        // them.
         if default == OFF {
             collected = collected.with_target(LEFT_OUT, LevelFilter::DEBUG);
         }
@@ -94,10 +95,10 @@ impl<S> Filter<S> for HideReported {
     }
 }
 
-/// Warnings since the last call of [`collected_warnings`]; `None` until its first call.
+/// Warnings since the last call of [`take_warnings`]; `None` until its first call.
 static WARNINGS: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-/// The most warnings that are collected between two calls of [`collected_warnings`].
+/// The most warnings that are collected between two calls of [`take_warnings`].
 const MAX_WARNINGS: usize = 1000;
 
 /// The default log level of `check`, whose report has the warnings.
@@ -106,16 +107,16 @@ pub(crate) const OFF: &str = "off";
 /// The target of the events about entries of folders that are not served.
 const LEFT_OUT: &str = "libris_sources::left_out";
 
-/// The entries of folders that are not served, with the reason of each, since the last call of [`left_out`].
+/// The entries of folders that are not served, with the reason of each, since the last call of [`take_left_out`].
 static OMISSIONS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 /// Takes the paths of the entries that were left out since the last call, with the reason of each.
-pub(crate) fn left_out() -> BTreeMap<String, String> {
+pub(crate) fn take_left_out() -> BTreeMap<String, String> {
     std::mem::take(&mut *OMISSIONS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Takes the warnings since the last call. The first call starts the collection.
-pub(crate) fn collected_warnings() -> Vec<String> {
+pub(crate) fn take_warnings() -> Vec<String> {
     let mut warnings = WARNINGS.lock().unwrap_or_else(PoisonError::into_inner);
     warnings.replace(Vec::new()).unwrap_or_default()
 }

@@ -28,7 +28,7 @@ const PAGE_SIZE: usize = 1000;
 {EXIT_CODES}"))]
 pub(crate) struct LsOptions {
     #[command(flatten)]
-    sources: SourceArguments,
+    pub(crate) sources: SourceArguments,
     /// Print size, time and media type, too
     #[arg(long, short, conflicts_with_all = ["json", "tree"])]
     long: bool,
@@ -41,7 +41,7 @@ pub(crate) struct LsOptions {
     /// Only resources of this media type, such as `text/markdown` or `image/*`; may be given several times
     #[arg(long, value_name = "TYPE")]
     mime: Vec<String>,
-    /// Only resources for this audience, or for none in particular
+    /// Only resources for this audience, and resources without an audience
     #[arg(long, value_name = "WHO")]
     audience: Option<AudienceFilter>,
     /// Only resources with at least this priority, from 0 to 1
@@ -52,7 +52,7 @@ pub(crate) struct LsOptions {
     modified_since: Option<Timestamp>,
     /// Only resources whose URI begins with this text
     #[arg(long, value_name = "URI")]
-    below: Option<String>,
+    pub(crate) below: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -38,6 +38,7 @@ mod rule_config;
 #[cfg(feature = "search")]
 mod search;
 mod serve;
+mod shell_words;
 #[cfg(feature = "skills")]
 mod skills;
 mod sources;
@@ -51,6 +52,7 @@ mod tools_config;
 mod triggers;
 mod unopened;
 mod watch;
+mod word_completion;
 
 use std::process::ExitCode;
 
@@ -62,8 +64,8 @@ use clap::{Parser, Subcommand};
 const REAPER_COMMAND: &str = "reap-commands";
 
 /// glibc does not return freed memory to the system: after a burst of large responses, the resident set stays large.
-/// mimalloc returns free pages within milliseconds. Version 3, because with version 2 a block that is freed
-/// by another thread than the one that allocated it stays resident until that thread allocates again: after 88 clients
+/// mimalloc returns free pages within milliseconds. Version 3, because with version 2 a block that is freed by another
+/// thread than the one that allocated it stays resident until the allocating thread allocates again: after 88 clients
 /// disconnected without reading 8 MiB each, 818 MiB were resident; with version 3, at most 132.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -113,7 +115,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // These two are not subcommands: only a server starts the program with them.
+    // These are not subcommands: only a server or a completion script starts the program with them.
     #[cfg(all(any(feature = "command", feature = "mcp", feature = "text-documents"), unix))]
     if std::env::args_os().nth(1).is_some_and(|first| first == REAPER_COMMAND) {
         libris_process::reap(std::io::stdin().lock());
@@ -126,6 +128,9 @@ fn main() -> ExitCode {
             // The server has ended, or a user ran the command directly.
             Err(_) => ExitCode::FAILURE,
         };
+    }
+    if std::env::args_os().nth(1).is_some_and(|first| first == word_completion::COMPLETION_COMMAND) {
+        return word_completion::run(std::env::args_os().skip(2));
     }
     let arguments = Arguments::parse();
     #[cfg(all(any(feature = "command", feature = "mcp", feature = "text-documents"), unix))]

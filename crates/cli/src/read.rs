@@ -29,9 +29,9 @@ use crate::{pager, terminal_image};
 {EXIT_CODES}"))]
 pub(crate) struct ReadOptions {
     /// The URI of the resource
-    uri: String,
+    pub(crate) uri: String,
     #[command(flatten)]
-    sources: SourceArguments,
+    pub(crate) sources: SourceArguments,
     /// Write the contents to a file, as they are
     #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
     output: Option<PathBuf>,
@@ -41,7 +41,7 @@ pub(crate) struct ReadOptions {
     /// Do not show long texts in a pager
     #[arg(long)]
     no_pager: bool,
-    /// Read a document as text: adds `as=text` to the URI
+    /// Read a document as text, or pages of a PDF as images: adds `as=text` or `as=image` to the URI
     #[arg(long = "as", value_name = "FORM")]
     form: Option<ContentForm>,
 }
@@ -50,15 +50,21 @@ pub(crate) struct ReadOptions {
 enum ContentForm {
     /// The text of a document, such as a PDF file
     Text,
+    /// The first page of a PDF file as a PNG image; `pages` in the URI selects others
+    Image,
 }
 
 /// Reads a resource and prints it.
 pub(crate) async fn run(options: ReadOptions) -> Result<ExitCode> {
     let uri = match options.form {
         None => Uri::parse(&options.uri)?,
-        Some(ContentForm::Text) => {
+        Some(form) => {
             let separator = if options.uri.contains('?') { '&' } else { '?' };
-            Uri::parse(&format!("{}{separator}as=text", options.uri))?
+            let form = match form {
+                ContentForm::Text => "text",
+                ContentForm::Image => "image",
+            };
+            Uri::parse(&format!("{}{separator}as={form}", options.uri))?
         }
     };
     let target = OpenedTarget::open(&options.sources)?;

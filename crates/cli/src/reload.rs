@@ -95,8 +95,8 @@ pub(crate) async fn run(
                 let now = file.as_deref().and_then(stamp);
                 // A missing file is most likely being replaced.
                 if now.is_none() || now == seen {
-                    if retry.is_due() && open.iter().any(|source| source.failure.is_some()) {
-                        open = tokio::task::block_in_place(|| reopened(&open, &catalog));
+                    if retry.begin_if_due() && open.iter().any(|source| source.failure.is_some()) {
+                        open = tokio::task::block_in_place(|| retry_unopened(&open, &catalog));
                     }
                     continue;
                 }
@@ -137,7 +137,7 @@ fn replace(catalog: &Catalog, old: &[ConfiguredSource], new: &[ConfiguredSource]
 }
 
 /// Tries to open the sources that could not be opened, and adds those that succeed to the catalog.
-fn reopened(open: &[ConfiguredSource], catalog: &Catalog) -> Vec<ConfiguredSource> {
+fn retry_unopened(open: &[ConfiguredSource], catalog: &Catalog) -> Vec<ConfiguredSource> {
     let tried = catch_panic(|| {
         let mut sources = open.to_vec();
         for source in sources.iter_mut().filter(|source| source.failure.is_some()) {
@@ -171,8 +171,8 @@ impl Retry {
         Self { next: Instant::now() + FIRST_PAUSE, pause: FIRST_PAUSE }
     }
 
-    /// Whether the pause is over; then the next one, twice as long, begins.
-    fn is_due(&mut self) -> bool {
+    /// Returns whether the pause is over. If so, the next pause begins, twice as long.
+    fn begin_if_due(&mut self) -> bool {
         let now = Instant::now();
         if now < self.next {
             return false;
@@ -197,7 +197,7 @@ fn catch_panic<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// What tells one version of a file from another.
+/// The metadata by which a change of the configuration file is detected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConfigFileStamp {
     modified: SystemTime,

@@ -33,8 +33,8 @@ const NUMBER: Style = AnsiColor::Green.on_default();
 /// Search the resources of sources
 ///
 /// Finds resources by their text, names, titles and paths; similar words match if a word is misspelt. In QUERY, "quoted
-/// words" must occur as a phrase, and `-word` excludes resources with this word. Sources that cannot be opened are
-/// reported and left out. The exit code is 1 if nothing was found.
+/// words" are a phrase; if no resource contains it, its words are searched one by one. `-word` excludes resources with
+/// this word. Sources that cannot be opened are reported and left out. The exit code is 1 if nothing was found.
 #[derive(Debug, Args)]
 #[command(after_help = format!("Examples:
   libris search 'rotate the keys' ./docs            the best ten hits, with the lines to read
@@ -64,7 +64,7 @@ pub(crate) struct SearchOptions {
     /// Only resources whose URI begins with this text
     #[arg(long, value_name = "URI")]
     below: Option<String>,
-    /// Only resources for this audience, or without a given one
+    /// Only resources for this audience, and resources without an audience
     #[arg(long, value_enum)]
     audience: Option<AudienceName>,
     /// Only resources that were modified since this date, time or age, such as `2026-01-31` or `7d`
@@ -110,7 +110,7 @@ fn since(text: &str) -> Result<Timestamp, String> {
 
 /// Indexes the sources, searches them and prints the hits.
 pub(crate) async fn run(options: SearchOptions) -> Result<ExitCode> {
-    let view = indexed(&options.sources).await?;
+    let view = open_indexed(&options.sources).await?;
     let query = SearchQuery {
         sources: options.names.clone(),
         mimes: options.mime.clone(),
@@ -134,7 +134,7 @@ pub(crate) async fn run(options: SearchOptions) -> Result<ExitCode> {
 }
 
 /// Opens the sources and indexes them, and returns the view of a caller who may see everything. Shows the progress.
-pub(crate) async fn indexed(arguments: &SourceArguments) -> Result<View> {
+pub(crate) async fn open_indexed(arguments: &SourceArguments) -> Result<View> {
     let OpenedConfig { config, sources, errors } = arguments.open(&[])?;
     errors.iter().for_each(|error| report(error));
     if errors.len() == sources.len() {

@@ -83,7 +83,7 @@ fn examples() -> String {
         ("libris serve ./docs --http 127.0.0.1:0", "over HTTP on a free port"),
         ("libris serve --config libris.toml", "the sources of a configuration file"),
         ("libris serve ./docs --keys keys.toml", "for callers with an API key"),
-        #[cfg(all(feature = "mcp", unix))]
+        #[cfg(feature = "mcp")]
         ("libris serve ./docs -- npx -y notes-server", "a folder and another MCP server"),
     ];
     let more: String = more.map(|(command, what)| sources::example(command, what)).concat();
@@ -249,7 +249,7 @@ impl PickerChoice {
     }
 
     /// Prints the address of the page if standard error is a terminal or the command is `libris browse`.
-    /// `libris browse` also opens it in the browser unless it was told not to.
+    /// `libris browse` also opens the page in the browser, unless `--no-open` is given.
     fn announce(&self, page: &str) {
         if self.browsing.is_some() || io::stderr().is_terminal() {
             note(format_args!("browse at {page}"));
@@ -318,8 +318,8 @@ impl ServeOptions {
     }
 }
 
-/// The access policy: the configured rules, applied to authenticated callers, or to [`LocalCallers`] without an
-/// authenticator. `None` if there are neither rules nor an authenticator.
+/// The access policy: applies the configured rules to the callers that the authenticator has identified, or, if there
+/// is no authenticator, to [`LocalCallers`]. `None` if there are neither rules nor an authenticator.
 pub(crate) fn policy(rules: &RuleSet, authenticator: Option<&Arc<Authenticator>>) -> Option<Arc<dyn Policy>> {
     let callers = authenticator
         .map(|authenticator| Arc::new(AuthenticatedCallers::new(authenticator.clone())) as Arc<dyn Policy>);
@@ -367,7 +367,8 @@ fn none_opened(mut errors: Vec<Arc<anyhow::Error>>) -> anyhow::Error {
 }
 
 /// Parses an address in one of the usual forms: `127.0.0.1:8080`, `localhost:8080`, `:8080` or `8080`, also as a URL.
-/// Without an IP address, it is 127.0.0.1: unlike elsewhere, `:8080` does not mean all interfaces.
+/// If the text has no IP address, the address is 127.0.0.1: unlike in other programs, `:8080` does not mean all
+/// interfaces.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let text = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
     let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':')).unwrap_or(text);

@@ -21,9 +21,9 @@ const MAX_SKILLS: usize = 100_000;
 
 /// List the skills of a target, or load one
 ///
-/// Skills are folders with a SKILL.md that tell a model how to do something. Listing reads none of their files. Each file
-/// that is loaded is compared with the size and digest in the list, and the front matter of SKILL.md with that in the list;
-/// if anything differs, nothing is printed or written.
+/// Skills are folders with a SKILL.md that tell a model how to do something. Listing the skills of another server reads
+/// none of their files. Each file that is loaded is compared with the size and digest in the list, and the front matter
+/// of SKILL.md with that in the list; if anything differs, nothing is printed or written.
 #[derive(Debug, Args)]
 #[command(after_help = format!("Examples:
   libris skills https://mcp.example/mcp                          names and descriptions
@@ -37,7 +37,7 @@ pub(crate) struct SkillsOptions {
     /// Load the skill with this name, or whose SKILL.md has this URI
     #[arg(long, value_name = "NAME")]
     load: Option<String>,
-    /// Write all files of the loaded skill to a new folder in this one
+    /// Write all files of the skill to FOLDER/NAME, which must not exist; NAME is the name of the skill
     #[arg(long, short, value_name = "FOLDER", requires = "load", conflicts_with = "json")]
     output: Option<PathBuf>,
     /// Print JSON: one object per skill, as the Skills extension describes it
@@ -85,7 +85,7 @@ async fn all(target: &OpenedTarget) -> libris::Result<Vec<Skill>> {
 }
 
 async fn load(target: &OpenedTarget, name: &str, options: &SkillsOptions) -> Result<ExitCode> {
-    let skill = named(target, name).await?;
+    let skill = find(target, name).await?;
     let refused = |why: String| {
         advice(format!("the skill `{name}` cannot be trusted: {why}"), "report this to the server's operator")
     };
@@ -95,7 +95,7 @@ async fn load(target: &OpenedTarget, name: &str, options: &SkillsOptions) -> Res
         return Ok(ExitCode::SUCCESS);
     }
     // SKILL.md first: nothing else is read if it was tampered with.
-    let body = verified(target, &skill, &skill.uri).await?.map_err(refused)?;
+    let body = read_verified(target, &skill, &skill.uri).await?.map_err(refused)?;
     let Some(folder) = &options.output else {
         print(&shown(&String::from_utf8_lossy(&body))).context("could not print")?;
         return Ok(ExitCode::SUCCESS);
@@ -104,12 +104,12 @@ async fn load(target: &OpenedTarget, name: &str, options: &SkillsOptions) -> Res
     let mut files: Vec<VerifiedFile> = vec![(path(&skill.uri), body)];
     if let SkillResources::Files(listed) = &skill.resources {
         for file in listed.iter().filter(|file| file.uri != skill.uri) {
-            files.push((path(&file.uri), verified(target, &skill, &file.uri).await?.map_err(refused)?));
+            files.push((path(&file.uri), read_verified(target, &skill, &file.uri).await?.map_err(refused)?));
         }
     }
     let written = write(folder, text(&skill.frontmatter, "name"), &files)?;
     let note = match skill.resources {
-        SkillResources::Dynamic => "; its other files are generated, and were not written",
+        SkillResources::Dynamic => "; its other files have no digests in the list, and were not written",
         SkillResources::Files(_) => "",
     };
     print(&format!("wrote {} files to {}{note}\n", files.len(), shown(&written.display().to_string())))
@@ -118,7 +118,7 @@ async fn load(target: &OpenedTarget, name: &str, options: &SkillsOptions) -> Res
 }
 
 /// The skill with this name or URI. A skill that is not listed can be named by its URI only.
-async fn named(target: &OpenedTarget, name: &str) -> Result<Skill> {
+async fn find(target: &OpenedTarget, name: &str) -> Result<Skill> {
     let skills = all(target).await.context("could not list the skills")?;
     let mut found = skills
         .into_iter()
@@ -134,10 +134,13 @@ async fn named(target: &OpenedTarget, name: &str) -> Result<Skill> {
                 let uri = Uri::parse(name).ok()?;
                 Some(target.view.snapshot().skill(&uri, &Context::default()).await)
             };
-            let missing = || format!("there is no skill `{name}`; hint: `libris skills` lists them");
+            let missing = || format!("there is no skill `{name}`; hint: `libris skills` lists the skills");
             match unlisted.await {
                 Some(Ok((skill, _))) => Ok(skill),
-                Some(Err(error)) => Err(anyhow::Error::new(error).context(missing())),
+                Some(Err(error)) if error.is_not_found() => Err(anyhow::Error::new(error).context(missing())),
+                Some(Err(error)) => {
+                    Err(anyhow::Error::new(error).context(format!("could not look up the skill `{name}`")))
+                }
                 None => Err(Error::invalid(missing()).into()),
             }
         }
@@ -145,11 +148,11 @@ async fn named(target: &OpenedTarget, name: &str) -> Result<Skill> {
 }
 
 /// Reads a file of a skill. The inner error says how it differs from the size, the digest or the front matter in the list.
-async fn verified(target: &OpenedTarget, skill: &Skill, uri: &Uri) -> Result<Result<Vec<u8>, String>> {
+async fn read_verified(target: &OpenedTarget, skill: &Skill, uri: &Uri) -> Result<Result<Vec<u8>, String>> {
     let contents = target.view.snapshot().read(uri, &Context::default()).await;
     let mut parts = contents.with_context(|| format!("could not read `{uri}`"))?.parts.into_iter();
     let (Some(part), None) = (parts.next(), parts.next()) else {
-        return Ok(Err(format!("`{uri}` is not one file")));
+        return Ok(Err(format!("a read of `{uri}` returned no content, or several")));
     };
     let bytes = match part.body {
         ContentBody::Text(text) => text.into_bytes(),

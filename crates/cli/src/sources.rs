@@ -32,7 +32,7 @@ pub(crate) struct SourceArguments {
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The command line of an MCP server to start, whose resources are served too
-    #[cfg(all(feature = "mcp", unix))]
+    #[cfg(feature = "mcp")]
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -118,13 +118,13 @@ impl ConfiguredSource {
         })
     }
 
-    /// Whether the definitions are equal.
+    /// Whether the definition of this source equals `definition`.
     fn is_defined_by(&self, definition: &dyn Definition) -> bool {
         definition.equals(&**lock(&self.definition) as &dyn Any)
     }
 }
 
-/// The layers that every opened source is wrapped in. All sources share their caches.
+/// The layers that opened sources are wrapped in. The sources share the caches of the layers.
 #[derive(Clone)]
 pub(crate) struct SourceLayers {
     #[cfg(feature = "text-documents")]
@@ -142,8 +142,8 @@ impl SourceLayers {
         }
     }
 
-    /// The layers for a reload: those of the open sources, so that their caches are kept. Changes of their settings have no
-    /// effect until a restart.
+    /// The layers for a reload: those of the open sources, so that the caches are kept. Changed settings of the layers
+    /// take effect at the next start.
     fn of(open: &[ConfiguredSource], config: &Config) -> Self {
         match open.first() {
             None => Self::new(config),
@@ -176,7 +176,7 @@ impl SourceArguments {
         Self {
             sources: Vec::new(),
             config,
-            #[cfg(all(feature = "mcp", unix))]
+            #[cfg(feature = "mcp")]
             command: Vec::new(),
         }
     }
@@ -191,9 +191,9 @@ impl SourceArguments {
 
     /// Whether no source is given.
     fn names_nothing(&self) -> bool {
-        #[cfg(all(feature = "mcp", unix))]
+        #[cfg(feature = "mcp")]
         let has_command = !self.command.is_empty();
-        #[cfg(not(all(feature = "mcp", unix)))]
+        #[cfg(not(feature = "mcp"))]
         let has_command = false;
         self.sources.is_empty() && !has_command
     }
@@ -267,11 +267,28 @@ impl SourceArguments {
         Ok(OpenedConfig { config, sources, errors })
     }
 
+    /// Opens the sources that a shell may query when a user presses the Tab key: those that are named on the command line,
+    /// and those of a configuration file that only read local files. No program is started, not even that after `--`, and
+    /// no credentials that a configuration file names are sent anywhere: the file may come from somebody else.
+    pub(crate) fn open_for_completion(&self) -> Result<Vec<ConfiguredSource>> {
+        const LOCAL: [&str; 4] = ["files", "git", "inline", "skills"];
+        let (config, definitions) = self.definitions()?;
+        let is_source = |argument: &&OsString| matches!(Argument::recognise(argument), Argument::Source(_));
+        let command = usize::from(!self.command().is_empty());
+        let named = self.sources.iter().filter(is_source).count();
+        let (total, layers) = (definitions.len(), SourceLayers::new(&config));
+        let from_file = total - named - command;
+        let opened = definitions.into_iter().take(total - command).enumerate();
+        let opened = opened.filter(|(index, keyed)| *index >= from_file || LOCAL.contains(&keyed.key));
+        let opened = opened.map(|(_, keyed)| ConfiguredSource::open(keyed, &layers));
+        Ok(opened.filter(|opened| opened.failure.is_none()).collect())
+    }
+
     /// The arguments after `--`: the command line of a server.
     pub(crate) fn command(&self) -> Vec<String> {
-        #[cfg(all(feature = "mcp", unix))]
+        #[cfg(feature = "mcp")]
         return self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        #[cfg(not(all(feature = "mcp", unix)))]
+        #[cfg(not(feature = "mcp"))]
         Vec::new()
     }
 
@@ -305,7 +322,7 @@ impl SourceArguments {
                 definitions.push(define(&source)?);
             }
         }
-        #[cfg(all(feature = "mcp", unix))]
+        #[cfg(feature = "mcp")]
         if !self.command.is_empty() {
             let definition =
                 Box::new(libris_sources::mcp::ServerDefinition::of_command(self.command.clone()));

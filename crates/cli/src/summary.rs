@@ -52,7 +52,7 @@ async fn count_all(source: &dyn Source, found: &AtomicU64) -> anyhow::Result<Str
     let context = Context::default();
     let templates = source.templates(&context).await.context("could not list the templates")?.templates.len();
     let mut after = None;
-    let and_more = loop {
+    let prefix = loop {
         let page = source.list(after.as_ref(), PAGE_SIZE, &context).await.context("could not list")?;
         after = page.resources.last().map(|last| last.uri.clone());
         let so_far = found.fetch_add(page.resources.len() as u64, Ordering::Relaxed);
@@ -64,7 +64,7 @@ async fn count_all(source: &dyn Source, found: &AtomicU64) -> anyhow::Result<Str
         }
     };
     let resources = counted(found.load(Ordering::Relaxed), "resource");
-    Ok(format!("{and_more}{resources}, {}", counted(templates as u64, "template")))
+    Ok(format!("{prefix}{resources}, {}", counted(templates as u64, "template")))
 }
 
 /// The state of a source that failed: its causes, or its message if it has none.

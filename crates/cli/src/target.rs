@@ -50,11 +50,20 @@ impl OpenedTarget {
                 "correct them, and see what `libris check` reports",
             ));
         }
-        let config = catalog::Config { source_timeout: SOURCE_TIMEOUT, strict: true };
+        Ok(Self::of(sources, catalog::Config { source_timeout: SOURCE_TIMEOUT, strict: true }))
+    }
+
+    /// Opens the sources that may be queried while a user types. Those that cannot be opened are left out.
+    pub(crate) fn open_for_completion(arguments: &SourceArguments) -> Result<Self> {
+        let config = catalog::Config { source_timeout: Duration::from_secs(1), strict: false };
+        Ok(Self::of(arguments.open_for_completion()?, config))
+    }
+
+    fn of(sources: Vec<ConfiguredSource>, config: catalog::Config) -> Self {
         let opened = sources.iter().map(|opened| opened.source.clone()).collect();
         let catalog = Arc::new(Catalog::with_config(opened, config));
         let view = Server::new(catalog.clone(), libris::Config::default()).view_for(None);
-        Ok(Self { view, catalog, sources })
+        Self { view, catalog, sources }
     }
 
     /// Ends the connections to other servers.

@@ -18,13 +18,14 @@ pub(crate) struct ToolsTable {
 struct ToolKeys {
     /// Whether models have tools.
     enabled: bool,
-    /// Whether there is a tool that bundles passages.
+    /// Whether there is a tool that returns the passages that answer a question, as one bundle.
     bundle: bool,
     /// Whether there is a tool for each URI template.
     templates: bool,
     /// Whether there are `search` and `fetch` for the connectors of ChatGPT.
     connector: bool,
-    /// The beginning of the links that `search` and `fetch` give for citations.
+    /// The links that `search` and `fetch` give for citations: in this text, `{path}` and `{uri}` are replaced. If the
+    /// text has neither, the path is appended.
     citation_base: Option<String>,
     /// Whether hosts that show MCP Apps can open the picker inside the chat.
     picker: bool,
@@ -44,7 +45,7 @@ impl ToolsTable {
         ToolsConfig { enabled, bundle, templates, connector, citation_base }
     }
 
-    /// Whether the picker can be opened inside a chat.
+    /// The key `picker`. A caller without tools has no picker in chats, even if this is `true`.
     #[cfg(feature = "picker")]
     pub(crate) fn has_picker(&self) -> bool {
         self.keys.picker

@@ -29,10 +29,10 @@ const MAX_WATCHED: usize = 1000;
 {EXIT_CODES}"))]
 pub(crate) struct WatchOptions {
     #[command(flatten)]
-    sources: SourceArguments,
+    pub(crate) sources: SourceArguments,
     /// Watch this resource; may be given several times [default: the first 1,000 that are listed, and the list]
     #[arg(long, value_name = "URI")]
-    uri: Vec<String>,
+    pub(crate) uri: Vec<String>,
     /// Run this program for each change, with the kind of change and the URI as its arguments
     #[arg(long, value_name = "PROGRAM")]
     exec: Option<String>,
@@ -85,6 +85,8 @@ async fn watch(options: &WatchOptions, target: &OpenedTarget) -> Result<ExitCode
             Change::Described(uri) => ("described", Some(uri)),
             Change::Added(uri) => ("added", Some(uri)),
             Change::Removed(uri) => ("removed", Some(uri)),
+            // Not a change of resources.
+            Change::Features => continue,
             _ => ("lost", None),
         };
         let is_wanted = options.uri.is_empty()

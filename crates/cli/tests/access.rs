@@ -193,6 +193,12 @@ fn a_wrong_rule_is_reported_with_a_hint() {
 #[cfg(feature = "documents")]
 const PAGE: &str = "<html><body><p>The treasure is under the old oak tree, near the river.</p></body></html>";
 
+/// A PDF with one empty page.
+#[cfg(feature = "documents")]
+const PDF: &str = "%PDF-1.4\n1 0 obj <</Type /Catalog /Pages 2 0 R>> endobj\n\
+    2 0 obj <</Type /Pages /Kids [3 0 R] /Count 1>> endobj\n\
+    3 0 obj <</Type /Page /Parent 2 0 R /MediaBox [0 0 90 90]>> endobj\ntrailer <</Root 1 0 R>>\n%%EOF\n";
+
 /// A zip archive of these members.
 #[cfg(feature = "documents")]
 fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
@@ -226,13 +232,15 @@ impl Program {
 #[cfg(feature = "documents")]
 #[test]
 fn rules_hold_for_the_texts_and_members_of_documents() {
-    let rules = ["secret.html", "secret.zip", "open.zip/inner/secret.html", "open.zip/secret.zip"]
-        .map(|path| deny(&format!("file:///docs/{path}")))
-        .concat();
+    let rules =
+        ["secret.html", "secret.pdf", "secret.zip", "open.zip/inner/secret.html", "open.zip/secret.zip"]
+            .map(|path| deny(&format!("file:///docs/{path}")))
+            .concat();
     let folder = folder(&(rules + "[[rule]]\naction = \"allow\"\n"));
     let nested = archive(&[("a.html", PAGE.as_bytes())]);
     let members = [
         ("inner/a.html", PAGE.as_bytes()),
+        ("inner/a.pdf", PDF.as_bytes()),
         ("inner/open.html", PAGE.as_bytes()),
         ("inner/secret.html", PAGE.as_bytes()),
         ("open.zip", &nested),
@@ -240,6 +248,7 @@ fn rules_hold_for_the_texts_and_members_of_documents() {
     ];
     for name in ["open", "secret"] {
         std::fs::write(folder.path().join(format!("docs/{name}.html")), PAGE).unwrap();
+        std::fs::write(folder.path().join(format!("docs/{name}.pdf")), PDF).unwrap();
         std::fs::write(folder.path().join(format!("docs/{name}.zip")), archive(&members)).unwrap();
     }
     let mut program = Program::serve(folder.path());
@@ -247,6 +256,8 @@ fn rules_hold_for_the_texts_and_members_of_documents() {
         "file:///docs/NAME.html",
         "file:///docs/NAME.html?as=text",
         "file:///docs/NAME.html?as=original",
+        "file:///docs/NAME.pdf?as=image&pages=1&width=50",
+        "file:///docs/NAME.zip/inner/a.pdf?as=image&width=50",
         "file:///docs/NAME.zip",
         "file:///docs/NAME.zip/",
         "file:///docs/NAME.zip?as=text",
@@ -269,20 +280,29 @@ fn rules_hold_for_the_texts_and_members_of_documents() {
     let folder = program.read("file:///docs/").to_string();
     assert!(folder.contains("open.html") && !folder.contains("secret."), "{folder}");
     let listed = program.ask("resources/list", json!({})).to_string();
-    assert!(listed.contains("open.html?as=text") && !listed.contains("secret."), "{listed}");
-    let mut complete = |path: &str| {
-        let template = "file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}";
+    assert!(listed.contains("open.html?as=text") && listed.contains("open.pdf?as=image"), "{listed}");
+    assert!(!listed.contains("secret."), "{listed}");
+    let mut complete = |query: &str, variable: &str, path: &str| {
+        let template = format!("file:///docs/{{+path}}{query}");
         program.ask(
             "completion/complete",
             json!({
                 "ref": { "type": "ref/resource", "uri": template },
-                "argument": { "name": "content", "value": "" },
+                "argument": { "name": variable, "value": "" },
                 "context": { "arguments": { "path": path } },
             }),
         )
     };
-    assert_eq!(complete("open.html")["result"]["completion"]["values"], json!(["main", "all"]));
-    assert_eq!(complete("secret.zip/inner/a.ipynb"), complete("absent.zip/inner/a.ipynb"));
+    let texts = "{?as,pages,sheet,rows,chapter,cells,mails,content}";
+    let images = "?as=image{&pages,width}";
+    let values = |answer: Value| answer["result"]["completion"]["values"].clone();
+    assert_eq!(values(complete(texts, "content", "open.html")), json!(["main", "all"]));
+    assert_eq!(
+        complete(texts, "content", "secret.zip/inner/a.ipynb"),
+        complete(texts, "content", "absent.zip/inner/a.ipynb")
+    );
+    assert_eq!(values(complete(images, "pages", "open.pdf")), json!(["1"]));
+    assert_eq!(complete(images, "pages", "secret.pdf"), complete(images, "pages", "absent.pdf"));
 }
 
 /// A rule about a path at `HEAD` holds for the text and the members at every revision and under every name.

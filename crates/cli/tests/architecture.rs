@@ -126,10 +126,11 @@ fn dependencies_are_found_wherever_they_stand() {
 
 /// Names that several types may have: `Config` is the configuration of its module, and the others have one implementation
 /// for each platform, or one with and one without a feature.
-const SHARED_NAMES: [&str; 7] = [
+const SHARED_NAMES: [&str; 8] = [
     "Config",
     "EventSource",
     "GenerationTracker",
+    "GroupedChild",
     "OutputStream",
     "SecuredConnection",
     "TlsServer",

@@ -36,7 +36,7 @@ fn check_says_what_would_be_served() {
     let folder = folder(&[("docs/a.md", "---\ntitle: First\n---\n"), ("docs/b/c.txt", "text")]);
     assert_snapshot!(libris(folder.path(), &["check", "docs"]), @"
     exit: 0
-    docs: 4 resources, 25 B, 4 templates
+    docs: 4 resources, 25 B, 5 templates
       file:///docs/  inode/directory
       file:///docs/a.md  text/markdown  First
       file:///docs/b/  inode/directory
@@ -45,6 +45,7 @@ fn check_says_what_would_be_served() {
       template file:///docs/{+folder}{?after,match,format,contents}
       template file:///docs{/path*}
       template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
+      template file:///docs/{+path}?as=image{&pages,width}
     ok
     ");
 }
@@ -88,13 +89,14 @@ fn check_goes_on_after_an_error_and_reports_every_source() {
     let sources = ["check", "nowhere", "sqlite:broken.db", "docs"];
     assert_snapshot!(libris(folder.path(), &sources), @"
     exit: 1
-    docs: 2 resources, 4 templates
+    docs: 2 resources, 5 templates
       file:///docs/  inode/directory
       file:///docs/a.md  text/markdown
       template file:///docs/{+path}{?lines,bytes}
       template file:///docs/{+folder}{?after,match,format,contents}
       template file:///docs{/path*}
       template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
+      template file:///docs/{+path}?as=image{&pages,width}
     error: could not serve `nowhere`
       because: there is no file or folder `nowhere`
     hint: check the path
@@ -150,15 +152,15 @@ fn files_are_served_as_what_they_are() {
     let arguments = ["check", "team.toml", "shop.db", "project", "--show", "0"];
     assert_snapshot!(libris(folder.path(), &arguments), @"
     exit: 0
-    docs: 2 resources, 4 templates
+    docs: 2 resources, 5 templates
       … and 2 more resources
-      … and 4 more templates
+      … and 5 more templates
     sqlite:shop.db: 2 resources, 3 templates
       … and 2 more resources
       … and 3 more templates
-    project: 2 resources, 4 templates
+    project: 2 resources, 5 templates
       … and 2 more resources
-      … and 4 more templates
+      … and 5 more templates
       hint: `project` is a git repository: `git:project` serves its branches, history and diffs
     ok
     ");
@@ -301,7 +303,7 @@ fn check_shows_a_repository() {
     }
     assert_snapshot!(libris(folder.path(), &["check", "git:project"]), @"
     exit: 0
-    git:project: 9 resources, 34 B, 12 templates
+    git:project: 9 resources, 34 B, 13 templates
       git://project/diff/staged  text/x-diff  Staged changes of project
       git://project/diff/worktree  text/x-diff  Unstaged changes of project
       git://project/log/HEAD  text/markdown  Log of project
@@ -321,7 +323,7 @@ fn check_shows_a_repository() {
       template git://project/status{?format}
       template git://project/tree/{ref}/{+folder}{?after,match,format,contents}
       template git://project/tree/{ref}/{+path}{?lines,bytes}
-      … and 2 more templates
+      … and 3 more templates
     ok
     ");
 }
@@ -343,13 +345,14 @@ fn names_do_not_command_the_terminal() {
     let folder = folder(&[("docs/a\u{1b}[31m.md", "---\ntitle: \u{1b}[2J\n---\n")]);
     assert_snapshot!(libris(folder.path(), &["check", "docs"]), @r"
     exit: 0
-    docs: 2 resources, 20 B, 4 templates
+    docs: 2 resources, 20 B, 5 templates
       file:///docs/  inode/directory
       file:///docs/a%1B%5B31m.md  text/markdown  \u{1b}[2J
       template file:///docs/{+path}{?lines,bytes}
       template file:///docs/{+folder}{?after,match,format,contents}
       template file:///docs{/path*}
       template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
+      template file:///docs/{+path}?as=image{&pages,width}
     ok
     ");
 }
@@ -405,12 +408,12 @@ fn two_folders_of_one_name_are_refused() {
     let folder = folder(&[("a/docs/x.md", ""), ("b/docs/y.md", "")]);
     assert_snapshot!(libris(folder.path(), &["check", "a/docs", "b/docs", "--show", "0"]), @"
     exit: 1
-    a/docs: 2 resources, 4 templates
+    a/docs: 2 resources, 5 templates
       … and 2 more resources
-      … and 4 more templates
-    b/docs: 2 resources, 4 templates
+      … and 5 more templates
+    b/docs: 2 resources, 5 templates
       … and 2 more resources
-      … and 4 more templates
+      … and 5 more templates
     error: `a/docs` and `b/docs` would both have the URI `file:///docs/`
     hint: set a different `mount` for one of them in a configuration file
     ");

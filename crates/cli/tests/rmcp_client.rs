@@ -26,6 +26,7 @@ const ROOT: &str = "file:///library/";
 const TEMPLATE: &str = "file:///library/{+path}{?lines,bytes}";
 const FOLDERS: &str = "file:///library/{+folder}{?after,match,format,contents}";
 const SEGMENTS: &str = "file:///library{/path*}";
+const IMAGES: &str = "file:///library/{+path}?as=image{&pages,width}";
 const TEXTS: &str = "file:///library/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}";
 const INTRO: &str = "line 1\nline 2\nline 3\nline 4\nline 5\n";
 const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xfe\xff";
@@ -125,7 +126,7 @@ async fn visit(client: &Client, revision: &ProtocolVersion, paths: &BTreeSet<Str
     let templates = client.list_all_resource_templates().await.expect("templates");
     assert_eq!(
         templates.iter().map(|template| template.uri_template.as_str()).collect::<Vec<_>>(),
-        [FOLDERS, TEXTS, TEMPLATE, SEGMENTS, "libris://index{?below}", "libris://status{?as}"]
+        [FOLDERS, IMAGES, TEXTS, TEMPLATE, SEGMENTS, "libris://index{?below}", "libris://status{?as}"]
     );
     let completed = client.complete_resource_simple(TEMPLATE, "path", "gui").await.expect("a completion");
     assert_eq!(completed, ["guide/"]);

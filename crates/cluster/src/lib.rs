@@ -48,12 +48,13 @@ pub struct Config {
     pub redis_env: Option<String>,
     /// The environment variable with the password.
     pub password_env: Option<String>,
-    /// The prefix of all keys. Servers that share a Redis but are not replicas of each other need different ones.
+    /// The prefix of all keys. Servers that share a Redis but are not replicas of each other need different prefixes.
     /// Default: `libris`.
     pub prefix: Option<String>,
 }
 
-/// An error in the configuration, or its environment variables.
+/// Why the cluster cannot start: an error in the configuration or its environment variables, or no source of random
+/// numbers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ClusterConfigError {
@@ -144,8 +145,8 @@ impl Keys {
         format!("{{{}}}:lease:{source}", self.prefix)
     }
 
-    /// The three keys of followed subjects: a hash with the subjects of each replica, a sorted set with the expiry of
-    /// each replica, and the version of the hash.
+    /// The three keys of followed subjects: a hash with the subjects that each replica follows, a sorted set with the
+    /// time at which the entry of each replica expires, and the version of the hash.
     fn followed(&self) -> [String; 3] {
         ["followed", "followed-until", "followed-version"].map(|name| format!("{{{}}}:{name}", self.prefix))
     }
@@ -169,8 +170,8 @@ pub struct RedisCluster {
     status: Mutex<StatusWatch>,
     /// The connection for queries, opened when it is first needed.
     queries: Mutex<Option<RedisConnection>>,
-    /// The id of the last entry that was read from the stream [`Keys::usage`]; empty if none was read, or if the last
-    /// read failed.
+    /// The id after which the next exchange reads the stream [`Keys::usage`]; empty before the first exchange, and after
+    /// one that Redis answered with an error.
     last_usage: Mutex<String>,
 }
 
@@ -187,7 +188,7 @@ struct ReplicaState {
     received: AtomicUsize,
     lost: AtomicUsize,
     reconnected: AtomicUsize,
-    /// The number of requests that other replicas answered.
+    /// The number of requests that other replicas have reported for rate limits.
     used_elsewhere: AtomicUsize,
 }
 
@@ -202,8 +203,9 @@ impl RedisCluster {
     pub fn start(config: &Config) -> Result<Arc<Self>, ClusterConfigError> {
         let (url, password) = config.address()?;
         let connector = Connector::new(&url, password.as_deref())?;
-        // Derived from the configuration that all replicas share, so that all replicas use the same secret.
         let keys = config.keys()?;
+        // The secret in the hashes of identities. All replicas derive it from the configuration that they share, so that
+        // an identity has the same hash at each of them.
         Client::share_secret(&format!("{} {} {password:?}", keys.prefix, url.credentials()));
         let mut random = [0; 8];
         getrandom::fill(&mut random)

@@ -1,9 +1,10 @@
 //! Leases that decide which replica polls which source, and the subjects that it follows for the other replicas.
 //!
 //! If a source detects changes by polling a service, only one replica polls: the one that holds the lease of the
-//! source, a key that expires unless the replica renews it. Every replica writes the subjects that its clients
-//! subscribe to into a hash. The replicas that hold a lease read the hash when its version has changed. A replica that
-//! cannot reach Redis for longer than a lease lasts polls all its sources itself.
+//! source, a key that expires unless the replica renews it. Every replica writes the subjects (URIs under which changes
+//! are reported) that its clients subscribe to into a hash. The replicas that hold a lease read the hash when its
+//! version has changed. A replica that cannot reach Redis at its start, or later for longer than a lease lasts, polls
+//! all its sources itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +24,7 @@ const LEASE: Duration = Duration::from_secs(10);
 /// How often leases and followed subjects are renewed.
 const RENEWAL: Duration = Duration::from_secs(3);
 
-/// The shortest pause between two renewals, so that a burst of subscriptions causes only one.
+/// The shortest pause between two renewals, so that a burst of subscriptions causes only one renewal.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The largest number of subjects that a replica shares with the others. With more, the replica polls its sources
@@ -77,7 +78,7 @@ pub(crate) struct Polling {
 
 #[derive(Default)]
 struct PollingState {
-    /// Whether this replica polls each source, by its name.
+    /// For each source, by its name: whether this replica polls it.
     sources: BTreeMap<String, watch::Sender<bool>>,
     /// The subjects that clients of this replica subscribe to.
     followed: BTreeSet<Uri>,

@@ -14,18 +14,19 @@ use crate::RedisCluster;
 use crate::connection::RedisConnection;
 use crate::writer::{SessionAction, SessionWrite};
 
-/// How long a request waits for Redis before it continues without Redis.
+/// The time-out of an operation of Redis. After that, the operation fails with [`StoreUnavailable`].
 const WAIT: Duration = Duration::from_secs(1);
 
 impl RedisCluster {
-    fn write(&self, action: SessionAction, done: Option<oneshot::Sender<bool>>) {
-        // If the queue is full, `done` is dropped and `written` returns an error.
+    fn queue_write(&self, action: SessionAction, done: Option<oneshot::Sender<bool>>) {
+        // If the queue is full, `done` is dropped and `write_and_wait` returns an error.
         let _ = self.session_writes.try_send(SessionWrite { action, done });
     }
 
-    async fn written(&self, action: SessionAction) -> Result<(), StoreUnavailable> {
+    /// Queues a write, and waits until it has succeeded.
+    async fn write_and_wait(&self, action: SessionAction) -> Result<(), StoreUnavailable> {
         let (done, outcome) = oneshot::channel();
-        self.write(action, Some(done));
+        self.queue_write(action, Some(done));
         match timeout(WAIT, outcome).await {
             Ok(Ok(true)) => Ok(()),
             _ => Err(StoreUnavailable),
@@ -68,11 +69,11 @@ impl RedisCluster {
 #[async_trait]
 impl SessionStore for RedisCluster {
     async fn save(&self, id: &str, session: SavedSession, keep: Duration) -> Result<(), StoreUnavailable> {
-        self.written(SessionAction::Save { id: id.to_owned(), session, keep }).await
+        self.write_and_wait(SessionAction::Save { id: id.to_owned(), session, keep }).await
     }
 
     async fn load(&self, id: &str) -> Result<Option<SavedSession>, StoreUnavailable> {
-        if !self.shared.status.is_connected() {
+        if !self.shared.status.is_reader_connected() {
             return Err(StoreUnavailable);
         }
         match timeout(WAIT, self.load_session(id)).await {
@@ -86,29 +87,29 @@ impl SessionStore for RedisCluster {
     }
 
     async fn subscribe(&self, id: &str, uri: &str) -> Result<(), StoreUnavailable> {
-        self.written(SessionAction::Subscribe { id: id.to_owned(), uri: uri.to_owned() }).await
+        self.write_and_wait(SessionAction::Subscribe { id: id.to_owned(), uri: uri.to_owned() }).await
     }
 
     fn unsubscribe(&self, id: &str, uri: &str) {
-        self.write(SessionAction::Unsubscribe { id: id.to_owned(), uri: uri.to_owned() }, None);
+        self.queue_write(SessionAction::Unsubscribe { id: id.to_owned(), uri: uri.to_owned() }, None);
     }
 
     fn end(&self, id: &str) {
-        self.write(SessionAction::End { id: id.to_owned() }, None);
+        self.queue_write(SessionAction::End { id: id.to_owned() }, None);
     }
 
     fn touch(&self, ids: Vec<Arc<str>>, keep: Duration) {
-        self.write(SessionAction::Touch { ids, keep }, None);
+        self.queue_write(SessionAction::Touch { ids, keep }, None);
     }
 
     async fn exchange_usage(&self, used: Vec<ClientUsage>) -> Result<Vec<ClientUsage>, StoreUnavailable> {
-        if !self.shared.status.is_connected() {
+        if !self.shared.status.is_reader_connected() {
             return Err(StoreUnavailable);
         }
         match timeout(WAIT, self.exchange(&used)).await {
             Ok(Ok(elsewhere)) => Ok(elsewhere),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "what clients have used could not be exchanged");
+                tracing::debug!(%error, "the usage of clients could not be exchanged");
                 Err(StoreUnavailable)
             }
             Err(_) => Err(StoreUnavailable),

@@ -1,15 +1,16 @@
-//! Whether this replica is connected to Redis: both its reader and its writer work.
+//! Whether this replica is connected to Redis, that is, whether both its reader and its writer work.
 
 use libris::ClusterEvent;
 use tokio::sync::watch;
 
-/// The state of the two connections of a replica.
+/// The state of the connections of the reader and the writer.
 #[derive(Clone, Debug)]
 struct RedisLinkState {
     /// `Ok` while the reader is connected, otherwise the reason why it is not.
     reader: Result<(), String>,
     writer: Result<(), String>,
-    /// Whether the reader delivers all changes of the last minute.
+    /// Whether this is the first connection of the reader, and the stream still has all changes of the last minute, which
+    /// the reader then delivers. Always false after a reconnection.
     knows_recent_changes: bool,
     is_stopped: bool,
 }
@@ -49,7 +50,7 @@ impl LinkStatus {
     }
 
     /// Whether the reader is connected to Redis.
-    pub(crate) fn is_connected(&self) -> bool {
+    pub(crate) fn is_reader_connected(&self) -> bool {
         self.0.borrow().reader.is_ok()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A replica adds one entry to a short stream and reads the entries of the others, in one script. At its first exchange
 //! and after a failed one, a replica reads only the entries of the last ten seconds: older usage no longer matters for
-//! a rate limit.
+//! a rate limit. The entries contain addresses of clients, so Redis stores each for a minute at most.
 
 use std::sync::atomic::Ordering;
 
@@ -16,17 +16,19 @@ use crate::RedisCluster;
 const ALL_CLIENTS: &str = "*";
 
 /// Adds the entry `ARGV[2]`, unless it is empty. Returns the id of the last entry, and the entries of other replicas
-/// after the id `ARGV[3]`. If `ARGV[3]` is empty, returns the entries of the last ten seconds.
+/// after the id `ARGV[3]`. If `ARGV[3]` is empty, returns the entries of the last ten seconds. An entry is removed by
+/// the first addition after 30 seconds, or expires with the stream 30 seconds after the last addition.
 const EXCHANGE: &str = r#"
+local function seconds_ago(seconds)
+    local time = redis.call('TIME')
+    return string.format('%.0f', (time[1] - seconds) * 1000) .. '-0'
+end
 if ARGV[2] ~= '' then
-    redis.call('XADD', KEYS[1], 'MAXLEN', '~', 4096, '*', 'r', ARGV[1], 'd', ARGV[2])
-    redis.call('PEXPIRE', KEYS[1], 60000)
+    redis.call('XADD', KEYS[1], 'MINID', '=', seconds_ago(30), '*', 'r', ARGV[1], 'd', ARGV[2])
+    redis.call('PEXPIRE', KEYS[1], 30000)
 end
 local last = ARGV[3]
-if last == '' then
-    local time = redis.call('TIME')
-    last = string.format('%.0f', (time[1] - 10) * 1000) .. '-0'
-end
+if last == '' then last = seconds_ago(10) end
 local answer = {last}
 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '(' .. last, '+')) do
     answer[1] = entry[1]

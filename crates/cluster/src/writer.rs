@@ -87,7 +87,7 @@ impl Pending {
     }
 
     /// Puts changes whose publication failed back to the front of the queue, before later changes: if a resource was
-    /// added and then removed, the removal stays its last change.
+    /// added and then removed, the removal stays after the addition.
     fn put_back(&self, lines: Vec<String>) {
         let mut state = self.lock();
         let later = mem::take(&mut *state);
@@ -131,7 +131,7 @@ pub(crate) struct RedisWriter {
     writes: mpsc::Receiver<SessionWrite>,
     session_events: mpsc::Sender<SessionEvent>,
     connection: Option<RedisConnection>,
-    /// The number of the next entry with changes or events of this replica.
+    /// The number of the next stream entry of this replica.
     number: u64,
     pause: ReconnectPause,
     has_failed: bool,
@@ -183,7 +183,7 @@ impl RedisWriter {
                     shared.status.set_writer(Ok(()));
                     self.pause = ReconnectPause::new();
                     if mem::take(&mut self.has_failed) {
-                        // Requests that all sessions are saved again: some writes have failed, and Redis may have lost
+                        // All sessions must be saved again, because some writes have failed, and Redis may have lost
                         // sessions.
                         let _ = self.session_events.try_send(SessionEvent::SaveAgain);
                     }
@@ -230,8 +230,8 @@ impl RedisWriter {
         }
         // In one transaction, so that no replica learns of a subscription that is not saved.
         let _: Value = connection.pipeline(pipeline.atomic()).await?;
-        // The number grows only after success: an entry that may not have been written is written again under the same
-        // number.
+        // The number grows only after success. After a failure it is unknown whether the entry was written. The next
+        // entry then has the same number, so that readers see no gap.
         self.number += u64::from(!lines.is_empty());
         self.connection = Some(connection);
         Ok(())

@@ -95,8 +95,8 @@ impl Budget {
         self.state().take(self, client, amount).then(|| self.lease(client, amount))
     }
 
-    /// Waits for `amount` and takes it; `None` if too many requests wait already. At most three quarters of the waiters may
-    /// belong to the same client.
+    /// Waits for `amount` and takes it; `None` if too many requests wait already: in total, or of this client, which may
+    /// have three quarters of the maximum number of waiters.
     pub async fn take(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         match self.try_take_fairly(client, amount) {
             Some(lease) => Some(lease),

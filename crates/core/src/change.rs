@@ -14,6 +14,8 @@ pub enum Change {
     Added(Uri),
     /// A resource was removed.
     Removed(Uri),
+    /// The tools or the prompts of the source changed.
+    Features,
     /// The source may have missed changes, for example in a queue overflow. Watchers must list and read again.
     Lost,
 }

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Proof, Uri};
+use crate::{InputRequired, Proof, Uri};
 
 /// The result of a call to a source.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -31,7 +31,8 @@ pub enum Error {
         /// Checks whether there is still no such resource. Without a proof, the server does not cache the error.
         proof: Option<Proof>,
     },
-    /// The caller may not access this resource. Callers get the same response as for [`NotFound`](Self::NotFound).
+    /// The caller has no right to access this resource. Callers get the same response as for
+    /// [`NotFound`](Self::NotFound).
     #[error("access to `{0}` is denied")]
     Denied(Uri),
     /// The resource is visible to the caller, but the caller's access token lacks scopes for this operation. The response
@@ -67,6 +68,10 @@ pub enum Error {
     /// A limit on requests or memory is reached. The source works; the request can be retried later.
     #[error("{0}; try again later")]
     Busy(&'static str),
+    /// The source needs input of the user. Only a request whose context has an [input](crate::Context::input) gets this
+    /// error; the client then repeats the request with the input.
+    #[error("the source needs input of the user")]
+    InputRequired(Box<InputRequired>),
     /// An internal failure.
     #[error("could not {doing}")]
     Failed {
@@ -146,6 +151,7 @@ impl Error {
             }
             Self::Unavailable(why) => Self::Unavailable(why.clone()),
             Self::Busy(what) => Self::Busy(what),
+            Self::InputRequired(required) => Self::InputRequired(required.clone()),
             Self::Failed { .. } => return None,
         })
     }

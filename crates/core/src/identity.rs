@@ -147,8 +147,8 @@ impl Identity {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// A cache key. It differs between identities with different names, authentication, groups, scopes or claims, but not
-    /// with different expiry or signing key, so that a renewed token has the same key.
+    /// A cache key. It differs between identities with different names, authentication, groups, scopes or claims. It is
+    /// the same for identities that differ only in expiry or signing key, so that a renewed token has the same key.
     pub(crate) fn cache_key(&self) -> String {
         let IdentityData { name, authentication, groups, scopes, claims, expires: _, signing_key: _ } =
             &*self.0;

@@ -13,6 +13,7 @@ pub mod contract;
 mod error;
 mod freshness;
 mod identity;
+mod input;
 mod prompt;
 mod proof;
 mod resource;
@@ -21,6 +22,7 @@ mod single_flight;
 mod skill;
 mod source;
 pub mod suggest;
+mod tool;
 mod uri;
 mod uri_span;
 pub mod uri_template;
@@ -33,6 +35,7 @@ pub use content::{Content, ContentBody, Contents};
 pub use error::{Error, Result};
 pub use freshness::{CacheScope, Freshness};
 pub use identity::{Authentication, Identity};
+pub use input::{InputRequired, RequestInput};
 pub use prompt::{
     Prompt, PromptArgument, PromptCompletion, PromptContent, PromptMessage, PromptRole, Prompts,
 };
@@ -45,6 +48,7 @@ pub use source::{
     Completion, CompletionRequest, ContentMemory, Context, Package, Page, Progress, Source, Templates,
     UnavailableSource, Visibility,
 };
+pub use tool::{SourceTool, SourceToolResult, SourceTools, ToolContent};
 pub use uri::Uri;
 pub use uri_span::UriSpan;
 pub use uri_template::UriTemplate;

@@ -22,8 +22,8 @@ pub struct Prompt {
     /// The `_meta` of the protocol.
     pub meta: Option<Meta>,
     /// The resources that the prompt embeds, as templates whose variables are arguments of the prompt. A caller
-    /// that may not read these resources does not see the prompt. An argument is completed with the values that the
-    /// sources offer for the variable.
+    /// without the right to read these resources does not see the prompt. An argument is completed with the values that
+    /// the sources offer for the variable of the same name.
     pub resources: Vec<UriTemplate>,
 }
 

@@ -6,8 +6,9 @@ use crate::Audience;
 
 /// A search.
 ///
-/// In the text, `"quoted words"` are a phrase that must occur, and `-word` excludes resources with this word. All
-/// other words are optional; resources with more of them rank higher.
+/// In the text, `"quoted words"` are a phrase: only resources with the phrase match, unless there are none; then its
+/// words are searched without their order. `-word` excludes resources with this word. All other words are optional;
+/// resources with more of them rank higher.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SearchQuery {
     /// The text that was typed.
@@ -49,8 +50,8 @@ pub struct SearchAnswer {
     pub hits: Vec<SearchHit>,
     /// How many visible resources match, near-duplicates included.
     pub total: usize,
-    /// The query with misspelt words corrected; `None` if there is nothing to correct. Only words of visible resources are
-    /// suggested.
+    /// The query in lower case, with misspelt words corrected; `None` if there is nothing to correct. Only words of
+    /// visible resources are suggested.
     pub correction: Option<String>,
     /// The names of sources that were left out because they failed or did not answer in time.
     pub left_out: Vec<String>,
@@ -88,7 +89,8 @@ pub struct SearchHit {
     pub score: f32,
     /// The section that matches best; `None` if only the metadata matches.
     pub section: Option<HitSection>,
-    /// The lines of the section with the most matches.
+    /// The consecutive lines of `section` that contain the most different words of the query. Empty if only the
+    /// metadata matches.
     pub snippet: Vec<SnippetLine>,
     /// The URIs of resources with nearly the same text, which are not hits of their own.
     pub duplicates: Vec<String>,
@@ -99,9 +101,9 @@ pub struct SearchHit {
 pub struct HitSection {
     /// The heading with the headings above it: `Guide > Install`. Empty if there is none.
     pub heading: String,
-    /// The first line to read, counted from 1.
+    /// The first line of the section, counted from 1.
     pub first_line: u32,
-    /// The last line.
+    /// The last line of the section.
     pub last_line: u32,
 }
 

@@ -51,8 +51,8 @@ where
 {
     /// Joins the flight for `key`, or starts one with `start`.
     ///
-    /// The caller has looked up the result in its cache before. `done` looks it up once more, in case a flight has
-    /// ended in between. The work must store its result in that cache before it ends.
+    /// The caller must have looked up the result in its cache before. `done` looks it up once more, in case a flight
+    /// has ended since. The work must store its result in that cache before it ends.
     pub fn join<F>(&self, key: &K, done: impl FnOnce() -> Option<T>, start: impl FnOnce() -> F) -> Flight<T>
     where
         F: Future<Output = T> + Send + 'static,

@@ -21,7 +21,7 @@ pub struct Skill {
 pub enum SkillResources {
     /// Every file in the directory of the skill, its `SKILL.md` and the files of nested skills included.
     Files(Vec<SkillFile>),
-    /// The files are generated on request, so they have no fixed digests.
+    /// The files have no digests, because they are generated on request or change too often.
     Dynamic,
 }
 

@@ -11,9 +11,9 @@ use futures_core::stream::BoxStream;
 
 use crate::uri_template::Specificity;
 use crate::{
-    Change, Client, Contents, Error, Freshness, Identity, Lease, PromptCompletion, PromptMessage, Prompts,
-    Proof, Resource, Result, SearchAnswer, SearchQuery, Skill, SkillPage, Template, Uri, UriSpan,
-    UriTemplate,
+    Change, Client, Contents, Error, Freshness, Identity, Lease, Meta, PromptCompletion, PromptMessage,
+    Prompts, Proof, RequestInput, Resource, Result, SearchAnswer, SearchQuery, Skill, SkillPage,
+    SourceToolResult, SourceTools, Template, Uri, UriSpan, UriTemplate,
 };
 
 /// A source of resources, such as a folder, a database or an API.
@@ -38,9 +38,9 @@ pub trait Source: Send + Sync + 'static {
         self.covers(uri).is_some_and(|specificity| specificity != Specificity::EXACT)
     }
 
-    /// Whether no other source may have the URIs of this source, because a third party chooses them, as with another MCP
-    /// server. If another source claims the same URI, a catalog serves the URI from neither: it cannot know which resource
-    /// the client means.
+    /// Whether a third party chooses the URIs of this source, as with another MCP server. If another source covers such
+    /// a URI too, a catalog serves the URI from neither, because it cannot know which resource the client means; unless
+    /// the pattern of the other source is more specific, or matches every URI.
     fn is_exclusive(&self) -> bool {
         false
     }
@@ -62,8 +62,8 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Whether the source can become unavailable although its lists have a [proof](Freshness::proof), as a database
-    /// can. A catalog stores the last known list of such a source, and serves it during an outage. For lists
-    /// without a proof, a catalog always does so.
+    /// can. A catalog stores the last known list of such a source, and serves it during an outage. Lists without a
+    /// proof are always stored.
     fn may_fail(&self) -> bool {
         false
     }
@@ -121,9 +121,9 @@ pub trait Source: Send + Sync + 'static {
         false
     }
 
-    /// Lists one page of the skills that the source publishes: at most `limit`, in URI order after `after`. An unpublished
-    /// skill is not listed, but [`skill`](Source::skill) returns it. The files of skills are resources of the source;
-    /// reading one gives the bytes that its digest covers.
+    /// Lists one page of skills: at most `limit`, in URI order after `after`. The list may leave out skills, which then
+    /// only [`skill`](Source::skill) returns. The files of skills are resources of the source; reading one gives the
+    /// bytes that its digest covers.
     async fn skills(&self, _after: Option<&Uri>, _limit: usize, _context: &Context) -> Result<SkillPage> {
         Ok(SkillPage::default())
     }
@@ -158,6 +158,27 @@ pub trait Source: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Whether [`tools`](Source::tools) may return tools, so that the server announces them to clients.
+    fn has_tools(&self) -> bool {
+        false
+    }
+
+    /// Lists the tools of the source.
+    async fn tools(&self, _context: &Context) -> Result<SourceTools> {
+        Ok(SourceTools::default())
+    }
+
+    /// Calls the tool with this name; `None`, the default, if the source has no such tool. The caller may use the tool; the
+    /// arguments are not validated.
+    async fn call_tool(
+        &self,
+        _name: &str,
+        _arguments: Meta,
+        _context: &Context,
+    ) -> Result<Option<SourceToolResult>> {
+        Ok(None)
+    }
+
     /// Searches with the source's own search engine; `None`, the default, if it has none. A source implements this
     /// if its engine finds more than an index of its texts would, such as the full-text search of a database. A
     /// catalog fuses the hits by rank with the hits of its index, and removes hidden resources.
@@ -178,9 +199,9 @@ pub trait Source: Send + Sync + 'static {
         uri.clone()
     }
 
-    /// Other URIs that access rules must allow too: other names of the resource at `uri`, and resources whose
-    /// contents that resource shows. If a rule denies one of them, the view denies `uri`. The default is the
-    /// [subject](Source::subject).
+    /// Further URIs that the access rules must allow before a caller gets the resource at `uri`: other names of the
+    /// resource, and resources whose contents it includes. If a rule denies one of them, the view denies `uri`. The
+    /// default is the [subject](Source::subject).
     ///
     /// URIs that differ from `uri` only in spelling, in the query or in a trailing slash need not be returned: rules ignore
     /// these differences.
@@ -333,6 +354,23 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         context: &Context,
     ) -> Result<Option<Completion>> {
         (**self).complete_prompt(partial, context).await
+    }
+
+    fn has_tools(&self) -> bool {
+        (**self).has_tools()
+    }
+
+    async fn tools(&self, context: &Context) -> Result<SourceTools> {
+        (**self).tools(context).await
+    }
+
+    async fn call_tool(
+        &self,
+        name: &str,
+        arguments: Meta,
+        context: &Context,
+    ) -> Result<Option<SourceToolResult>> {
+        (**self).call_tool(name, arguments, context).await
     }
 
     async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {
@@ -509,6 +547,7 @@ pub struct Context {
     memory: Option<Arc<dyn ContentMemory>>,
     visibility: Option<Arc<dyn Visibility>>,
     permit: Option<Arc<HeldPermit>>,
+    input: Option<Arc<RequestInput>>,
 }
 
 /// A permit of a request, linked to the permits that its context already held.
@@ -566,6 +605,17 @@ impl Context {
         self.visibility.as_ref()
     }
 
+    /// Sets what the client sent for a source that needs input of the user.
+    pub fn with_input(self, input: Option<Arc<RequestInput>>) -> Self {
+        Self { input, ..self }
+    }
+
+    /// What the client sent for a source that needs input of the user; `None` if the client cannot give any. A source may
+    /// return [`Error::InputRequired`] only if this is `Some`.
+    pub fn input(&self) -> Option<&RequestInput> {
+        self.input.as_deref()
+    }
+
     /// Sets the identity of the caller.
     pub fn with_identity(self, identity: Option<Identity>) -> Self {
         Self { identity, ..self }
@@ -598,16 +648,16 @@ impl Context {
         self.client
     }
 
-    /// Reserves memory for `bytes` more of contents. A source that knows the size of its contents calls this before it
-    /// loads them, and returns the error unchanged. The server then waits for free memory, without holding a permit of
-    /// the source, and repeats the read.
+    /// Reserves memory for `bytes` more bytes of contents. A source that knows the size of its contents calls this
+    /// before it loads them, and returns the error unchanged. The server then waits for free memory, without holding a
+    /// permit of the source, and repeats the read.
     pub fn reserve(&self, bytes: u64) -> Result<()> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         granted(self.memory.as_ref().is_none_or(|memory| memory.reserve(bytes)))
     }
 
-    /// Reserves memory for `bytes` more of contents that must not be loaded twice, such as the output of a running
-    /// program. The server does not retry after this error.
+    /// Reserves memory for `bytes` more bytes of contents that must not be loaded twice, such as the output of a
+    /// running program. The server does not retry after this error.
     pub fn grow(&self, bytes: u64) -> Result<()> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         granted(self.memory.as_ref().is_none_or(|memory| memory.grow(bytes)))
@@ -680,7 +730,7 @@ impl std::fmt::Debug for dyn Visibility {
 
 /// A memory limit for contents.
 pub trait ContentMemory: Send + Sync {
-    /// Reserves `bytes` more for the contents of one read. If this returns `false`, the read fails; the server
+    /// Reserves `bytes` more bytes for the contents of one read. If this returns `false`, the read fails; the server
     /// waits for free memory and repeats the read.
     fn reserve(&self, bytes: usize) -> bool;
 

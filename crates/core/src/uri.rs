@@ -100,7 +100,7 @@ impl Uri {
     pub fn encode_segment(bytes: &[u8]) -> String {
         let mut out = String::with_capacity(bytes.len());
         for &byte in bytes {
-            if percent::segment(byte) {
+            if percent::is_segment_byte(byte) {
                 out.push(char::from(byte));
             } else {
                 percent::escape(byte, &mut out);

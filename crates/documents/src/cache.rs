@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use libris_core::Client;
 
 use crate::archive::Member;
 use crate::child::ChildWork;
 use crate::extract::ExtractFailure;
-use crate::{ExtractedText, ExtractionLimits};
+use crate::{ExtractedText, ExtractionLimits, PageImage};
 
 /// The SHA-256 digest of a document.
 pub(crate) type Digest = [u8; 32];
@@ -24,10 +25,25 @@ pub(crate) struct ResultKey {
 #[derive(Clone, Debug)]
 pub(crate) enum CachedResult {
     Text(Arc<ExtractedText>),
+    Image(RenderedPage),
     Members(Arc<Vec<Member>>),
     Failed(ExtractFailure),
     /// The extraction exceeded a limit or crashed.
     Exceeded(ExceededLimit),
+}
+
+/// A rendered page.
+#[derive(Clone, Debug)]
+pub(crate) struct RenderedPage {
+    pub(crate) image: PageImage,
+    pub(crate) png: Bytes,
+}
+
+impl RenderedPage {
+    /// `None` if the data is no PNG image.
+    pub(crate) fn new(image: PageImage, png: Bytes) -> Option<Self> {
+        png.starts_with(b"\x89PNG\r\n\x1a\n").then_some(Self { image, png })
+    }
 }
 
 /// Why a child process ended without a response. A time-out is not among them: it depends on the load of the machine,
@@ -42,10 +58,13 @@ pub(crate) enum ExceededLimit {
 
 impl ExceededLimit {
     /// The message for clients.
-    pub(crate) fn describe(&self, limits: &ExtractionLimits) -> String {
+    pub(crate) fn describe(&self, limits: &ExtractionLimits, work: &ChildWork) -> String {
         match self {
             Self::Memory => format!("it needs more than {} MiB of memory", limits.memory >> 20),
             Self::Cpu => format!("it needs more than {} seconds of processor time", limits.cpu.as_secs()),
+            Self::Output if matches!(work, ChildWork::Image(_)) => {
+                format!("its image has more than {} MiB", limits.image >> 20)
+            }
             Self::Output => format!("its text has more than {} MiB", limits.text >> 20),
             Self::Crashed => "the extraction crashed on it".to_owned(),
         }
@@ -59,6 +78,7 @@ impl CachedResult {
         OVERHEAD
             + match self {
                 Self::Text(text) => text.weight(),
+                Self::Image(page) => page.png.len(),
                 Self::Members(members) => {
                     members.iter().map(|member| size_of::<Member>() + member.path.len()).sum()
                 }

@@ -2,9 +2,9 @@
 //! itself.
 //!
 //! The program that embeds this crate starts itself as the child, with an argument that it chooses. In the child, it
-//! calls [`run`]. The request is a line of JSON followed by the document. The response is a line of JSON; if a member
-//! was requested, its contents follow. The parent keeps the child's standard input open until the child has ended: end of
-//! file means that the parent has ended, and the child exits.
+//! calls [`run`]. The request is a line of JSON followed by the document. The response is a line of JSON; if a member or
+//! an image was requested, its bytes follow. The parent keeps the child's standard input open until the child has ended:
+//! end of file means that the parent has ended, and the child exits.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::archive::{self, Member};
 use crate::extract::{self, ExtractFailure, ExtractOptions};
-use crate::{ArchiveFormat, ExtractedText, ExtractionLimits};
+use crate::{ArchiveFormat, ExtractedText, ExtractionLimits, PageImage, PageRendering, render};
 
 /// The request to a child process.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -31,6 +31,8 @@ pub struct ChildRequest {
 pub enum ChildWork {
     /// Extract the text.
     Text(ExtractOptions),
+    /// Render a page of a PDF.
+    Image(PageRendering),
     /// List the members of an archive.
     Members(ArchiveFormat),
     /// Extract a member of an archive.
@@ -43,6 +45,8 @@ pub enum ChildWork {
 pub enum ChildResponse {
     /// The text.
     Text(ExtractedText),
+    /// The properties of the image that follows the response, as PNG.
+    Image(PageImage),
     /// The members of an archive.
     Members(Vec<Member>),
     /// The size in bytes of the member whose contents follow the response.
@@ -66,13 +70,13 @@ pub fn run() -> io::Result<()> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     exit_with_parent(input)?;
-    respond(&request, &data, io::stdout().lock())
+    respond(&request, data, io::stdout().lock())
 }
 
 /// Starts a thread that ends this process at the end of `input`. A killed parent cannot end its children, but the kernel
 /// closes its pipes.
 fn exit_with_parent(mut input: impl Read + Send + 'static) -> io::Result<()> {
-    // Counts against the memory limit, so the default of 2 MiB would be a waste.
+    // The stack counts against the memory limit, so the default of 2 MiB would be a waste.
     const STACK: usize = 64 * 1024;
     let watch = move || {
         let _ = io::copy(&mut input, &mut io::sink());
@@ -81,13 +85,17 @@ fn exit_with_parent(mut input: impl Read + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().stack_size(STACK).spawn(watch).map(drop)
 }
 
-fn respond(request: &ChildRequest, data: &[u8], mut output: impl Write) -> io::Result<()> {
+fn respond(request: &ChildRequest, data: Vec<u8>, mut output: impl Write) -> io::Result<()> {
     let mut contents = Vec::new();
     let limits = &request.limits;
     let response = match &request.work {
-        ChildWork::Text(options) => extract::extract(data, *options, limits).map(ChildResponse::Text),
-        ChildWork::Members(format) => archive::members(data, *format, limits).map(ChildResponse::Members),
-        ChildWork::Member(format, path) => archive::member(data, *format, path, limits).map(|member| {
+        ChildWork::Text(options) => extract::extract(&data, *options, limits).map(ChildResponse::Text),
+        ChildWork::Image(rendering) => render::render(data, *rendering).map(|(image, png)| {
+            contents = png;
+            ChildResponse::Image(image)
+        }),
+        ChildWork::Members(format) => archive::members(&data, *format, limits).map(ChildResponse::Members),
+        ChildWork::Member(format, path) => archive::member(&data, *format, path, limits).map(|member| {
             contents = member;
             ChildResponse::Member(contents.len() as u64)
         }),

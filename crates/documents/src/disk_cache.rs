@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-use crate::ExtractedText;
 use crate::archive::Member;
-use crate::cache::{CachedResult, ResultKey};
+use crate::cache::{CachedResult, RenderedPage, ResultKey};
 use crate::child::ChildResponse;
+use crate::{ExtractedText, PageImage};
 
 /// The subfolder of the results. Increase the number when an extraction gives other results for the same document.
 const FOLDER: &str = "documents-1";
@@ -22,7 +23,7 @@ const BLOCK: u64 = 4096;
 /// The extension of files that are being written.
 const TEMPORARY: &str = "new";
 
-/// Temporary files of this age were left behind by a server that was killed.
+/// Temporary files that are older were left behind by a server that was killed.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
 /// A folder of results. Several servers may share it. Its methods block.
@@ -33,11 +34,13 @@ pub(crate) struct DiskCache {
     usage: Mutex<DiskUsage>,
 }
 
-/// A borrowed [`ChildResponse`], with the same encoding.
+/// A borrowed [`ChildResponse`], with the same encoding. In the file, a line end and the PNG follow the properties of
+/// an image.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 enum StoredExtraction<'a> {
     Text(&'a ExtractedText),
+    Image(&'a PageImage),
     Members(&'a [Member]),
 }
 
@@ -60,7 +63,7 @@ impl DiskCache {
     fn path(&self, key: &ResultKey) -> PathBuf {
         let mut hash = Sha256::new();
         hash.update(key.digest);
-        // The encoding of the key is stable, since the file name also depends on the version of the program.
+        // A later version of the program may encode the key differently: the file name also depends on the version.
         hash.update(serde_json::to_vec(&key.work).unwrap_or_default());
         hash.update(env!("CARGO_PKG_VERSION"));
         let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -69,7 +72,13 @@ impl DiskCache {
 
     pub(crate) fn find(&self, key: &ResultKey) -> Option<CachedResult> {
         let data = fs::read(self.path(key)).ok()?;
-        match serde_json::from_slice(&data).ok()? {
+        // JSON has no line end within.
+        let line = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
+        match serde_json::from_slice(&data[..line]).ok()? {
+            ChildResponse::Image(image) => {
+                let png = Bytes::from(data.get(line + 1..)?.to_vec());
+                RenderedPage::new(image, png).map(CachedResult::Image)
+            }
             ChildResponse::Text(text) => Some(CachedResult::Text(text.into())),
             ChildResponse::Members(members) => Some(CachedResult::Members(members.into())),
             ChildResponse::Member(_) | ChildResponse::Failed(_) => None,
@@ -80,12 +89,17 @@ impl DiskCache {
     pub(crate) fn insert(&self, key: &ResultKey, result: &CachedResult) {
         let response = match result {
             CachedResult::Text(text) => StoredExtraction::Text(text),
+            CachedResult::Image(page) => StoredExtraction::Image(&page.image),
             CachedResult::Members(members) => StoredExtraction::Members(members),
             CachedResult::Failed(_) | CachedResult::Exceeded(_) => return,
         };
-        let Ok(data) = serde_json::to_vec(&response) else { return };
+        let Ok(mut data) = serde_json::to_vec(&response) else { return };
+        if let CachedResult::Image(page) = result {
+            data.push(b'\n');
+            data.extend_from_slice(&page.png);
+        }
         if let Err(cause) = self.write(&self.path(key), &data) {
-            tracing::warn!(%cause, "the text of a document cannot be stored in the cache folder");
+            tracing::warn!(%cause, "the text or image of a document cannot be stored in the cache folder");
         }
     }
 

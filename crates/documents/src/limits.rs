@@ -16,6 +16,8 @@ pub struct ExtractionLimits {
     /// The most bytes of an extracted text or list of members, as JSON. The server parses them, so its memory grows by
     /// twice as much for each concurrent extraction.
     pub text: u64,
+    /// The most bytes of the image of a page.
+    pub image: u64,
     /// The most bytes of an extracted member.
     pub member: u64,
     /// The most bytes that may be decompressed from one document or archive.
@@ -29,6 +31,7 @@ impl Default for ExtractionLimits {
             cpu: Duration::from_secs(60),
             wall: Duration::from_secs(120),
             text: 16 << 20,
+            image: 8 << 20,
             member: 64 << 20,
             expanded: 256 << 20,
         }

@@ -2,6 +2,7 @@
 //! the number of processes is limited, and results are cached by the digest of the document.
 
 use std::ffi::OsString;
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +12,15 @@ use libris_core::{Budget, Client, Flights, Lease};
 use sha2::{Digest as _, Sha256};
 
 use crate::archive::Member;
-use crate::cache::{CachedResult, Digest, ExceededLimit, ResultCache, ResultKey};
+use crate::cache::{CachedResult, Digest, ExceededLimit, RenderedPage, ResultCache, ResultKey};
 use crate::child::{ChildRequest, ChildResponse, ChildWork};
 use crate::disk_cache::DiskCache;
 use crate::extract::{ExtractFailure, ExtractOptions};
-use crate::{ArchiveFormat, ExtractedText, ExtractionLimits};
+use crate::{ArchiveFormat, ExtractedText, ExtractionLimits, PageRendering};
 
 mod process;
 
-use process::{ChildEnd, ChildProcess};
+use process::{ChildEnd, ChildOutput, ChildProcess};
 
 /// Documents up to this size are hashed on the calling thread, larger ones on a blocking thread.
 const SMALL: usize = 256 * 1024;
@@ -80,6 +81,9 @@ pub enum ExtractionError {
         /// The limit in bytes.
         limit: u64,
     },
+    /// The document has fewer pages than the requested one.
+    #[error("the document has {0} pages")]
+    NoPage(usize),
     /// The archive has no member of this name.
     #[error("the archive has no such member")]
     NoMember,
@@ -163,9 +167,33 @@ impl DocumentReader {
         options: ExtractOptions,
         client: Client,
     ) -> Result<Arc<ExtractedText>, ExtractionError> {
-        match self.result(data, ChildWork::Text(options), client).await? {
+        let work = ChildWork::Text(options);
+        match self.result(data, work.clone(), client).await? {
             CachedResult::Text(text) => Ok(text),
-            other => Err(self.inner.refused(&other)),
+            other => Err(self.inner.refused(&other, &work)),
+        }
+    }
+
+    /// The image of a page, if the memory cache has it.
+    pub(crate) fn cached_image(&self, digest: Digest, rendering: PageRendering) -> Option<RenderedPage> {
+        let key = ResultKey { digest, work: ChildWork::Image(rendering) };
+        match self.inner.cache.find(&key)? {
+            CachedResult::Image(page) => Some(page),
+            _ => None,
+        }
+    }
+
+    /// The image of a page of a PDF.
+    pub(crate) async fn image(
+        &self,
+        data: &Bytes,
+        rendering: PageRendering,
+        client: Client,
+    ) -> Result<RenderedPage, ExtractionError> {
+        let work = ChildWork::Image(rendering);
+        match self.result(data, work.clone(), client).await? {
+            CachedResult::Image(page) => Ok(page),
+            other => Err(self.inner.refused(&other, &work)),
         }
     }
 
@@ -176,9 +204,10 @@ impl DocumentReader {
         format: ArchiveFormat,
         client: Client,
     ) -> Result<Arc<Vec<Member>>, ExtractionError> {
-        match self.result(data, ChildWork::Members(format), client).await? {
+        let work = ChildWork::Members(format);
+        match self.result(data, work.clone(), client).await? {
             CachedResult::Members(members) => Ok(members),
-            other => Err(self.inner.refused(&other)),
+            other => Err(self.inner.refused(&other, &work)),
         }
     }
 
@@ -193,13 +222,13 @@ impl DocumentReader {
         self.check_size(data)?;
         let work = ChildWork::Member(format, path.to_owned());
         let permit = self.inner.permit(client).await?;
-        match self.inner.run(permit, work, data.clone()).await? {
+        match self.inner.run(permit, work.clone(), data.clone()).await? {
             Ok((ChildResponse::Member(_), contents)) => Ok(contents),
             Ok((ChildResponse::Failed(failure), _)) => {
-                Err(self.inner.refused(&CachedResult::Failed(failure)))
+                Err(self.inner.refused(&CachedResult::Failed(failure), &work))
             }
-            Ok(_) => Err(ExtractionError::Failed(Arc::new(std::io::ErrorKind::InvalidData.into()))),
-            Err(exceeded) => Err(self.inner.refused(&CachedResult::Exceeded(exceeded))),
+            Ok(_) => Err(invalid()),
+            Err(exceeded) => Err(self.inner.refused(&CachedResult::Exceeded(exceeded), &work)),
         }
     }
 
@@ -232,8 +261,9 @@ impl DocumentReader {
 impl ReaderInner {
     /// Loads a result from the disk cache, or waits for its extraction, which this starts if none is running.
     ///
-    /// Each client waits for a permit in its own queue. If all clients waited for the permit of the first, a client with
-    /// a long queue would delay every document in it for everybody else.
+    /// Each client waits for a permit in its own queue. If all clients waited for the permit of the client that
+    /// requested the result first, and that client had a long queue, it would delay every document in its queue for
+    /// everybody else.
     async fn request(
         self: Arc<Self>,
         key: ResultKey,
@@ -269,11 +299,13 @@ impl ReaderInner {
     ) -> Result<CachedResult, ExtractionError> {
         let result = match self.run(permit, key.work.clone(), data).await? {
             Ok((ChildResponse::Text(text), _)) => CachedResult::Text(Arc::new(text)),
+            Ok((ChildResponse::Image(image), png)) => match RenderedPage::new(image, png) {
+                Some(page) => CachedResult::Image(page),
+                None => return Err(invalid()),
+            },
             Ok((ChildResponse::Members(members), _)) => CachedResult::Members(Arc::new(members)),
             Ok((ChildResponse::Failed(failure), _)) => CachedResult::Failed(failure),
-            Ok((ChildResponse::Member(_), _)) => {
-                return Err(ExtractionError::Failed(Arc::new(std::io::ErrorKind::InvalidData.into())));
-            }
+            Ok((ChildResponse::Member(_), _)) => return Err(invalid()),
             Err(exceeded) => CachedResult::Exceeded(exceeded),
         };
         self.cache.insert(key.clone(), result.clone(), client);
@@ -323,27 +355,39 @@ impl ReaderInner {
                 return Err(failed(std::io::Error::other(cause)));
             }
         };
-        let parse = move || {
-            let line = output.iter().position(|byte| *byte == b'\n').unwrap_or(output.len());
-            let response = serde_json::from_slice(&output[..line]).map_err(std::io::Error::from)?;
-            Ok((response, output.slice((line + 1).min(output.len())..)))
-        };
-        let parsed =
+        let parse = move || parsed(output);
+        let response =
             tokio::task::spawn_blocking(parse).await.map_err(|cause| failed(std::io::Error::other(cause)))?;
-        parsed.map(Ok).map_err(failed)
+        response.map(Ok).map_err(failed)
     }
 
     /// The error for a result that is not of the requested kind.
-    fn refused(&self, result: &CachedResult) -> ExtractionError {
+    fn refused(&self, result: &CachedResult, work: &ChildWork) -> ExtractionError {
         match result {
             CachedResult::Failed(ExtractFailure::NoMember) => ExtractionError::NoMember,
+            CachedResult::Failed(ExtractFailure::NoPage(pages)) => ExtractionError::NoPage(*pages),
             CachedResult::Failed(failure) => ExtractionError::Refused(failure.to_string()),
             CachedResult::Exceeded(exceeded) => {
-                ExtractionError::Refused(exceeded.describe(&self.config.limits))
+                ExtractionError::Refused(exceeded.describe(&self.config.limits, work))
             }
-            CachedResult::Text(_) | CachedResult::Members(_) => {
-                ExtractionError::Failed(Arc::new(std::io::ErrorKind::InvalidData.into()))
-            }
+            CachedResult::Text(_) | CachedResult::Image(_) | CachedResult::Members(_) => invalid(),
         }
     }
+}
+
+/// The response of a child process, and the bytes after its line.
+fn parsed(mut output: ChildOutput) -> std::io::Result<(ChildResponse, Bytes)> {
+    let response = serde::Deserialize::deserialize(&mut serde_json::Deserializer::from_reader(&mut output))?;
+    let mut newline = [0];
+    let mut rest = Vec::new();
+    if output.read(&mut newline)? == 1 {
+        rest.reserve_exact(output.remaining());
+        output.read_to_end(&mut rest)?;
+    }
+    Ok((response, rest.into()))
+}
+
+/// The error for a response that does not answer the request.
+fn invalid() -> ExtractionError {
+    ExtractionError::Failed(Arc::new(std::io::ErrorKind::InvalidData.into()))
 }

@@ -38,9 +38,9 @@ pub struct AuditRecord<'a> {
     pub decision: AuditDecision,
     /// The number of the deciding rule, beginning with 1.
     pub rule: Option<usize>,
-    /// Why an allowed request failed: `not found`, `invalid`, `busy` or `failed`.
+    /// Why an allowed request failed: `not found`, `invalid`, `busy`, `input required` or `failed`.
     pub failure: Option<&'static str>,
-    /// The size of the result in bytes.
+    /// The size of the result in bytes. For a folder that a route such as WebDAV lists, the number of its entries.
     pub bytes: usize,
     /// How long the request took.
     pub took: Duration,
@@ -149,6 +149,7 @@ fn failure_name(failure: &Failure) -> &'static str {
         Failure::NotFound { .. } => "not found",
         Failure::Invalid { .. } => "invalid",
         Failure::Busy { .. } => "busy",
+        Failure::InputRequired { .. } => "input required",
         _ => "failed",
     }
 }
@@ -174,6 +175,10 @@ impl Listener for AuditedListener {
 
     async fn follow_prompts(&self) -> Result<(), Failure> {
         self.listener.follow_prompts().await
+    }
+
+    async fn follow_tools(&self) -> Result<(), Failure> {
+        self.listener.follow_tools().await
     }
 
     fn listed(&self) {

@@ -51,7 +51,7 @@ impl CallerView {
             return Some(known.text.as_ref().to_owned());
         }
         let context = self.context(call);
-        let has_tools = self.has_tools();
+        let has_tools = self.has_own_tools();
         let notes = &self.inner.config.notes;
         let (text, freshness) = match timeout(LISTING_TIME, summary(&view, &context)).await {
             Ok(Ok((outline, templates, freshness))) => {

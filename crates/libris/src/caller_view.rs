@@ -31,9 +31,9 @@ use crate::view::{View, ViewSnapshot};
 /// Loaded contents of up to this many bytes need no memory reservation; larger contents are refused if memory is short.
 const UNRESERVED_BYTES: usize = 64 << 10;
 
-/// If the method lists items of a capability that this server does not declare, the name of the array in its empty
-/// result; otherwise `None`. Some hosts request these lists from every server and disconnect on an error. From protocol
-/// revision 2026-07-28 on, a method without its capability must be unknown.
+/// The name of the array in the empty result of a method that lists items of a capability which this server does not
+/// declare; `None` for all other methods. Some hosts request these lists from every server and disconnect on an error.
+/// From protocol revision 2026-07-28 on, a method without its capability must be unknown.
 fn undeclared_list(revision: Revision, method: &str) -> Option<&'static str> {
     match (method, revision.facts().era) {
         ("tools/list", Era::Legacy) => Some("tools"),
@@ -102,7 +102,7 @@ impl CallerView {
         self.inner.audit(&audited, audit::outcome(answer));
     }
 
-    /// Whether the policy is still the one for which the view was created.
+    /// Whether the policy is still the one for which the view was created, and no identity was revoked since.
     pub(crate) fn is_current(&self) -> bool {
         self.view.is_current()
     }
@@ -176,7 +176,10 @@ impl libris_wire::ServiceView for CallerView {
         let apps = self.app().map(|_| (APPS_EXTENSION.to_owned(), serde_json::json!({})));
         let extensions = skills.into_iter().chain(apps).collect();
         let prompts = Some(prompts::capability());
-        let tools = self.has_tools().then(|| serde_json::json!({}));
+        let tools = self.has_tools().then(|| match self.inner.source.has_tools() {
+            true => serde_json::json!({ "listChanged": true }),
+            false => serde_json::json!({}),
+        });
         Capabilities { live: true, tools, prompts, extensions }
     }
 
@@ -329,8 +332,8 @@ impl CallerView {
             return Ok(Reply { members, freshness: Some(Freshness::default()), meta: Bytes::new() });
         }
         let parsed = Uri::parse(uri).map_err(to_failure)?;
-        let context = self.reading_context(call);
-        let contents = match self.loaded(call, &view, &parsed, &context).await {
+        let context = self.reading_context(call).with_input(call.input().cloned());
+        let contents = match self.read_resource(call, &view, &parsed, &context).await {
             Ok(contents) => contents,
             Err(error) => return Err(self.failed_read(call, &view, uri, error, &context)),
         };
@@ -341,7 +344,7 @@ impl CallerView {
         Ok(self.cache(view.rights(), call, CacheableRequest::Read(uri), made))
     }
 
-    /// Reads a resource, and waits for memory if it is short. `requested` is the URI as the client wrote it.
+    /// Like `read_resource`, with the error as a failure. `requested` is the URI as the client wrote it.
     pub(crate) async fn load(
         &self,
         call: &Call,
@@ -350,10 +353,11 @@ impl CallerView {
         requested: &str,
         context: &Context,
     ) -> Result<Contents, Failure> {
-        self.loaded(call, view, uri, context).await.map_err(|error| read_failure(requested, error))
+        self.read_resource(call, view, uri, context).await.map_err(|error| read_failure(requested, error))
     }
 
-    async fn loaded(
+    /// Reads a resource, and waits for memory if it is short.
+    async fn read_resource(
         &self,
         call: &Call,
         view: &ViewSnapshot<'_>,

@@ -1,5 +1,5 @@
 //! Searches of a catalog: in its index, by the sources that implement [`Source::search`](libris_core::Source::search),
-//! and in names while the index is being built.
+//! and in names while the index lacks resources.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const SOURCE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The constant of reciprocal rank fusion: the larger it is, the smaller is the advantage of the first ranks.
 const FUSION: f32 = 60.0;
 
-/// How many resources are compared by name while the index is being built, and for how long.
+/// How many resources are compared by name while the index lacks resources, and for how long.
 const MAX_NAMES: usize = 20_000;
 const NAMES_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -126,7 +126,7 @@ impl Catalog {
             .collect();
         let searches = asked.iter().map(|gated| async {
             let search = gated.source().search(query, context);
-            Ok(query::catch_panic(SOURCE_TIMEOUT, search).await)
+            Ok(query::bounded_answer(SOURCE_TIMEOUT, search).await)
         });
         let mut answers = Vec::new();
         let mut left_out = Vec::new();
@@ -135,7 +135,7 @@ impl Catalog {
             match answer {
                 Ok(None) => {}
                 Ok(Some(mut answer)) => {
-                    // Hits of a source have no modification time, so none passes this filter.
+                    // The hits of a source have no modification time, so none passes a filter by that time.
                     answer
                         .hits
                         .retain(|hit| query.modified_since.is_none() && is_wanted(hit, query, context));
@@ -184,7 +184,7 @@ impl Catalog {
                 )
                 .to_lowercase();
                 let count = words.iter().filter(|word| name.contains(**word)).count();
-                if count > 0 && is_for(&resource, query) && context.sees(&resource.uri) {
+                if count > 0 && has_wanted_annotations(&resource, query) && context.sees(&resource.uri) {
                     found.push((count, resource));
                 }
             }
@@ -234,7 +234,7 @@ impl Catalog {
 }
 
 /// Whether a resource passes the filters on annotations: audience and modification time.
-fn is_for(resource: &Resource, query: &SearchQuery) -> bool {
+fn has_wanted_annotations(resource: &Resource, query: &SearchQuery) -> bool {
     let Annotations { audience, last_modified, .. } = &resource.annotations;
     query.audience.is_none_or(|wanted| audience.is_empty() || audience.contains(&wanted))
         && query

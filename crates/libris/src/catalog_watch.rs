@@ -27,8 +27,9 @@ pub(crate) struct CatalogWatch {
     /// Generation counter: bumped when an unavailable source recovers, so that watchers list its resources again.
     recoveries: watch::Receiver<u64>,
     open: Vec<SourceWatch>,
-    /// The watch to poll first (round-robin), so that a busy source does not starve the others.
-    first: usize,
+    /// The index of the watch that was polled last. Polling continues with the next one (round-robin), so that a busy
+    /// source does not starve the others.
+    last_polled: usize,
     /// Set when the sources were replaced. When all watches are open, or when this timer ends, the stream yields
     /// [`Change::Lost`].
     renewal: Option<Pin<Box<Sleep>>>,
@@ -85,7 +86,7 @@ impl SourceWatch {
         {
             if !is_poller {
                 self.state = SourceWatchState::Standby;
-                self.gated.health().watched(Ok(()));
+                self.gated.health().record_watch(Ok(()));
             } else if matches!(self.state, SourceWatchState::Standby) {
                 self.state = SourceWatchState::opening(&self.gated);
             }
@@ -100,7 +101,7 @@ impl SourceWatch {
                 let since = Instant::now();
                 self.state = changes
                     .map_or(SourceWatchState::Closed, |changes| SourceWatchState::Open { changes, since });
-                self.gated.health().watched(Ok(()));
+                self.gated.health().record_watch(Ok(()));
                 Ok(())
             }
             Err(fault) => {
@@ -112,7 +113,7 @@ impl SourceWatch {
 
     /// Records the fault and schedules a retry with backoff.
     fn fail(&mut self, fault: &SourceFault) {
-        self.gated.health().watched(Err(fault));
+        self.gated.health().record_watch(Err(fault));
         self.state = SourceWatchState::Failed(Box::pin(sleep(self.backoff.pause())));
     }
 
@@ -150,7 +151,7 @@ impl SourceWatch {
                 Poll::Ready(Change::Lost)
             }
             Err(_) => {
-                self.backoff.worked_for(since.elapsed());
+                self.backoff.reset_if_worked_for(since.elapsed());
                 self.fail(&SourceFault::Panicked);
                 Poll::Ready(Change::Lost)
             }
@@ -180,7 +181,7 @@ impl CatalogWatch {
         bus: Option<Arc<dyn ChangeBus>>,
     ) -> Result<Self> {
         let recoveries = health.recoveries();
-        let mut watch = Self { sources, bus, recoveries, open: Vec::new(), first: 0, renewal: None };
+        let mut watch = Self { sources, bus, recoveries, open: Vec::new(), last_polled: 0, renewal: None };
         watch.renew();
         let mut outcome = Ok(());
         let failed = |gated: &GatedSource, fault: SourceFault| {
@@ -236,7 +237,7 @@ impl CatalogWatch {
     /// The next change; `None` when the catalog was dropped.
     async fn next(&mut self) -> Option<Change> {
         loop {
-            let Self { open, first, sources, renewal, recoveries, .. } = self;
+            let Self { open, last_polled, sources, renewal, recoveries, .. } = self;
             let change = poll_fn(|context| {
                 if let Some(timer) = renewal {
                     let is_open = poll_open(open, context, |_, _| {}).is_ready();
@@ -249,8 +250,8 @@ impl CatalogWatch {
                     }
                 }
                 for _ in 0..open.len() {
-                    *first = (*first + 1) % open.len();
-                    if let Poll::Ready(change) = open[*first].poll_next(context) {
+                    *last_polled = (*last_polled + 1) % open.len();
+                    if let Poll::Ready(change) = open[*last_polled].poll_next(context) {
                         return Poll::Ready(change);
                     }
                 }

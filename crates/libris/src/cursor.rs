@@ -15,6 +15,7 @@ pub(crate) enum ListKind {
     Children = b'd' as isize,
     Skills = b's' as isize,
     Prompts = b'p' as isize,
+    Tools = b'o' as isize,
     /// The entries of a folder, which a tool lists.
     Entries = b'e' as isize,
 }

@@ -3,13 +3,13 @@
 
 use libris_core::Uri;
 
-/// The extensions of documents that are not text themselves.
+/// The file name extensions of documents whose text a source can extract.
 const EXTENSIONS: [&str; 25] = [
     "pdf", "docx", "docm", "dotx", "xlsx", "xlsm", "xltx", "xlsb", "xls", "pptx", "pptm", "ppsx", "odt",
     "ott", "ods", "odp", "rtf", "epub", "ipynb", "eml", "mbox", "zip", "tar", "tgz", "tar.gz",
 ];
 
-/// Prefixes of the media types of documents that are not text themselves.
+/// Prefixes of the media types of such documents.
 const MEDIA_TYPES: [&str; 9] = [
     "application/pdf",
     "application/vnd.openxmlformats-officedocument.",
@@ -22,8 +22,8 @@ const MEDIA_TYPES: [&str; 9] = [
     "message/rfc822",
 ];
 
-/// The URI for the text of a document that is not text itself; `None` for other resources. A read of this URI may fail,
-/// because not every source extracts text.
+/// The URI of the extracted text of a document; `None` for other resources. A read of this URI may fail, because not
+/// every source extracts text.
 pub(crate) fn text_uri(uri: &Uri, mime: Option<&str>) -> Option<Uri> {
     let is_mime = || mime.is_some_and(|mime| MEDIA_TYPES.iter().any(|start| mime.starts_with(start)));
     if has_parameter(uri, "as") || !(has_extension(uri) || is_mime()) {

@@ -88,7 +88,7 @@ impl GatedSource {
 
     /// The freshness that this source contributes to the freshness of a merged list. `libris://status` and
     /// `libris://index` contribute none: their entries never change, and must not shorten the TTL of the list.
-    pub(crate) fn counted(&self, freshness: Freshness) -> Option<Freshness> {
+    pub(crate) fn contributed(&self, freshness: Freshness) -> Option<Freshness> {
         (self.0.role == SourceRole::Content).then_some(freshness)
     }
 

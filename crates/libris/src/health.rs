@@ -1,7 +1,8 @@
 //! The health of each source of a catalog: a circuit breaker per source.
 //!
-//! A failed query starts an outage, and the first successful probe ends it. Each transition is logged once, counted in
-//! the metrics and reported to the watchers of the catalog.
+//! A failed probe starts an outage, and so does a failed query that does not depend on the caller. A successful probe
+//! ends the outage; in strict mode, so does a successful query. Each transition is logged once, shown in the metrics,
+//! and reported to the watchers of the catalog.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -48,7 +49,7 @@ impl Backoff {
     }
 
     /// Resets the backoff if the source worked for at least [`RELAPSE_WINDOW`] before it failed again.
-    pub(crate) fn worked_for(&mut self, time: Duration) {
+    pub(crate) fn reset_if_worked_for(&mut self, time: Duration) {
         if time >= RELAPSE_WINDOW {
             *self = Self::default();
         }
@@ -65,8 +66,8 @@ pub(crate) enum SourceFault {
 }
 
 impl SourceFault {
-    /// The fault of a source whose query returned this error; `Err` with the error if the request is at fault and not
-    /// the source.
+    /// The fault of a source whose query returned this error; `Err` with the error if it does not show a fault of the
+    /// source: the request is at fault, or the source is busy.
     pub(crate) fn of(error: Error) -> Result<Self, Error> {
         match error {
             Error::Busy(_) | Error::Invalid(_) | Error::Denied(_) => Err(error),
@@ -230,6 +231,7 @@ impl Health {
         let mut current = lock(&self.cluster);
         let before = current.clone();
         if before.as_ref().is_some_and(|before| {
+            // The first reason why there is no connection is kept.
             before.is_connected == state.is_connected && (before.reason.is_some() || state.reason.is_none())
         }) {
             return;
@@ -345,7 +347,7 @@ impl SourceHealth {
         }
         let outage = Outage::new(fault);
         if let Some(recovered) = state.recovered.take() {
-            state.backoff.worked_for(recovered.elapsed());
+            state.backoff.reset_if_worked_for(recovered.elapsed());
         }
         state.outage = Some(outage.clone());
         self.unavailable.store(true, Ordering::Release);
@@ -403,7 +405,7 @@ impl SourceHealth {
     }
 
     /// Marks the source as being probed. Returns whether the caller must start the probing task: no task runs yet, and
-    /// the source is unavailable or its last probe is at least [`SUSPECT_PROBE_PAUSE`] ago.
+    /// the source is unavailable or its last successful probe is at least [`SUSPECT_PROBE_PAUSE`] ago.
     pub(crate) fn begin_probes(&self) -> bool {
         let mut state = lock(&self.state);
         let is_due = state.outage.is_some()
@@ -423,7 +425,7 @@ impl SourceHealth {
     }
 
     /// Records whether opening the watch of the source succeeded.
-    pub(crate) fn watched(&self, outcome: Result<(), &SourceFault>) {
+    pub(crate) fn record_watch(&self, outcome: Result<(), &SourceFault>) {
         let mut state = lock(&self.state);
         if state.unwatched.is_some() == outcome.is_err() {
             return;

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use libris_core::{Annotations, Page, Resource, Template, Uri};
+use libris_core::{Annotations, Page, Resource, SourceTool, Template, Uri};
 
 use crate::lock::lock;
 
@@ -41,17 +41,19 @@ impl LastKnownQuota {
         taken
     }
 
-    fn give(&self, amount: usize) {
+    fn give_back(&self, amount: usize) {
         self.used.fetch_sub(amount, Ordering::Relaxed);
     }
 }
 
-/// The last known resources and templates of one source.
+/// The last known resources, templates and tools of one source.
 pub(crate) struct LastKnown {
     listing: Mutex<Option<KnownListing>>,
     /// Whether there is a listing: a fast path without a lock for pages with a proof.
     is_listed: AtomicBool,
     templates: Mutex<Option<Vec<Template>>>,
+    /// Shared with the source, so they take no additional memory while the source is available.
+    tools: Mutex<Option<Arc<[SourceTool]>>>,
     quota: Arc<LastKnownQuota>,
 }
 
@@ -77,6 +79,7 @@ impl LastKnown {
             listing: Mutex::default(),
             is_listed: AtomicBool::new(false),
             templates: Mutex::default(),
+            tools: Mutex::default(),
             quota,
         }
     }
@@ -96,7 +99,7 @@ impl LastKnown {
         if self.is_listed.swap(false, Ordering::Relaxed)
             && let Some(listing) = lock(&self.listing).take()
         {
-            self.quota.give(listing.weight);
+            self.quota.give_back(listing.weight);
         }
     }
 
@@ -131,12 +134,22 @@ impl LastKnown {
     pub(crate) fn templates(&self) -> Option<Vec<Template>> {
         lock(&self.templates).clone()
     }
+
+    /// Stores the tools of the source.
+    pub(crate) fn learn_tools(&self, tools: &Arc<[SourceTool]>) {
+        *lock(&self.tools) = Some(tools.clone());
+    }
+
+    /// The stored tools.
+    pub(crate) fn tools(&self) -> Option<Arc<[SourceTool]>> {
+        lock(&self.tools).clone()
+    }
 }
 
 impl Drop for LastKnown {
     fn drop(&mut self) {
         let listing = lock(&self.listing).take();
-        self.quota.give(listing.map_or(0, |listing| listing.weight));
+        self.quota.give_back(listing.map_or(0, |listing| listing.weight));
     }
 }
 
@@ -181,7 +194,7 @@ impl KnownListing {
         }
         self.complete = complete && length == self.resources.len();
         self.resources.truncate(length);
-        quota.give(room - used);
+        quota.give_back(room - used);
         self.weight = used;
     }
 }

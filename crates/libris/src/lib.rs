@@ -31,7 +31,7 @@
 struct Guide;
 
 /// Compiles the example of docs/client.md.
-#[cfg(all(doctest, feature = "remote", unix))]
+#[cfg(all(doctest, feature = "remote"))]
 #[doc = include_str!("../../../docs/client.md")]
 struct ClientGuide;
 
@@ -96,14 +96,15 @@ pub use libris_auth as auth;
 pub use libris_core::{
     Annotations, Audience, Authentication, CacheScope, Change, Completion, CompletionRequest, Content,
     ContentBody, ContentMemory, Contents, Context, DIRECTORY, Error, Freshness, HitSection, Icon, Identity,
-    IndexingProgress, Meta, Package, Page, Progress, Prompt, PromptArgument, PromptCompletion, PromptContent,
-    PromptMessage, PromptRole, Prompts, Proof, Resource, Result, SearchAnswer, SearchHit, SearchQuery,
-    Sha256Digest, Skill, SkillFile, SkillPage, SkillResources, SnippetLine, Source, Template, Templates,
-    Theme, UnavailableSource, Uri, UriSpan, UriTemplate, uri_template,
+    IndexingProgress, InputRequired, Meta, Package, Page, Progress, Prompt, PromptArgument, PromptCompletion,
+    PromptContent, PromptMessage, PromptRole, Prompts, Proof, RequestInput, Resource, Result, SearchAnswer,
+    SearchHit, SearchQuery, Sha256Digest, Skill, SkillFile, SkillPage, SkillResources, SnippetLine, Source,
+    SourceTool, SourceToolResult, SourceTools, Template, Templates, Theme, ToolContent, UnavailableSource,
+    Uri, UriSpan, UriTemplate, uri_template,
 };
-#[cfg(all(feature = "remote", unix))]
+#[cfg(feature = "remote")]
 pub use libris_remote as remote;
-#[cfg(all(feature = "remote", unix))]
+#[cfg(feature = "remote")]
 pub use libris_remote::{ParsedContent, Remote, ResourceClient};
 #[cfg(feature = "search")]
 pub use libris_search::FORMAT as SEARCH_INDEX_FORMAT;

@@ -54,7 +54,7 @@ type CallerKey = Option<String>;
 struct CachedLists {
     by_caller: HashMap<CallerKey, Arc<CachedList>>,
     /// Whether the task that removes expired lists is running.
-    is_swept: bool,
+    is_sweeping: bool,
 }
 
 /// A list that a source returned.
@@ -205,7 +205,7 @@ impl ListCacheState {
     fn insert(self: &Arc<Self>, caller: CallerKey, list: Arc<CachedList>) {
         let mut lists = lock(&self.lists);
         lists.by_caller.insert(caller, list);
-        if !std::mem::replace(&mut lists.is_swept, true) {
+        if !std::mem::replace(&mut lists.is_sweeping, true) {
             let state = Arc::downgrade(self);
             tokio::spawn(async move {
                 while let Some(next) = state.upgrade().and_then(|state| state.sweep()) {
@@ -220,7 +220,7 @@ impl ListCacheState {
         let mut lists = lock(&self.lists);
         lists.by_caller.retain(|_, list| list.is_fresh());
         let next = lists.by_caller.values().map(|list| list.expires).min();
-        lists.is_swept = next.is_some();
+        lists.is_sweeping = next.is_some();
         next
     }
 }

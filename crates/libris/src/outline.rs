@@ -84,21 +84,29 @@ pub(crate) fn counted(count: usize, is_partial: bool) -> String {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outline {
     pub(crate) groups: Vec<OutlineGroup>,
-    /// The URI after which the next group begins, if there are more groups.
+    /// The URI after which the next group begins, if there may be more groups.
     pub(crate) next: Option<Uri>,
     /// How the outline may be cached.
     pub(crate) freshness: Freshness,
     pub(crate) unavailable: Vec<UnavailableSource>,
 }
 
-/// Scans a listing for groups. Stops after [`MAX_SCANNED`] resources.
+/// Scans a listing for groups. Stops after [`MAX_SCANNED`] resources; the last group is then partial.
 pub(crate) async fn outline(listing: &dyn OutlineListing, request: OutlineRequest<'_>) -> Result<Outline> {
     let below = request.below.and_then(|below| Uri::parse(below).ok());
     let mut after = request.after.cloned().or(below);
     let mut outline = Outline::default();
     let mut freshness: Option<Freshness> = None;
     let mut scanned = 0;
-    'pages: while scanned < MAX_SCANNED {
+    'pages: loop {
+        if scanned >= MAX_SCANNED {
+            if let Some(last) = outline.groups.last_mut() {
+                last.is_partial = true;
+                after = end_of(&last.prefix, after);
+            }
+            outline.next = after;
+            break;
+        }
         let page = listing.page(after.as_ref(), PAGE).await?;
         freshness = Some(match freshness {
             None => page.freshness,
@@ -147,10 +155,9 @@ pub(crate) async fn outline(listing: &dyn OutlineListing, request: OutlineReques
                 }
                 false => {
                     group.is_partial = true;
-                    // `~` is the last character that a URI in normal form can contain, so this is after the group.
-                    let end = Uri::parse(&format!("{}~~~~~~~~~~~~", group.prefix)).ok();
-                    if let Some(end) = end.filter(|end| Some(end) > after.as_ref()) {
-                        after = Some(end);
+                    let before = after.clone();
+                    after = end_of(&group.prefix, after);
+                    if after != before {
                         continue 'pages;
                     }
                 }
@@ -164,8 +171,14 @@ pub(crate) async fn outline(listing: &dyn OutlineListing, request: OutlineReques
     Ok(outline)
 }
 
-/// The prefix by which a URI is grouped: its root, or the folder directly below `below`; `None` if the URI is not below
-/// it.
+/// A position after all URIs with this prefix, or `after` if that is later. `~` is the last character that a URI in
+/// normal form can contain.
+fn end_of(prefix: &str, after: Option<Uri>) -> Option<Uri> {
+    Uri::parse(&format!("{prefix}~~~~~~~~~~~~")).ok().filter(|end| Some(end) > after.as_ref()).or(after)
+}
+
+/// The prefix by which a URI is grouped: its root, or the folder directly below `below`. `None` if the URI is not below
+/// `below`.
 fn prefix_of<'u>(uri: &'u str, below: Option<&str>) -> Option<&'u str> {
     let Some(below) = below else { return Some(root(uri)) };
     let rest = uri.strip_prefix(below).filter(|rest| !rest.is_empty())?;
@@ -241,6 +254,19 @@ mod tests {
             }
         }
         assert_eq!(seen, (0..25).map(|number| format!("s://h/{number:02}/")).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_scan_that_ends_early_says_where_to_continue() {
+        let names = |root: usize| (0..100).map(move |number| format!("s://{root:03}/{number:02}"));
+        let listing = listing((0..250).flat_map(names));
+        let request = OutlineRequest { below: None, after: None, groups: 1_000, resources: 1_000 };
+        let first = outline(&listing, request).await.unwrap();
+        assert_eq!((first.groups.len(), first.groups.last().unwrap().is_partial), (200, true));
+        let after = first.next.unwrap();
+        let rest = outline(&listing, OutlineRequest { after: Some(&after), ..request }).await.unwrap();
+        assert_eq!((rest.groups.len(), rest.next), (50, None));
+        assert_eq!(rest.groups[0].prefix, "s://200/");
     }
 
     #[test]

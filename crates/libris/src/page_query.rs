@@ -27,9 +27,9 @@ impl MergedPageRequest<'_> {
     /// The responses of all sources, in the order of `sources`. The response of a source that was not queried is an
     /// empty page.
     ///
-    /// The sources whose resources come first in URI order, and those without a span, are queried first. If they fill
-    /// the page, sources whose URIs all sort after its end are not queried: then the page depends neither on the speed
-    /// nor on the proofs of these sources.
+    /// The sources whose resources come first in URI order, and those whose [range of URIs](GatedSource::span) is
+    /// unknown, are queried first. If they fill the page, sources whose URIs all sort after its end are not queried:
+    /// then the page depends neither on the speed nor on the proofs of these sources.
     pub(crate) async fn responses(&self, sources: &[GatedSource]) -> Result<Vec<SourceResponse<Page>>> {
         let starts: Vec<_> = sources.iter().map(|gated| self.start(gated)).collect();
         let lowest = starts.iter().filter_map(|start| match start {

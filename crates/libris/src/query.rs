@@ -11,7 +11,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use libris_core::{
-    Context, Error, Freshness, Page, Prompts, Result, SkillPage, Templates, UnavailableSource, Uri,
+    Context, Error, Freshness, Page, Prompts, Result, SkillPage, SourceTools, Templates, UnavailableSource,
+    Uri,
 };
 use tokio::time::{Sleep, sleep};
 
@@ -75,7 +76,10 @@ impl GatedSource {
                 }
                 Ok(SourceResponse::Current(page))
             }
-            Err(outage) => Ok(self.last_known(outage, self.health().last_known().page(after, limit))),
+            Err(outage) => {
+                let known = self.health().last_known().page(after, limit);
+                Ok(self.unavailable_response(outage, known))
+            }
         }
     }
 
@@ -97,7 +101,7 @@ impl GatedSource {
             }
             Err(outage) => {
                 let known = self.health().last_known().templates();
-                Ok(self.last_known(outage, known.map(Templates::from)))
+                Ok(self.unavailable_response(outage, known.map(Templates::from)))
             }
         }
     }
@@ -116,7 +120,7 @@ impl GatedSource {
         let skills = |context: Context| async move { self.source().skills(after, limit, &context).await };
         match self.query(query, skills).await? {
             Ok(page) => Ok(SourceResponse::Current(page)),
-            Err(outage) => Ok(self.last_known(outage, None)),
+            Err(outage) => Ok(self.unavailable_response(outage, None)),
         }
     }
 
@@ -126,11 +130,35 @@ impl GatedSource {
         let prompts = |context: Context| async move { self.source().prompts(&context).await };
         match self.query(query, prompts).await? {
             Ok(prompts) => Ok(SourceResponse::Current(prompts)),
-            Err(outage) => Ok(self.last_known(outage, None)),
+            Err(outage) => Ok(self.unavailable_response(outage, None)),
         }
     }
 
-    fn last_known<T>(&self, outage: Outage, known: Option<T>) -> SourceResponse<T> {
+    /// The tools of the source, or the last known ones if it is unavailable: another source must not take over their names
+    /// meanwhile.
+    pub(crate) async fn tools(
+        &self,
+        context: &Context,
+        config: Config,
+    ) -> Result<SourceResponse<SourceTools>> {
+        let query = SourceQuery { context, config, limit: 1, starts_outage: false };
+        let tools = |context: Context| async move { self.source().tools(&context).await };
+        match self.query(query, tools).await? {
+            Ok(given) => {
+                if !context.identity_was_used() {
+                    self.health().last_known().learn_tools(&given.tools);
+                }
+                Ok(SourceResponse::Current(given))
+            }
+            Err(outage) => {
+                let known = self.health().last_known().tools();
+                let known = known.map(|tools| SourceTools { tools, ..SourceTools::default() });
+                Ok(self.unavailable_response(outage, known))
+            }
+        }
+    }
+
+    fn unavailable_response<T>(&self, outage: Outage, known: Option<T>) -> SourceResponse<T> {
         let unavailable = self.health().unavailable(&outage, known.is_some());
         match known {
             Some(known) => SourceResponse::LastKnown(known, unavailable),
@@ -150,13 +178,13 @@ impl GatedSource {
         if let Some(outage) = outage() {
             return Ok(Err(outage));
         }
-        // The wait is longer than the timeout of a query: if all queries that hold a permit hang, one of them has
-        // started an outage by then.
+        // Longer than a query may take. If hanging queries for the first page hold all permits, they time out while
+        // this query waits, and start an outage; the check below then returns it.
         let permit = self.listing_permit(query.context, source_timeout.saturating_mul(2)).await;
         if let Some(outage) = outage() {
             return Ok(Err(outage));
         }
-        let answer = catch_panic(source_timeout, answer(permit?)).await;
+        let answer = bounded_answer(source_timeout, answer(permit?)).await;
         let fault = match answer {
             Ok(answer) => {
                 // Strict mode queries a source during an outage too.
@@ -224,7 +252,8 @@ impl GatedSource {
         Error::Unavailable(format!("`{name}` is unavailable since {since}: {why}; hint: {hint}"))
     }
 
-    /// Starts a task that probes the source until it is available, unless such a task runs already.
+    /// Starts a task that probes the source until it is available, unless such a task runs already, or the source is
+    /// available and a probe succeeded within the last second.
     fn probe(&self, limit: usize, config: Config) {
         if self.health().begin_probes() {
             let probes = Probes { health: self.health().clone(), ended: false };
@@ -233,14 +262,14 @@ impl GatedSource {
     }
 
     /// Probes the source: lists a page and the templates. `None` if the source is busy.
-    async fn probed(&self, limit: usize, config: Config) -> Option<Result<(), SourceFault>> {
+    async fn probe_once(&self, limit: usize, config: Config) -> Option<Result<(), SourceFault>> {
         let context = self.listing_permit(&Context::default(), config.source_timeout).await.ok()?;
         let source = self.source();
         let queried = async move {
             source.list(None, limit, &context).await?;
             source.templates(&context).await.map(drop)
         };
-        match catch_panic(config.source_timeout, queried).await {
+        match bounded_answer(config.source_timeout, queried).await {
             Err(SourceFault::Error(Error::Busy(_))) => None,
             // A source that refuses a request has answered it, so it is available.
             Err(SourceFault::Error(Error::Invalid(_) | Error::Denied(_))) | Ok(()) => Some(Ok(())),
@@ -260,7 +289,7 @@ impl Probes {
         loop {
             sleep(self.health.pause()).await;
             let Some(gated) = source.upgrade() else { return };
-            match gated.probed(limit, config).await {
+            match gated.probe_once(limit, config).await {
                 Some(Ok(())) => {
                     self.ended = true;
                     return self.health.recover_by_probe();
@@ -282,7 +311,8 @@ impl Drop for Probes {
     }
 }
 
-/// The response or last known listing of each source; an error if no source with content has either.
+/// The response or the last known listing of each source. If a source has neither, the result is an error, unless a
+/// source of the role [`SourceRole::Content`] has one.
 pub(crate) fn gathered<T: ListResponse>(
     sources: &[GatedSource],
     answers: Vec<SourceResponse<T>>,
@@ -347,6 +377,12 @@ impl ListResponse for Prompts {
     }
 }
 
+impl ListResponse for SourceTools {
+    fn with_unavailable(self, unavailable: UnavailableSource) -> Self {
+        Self { unavailable: vec![unavailable], ..self }
+    }
+}
+
 /// The hint in the error of an unavailable source.
 fn hint(sources: &[GatedSource]) -> &'static str {
     match sources.iter().any(|gated| gated.role() == SourceRole::Status) {
@@ -376,7 +412,7 @@ pub(crate) async fn all<T>(queries: Vec<impl Future<Output = Result<T>>>) -> Res
 }
 
 /// Awaits a response with a timeout, and turns a panic into a fault.
-pub(crate) async fn catch_panic<T>(
+pub(crate) async fn bounded_answer<T>(
     limit: Duration,
     answer: impl Future<Output = Result<T>>,
 ) -> Result<T, SourceFault> {

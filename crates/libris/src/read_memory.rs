@@ -38,7 +38,7 @@ impl ReadMemory {
 
     /// Waits for the memory that a failed reservation needed, and takes it, so that the read can start over. Returns
     /// `false` if no reservation failed, or if the wait times out.
-    pub(crate) async fn memory_is_free(&self) -> bool {
+    pub(crate) async fn wait_for_memory(&self) -> bool {
         let wanted = {
             let mut state = self.state();
             // Release the lease first: reads that hold memory while they wait for more would deadlock.
@@ -53,7 +53,7 @@ impl ReadMemory {
     }
 
     /// Raises the reservation to `bytes`, the size of the loaded contents; `false` if the budget has not enough left.
-    pub(crate) fn count(&self, bytes: usize) -> bool {
+    pub(crate) fn raise_to(&self, bytes: usize) -> bool {
         let reserved = self.state().bytes;
         self.grow(bytes.saturating_sub(reserved))
     }
@@ -73,7 +73,7 @@ impl ContentMemory for ReadMemory {
         let mut state = self.state();
         let bytes = state.bytes.saturating_add(bytes);
         let reserved = match &mut state.lease {
-            // `memory_is_free` took this much in advance.
+            // `wait_for_memory` took this much in advance.
             Some(lease) if bytes <= lease.amount() => true,
             Some(lease) => lease.resize(bytes),
             None => {
@@ -109,7 +109,7 @@ mod tests {
         let (one, other) =
             (ReadMemory::new(&budget, Client::default()), ReadMemory::new(&budget, Client::default()));
         assert!(one.reserve(60) && other.reserve(30) && !other.reserve(30));
-        let mut waiting = Box::pin(other.memory_is_free());
+        let mut waiting = Box::pin(other.wait_for_memory());
         assert!((&mut waiting).now_or_never().is_none());
         assert_eq!(budget.used(), 60);
         drop(one.settle());
@@ -125,6 +125,6 @@ mod tests {
         let _rest = budget.try_take(Client::default(), 90).unwrap();
         let loading = ReadMemory::new(&budget, Client::default());
         assert!(loading.reserve(10) && !loading.grow(10));
-        assert!(!loading.memory_is_free().await);
+        assert!(!loading.wait_for_memory().await);
     }
 }

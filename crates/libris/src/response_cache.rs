@@ -121,7 +121,7 @@ impl Equivalent<ResponseKey> for CacheLookup<'_> {
 }
 
 struct CachedResponse {
-    /// `None` for a large response that was requested only once so far.
+    /// `None` for a large response that was requested only once so far, or whose encoded form is too large.
     answer: Option<Answer>,
     proof: Proof,
     /// When the proof was last found to hold, in nanoseconds since the epoch of the cache.
@@ -230,7 +230,8 @@ impl ResponseCache {
         failure: &Failure,
         proof: Option<Proof>,
     ) {
-        /// The longest URI of a missing resource that is cached, because a client can request any number of such URIs.
+        /// The longest URI of a missing resource that is cached, in bytes. Without a limit, a client could fill the
+        /// cache with long URIs that do not exist.
         const MAX_MISSING_URI: usize = 1 << 10;
         if let Failure::NotFound { uri, .. } = failure
             && uri.len() <= MAX_MISSING_URI

@@ -290,7 +290,7 @@ impl Policy for OpenPolicy {
     }
 }
 
-/// The longest time between two comparisons of the expiry of a stream's credentials with the system clock.
+/// The expiry of a stream's credentials is compared with the system clock at least this often.
 const MAX_CLOCK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The current policy of a server, which can be replaced at run time.
@@ -367,7 +367,7 @@ impl CurrentPolicy {
         let mut replaced = self.replaced.subscribe();
         while self.policy().authentication().is_valid(&identity) {
             let left = identity.expires().map(|expires| expires.duration_since(SystemTime::now()));
-            // The expiry is compared with the system clock at least this often, because the clock can be set.
+            // Not one long sleep until the expiry, because the system clock can be set meanwhile.
             let left =
                 left.map_or(MAX_CLOCK_INTERVAL, |left| left.unwrap_or_default().min(MAX_CLOCK_INTERVAL));
             tokio::select! {

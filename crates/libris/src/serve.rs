@@ -265,7 +265,7 @@ impl Serve {
     #[cfg(feature = "axum")]
     pub fn router(self) -> axum::Router {
         use axum::response::IntoResponse as _;
-        // Creating the endpoint requires a tokio runtime, which may not exist before the first request.
+        // Created at the first request: the endpoint requires a tokio runtime, and perhaps there is none before.
         let made = Arc::new((self, std::sync::OnceLock::<Arc<Endpoint>>::new()));
         let answer = async move |request: axum::extract::Request| {
             let (serve, endpoint) = &*made;
@@ -300,7 +300,7 @@ impl Serve {
         let (catalog, policy) = (self.catalog.clone(), self.policy.clone());
         let server = Server::of_catalog(catalog, config, policy, self.audit.clone());
         self.policy_handle.attach(&server);
-        tokio::spawn(server.maintained());
+        tokio::spawn(server.maintain());
         server
     }
 }
@@ -314,8 +314,9 @@ impl IntoFuture for Serve {
     }
 }
 
-/// Completes on Ctrl-C and, on Unix, on SIGTERM. On Unix, these signals no longer terminate the process once this
-/// function has returned, even before the future is polled.
+/// Completes on Ctrl-C and on SIGTERM; on Windows on Ctrl-C, on Ctrl-Break, and when the console is closed or the system
+/// shuts down. These signals no longer terminate the process once this function has returned, even before the future is
+/// polled.
 pub fn interrupted() -> impl Future<Output = ()> + Send + 'static {
     #[cfg(unix)]
     {
@@ -330,9 +331,21 @@ pub fn interrupted() -> impl Future<Output = ()> + Send + 'static {
             futures_util::future::select_all(waits).await;
         }
     }
-    #[cfg(not(unix))]
-    async {
-        let _ = tokio::signal::ctrl_c().await;
+    #[cfg(windows)]
+    {
+        use tokio::signal::windows::{ctrl_break, ctrl_c, ctrl_close, ctrl_shutdown};
+        let (mut c, mut break_key) = (ctrl_c().ok(), ctrl_break().ok());
+        let (mut close, mut shutdown) = (ctrl_close().ok(), ctrl_shutdown().ok());
+        async move {
+            tokio::select! {
+                Some(_) = async { c.as_mut()?.recv().await } => {}
+                Some(_) = async { break_key.as_mut()?.recv().await } => {}
+                Some(_) = async { close.as_mut()?.recv().await } => {}
+                Some(_) = async { shutdown.as_mut()?.recv().await } => {}
+                // No signal can be received.
+                else => std::future::pending().await,
+            }
+        }
     }
 }
 

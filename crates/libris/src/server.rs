@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use libris_core::{Error, Identity, Source, Uri};
+use libris_core::{Error, Identity, InputRequired, Source, Uri};
 use libris_wire::{AppPage, Caller, Failure, Refusal, ServerInfo, Service};
 
 use quick_cache::sync::Cache;
@@ -20,6 +20,7 @@ use crate::response_cache::ResponseCache;
 use crate::rights::{CurrentPolicy, Identified, OpenPolicy, Policy};
 use crate::subscriptions::{SubscriptionConfig, SubscriptionHub};
 use crate::tools::ToolsConfig;
+use crate::tools::source::ShadowedTools;
 use crate::view::View;
 
 /// The configuration of a server.
@@ -89,10 +90,10 @@ pub struct Server {
     identified: Cache<usize, Arc<CallerView>>,
 }
 
-/// The number of views of identities that are cached.
+/// The maximum number of views of identities that are cached.
 const CACHED_VIEWS: usize = 4_096;
 
-/// The number of rights classes whose instructions are cached.
+/// The maximum number of rights classes whose instructions are cached.
 const CACHED_INSTRUCTIONS: usize = 64;
 
 /// The state that all views of a server share.
@@ -107,6 +108,7 @@ pub(crate) struct ServerInner {
     /// The source, if it is a catalog.
     catalog: Option<Arc<Catalog>>,
     pub(crate) audit: Option<Arc<dyn AuditLog>>,
+    pub(crate) shadowed_tools: ShadowedTools,
 }
 
 impl ServerInner {
@@ -229,6 +231,7 @@ impl Server {
             instructions: Cache::new(CACHED_INSTRUCTIONS),
             catalog,
             audit,
+            shadowed_tools: ShadowedTools::default(),
         });
         let anonymous = RwLock::new(Arc::new(CallerView::new(inner.clone(), None)));
         Self { anonymous, identified: Cache::new(CACHED_VIEWS), inner }
@@ -247,7 +250,7 @@ impl Server {
     }
 
     /// Runs the tasks of the policy, such as reloading keys, until the server is dropped.
-    pub(crate) fn maintained(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub(crate) fn maintain(&self) -> impl Future<Output = ()> + Send + 'static {
         let (access, inner) = (self.inner.access.clone(), Arc::downgrade(&self.inner));
         async move {
             let revoked = || {
@@ -389,6 +392,10 @@ pub(crate) fn to_failure(error: Error) -> Failure {
         Error::Busy(_) => {
             tracing::debug!(%error, "a request was refused");
             Failure::Busy { message: error.to_string() }
+        }
+        Error::InputRequired(required) => {
+            let InputRequired { requests, state } = &**required;
+            Failure::InputRequired { requests: requests.clone().map(Into::into), state: state.clone() }
         }
         Error::Unavailable(_) => {
             tracing::warn!(%error, "a request failed");

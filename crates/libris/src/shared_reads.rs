@@ -134,7 +134,7 @@ impl SharedReads {
             return contents(&cached);
         }
         let start = || {
-            let (all, gated, key) = (self.cache.clone(), gated.clone(), key.clone());
+            let (cache, gated, key) = (self.cache.clone(), gated.clone(), key.clone());
             let unchanged = unchanged.clone();
             // The flight uses a permit of the first caller, but not its memory budget: that caller may be cancelled
             // while others wait.
@@ -147,18 +147,18 @@ impl SharedReads {
                     let read = source.read(&key.1, &permitted).await;
                     drop(permitted);
                     match read {
-                        Err(Error::Busy(_)) if loading.memory_is_free().await => {}
+                        Err(Error::Busy(_)) if loading.wait_for_memory().await => {}
                         read => break read.map_err(Arc::new)?,
                     }
                 };
-                let counted = loading.count(contents.parts.iter().map(|part| part.body.len()).sum());
+                let counted = loading.raise_to(contents.parts.iter().map(|part| part.body.len()).sum());
                 let cached = Arc::new(CachedContents::new(contents, unchanged, loading.settle()));
                 if !counted && cached.size() > UNRESERVED_BYTES {
                     return Err(Arc::new(Error::NO_MEMORY));
                 }
-                all.insert(key.clone(), cached.clone());
+                cache.insert(key.clone(), cached.clone());
                 // The cache does not store contents that are too large; they keep their reservation.
-                if all.get(&key).is_some_and(|found| Arc::ptr_eq(&found, &cached)) {
+                if cache.get(&key).is_some_and(|found| Arc::ptr_eq(&found, &cached)) {
                     lock(&cached.loading).take();
                 }
                 Ok(cached)

@@ -79,8 +79,8 @@ impl CallerView {
         let uri = Uri::parse(requested).map_err(to_failure)?;
         let found = self.view().snapshot().skill(&uri, &self.context(call)).await;
         let (skill, freshness) = found.map_err(|error| match error {
-            // Not "resource not found": there may be a resource that is no skill. The code is the same in all
-            // revisions.
+            // Not "resource not found": the URI may be a resource that is not a skill. This error has the same JSON-RPC
+            // code in all revisions.
             Error::NotFound(_) | Error::Missing { .. } | Error::Denied(_) => {
                 let shown: String = requested.chars().take(params::LONGEST_QUOTE).collect();
                 Failure::invalid(format!("no skill is served at `{shown}`; `skills/list` has the URIs"))

@@ -2,6 +2,7 @@
 
 mod prompts;
 mod skills;
+mod tools;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ impl View {
         self.identity.as_ref()
     }
 
-    /// Searches for resources that the caller may read, under its current rights.
+    /// Searches for resources that the caller may search and read, under its current rights.
     pub async fn search(&self, query: &SearchQuery, context: &Context) -> Result<SearchAnswer> {
         self.snapshot().search(query, context).await
     }
@@ -93,8 +94,9 @@ impl ViewSnapshot<'_> {
         self.decide(operation, uri) == Decision::Allow
     }
 
-    /// Whether a source covers `uri`. For a hidden resource the result is that of a missing one:
-    /// [`Source::may_appear`]. Fails if the operation requires scopes that the caller does not have.
+    /// Whether a source covers `uri`. For a hidden resource, returns [`Source::may_appear`] instead, so that callers
+    /// cannot distinguish hidden from missing resources. If the caller lacks required scopes: an error if a source
+    /// covers `uri`, otherwise `false`.
     pub fn covers(&self, operation: Operation, uri: &Uri) -> Result<bool> {
         match self.decide(operation, uri) {
             Decision::Allow => Ok(self.source.covers(uri).is_some()),
@@ -103,20 +105,21 @@ impl ViewSnapshot<'_> {
         }
     }
 
-    /// The error if an operation on `uri` requires these scopes; `None` if no source covers `uri`.
+    /// The error that tells the caller which scopes an operation on `uri` requires; `None` if no source covers `uri`,
+    /// because then the resource is missing.
     fn challenge(&self, uri: &Uri, scopes: Arc<[Box<str>]>) -> Option<Error> {
         self.source.covers(uri)?;
         Some(Error::ScopeRequired { uri: uri.clone(), scopes })
     }
 
-    /// Removes from an error the details that this caller may not learn: hints, and the name and fault of an
+    /// Removes from an error the details that must not reach this caller: hints, and the name and fault of an
     /// unavailable source unless the caller may read `libris://status`.
     fn redacted(&self, error: Error) -> Error {
         match error {
             Error::Unavailable(_) if !self.allows(Operation::Read, &status::uri()) => Error::Unavailable(
                 "a source is unavailable; if this persists, tell the administrator of this server".to_owned(),
             ),
-            // The hint may name resources that this caller may not see.
+            // The hint may name resources that are hidden from this caller.
             Error::Missing { uri, .. } => Error::NotFound(uri),
             error => error,
         }
@@ -233,8 +236,9 @@ impl ViewSnapshot<'_> {
         Ok(contents)
     }
 
-    /// Searches for resources that the caller may read. Hidden resources influence neither the hits nor their number,
-    /// their order, the snippets or the corrections.
+    /// Searches for resources that the caller may search and read. In a catalog, hidden resources influence neither the
+    /// hits nor their number, order, snippets or corrections. If the source of the view is not a catalog and ignores
+    /// the visibility, its hits are filtered.
     pub async fn search(&self, query: &SearchQuery, context: &Context) -> Result<SearchAnswer> {
         let rights = &*self.rights;
         if rights.are_everything() {
@@ -279,15 +283,16 @@ impl ViewSnapshot<'_> {
         let completion = self.source.complete(all, context).await;
         let Completion { mut values, total, more, proof } =
             completion.map_err(|error| self.redacted(error))?;
-        values.retain(|value| self.completes(partial, value));
+        values.retain(|value| self.leads_to_visible(partial, value));
         let total = total.filter(|_| !more).map(|_| values.len() as u64);
         let more = more || values.len() > partial.limit;
         values.truncate(partial.limit);
         Ok(self.or_searched(Completion { values, total, more, proof }, partial, context).await)
     }
 
-    /// Returns `completion` if it has values. Otherwise searches for the typed text and returns the values of the
-    /// resources that it finds, so that a word in the middle of a path or title completes too.
+    /// Returns `completion` if it has values, if nothing was typed, or if the search fails. Otherwise searches for the
+    /// typed text, and returns the values that the variable has in the URIs of the hits, so that a word in the middle
+    /// of a path or title completes too.
     async fn or_searched(
         &self,
         completion: Completion,
@@ -320,8 +325,8 @@ impl ViewSnapshot<'_> {
     }
 
     /// Whether this value leads to a resource that the caller may see. If an earlier variable of the template has no
-    /// value, this is unknown; the result is then `false`, because the value may name a hidden resource.
-    fn completes(&self, partial: CompletionRequest<'_>, value: &str) -> bool {
+    /// value, the resource is unknown; the result is then `false`, because the value may name a hidden resource.
+    fn leads_to_visible(&self, partial: CompletionRequest<'_>, value: &str) -> bool {
         let known = partial.known.iter().filter(|(name, _)| *name != partial.variable);
         let known: Vec<_> = known.map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let without =

@@ -48,7 +48,7 @@ pub fn resources(arguments: TokenStream, item: TokenStream) -> TokenStream {
     block::expand(arguments.into(), item.into()).into()
 }
 
-/// Makes a function a resource, or with a URI template many resources, in a block with [`macro@resources`].
+/// Makes a function of a block with [`macro@resources`] a resource, or, with a URI template, many resources.
 ///
 /// ```
 /// # struct Docs;
@@ -177,8 +177,8 @@ pub fn list(_: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// The keys of the attribute are `name` (default: the name of the function), `title`, `description`, `icon` and
 /// `resources`. `resources` are the resources that the messages embed, as URIs, or as templates whose variables are
-/// arguments of the prompt. A caller that may not read them does not see the prompt. The arguments are completed like the
-/// variables of these templates. See `IntoPromptMessages` for the return types.
+/// arguments of the prompt. A caller without the right to read them does not see the prompt. The arguments are
+/// completed like the variables of these templates. See `IntoPromptMessages` for the return types.
 #[proc_macro_attribute]
 pub fn prompt(_: TokenStream, item: TokenStream) -> TokenStream {
     misplaced("prompt", item)

@@ -1,9 +1,9 @@
 //! The reaper: a process that kills the commands of a server after the server itself was killed.
 //!
-//! The server starts the reaper before its first command. The server writes the id of each process group that it
-//! starts or kills to the reaper's standard input. An end of file there means that the server has ended: the reaper
-//! then kills the remaining groups. One gap remains: if the server is killed between the start of a command and the
-//! write of its group, the command keeps running.
+//! The server starts the reaper before its first command. To the reaper's standard input, it writes the id of each
+//! process group that it starts or kills. An end of file there means that the server has ended: the reaper then kills
+//! the remaining groups. One gap remains: if the server is killed after it has started a command and before it has
+//! written the id of its group, the command keeps running.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write as _};
@@ -71,7 +71,7 @@ pub fn kill_all() {
 }
 
 /// Starts the reaper if it is not running. Call this before a command is started.
-pub fn prepare() {
+pub(crate) fn prepare() {
     let RunningGroups { groups: Some(groups), reaper: Some(reaper) } = &mut *running() else { return };
     if !reaper.is_running()
         && let Err(cause) = reaper.start(groups)

@@ -24,6 +24,8 @@ pub struct RemoteConfig {
     pub protocol: ProtocolChoice,
     /// Whether to serve the prompts of the server. With a prefix in `mount`, their names become `prefix_name`.
     pub prompts: bool,
+    /// Whether to serve the tools of the server. With a prefix in `mount`, their names become `prefix_name`.
+    pub tools: bool,
     /// Timeouts and size limits.
     pub limits: RemoteLimits,
 }
@@ -37,6 +39,7 @@ impl RemoteConfig {
             mount: UriMount::Kept,
             protocol: ProtocolChoice::Auto,
             prompts: true,
+            tools: false,
             limits: RemoteLimits::default(),
         }
     }
@@ -117,7 +120,7 @@ pub struct RemoteLimits {
     pub max_message: usize,
     /// The most pages of a list.
     pub max_pages: usize,
-    /// The most entries of a list: resources, templates, prompts or skills.
+    /// The most entries of a list: resources, templates, prompts or skills. Lists of tools have a smaller limit.
     pub max_resources: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Converts what a server sent to the types of `libris-core`.
+//! Converts the values in messages of a server to the types of `libris-core`.
 
 use std::time::Duration;
 

@@ -9,19 +9,19 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{
-    ClientJsonRpcMessage, CompleteResult, CustomResult, GetPromptResult, InputRequiredResult,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, Prompt, ReadResourceResult,
-    RequestId, Resource, ResourceTemplate, ServerJsonRpcMessage, ServerResult,
+    ClientJsonRpcMessage, CompleteResult, CustomResult, GetPromptResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, Prompt, ReadResourceResult, RequestId,
+    Resource, ResourceTemplate, ServerJsonRpcMessage, ServerResult, Tool,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::fault::{RemoteFault, quoted};
-use crate::{directory, skill_list};
+use crate::{directory, input_required, skill_list, tool_list};
 
 /// The methods whose results are decoded here.
-pub(crate) const METHODS: [&str; 9] = [
+pub(crate) const METHODS: [&str; 11] = [
     "resources/list",
     "resources/templates/list",
     "resources/read",
@@ -29,6 +29,8 @@ pub(crate) const METHODS: [&str; 9] = [
     "completion/complete",
     "prompts/list",
     "prompts/get",
+    "tools/list",
+    tool_list::CALL,
     skill_list::LIST,
     skill_list::GET,
 ];
@@ -137,26 +139,30 @@ pub(crate) fn result_of(method: &str, result: &RawValue) -> serde_json::Result<S
         }
         "resources/read" => match serde_json::from_str::<ReadResourceResult>(text) {
             Ok(read) => read.into(),
-            Err(cause) => match serde_json::from_str::<InputRequiredResult>(text) {
-                Ok(required) => required.into(),
-                Err(_) => return Err(cause),
-            },
+            Err(cause) => input_requests(text).ok_or(cause)?,
         },
         "completion/complete" => serde_json::from_str::<CompleteResult>(text)?.into(),
         "prompts/list" => list_without_malformed::<ListPromptsResult, Prompt>(text, "prompts")?.into(),
         "prompts/get" => match serde_json::from_str::<GetPromptResult>(text) {
             Ok(prompt) => prompt.into(),
-            Err(cause) => match serde_json::from_str::<InputRequiredResult>(text) {
-                Ok(required) => required.into(),
-                Err(_) => return Err(cause),
-            },
+            Err(cause) => input_requests(text).ok_or(cause)?,
         },
+        "tools/list" => list_without_malformed::<ListToolsResult, Tool>(text, "tools")?.into(),
+        // Passed on as it is: the types of rmcp lack members that it may have.
+        tool_list::CALL => CustomResult::new(serde_json::from_str(text)?).into(),
         // rmcp has no types for extensions.
         directory::METHOD | skill_list::LIST | skill_list::GET => {
             CustomResult::new(serde_json::from_str(text)?).into()
         }
         _ => serde_json::from_str(text)?,
     })
+}
+
+/// A result that asks for input; `None` for any other. It is passed on as it is: the types of rmcp lack members that the
+/// requests may have.
+fn input_requests(text: &str) -> Option<ServerResult> {
+    let result: serde_json::Value = serde_json::from_str(text).ok()?;
+    input_required::is_asked(&result).then(|| CustomResult::new(result).into())
 }
 
 /// Decodes a list. If an entry is malformed, the list is decoded without it.
@@ -187,7 +193,7 @@ pub(crate) fn substitute(id: RequestId, fault: &RemoteFault) -> ServerJsonRpcMes
 }
 
 /// Searches the id of the request in the first and the last bytes of a response: servers write it before or after the
-/// result. Only numbers are found, which are what rmcp sends.
+/// result. Only numeric ids are found; rmcp sends no others.
 pub(crate) fn id_within(head: &[u8], tail: &[u8]) -> Option<RequestId> {
     let head = &head[..head.len().min(ID_WINDOW)];
     let tail = &tail[tail.len().saturating_sub(ID_WINDOW)..];

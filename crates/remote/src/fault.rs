@@ -19,7 +19,8 @@ const SUBSTITUTE_CODE: i32 = 30_100;
 /// A text of a server is cut to this many characters in messages.
 const MAX_QUOTED: usize = 300;
 
-/// What a server did wrong. The messages complete "the MCP server `name` …".
+/// Why a server could not be reached, or did not answer a request as expected. The messages complete "the MCP server
+/// `name` …".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RemoteFault {
     #[error(
@@ -63,15 +64,19 @@ pub(crate) enum RemoteFault {
     #[error("answered with error {code}: {message}")]
     Refused { code: i32, message: String },
     #[error(
-        "asks for input of a user, which Libris cannot give; hint: configure the server so that it needs none"
+        "asks for input of a user, which only a client of revision 2026-07-28 can give; hint: configure the server so that it needs none"
     )]
     InputRequired,
+    #[error("asks for input with `{0}`, which the client does not support; hint: use another client")]
+    UnsupportedInput(String),
     #[error("sent a list with the same cursor twice; hint: report this to the author of the server")]
     RepeatedCursor,
     #[error("sent a list of more than {0} pages; hint: report this to the author of the server")]
     EndlessPages(usize),
     #[error("sent a list of more than {0} resources or templates; hint: raise `max_resources`")]
     EndlessList(usize),
+    #[error("sent a list of more than {0} tools; hint: report this to the author of the server")]
+    ManyTools(usize),
     #[error("sent a list of more than {0} bytes; hint: raise `max_message`")]
     LargeList(usize),
     #[error("sent base64 that is malformed")]
@@ -195,7 +200,8 @@ impl RemoteFault {
     }
 }
 
-/// A fault in the `data` of a JSON-RPC error. A transport can fail a single request in rmcp only with such an error.
+/// A fault in the `data` of a JSON-RPC error. In rmcp, a transport can make a single request fail only with such an
+/// error.
 #[derive(serde::Serialize, serde::Deserialize)]
 enum Substitute {
     TooLarge(usize),

@@ -48,7 +48,7 @@ const MAX_HEADERS: usize = 100;
 pub(crate) struct UpstreamHttp {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     max_message: usize,
-    /// The timeout for the head of a response, and again for its body, except an event stream.
+    /// The timeout for the head of a response, and separately for its body. The body of an event stream has no timeout.
     timeout: Duration,
 }
 

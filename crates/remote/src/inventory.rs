@@ -12,18 +12,20 @@ use crate::listing::CacheHints;
 /// send no notifications.
 const REPORTED_LIST_TTL: Duration = Duration::from_secs(60);
 
-/// A fetched list, with what decides whether it is still current.
+/// A fetched list, with its validity and its cache hints.
 pub(crate) struct Snapshot<T> {
     pub(crate) list: T,
     validity: SnapshotValidity,
     hints: CacheHints,
 }
 
-/// Decides whether what was fetched is current: it has not expired, and no counter was bumped since the fetch began.
+/// Decides whether a fetched list or resource is current: it has not expired, and no counter was bumped since the fetch
+/// began.
 #[derive(Clone)]
 pub(crate) struct SnapshotValidity {
     expires: Instant,
-    /// Counters that are bumped when the list changes or the connection is lost, with their values before the fetch.
+    /// Counters that are bumped when the fetched list or resource may have changed, or when the connection is lost.
+    /// Each has its value from before the fetch.
     counters: [(Arc<AtomicU64>, u64); 2],
 }
 
@@ -81,8 +83,8 @@ impl<T> Snapshot<Option<T>> {
     }
 }
 
-/// The freshness of a response with these hints. A response that the server declares private for a time gets no proof,
-/// so it is not cached for other callers.
+/// The freshness of a response with these hints. A response that the server declares private, with a TTL, gets no
+/// proof, so it is not cached for other callers.
 fn freshness(hints: CacheHints, proof: Option<Proof>) -> Freshness {
     let is_private = hints.scope == CacheScope::Private && !hints.ttl.is_zero();
     Freshness { ttl: hints.ttl, scope: hints.scope, proof: proof.filter(|_| !is_private), expires: None }
@@ -150,8 +152,8 @@ impl UpdateCounters {
         &self.0[(hash >> 32) as usize % UPDATE_COUNTERS]
     }
 
-    /// To be called before a read: an update after this call, or the loss of the connection, ends the validity of what
-    /// is read.
+    /// To be called before a read: an update after this call, or the loss of the connection, ends the validity of the
+    /// contents.
     pub(crate) fn begin(&self, uri: &str, losses: &Arc<AtomicU64>) -> SnapshotValidity {
         SnapshotValidity::begin(self.of(uri), losses)
     }

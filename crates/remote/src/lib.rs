@@ -5,9 +5,7 @@
 //! sizes, pages and times are limited, and a malformed message fails only the request that it answers.
 //! [`ResourceClient`] reads the resources of any source with a few lines of code.
 //!
-//! This crate is the only one that speaks MCP as a client, through `rmcp`. It exists on Unix only, because it ends
-//! child processes by their process groups.
-#![cfg(unix)]
+//! This crate is the only one that speaks MCP as a client, through `rmcp`.
 
 mod config;
 mod convert;
@@ -15,6 +13,7 @@ mod decode;
 mod directory;
 mod fault;
 mod http;
+mod input_required;
 mod inventory;
 mod link;
 mod listing;
@@ -25,6 +24,8 @@ mod remote;
 mod resource_client;
 mod skill_list;
 mod stdio;
+mod tool_list;
+mod upstream_subscriber;
 mod upstream_watch;
 
 pub use config::{ChildEnvironment, ProtocolChoice, RemoteConfig, RemoteLimits, RemoteTarget};

@@ -6,15 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
+use libris_core::RequestInput;
+use libris_process::GroupedChild;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, Implementation, PingRequest,
-    ProtocolVersion, ResourceUpdatedNotificationParam, ServerPeerInfo, ServerResult,
+    CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest, CustomRequest,
+    Implementation, PingRequest, ProtocolVersion, RequestId, ResourceUpdatedNotificationParam,
+    ServerPeerInfo, ServerResult,
 };
-use rmcp::service::{NotificationContext, Peer, RunningService, ServiceError};
+use rmcp::service::{NotificationContext, Peer, PeerRequestOptions, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientCacheConfig, ClientHandler, ClientLifecycleMode, ClientServiceExt as _, RoleClient};
 use serde_json::Value;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -23,7 +27,7 @@ use crate::config::{ProtocolChoice, RemoteConfig, RemoteTarget};
 use crate::fault::{FaultJournal, RemoteFault};
 use crate::http::UpstreamHttp;
 use crate::upstream_watch::{self, UpstreamEvents};
-use crate::{oauth, skill_list, stdio};
+use crate::{input_required, oauth, skill_list, stdio};
 
 /// The longest pause between two attempts to connect.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -39,6 +43,9 @@ const MAX_CONCURRENT_REQUESTS: usize = 32;
 
 /// How long to wait for a session to end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long sending `notifications/cancelled` may take.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Who a server is and what it can do.
 #[derive(Clone, Debug)]
@@ -105,6 +112,20 @@ impl UpstreamSession {
         self.info.capabilities.prompts.is_some()
     }
 
+    pub(crate) fn supports_tools(&self) -> bool {
+        self.info.capabilities.tools.is_some()
+    }
+
+    /// Whether the server declares that it reports changes of its list of prompts.
+    pub(crate) fn reports_prompt_changes(&self) -> bool {
+        self.info.capabilities.prompts.as_ref().is_some_and(|prompts| prompts.list_changed == Some(true))
+    }
+
+    /// Whether the server declares that it reports changes of its list of tools.
+    pub(crate) fn reports_tool_changes(&self) -> bool {
+        self.info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true))
+    }
+
     pub(crate) fn supports_skills(&self) -> bool {
         self.skill_settings().is_some()
     }
@@ -128,6 +149,24 @@ impl UpstreamSession {
         }
     }
 
+    /// Sends a request, and cancels it if the future is dropped before the response arrives.
+    ///
+    /// `input` is what a client can give if the server needs input; the server learns it only in the revisions that have
+    /// requests in several rounds.
+    pub(crate) async fn request(
+        &self,
+        request: ClientRequest,
+        input: Option<&RequestInput>,
+    ) -> Result<ServerResult, ServiceError> {
+        let mut options = PeerRequestOptions::no_options();
+        options.meta = input.filter(|_| self.is_modern()).map(input_required::metadata);
+        let handle = self.peer.send_cancellable_request(request, options).await?;
+        let mut abandoned = AbandonedRequest { peer: &self.peer, id: Some(handle.id.clone()) };
+        let result = handle.await_response().await;
+        abandoned.id = None;
+        result
+    }
+
     pub(crate) fn reports_list_changes(&self) -> bool {
         self.info
             .capabilities
@@ -149,8 +188,8 @@ impl UpstreamSession {
         fault
     }
 
-    /// Pings the server. Revision 2026-07-28 has no ping, so this returns true; the end of the listen stream shows that
-    /// the connection is lost.
+    /// Pings the server. Revision 2026-07-28 has no ping, so for it this returns `true`; there, the end of the
+    /// `subscriptions/listen` stream shows that the connection is lost.
     pub(crate) async fn is_alive(&self, limit: Duration) -> bool {
         if self.is_modern() {
             return true;
@@ -165,6 +204,22 @@ impl UpstreamSession {
     }
 }
 
+/// A drop guard that sends `notifications/cancelled` for a request that nobody waits for any more.
+struct AbandonedRequest<'a> {
+    peer: &'a Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for AbandonedRequest<'_> {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
+        let peer = self.peer.clone();
+        let reason = Some("the client no longer waits for the response".to_owned());
+        let params = CancelledNotificationParam::new(Some(id), reason);
+        runtime.spawn(async move { timeout(CANCEL_TIMEOUT, peer.notify_cancelled(params)).await });
+    }
+}
+
 #[derive(Clone)]
 enum LinkState {
     Connecting,
@@ -172,10 +227,11 @@ enum LinkState {
     Down(RemoteFault),
 }
 
-/// The connection to a server. A background task establishes it, and again whenever it is lost.
+/// The connection to a server. A background task establishes it, and establishes it again whenever it is lost.
 pub(crate) struct UpstreamLink {
     state: watch::Receiver<LinkState>,
-    /// Counts the connections that ended. What was fetched over a connection is no longer current after its end.
+    /// Counts the connections that ended. Lists and contents that were fetched over a connection are no longer current
+    /// after its end.
     losses: Arc<AtomicU64>,
     closing: Arc<Notify>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -249,14 +305,14 @@ struct Supervisor {
     closing: Arc<Notify>,
 }
 
-/// A connection and what must live as long as it.
+/// A connection, and the values that must live as long as the connection does.
 struct Established {
     service: RunningService<RoleClient, UpstreamHandler>,
     session: Arc<UpstreamSession>,
     notifications: mpsc::Receiver<UpstreamNotification>,
     overflow: Arc<Notify>,
     /// The child process of the server, which is killed on drop.
-    _process: Option<stdio::ServerProcess>,
+    _process: Option<GroupedChild>,
 }
 
 impl Supervisor {
@@ -319,7 +375,7 @@ impl Supervisor {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .max_concurrent_requests(MAX_CONCURRENT_REQUESTS)
                     .max_sse_event_size(limits.max_message)
-                    // The link reconnects instead, so that watchers learn that changes may be lost.
+                    // The link reconnects instead, so that watchers learn that changes may have been lost.
                     .reinit_on_expired_session(false)
                     .custom_headers(headers.iter().filter_map(|(name, value)| header(name, value)).collect());
                 config.auth_header = token.clone();
@@ -398,6 +454,8 @@ fn header(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
 pub(crate) enum UpstreamNotification {
     Updated(String),
     ListChanged,
+    /// The list of prompts or tools has changed.
+    FeaturesChanged,
 }
 
 /// Queues the notifications of a server. It declares no capabilities, so a server must not request sampling, roots or
@@ -430,7 +488,11 @@ impl ClientHandler for UpstreamHandler {
     }
 
     async fn on_prompt_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.queue(UpstreamNotification::ListChanged);
+        self.queue(UpstreamNotification::FeaturesChanged);
+    }
+
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.queue(UpstreamNotification::FeaturesChanged);
     }
 
     fn get_info(&self) -> ClientConfig {

@@ -15,10 +15,10 @@ use crate::fault::RemoteFault;
 use crate::link::UpstreamSession;
 use crate::mount::UriMount;
 
-/// A whole list may be this many times as large as a message.
+/// A whole list may be this many times as large as the largest message (`max_message`).
 const LIST_FACTOR: usize = 4;
 
-/// Fetching a whole list may take this many times as long as a request.
+/// Fetching a whole list may take this many times as long as one request may (`timeout`).
 const LIST_TIME_FACTOR: u32 = 4;
 
 /// All resources of a server.

@@ -9,16 +9,17 @@ use futures_core::stream::BoxStream;
 use futures_util::stream::{self, StreamExt as _};
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Change, Client, Completion, CompletionRequest, Contents, Context, DIRECTORY, Error, Freshness, Page,
-    PromptCompletion, PromptContent, PromptMessage, Prompts, Resource, Result, Skill, SkillPage, Source,
-    Templates, Uri, UriTemplate,
+    Change, Client, Completion, CompletionRequest, Contents, Context, DIRECTORY, Error, Freshness, Meta,
+    Page, PromptCompletion, PromptContent, PromptMessage, Prompts, RequestInput, Resource, Result, Skill,
+    SkillPage, Source, SourceToolResult, SourceTools, Templates, ToolContent, Uri, UriTemplate,
 };
 use rmcp::model::{
-    ArgumentInfo, CompleteRequestParams, CompletionContext, ErrorCode, GetPromptRequestParams,
-    GetPromptResponse, ReadResourceRequestParams, ReadResourceResponse, Reference,
+    ArgumentInfo, CallToolRequest, CallToolRequestParams, ClientRequest, CompleteRequestParams,
+    CompletionContext, CustomResult, ErrorCode, GetPromptRequest, GetPromptRequestParams,
+    ReadResourceRequest, ReadResourceRequestParams, Reference, ServerResult,
 };
 use rmcp::service::ServiceError;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
@@ -26,10 +27,10 @@ use crate::config::{self, RemoteConfig, RemoteTarget};
 use crate::convert;
 use crate::fault::RemoteFault;
 use crate::link::{ServerIdentity, UpstreamLink, UpstreamSession};
-use crate::listing::ResourceList;
+use crate::listing::{CacheHints, ResourceList};
 use crate::mount::UriMount;
 use crate::upstream_watch::UpstreamEvents;
-use crate::{prompt_list, skill_list};
+use crate::{input_required, prompt_list, skill_list, tool_list};
 
 /// The most concurrent requests to a server. Each may hold a message of the maximum size in memory.
 const CONCURRENCY: usize = 8;
@@ -144,15 +145,47 @@ impl Remote {
         Ok(is_own.then_some((session, inner)))
     }
 
+    /// The connection and the upstream name of a tool; `None` if the server does not list the tool.
+    async fn own_tool<'a>(&self, name: &'a str) -> Result<Option<(Arc<UpstreamSession>, &'a str)>> {
+        let Some(inner) = self.config.mount.inner_name(name).filter(|_| self.config.tools) else {
+            return Ok(None);
+        };
+        let session = self.session().await?;
+        let snapshot = self.events.current_tools(&session).await.map_err(|fault| self.error(fault, None))?;
+        let is_own = snapshot.list.tools.binary_search_by(|tool| (*tool.name).cmp(name)).is_ok();
+        Ok(is_own.then_some((session, inner)))
+    }
+
+    /// The error for a result that does not answer the request: the server asks for input, or the result is of another type.
+    fn unfinished(&self, method: &'static str, result: ServerResult, context: &Context) -> Error {
+        let result = as_json(result);
+        let fault = match input_required::is_asked(&result) {
+            true => match input_required::required(method, result, context.input()) {
+                Ok(required) => return Error::InputRequired(Box::new(required)),
+                Err(fault) => fault,
+            },
+            false => RemoteFault::WrongResult { method, cause: "it has another shape".to_owned() },
+        };
+        self.error(fault, None)
+    }
+
     async fn read_upstream(&self, uri: &Uri, inner: &str, context: &Context) -> Result<Contents> {
         let session = self.session().await?;
         let validity = self.events.updates.begin(inner, self.link.losses());
-        let request = session.peer.read_resource_once(ReadResourceRequestParams::new(inner));
-        let answer = self.answer(&session, request).await.map_err(|fault| self.error(fault, Some(uri)))?;
-        let ReadResourceResponse::Complete(result) = answer else {
-            return Err(self.error(RemoteFault::InputRequired, Some(uri)));
+        let input = context.input();
+        let mut params = ReadResourceRequestParams::new(inner);
+        (params.input_responses, params.request_state) = input.map(input_required::given).unwrap_or_default();
+        let request = ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params));
+        let answer = self.answer(&session, session.request(request, input)).await;
+        let result = match answer.map_err(|fault| self.error(fault, Some(uri)))? {
+            ServerResult::ReadResourceResult(result) => result,
+            other => return Err(self.unfinished("resources/read", other, context)),
         };
-        let hints = convert::hints(result.ttl_ms, result.cache_scope);
+        // A response to input of the user is for this caller only.
+        let hints = match input.is_some_and(RequestInput::is_retry) {
+            true => CacheHints::default(),
+            false => convert::hints(result.ttl_ms, result.cache_scope),
+        };
         let parts =
             result.contents.into_iter().map(|part| convert::content(part, (inner, uri), &self.config.mount));
         let parts = parts.collect::<Result<Vec<_>, _>>().map_err(|fault| self.error(fault, Some(uri)))?;
@@ -184,6 +217,26 @@ fn check(config: &RemoteConfig) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A result as JSON. In an event stream, rmcp recognises results by their shape, so the type may be any that fits.
+fn as_json(result: ServerResult) -> Value {
+    match result {
+        ServerResult::CustomResult(result) => result.0,
+        // By way of text, because `serde_json::Value` would turn the `f32` 0.8 into 0.800000011920929.
+        other => {
+            let text = serde_json::to_string(&other).unwrap_or_default();
+            serde_json::from_str(&text).unwrap_or_default()
+        }
+    }
+}
+
+/// The size of the data in a content block, in bytes.
+fn block_bytes(content: &ToolContent) -> usize {
+    let text = |block: &Meta, name: &str| block.get(name).and_then(Value::as_str).map_or(0, str::len);
+    let embedded = content.block.get("resource").and_then(Value::as_object);
+    let embedded = embedded.map_or(0, |resource| text(resource, "text") + text(resource, "blob"));
+    text(&content.block, "text") + text(&content.block, "data") + embedded
 }
 
 /// The size of the contents in a message, in bytes.
@@ -233,7 +286,8 @@ impl Source for Remote {
             return Some(template.specificity());
         }
         // With a prefix, only this source can have the URI. Without one, the server gets only URIs with schemes that it
-        // lists: it must not learn URIs of other sources.
+        // lists, because it must not learn URIs of other sources. Until its lists are known, it gets URIs of any
+        // scheme.
         let is_own = self.config.mount != UriMount::Kept || self.has_scheme(uri.scheme()).unwrap_or(true);
         is_own.then_some(self.unlisted)
     }
@@ -344,7 +398,7 @@ impl Source for Remote {
         let request = session.custom(skill_list::GET, Some(json!({ "uri": inner })));
         let skill = match self.answer(&session, request).await {
             Ok(result) => skill_list::requested(result, &self.config.mount),
-            // What the extension prescribes for a URI that is not a skill.
+            // The extension prescribes this error code for a URI that is not a skill.
             Err(RemoteFault::Refused { code, .. }) if code == ErrorCode::INVALID_PARAMS.0 => {
                 return Err(Error::NotFound(uri.clone()));
             }
@@ -376,10 +430,13 @@ impl Source for Remote {
             let given = arguments.iter().map(|(name, value)| (name.clone(), value.clone().into()));
             params = params.with_arguments(given.collect());
         }
-        let answer = self.answer(&session, session.peer.get_prompt_once(params)).await;
+        let input = context.input();
+        (params.input_responses, params.request_state) = input.map(input_required::given).unwrap_or_default();
+        let request = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
+        let answer = self.answer(&session, session.request(request, input)).await;
         let result = match answer.map_err(|fault| self.error(fault, None))? {
-            GetPromptResponse::Complete(result) => result,
-            _ => return Err(self.error(RemoteFault::InputRequired, None)),
+            ServerResult::GetPromptResult(result) => result,
+            other => return Err(self.unfinished("prompts/get", other, context)),
         };
         let messages = result.messages.into_iter();
         let messages = messages.map(|message| prompt_list::message(message, &self.config.mount));
@@ -397,6 +454,46 @@ impl Source for Remote {
         let argument = ArgumentInfo::new(partial.argument, partial.typed);
         let params = CompleteRequestParams::new(Reference::for_prompt(inner), argument);
         self.completed(&session, params, partial.known, partial.limit).await.map(Some)
+    }
+
+    fn has_tools(&self) -> bool {
+        self.config.tools
+    }
+
+    async fn tools(&self, _context: &Context) -> Result<SourceTools> {
+        if !self.config.tools {
+            return Ok(SourceTools::default());
+        }
+        let session = self.session().await?;
+        let snapshot = self.events.current_tools(&session).await.map_err(|fault| self.error(fault, None))?;
+        let (tools, freshness) = (snapshot.list.tools.clone(), snapshot.freshness());
+        Ok(SourceTools { tools, freshness, ..SourceTools::default() })
+    }
+
+    async fn call_tool(
+        &self,
+        name: &str,
+        arguments: Meta,
+        context: &Context,
+    ) -> Result<Option<SourceToolResult>> {
+        let Some((session, inner)) = self.own_tool(name).await? else { return Ok(None) };
+        let mut params = CallToolRequestParams::new(inner.to_owned());
+        if !arguments.is_empty() {
+            params = params.with_arguments(arguments);
+        }
+        let input = context.input();
+        (params.input_responses, params.request_state) = input.map(input_required::given).unwrap_or_default();
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let answer = self.answer(&session, session.request(request, input)).await;
+        let result = as_json(answer.map_err(|fault| self.error(fault, None))?);
+        if input_required::is_asked(&result) {
+            return Err(self.unfinished(tool_list::CALL, CustomResult::new(result).into(), context));
+        }
+        let result = tool_list::result(result, &self.config.mount);
+        let result = result.map_err(|fault| self.error(fault, None))?;
+        let bytes: usize = result.content.iter().map(block_bytes).sum();
+        context.grow(bytes as u64)?;
+        Ok(Some(result))
     }
 
     fn follow(&self, subject: &Uri, _client: Client) {

@@ -183,6 +183,7 @@ impl ResourceClient {
         Ok(changes.filter(move |change| {
             future::ready(match change {
                 Change::Updated(uri) => followed.has(uri),
+                Change::Features => false,
                 _ => true,
             })
         }))

@@ -1,18 +1,20 @@
 //! The stdio transport: a server as a child process, with one message per line on its standard input and output.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use libris_process::ProcessGroup;
+use libris_process::{ChildPipes, GroupedChild};
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
 };
-use tokio::process::{Child, ChildStderr, Command};
+use tokio::process::{ChildStderr, Command};
 use tokio::sync::{Mutex, watch};
 
 use crate::config::{ChildEnvironment, RemoteTarget};
@@ -30,33 +32,25 @@ const MAX_STDERR_LINE: u64 = 2048;
 /// the server has started may keep the pipe open.
 const STDERR_GRACE: Duration = Duration::from_secs(1);
 
-/// The process of a server and its process group, which are killed on drop.
-pub(crate) struct ServerProcess {
-    _child: Child,
-    _group: ProcessGroup,
-}
-
-/// Starts a server. Returns its transport, and its process, which is killed on drop.
+/// Starts a server. Returns its transport, and its process, which is killed on drop, with the processes that it has
+/// started, as `npx …` does.
 pub(crate) fn start(
     target: &RemoteTarget,
     max_message: usize,
     journal: &FaultJournal,
-) -> Result<(impl Transport<RoleClient> + 'static + use<>, ServerProcess), RemoteFault> {
+) -> Result<(impl Transport<RoleClient> + 'static + use<>, GroupedChild), RemoteFault> {
     let RemoteTarget::Stdio { program, arguments, folder, environment } = target else {
         return Err(RemoteFault::NotStarted("it is not a program".to_owned()));
     };
-    libris_process::prepare();
-    let mut command = Command::new(program);
+    let mut command = Command::new(found(program));
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A new process group, so that processes that the server starts, as `npx …` does, are killed with it.
-    command.process_group(0).kill_on_drop(true);
     if !folder.as_os_str().is_empty() {
         command.current_dir(folder);
     }
     if let ChildEnvironment::Only(variables) = environment {
         command.env_clear().envs(variables);
     }
-    let mut child = command.spawn().map_err(|cause| {
+    let mut child = GroupedChild::spawn(command).map_err(|cause| {
         let program = program.to_string_lossy();
         RemoteFault::NotStarted(match cause.kind() {
             io::ErrorKind::NotFound => {
@@ -68,9 +62,7 @@ pub(crate) fn start(
             _ => cause.to_string(),
         })
     })?;
-    let group = ProcessGroup::of(child.id());
-    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+    let ChildPipes { stdin: Some(stdin), stdout: Some(stdout), stderr: Some(stderr) } = child.pipes() else {
         return Err(RemoteFault::NotStarted("it has no pipes".to_owned()));
     };
     let (is_open, stderr_end) = watch::channel(());
@@ -81,7 +73,13 @@ pub(crate) fn start(
     });
     let stderr_end = StderrEnd(stderr_end);
     let transport = LineTransport::new(stdout, stdin, max_message, journal.clone(), stderr_end);
-    Ok((transport, ServerProcess { _child: child, _group: group }))
+    Ok((transport, child))
+}
+
+/// The program to start. Unix searches `PATH` itself. Windows would find programs, but not scripts such as `npx.cmd`.
+fn found(program: &OsStr) -> OsString {
+    let found = cfg!(windows).then(|| libris_process::executable(program, Path::new(""))).flatten();
+    found.map_or_else(|| program.to_owned(), PathBuf::into_os_string)
 }
 
 /// Logs standard error, and records its last lines in the journal for the error message if the server ends.

@@ -1,5 +1,4 @@
-//! Subscribes to resources of a server, once per followed resource however many clients follow it, and handles its
-//! notifications.
+//! Handles the notifications of a server, and the state that a source shares with the task of its connection.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
-use futures_util::stream::{self, StreamExt as _};
 use libris_core::{Change, Uri};
-use rmcp::model::{ServerNotification, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams};
-use rmcp::service::Subscription;
 use tokio::sync::{Notify, broadcast, mpsc};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::config::{RemoteConfig, RemoteTarget};
 use crate::directory::{self, LastDirectory};
@@ -22,6 +18,8 @@ use crate::link::{UpstreamNotification, UpstreamSession};
 use crate::listing::{CacheHints, ResourceList, TemplateList};
 use crate::prompt_list::PromptList;
 use crate::skill_list::SkillList;
+use crate::tool_list::ToolList;
+use crate::upstream_subscriber::{Subscribed, UpstreamSubscriber};
 
 /// The most followed resources of a server.
 const MAX_FOLLOWED: usize = 20_000;
@@ -31,9 +29,6 @@ const MAX_UNREAD_CHANGES: usize = 4096;
 
 /// If more entries of a list changed, [`Change::Lost`] is reported instead of each of them.
 const MAX_LIST_CHANGES: usize = 1000;
-
-/// The most concurrent requests to subscribe or unsubscribe.
-const CONCURRENT_SUBSCRIPTIONS: usize = 8;
 
 /// The debounce window: how long to wait after a `list_changed` notification before the lists are fetched again.
 const LIST_DEBOUNCE: Duration = Duration::from_millis(100);
@@ -50,6 +45,8 @@ pub(crate) struct UpstreamEvents {
     changes: broadcast::Sender<Change>,
     /// Bumped when the lists may have changed.
     pub(crate) list_changes: Arc<AtomicU64>,
+    /// Bumped when the prompts or tools may have changed.
+    feature_changes: Arc<AtomicU64>,
     /// Bumped when a connection ends.
     losses: Arc<AtomicU64>,
     pub(crate) updates: UpdateCounters,
@@ -57,6 +54,7 @@ pub(crate) struct UpstreamEvents {
     pub(crate) templates: CachedFetch<TemplateList>,
     pub(crate) skills: CachedFetch<SkillList>,
     pub(crate) prompts: CachedFetch<PromptList>,
+    pub(crate) tools: CachedFetch<ToolList>,
     directory: LastDirectory,
     announced: Mutex<AnnouncedLists>,
 }
@@ -71,11 +69,11 @@ struct AnnouncedLists {
 
 /// A followed resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct FollowedUri {
+pub(crate) struct FollowedUri {
     /// The upstream URI.
-    inner: String,
+    pub(crate) inner: String,
     /// The served URI.
-    outer: Uri,
+    pub(crate) outer: Uri,
 }
 
 impl UpstreamEvents {
@@ -86,12 +84,14 @@ impl UpstreamEvents {
             wake: Notify::new(),
             changes: broadcast::Sender::new(MAX_UNREAD_CHANGES),
             list_changes: Arc::default(),
+            feature_changes: Arc::default(),
             losses,
             updates: UpdateCounters::default(),
             resources: CachedFetch::default(),
             templates: CachedFetch::default(),
             skills: CachedFetch::default(),
             prompts: CachedFetch::default(),
+            tools: CachedFetch::default(),
             directory: LastDirectory::default(),
             announced: Mutex::default(),
         }
@@ -105,7 +105,7 @@ impl UpstreamEvents {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Subscribes to a resource.
+    /// Adds a resource to the followed ones. [`run`] subscribes to it.
     pub(crate) fn follow(&self, inner: String, outer: Uri) {
         let mut followed = self.followed();
         if followed.len() >= MAX_FOLLOWED {
@@ -121,7 +121,7 @@ impl UpstreamEvents {
         }
     }
 
-    /// Cancels the subscription to a resource.
+    /// Removes a resource from the followed ones. [`run`] cancels the subscription.
     pub(crate) fn unfollow(&self, outer: &Uri) {
         let mut followed = self.followed();
         let before = followed.len();
@@ -146,9 +146,15 @@ impl UpstreamEvents {
     /// Invalidates everything that is cached, and reports to watchers that anything may have changed.
     fn lost(&self) {
         self.list_changes.fetch_add(1, Ordering::AcqRel);
+        self.feature_changes.fetch_add(1, Ordering::AcqRel);
         self.updates.bump_all();
         *self.announced() = AnnouncedLists::default();
         self.report(Change::Lost);
+    }
+
+    /// Reports to watchers that the prompts or tools changed.
+    fn features_changed(&self) {
+        self.report(Change::Features);
     }
 
     /// Invalidates a resource, and reports to watchers that it changed.
@@ -166,20 +172,20 @@ impl UpstreamEvents {
     /// Fetches a list. The snapshot is valid until it expires, the server reports a change, or the connection is lost.
     async fn snapshot<T>(
         &self,
-        session: &UpstreamSession,
+        (changes, reports): (&Arc<AtomicU64>, bool),
         fetch: impl Future<Output = Result<(T, CacheHints), RemoteFault>>,
     ) -> Result<Snapshot<T>, RemoteFault> {
-        let validity = SnapshotValidity::begin(&self.list_changes, &self.losses);
+        let validity = SnapshotValidity::begin(changes, &self.losses);
         let (list, hints) = fetch.await?;
-        let reports = session.reports_list_changes();
         Ok(Snapshot::new(list, validity, hints, reports, self.config.limits.list_ttl))
     }
 
-    /// The cached list if it is current, otherwise the result of `fetch`.
+    /// The cached list if it is current, otherwise the result of `fetch`. `changes` is the counter that is bumped when the
+    /// list changes, and whether the server reports these changes.
     async fn current<L>(
         &self,
         cached: &CachedFetch<L>,
-        session: &UpstreamSession,
+        changes: (&Arc<AtomicU64>, bool),
         fetch: impl Future<Output = Result<L, RemoteFault>>,
         hints: impl Fn(&L) -> CacheHints,
     ) -> Result<Arc<Snapshot<L>>, RemoteFault> {
@@ -188,7 +194,7 @@ impl UpstreamEvents {
             let hints = hints(&list);
             Ok((list, hints))
         };
-        cached.current_or_fetch(self.snapshot(session, fetch)).await
+        cached.current_or_fetch(self.snapshot(changes, fetch)).await
     }
 
     /// The resources, fetched if they are not current.
@@ -198,7 +204,8 @@ impl UpstreamEvents {
     ) -> Result<Arc<Snapshot<ResourceList>>, RemoteFault> {
         let RemoteConfig { mount, limits, .. } = &self.config;
         let fetch = ResourceList::fetch(session, mount, limits);
-        let snapshot = self.current(&self.resources, session, fetch, |list| list.hints).await?;
+        let changes = (&self.list_changes, session.reports_list_changes());
+        let snapshot = self.current(&self.resources, changes, fetch, |list| list.hints).await?;
         self.announced().resources.get_or_insert_with(|| snapshot.clone());
         Ok(snapshot)
     }
@@ -210,7 +217,8 @@ impl UpstreamEvents {
     ) -> Result<Arc<Snapshot<TemplateList>>, RemoteFault> {
         let RemoteConfig { mount, limits, .. } = &self.config;
         let fetch = TemplateList::fetch(session, mount, limits);
-        let snapshot = self.current(&self.templates, session, fetch, |list| list.hints).await?;
+        let changes = (&self.list_changes, session.reports_list_changes());
+        let snapshot = self.current(&self.templates, changes, fetch, |list| list.hints).await?;
         self.announced().templates.get_or_insert_with(|| snapshot.clone());
         Ok(snapshot)
     }
@@ -221,7 +229,8 @@ impl UpstreamEvents {
         session: &UpstreamSession,
     ) -> Result<Arc<Snapshot<SkillList>>, RemoteFault> {
         let RemoteConfig { mount, limits, .. } = &self.config;
-        self.current(&self.skills, session, SkillList::fetch(session, mount, limits), |list| list.hints).await
+        let changes = (&self.list_changes, session.reports_list_changes());
+        self.current(&self.skills, changes, SkillList::fetch(session, mount, limits), |list| list.hints).await
     }
 
     /// The prompts, fetched if they are not current.
@@ -230,8 +239,18 @@ impl UpstreamEvents {
         session: &UpstreamSession,
     ) -> Result<Arc<Snapshot<PromptList>>, RemoteFault> {
         let RemoteConfig { mount, limits, .. } = &self.config;
-        self.current(&self.prompts, session, PromptList::fetch(session, mount, limits), |list| list.hints)
+        let changes = (&self.feature_changes, session.reports_prompt_changes());
+        self.current(&self.prompts, changes, PromptList::fetch(session, mount, limits), |list| list.hints)
             .await
+    }
+
+    /// The tools, fetched if they are not current.
+    pub(crate) async fn current_tools(
+        &self,
+        session: &UpstreamSession,
+    ) -> Result<Arc<Snapshot<ToolList>>, RemoteFault> {
+        let changes = (&self.feature_changes, session.reports_tool_changes());
+        self.current(&self.tools, changes, ToolList::fetch(session, &self.config), |list| list.hints).await
     }
 
     /// The children of a directory, fetched if they are not current; `None` if the server does not know the method.
@@ -249,7 +268,8 @@ impl UpstreamEvents {
             let hints = children.as_ref().map(|children| children.hints).unwrap_or_default();
             Ok((children, hints))
         };
-        let Some(children) = self.snapshot(session, fetch).await?.transposed() else { return Ok(None) };
+        let changes = (&self.list_changes, session.reports_list_changes());
+        let Some(children) = self.snapshot(changes, fetch).await?.transposed() else { return Ok(None) };
         let children = Arc::new(children);
         self.directory.set(directory, children.clone());
         Ok(Some(children))
@@ -293,10 +313,11 @@ pub(crate) async fn run(
     config: &RemoteConfig,
 ) {
     let Some(events) = events.upgrade() else { return };
-    let mut subscriber = UpstreamSubscriber::new(session, config.limits.timeout);
+    let mut subscriber = UpstreamSubscriber::new(session, config);
     let mut subscribing: Option<BoxFuture<'_, Subscribed>> = None;
     let mut relisting: Option<BoxFuture<'_, ()>> = None;
     let mut relist_at: Option<Instant> = None;
+    let mut features_at: Option<Instant> = None;
     let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let is_http = matches!(config.target, RemoteTarget::Http { .. });
@@ -307,12 +328,13 @@ pub(crate) async fn run(
             subscribing = subscriber.change(wanted);
         }
         if is_first && subscribing.is_none() {
-            // Changes between the previous connection and the new subscriptions were missed.
+            // Changes between the previous connection and the new subscriptions may have been missed.
             if session.generation > 1 {
                 events.lost();
             }
             is_first = false;
         }
+        let features_time = tokio::time::sleep_until(features_at.unwrap_or_else(Instant::now));
         let relist_time = tokio::time::sleep_until(relist_at.unwrap_or_else(Instant::now));
         tokio::select! {
             () = session.broken() => return,
@@ -331,6 +353,10 @@ pub(crate) async fn run(
                     events.list_changes.fetch_add(1, Ordering::AcqRel);
                     relist_at.get_or_insert_with(|| Instant::now() + LIST_DEBOUNCE);
                 }
+                Some(UpstreamNotification::FeaturesChanged) => {
+                    events.feature_changes.fetch_add(1, Ordering::AcqRel);
+                    features_at.get_or_insert_with(|| Instant::now() + LIST_DEBOUNCE);
+                }
                 None => return,
             },
             listened = subscriber.listen() => match listened {
@@ -339,8 +365,16 @@ pub(crate) async fn run(
                     events.list_changes.fetch_add(1, Ordering::AcqRel);
                     relist_at.get_or_insert_with(|| Instant::now() + LIST_DEBOUNCE);
                 }
+                Some(UpstreamNotification::FeaturesChanged) => {
+                    events.feature_changes.fetch_add(1, Ordering::AcqRel);
+                    features_at.get_or_insert_with(|| Instant::now() + LIST_DEBOUNCE);
+                }
                 None => return,
             },
+            () = features_time, if features_at.is_some() => {
+                features_at = None;
+                events.features_changed();
+            }
             () = overflow.notified() => events.lost(),
             () = events.wake.notified() => {}
             () = relist_time, if relist_at.is_some() && relisting.is_none() => {
@@ -352,136 +386,6 @@ pub(crate) async fn run(
                 if !session.is_alive(config.limits.timeout).await {
                     return;
                 }
-            }
-        }
-    }
-}
-
-/// The subscriptions of a connection.
-struct UpstreamSubscriber<'a> {
-    session: &'a Arc<UpstreamSession>,
-    timeout: Duration,
-    active: BTreeSet<FollowedUri>,
-    /// The open `subscriptions/listen` stream.
-    listening: Option<Subscription>,
-    /// Whether the stream is needed even if no resource is followed, because the server reports list changes on it.
-    needs_listening: bool,
-    /// Whether the server refused `subscriptions/listen`.
-    is_refused: bool,
-}
-
-/// The outcome of [`UpstreamSubscriber::change`].
-struct Subscribed {
-    wanted: BTreeSet<FollowedUri>,
-    listening: Option<Subscription>,
-    is_refused: bool,
-}
-
-impl<'a> UpstreamSubscriber<'a> {
-    fn new(session: &'a Arc<UpstreamSession>, timeout: Duration) -> Self {
-        let needs_listening = session.is_modern() && session.reports_list_changes();
-        Self {
-            session,
-            timeout,
-            active: BTreeSet::new(),
-            listening: None,
-            needs_listening,
-            is_refused: false,
-        }
-    }
-
-    /// Starts the requests that make `wanted` the active subscriptions; `None` if they are already.
-    fn change(&self, wanted: BTreeSet<FollowedUri>) -> Option<BoxFuture<'a, Subscribed>> {
-        let wanted = if self.session.supports_subscriptions() { wanted } else { BTreeSet::new() };
-        let (session, limit) = (self.session, self.timeout);
-        if session.is_modern() {
-            let is_listening = self.listening.is_some() || !self.needs_listening && wanted.is_empty();
-            if self.is_refused || (is_listening && wanted == self.active) {
-                return None;
-            }
-            let mut filter = SubscriptionFilter::new();
-            filter.resources_list_changed = self.needs_listening.then_some(true);
-            filter.resource_subscriptions =
-                (!wanted.is_empty()).then(|| wanted.iter().map(|one| one.inner.clone()).collect());
-            return Some(
-                async move {
-                    let listening = match timeout(limit, session.peer.listen(filter)).await {
-                        Ok(Ok(listening)) => Some(listening),
-                        Ok(Err(error)) => {
-                            let fault = session.fault(error, limit);
-                            tracing::warn!(%fault, "an MCP server refused subscriptions");
-                            None
-                        }
-                        Err(_) => None,
-                    };
-                    let is_refused = listening.is_none();
-                    Subscribed { wanted, listening, is_refused }
-                }
-                .boxed(),
-            );
-        }
-        if wanted == self.active {
-            return None;
-        }
-        let removed: Vec<_> = self.active.difference(&wanted).cloned().collect();
-        let added: Vec<_> = wanted.difference(&self.active).cloned().collect();
-        Some(
-            async move {
-                #[allow(deprecated, reason = "revisions before 2026-07-28 have no other way")]
-                let unsubscribe = |one: FollowedUri| async move {
-                    let params = UnsubscribeRequestParams::new(one.inner);
-                    let _ = timeout(limit, session.peer.unsubscribe(params)).await;
-                };
-                #[allow(deprecated, reason = "revisions before 2026-07-28 have no other way")]
-                let subscribe = |one: FollowedUri| async move {
-                    let params = SubscribeRequestParams::new(one.inner);
-                    if let Ok(Err(error)) = timeout(limit, session.peer.subscribe(params)).await {
-                        let fault = session.fault(error, limit);
-                        tracing::warn!(%fault, "an MCP server refused a subscription");
-                    }
-                };
-                stream::iter(removed)
-                    .map(unsubscribe)
-                    .buffer_unordered(CONCURRENT_SUBSCRIPTIONS)
-                    .collect::<()>()
-                    .await;
-                stream::iter(added)
-                    .map(subscribe)
-                    .buffer_unordered(CONCURRENT_SUBSCRIPTIONS)
-                    .collect::<()>()
-                    .await;
-                Subscribed { wanted, listening: None, is_refused: false }
-            }
-            .boxed(),
-        )
-    }
-
-    /// Records the outcome of [`change`](Self::change), and returns the added subscriptions.
-    fn changed(&mut self, subscribed: Subscribed) -> Vec<FollowedUri> {
-        self.is_refused |= subscribed.is_refused;
-        if let Some(listening) = subscribed.listening {
-            // The previous stream is dropped only now, so that no notification is missed in between.
-            self.listening = Some(listening);
-        }
-        let added = subscribed.wanted.difference(&self.active).cloned().collect();
-        self.active = subscribed.wanted;
-        added
-    }
-
-    /// The next notification of the `subscriptions/listen` stream; `None` if the stream ended. Without a stream, this
-    /// never completes.
-    async fn listen(&mut self) -> Option<UpstreamNotification> {
-        let Some(listening) = &mut self.listening else { return std::future::pending().await };
-        loop {
-            match listening.next().await {
-                Ok(Some(ServerNotification::ResourceUpdatedNotification(updated))) => {
-                    return Some(UpstreamNotification::Updated(updated.params.uri));
-                }
-                Ok(Some(ServerNotification::ResourceListChangedNotification(_))) => {
-                    return Some(UpstreamNotification::ListChanged);
-                }
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => return None,
             }
         }
     }

@@ -10,11 +10,12 @@ use crate::tokens::{StemCache, TextTokens};
 /// The name under which the analyser is registered with tantivy.
 pub(crate) const ANALYSER: &str = "libris";
 
-/// tantivy passes only the text of a field to the analyser, so its first character encodes the language: this
-/// private-use character plus the index in [`Language::ALL`].
+/// The private-use code point that marks a text in the first language of [`Language::ALL`]; the next code points mark
+/// the next languages. The mark is the first character of a field's text, because tantivy passes nothing but the text
+/// to the analyser.
 const FIRST_MARK: u32 = 0xe000;
 
-/// Joins the texts of a field after the character that encodes their language for [`Analyser`].
+/// Joins the texts of a field, and puts the character that encodes their language before them, for [`Analyser`].
 pub(crate) fn marked<'t>(language: Language, texts: impl IntoIterator<Item = &'t str>) -> String {
     let mark = Language::ALL.iter().position(|known| *known == language).unwrap_or_default() as u32;
     let mut marked = String::from(char::from_u32(FIRST_MARK + mark).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The index in memory or in a folder: opening, updating, and recovering from damage.
+//! The index in memory or in a folder: opening, updating, and detecting damage.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -21,7 +21,7 @@ use crate::segment::SegmentMap;
 /// accepts.
 const WRITER_BYTES: usize = 15_000_000;
 
-/// The payload of the commits of an index that has had all resources at some time.
+/// The payload of a commit that marks the index as complete: it has had all resources at some time.
 const COMPLETE: &str = "complete";
 
 /// Why the index cannot be used.

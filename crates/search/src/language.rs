@@ -105,7 +105,7 @@ impl Language {
         let mut lower = String::new();
         for word in words.take(MAX_DETECTION_WORDS) {
             seen += 1;
-            // Single ASCII letters are more often variable names than words.
+            // No stop word has more than 12 bytes, and single ASCII letters are more often variable names than words.
             if word.len() > 12 || word.len() == 1 {
                 continue;
             }
@@ -129,7 +129,7 @@ impl Language {
     }
 }
 
-/// Whether a lower-case word is too common to identify a resource, in any language.
+/// Whether a lower-case word is a stop word of any language: too common to identify a resource.
 pub(crate) fn is_stop_word(word: &str) -> bool {
     stop_words().contains_key(word)
 }
@@ -150,7 +150,7 @@ fn stop_words() -> &'static HashMap<&'static str, u16> {
 
 /// Whether a lower-case word, as part of a question, says little about its subject.
 pub(crate) fn is_vague(word: &str) -> bool {
-    QUESTION_WORDS.contains(&word)
+    VAGUE_ENGLISH_WORDS.contains(&word)
 }
 
 const ENGLISH: &[&str] = &[
@@ -161,7 +161,7 @@ const ENGLISH: &[&str] = &[
 ];
 
 /// English words of questions that say little about the subject.
-const QUESTION_WORDS: &[&str] = &[
+const VAGUE_ENGLISH_WORDS: &[&str] = &[
     "who", "whom", "whose", "did", "am", "im", "ive", "could", "than", "then", "too", "any", "some", "into",
     "about", "isnt", "doesnt", "dont", "cant", "wont", "arent", "didnt", "shouldnt", "whats", "wheres", "t",
     "s", "get", "got", "use", "using", "work", "way", "want", "make", "know", "put", "come", "still", "find",

@@ -23,8 +23,8 @@ pub(crate) struct QueryWord {
     pub(crate) is_vague: bool,
     /// The ordinal of the word in the query. The parts of an identifier share it with the whole.
     pub(crate) position: u32,
-    /// Whether no resource contains the word, and `forms` are similar terms instead.
-    pub(crate) is_corrected: bool,
+    /// Whether no visible resource contains the word, so that `forms` are its completions or corrections.
+    pub(crate) is_replaced: bool,
 }
 
 /// A parsed query text.
@@ -103,7 +103,7 @@ fn words(text: &str) -> Vec<QueryWord> {
                     forms: vec![token.text],
                     kind: token.kind,
                     position: token.position,
-                    is_corrected: false,
+                    is_replaced: false,
                 };
                 words.push((token.from, token.to, word));
             }

@@ -164,13 +164,14 @@ struct WeightedField {
 
 #[derive(Clone, Copy, PartialEq)]
 enum FieldKind {
-    /// In the head document; increases the score of the resource only.
+    /// In the head document; increases the score of the resource only, normalised by the length of the field.
     Head,
-    /// In section documents; increases the scores of the section and of its resource.
+    /// In section documents; increases the scores of the section and of its resource. Only the latter is normalised, by
+    /// the length of the resource.
     Section,
     /// In section documents; increases the score of the section only.
     Outline,
-    /// The text of sections; increases the scores of the section and of its resource, normalised by their lengths.
+    /// The text of sections; increases the scores of the section and of its resource, each normalised by its length.
     Body,
 }
 
@@ -276,7 +277,7 @@ impl<'s> Ranking<'s> {
             is_stop: false,
             is_vague: false,
             position: 0,
-            is_corrected: false,
+            is_replaced: false,
         };
         Ok(self.matches(&word)?.frequency)
     }
@@ -374,7 +375,7 @@ impl<'s> Ranking<'s> {
                 continue;
             }
             let found = self.matches(word)?;
-            let factor = match (word.kind, word.is_vague, word.is_corrected) {
+            let factor = match (word.kind, word.is_vague, word.is_replaced) {
                 (TextTokenKind::Whole, _, _) => weights.whole,
                 (TextTokenKind::Part, true, _) => weights.vague,
                 (TextTokenKind::Part, false, true) => 0.5,

@@ -1,4 +1,4 @@
-//! Runs a search: determines its scope, ranks the resources, folds near-duplicates and makes snippets.
+//! Runs a search: determines its scope, ranks the resources, combines near-duplicates into one hit, and makes snippets.
 
 use libris_core::{HitSection, SearchAnswer, SearchHit, SearchQuery};
 use tantivy::schema::{IndexRecordOption, Value as _};
@@ -37,7 +37,7 @@ pub enum VisibleResources<'v> {
     All,
     /// The resources whose URIs pass the test `sees`. The results of the test are cached by class.
     Class {
-        /// The number of the rights class. Equal numbers must mean equal tests.
+        /// The number of the rights class, which callers with equal rights share. Equal numbers must mean equal tests.
         class: u64,
         /// Whether the resource at this URI is visible.
         sees: &'v dyn Fn(&str) -> bool,
@@ -82,7 +82,7 @@ impl SearchIndex {
         let segments = self.scope(&searcher, query, visible)?;
         let ranking = Ranking::new(&segments, &self.fields, weights);
         let mut parsed = ParsedQuery::parse(&query.text);
-        let is_corrected = ranking.correct(&mut parsed.words)?;
+        let any_corrected = ranking.correct(&mut parsed.words)?;
         let mut scores = ranking.score(&parsed.words)?;
         for word in &parsed.excluded {
             let mut excluded = ranking.resources_with(word)?;
@@ -103,7 +103,7 @@ impl SearchIndex {
         let total = scores.resources.len();
         let candidates = search.candidates(&scores, query.limit)?;
         let hits = search.hits(candidates, query.limit)?;
-        let correction = is_corrected.then(|| correction(&query.text, &parsed.words));
+        let correction = any_corrected.then(|| correction(&query.text, &parsed.words));
         Ok(SearchAnswer { hits, total, correction, ..SearchAnswer::default() })
     }
 
@@ -135,15 +135,35 @@ impl SearchIndex {
     }
 }
 
-/// The query with corrected words.
+/// The query in lower case, with each corrected or completed word replaced by its best form.
 fn correction(text: &str, words: &[QueryWord]) -> String {
     let mut corrected = text.to_lowercase();
-    for word in words.iter().filter(|word| word.is_corrected) {
+    for word in words.iter().filter(|word| word.is_replaced) {
         if let Some(form) = word.forms.first() {
-            corrected = corrected.replace(&word.surface, form);
+            corrected = replace_word(&corrected, &word.surface, form);
         }
     }
     corrected
+}
+
+/// Replaces a word where it is not a part of a longer word. If it occurs only as a part, as in an identifier such as
+/// `readfile`, replaces it there.
+fn replace_word(text: &str, word: &str, by: &str) -> String {
+    let is_letter = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+    let is_whole = |at: usize| {
+        !is_letter(text[..at].chars().next_back()) && !is_letter(text[at + word.len()..].chars().next())
+    };
+    let mut replaced = String::new();
+    let mut copied = 0;
+    for (at, _) in text.match_indices(word).filter(|(at, _)| is_whole(*at)) {
+        replaced.push_str(&text[copied..at]);
+        replaced.push_str(by);
+        copied = at + word.len();
+    }
+    match copied {
+        0 => text.replace(word, by),
+        copied => replaced + &text[copied..],
+    }
 }
 
 /// The filters of a query, applied to a segment.
@@ -191,8 +211,8 @@ impl Filter<'_> {
         Ok(())
     }
 
-    /// The resources whose head document has one of these terms in a field. A `*` at the end of a term matches
-    /// anything.
+    /// The resources whose head document has one of these terms in a field. A term that ends with `*` matches all terms
+    /// with the text before the `*` as a prefix.
     fn with_terms(&self, field: tantivy::schema::Field, terms: &[String]) -> tantivy::Result<ResourceSet> {
         let mut set = ResourceSet::empty(self.map.heads.len());
         let index = self.reader.inverted_index(field)?;
@@ -378,7 +398,8 @@ impl Search<'_> {
         Ok((priority + recency) / 2.0)
     }
 
-    /// Converts candidates to hits. A near-duplicate of a better hit is only listed in that hit.
+    /// Converts candidates to hits. A near-duplicate of a better hit is not a hit: it is listed in the `duplicates` of
+    /// that hit.
     fn hits(&self, candidates: Vec<Candidate>, limit: usize) -> tantivy::Result<Vec<SearchHit>> {
         let mut hits: Vec<(u64, SearchHit)> = Vec::new();
         let mut matcher = Matcher::new(&self.parsed.words, &[]);
@@ -421,4 +442,22 @@ impl Search<'_> {
 fn plain(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
     words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::replace_word;
+
+    #[test]
+    fn a_corrected_word_is_not_replaced_inside_other_words() {
+        for (text, expected) in [
+            ("rang orange", "range orange"),
+            ("orange \"rang\", rang", "orange \"range\", range"),
+            ("größe-rang rang_x", "größe-range range_x"),
+            ("getrangofpage", "getrangeofpage"),
+            ("other", "other"),
+        ] {
+            assert_eq!(replace_word(text, "rang", "range"), expected);
+        }
+    }
 }

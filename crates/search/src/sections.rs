@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use crate::definitions;
 
-/// A section of at least this many bytes ends at the next paragraph or definition.
+/// A section of prose with at least this many bytes ends at the next paragraph. In code, a section ends at a top-level
+/// definition from half of this size on, at an inner definition after an empty line from this size on, and at any empty
+/// line from one and a half times this size on.
 const TARGET_BYTES: usize = 2000;
 
 /// The size of the largest section, in bytes. A longer paragraph is divided between lines, and a longer line between

@@ -1,5 +1,5 @@
-//! Data about a segment of the index that the ranking needs. Segments are immutable, so this data is computed once and
-//! cached.
+//! Data that the ranking needs about each segment of the index. The contents of a segment are immutable, so this data
+//! is computed once and cached.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -48,7 +48,8 @@ pub(crate) struct SegmentMap {
     pub(crate) heads: Vec<u32>,
     /// The number of body tokens of each resource.
     pub(crate) lengths: Vec<u32>,
-    /// The resources that a rights class may see, by the number of the class; the oldest first.
+    /// The cache of the method `visible`: the resources that the callers of a rights class may see, with the number of
+    /// the class; the oldest first.
     visible: Mutex<Vec<(u64, Arc<ResourceSet>)>>,
 }
 
@@ -91,8 +92,8 @@ impl SegmentMap {
         alive
     }
 
-    /// The resources that a rights class may see, including deleted ones. Cached by `class`, so `sees` must be the same
-    /// for the same class.
+    /// The resources that the callers of a rights class (callers with equal rights) may see, including deleted ones.
+    /// The result is cached by `class`, so `sees` must be the same for the same class.
     pub(crate) fn visible(
         &self,
         segment: &SegmentReader,

@@ -21,27 +21,27 @@ impl Ranking<'_> {
     /// Replaces the forms of words without matches by similar terms that visible resources contain. Returns whether a
     /// word was corrected; completing the last word does not count.
     pub(crate) fn correct(&self, words: &mut [QueryWord]) -> tantivy::Result<bool> {
-        let mut is_corrected = false;
+        let mut any_corrected = false;
         let last = words.iter().rposition(|word| word.kind == TextTokenKind::Part);
         for (at, word) in words.iter_mut().enumerate() {
             if word.kind != TextTokenKind::Part || word.is_stop || self.occurs(&word.forms)? {
                 continue;
             }
-            let completed = if Some(at) == last { self.completed(&word.surface)? } else { Vec::new() };
-            let (forms, corrected) = match completed.is_empty() {
-                false => (completed, false),
-                true => (self.misspelt(&word.surface)?, true),
+            let completions = if Some(at) == last { self.completions(&word.surface)? } else { Vec::new() };
+            let (forms, is_corrected) = match completions.is_empty() {
+                false => (completions, false),
+                true => (self.corrections(&word.surface)?, true),
             };
             if !forms.is_empty() {
-                is_corrected |= corrected;
-                (word.forms, word.is_corrected) = (forms, true);
+                any_corrected |= is_corrected;
+                (word.forms, word.is_replaced) = (forms, true);
             }
         }
-        Ok(is_corrected)
+        Ok(any_corrected)
     }
 
     /// The best terms that begin with a word.
-    fn completed(&self, word: &str) -> tantivy::Result<Vec<String>> {
+    fn completions(&self, word: &str) -> tantivy::Result<Vec<String>> {
         if word.chars().count() < 2 {
             return Ok(Vec::new());
         }
@@ -71,13 +71,15 @@ impl Ranking<'_> {
         self.best(terms.into_iter().map(|term| (0, term)).collect())
     }
 
-    /// The best terms within an edit distance of 1 or, for words of at least 7 letters, 2.
-    fn misspelt(&self, word: &str) -> tantivy::Result<Vec<String>> {
+    /// The best terms within an edit distance of 1 or, for words of at least 7 letters, 2. None for words of fewer than
+    /// 4 or more than 40 letters.
+    fn corrections(&self, word: &str) -> tantivy::Result<Vec<String>> {
         let length = word.chars().count();
         if !(4..=40).contains(&length) {
             return Ok(Vec::new());
         }
-        // Terms are stems, so a long misspelt word also differs from its term by the suffix.
+        // The index contains stems, and a long word often differs from its stem by a suffix too, so it may have two
+        // edits.
         let distance = if length < 7 { 1 } else { 2 };
         let mut terms = BTreeSet::new();
         for field in [

@@ -76,8 +76,9 @@ impl<'q> Matcher<'q> {
         hits
     }
 
-    /// The proximity of the words: the sum, over all pairs, of the lower rarity divided by their smallest distance. The
-    /// value of a pair that is not adjacent in the query is multiplied by `distant`.
+    /// The proximity of the query words in a text: the sum, over all pairs of words that occur within [`MAX_DISTANCE`],
+    /// of the lower rarity of the two, divided by their smallest distance. For a pair that is not adjacent in the
+    /// query, this value is multiplied by `distant`.
     pub(crate) fn proximity(&self, hits: &[WordHit], distant: f32) -> f32 {
         let is_counted =
             |word: &QueryWord| !word.is_stop && !word.is_vague && word.kind == TextTokenKind::Part;
@@ -97,7 +98,8 @@ impl<'q> Matcher<'q> {
         sum
     }
 
-    /// The consecutive lines that contain the most different words of the query.
+    /// The consecutive lines of a section that contain the most different words of the query. `first_line` is the
+    /// number of the first line of the section.
     pub(crate) fn snippet(&mut self, text: &str, language: Language, first_line: u32) -> Vec<SnippetLine> {
         let hits = self.hits(text, language);
         let mut starts: Vec<usize> = vec![0];

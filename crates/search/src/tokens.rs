@@ -1,9 +1,9 @@
 //! Splits text into tokens: words, the parts of identifiers, and identifiers as a whole.
 //!
 //! `readHTTPFile` and `read_http_file` give the parts `read`, `http` and `file`, and the whole `readhttpfile`. Parts
-//! are stemmed. A chain such as `os.path.join`, `read-http-file` or `3.11.2` gives two more tokens: the whole chain,
-//! joined by dots, and its last two words (`path.join`), or the first two words of a version (`3.11`). Words in scripts
-//! without spaces give pairs of characters.
+//! are stemmed. A chain of two to eight words, such as `os.path.join`, `read-http-file` or `3.11.2`, also gives the
+//! whole chain, joined by dots. A chain of more than two words also gives its last two words (`path.join`) or, if it is
+//! a version, its first two (`3.11`). Words in scripts without spaces give overlapping pairs of characters.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -135,7 +135,7 @@ impl<'a> TextTokens<'a> {
         }
     }
 
-    /// Queues pairs of characters, for scripts without spaces.
+    /// Queues the overlapping pairs of characters of a word in a script without spaces, or its only character.
     fn push_pairs(&mut self, word: &str, from: usize) {
         let letters: Vec<_> = word.char_indices().collect();
         let end = |at: usize| letters.get(at).map_or(word.len(), |(offset, _)| *offset);
@@ -188,8 +188,8 @@ impl Iterator for TextTokens<'_> {
     }
 }
 
-/// Calls `each` with the position and byte range of each token of kind [`TextTokenKind::Part`], without creating the
-/// tokens.
+/// Calls `each` with the position and byte range of each token of kind [`TextTokenKind::Part`], of any length, without
+/// creating the tokens.
 pub(crate) fn for_each_part(text: &str, each: &mut dyn FnMut(u32, Range<usize>)) {
     let mut position = 0;
     let mut at = 0;
@@ -203,10 +203,12 @@ pub(crate) fn for_each_part(text: &str, each: &mut dyn FnMut(u32, Range<usize>))
             each(position, from..to);
         } else if word.chars().any(is_unspaced) {
             let offsets: Vec<_> = word.char_indices().map(|(offset, _)| offset).chain([word.len()]).collect();
-            for pair in offsets.windows(3) {
-                each(position, from + pair[0]..from + pair[2]);
+            // Three offsets delimit a pair; a word of one character has two.
+            for pair in offsets.windows(offsets.len().min(3)) {
+                each(position, from + pair[0]..from + pair[pair.len() - 1]);
                 position += 1;
             }
+            continue;
         } else {
             for (start, part) in parts(word) {
                 each(position, from + start..from + start + part.len());
@@ -271,7 +273,7 @@ fn parts(word: &str) -> impl Iterator<Item = (usize, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{StemCache, TextTokens};
+    use super::{StemCache, TextTokenKind, TextTokens, for_each_part};
     use crate::language::Language;
 
     fn tokens(text: &str) -> Vec<String> {
@@ -294,6 +296,17 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(tokens(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn for_each_part_finds_the_parts_of_the_tokens() {
+        let text = "über readHTTPFile, 検索する 木 (os.path) __ 水。火 3.11";
+        let mut stems = StemCache::new(Language::German);
+        let tokens = TextTokens::new(text, &mut stems).filter(|token| token.kind == TextTokenKind::Part);
+        let expected: Vec<_> = tokens.map(|token| (token.position, token.from..token.to)).collect();
+        let mut found = Vec::new();
+        for_each_part(text, &mut |position, range| found.push((position, range)));
+        assert_eq!(found, expected);
     }
 
     #[test]

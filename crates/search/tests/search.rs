@@ -166,7 +166,7 @@ fn the_bound_is_the_one_of_the_manual() {
     let manual = include_str!("../../../docs/search.md");
     let manual = manual.split_whitespace().collect::<Vec<_>>().join(" ");
     let stated = format!(
-        "at most {:.1} times as high for one word, {:.1} times for four words and {:.1} times for any query",
+        "at most {:.1} times as high for a query of one word, {:.1} times for four words and {:.1} times for any query",
         stuffing_bound(1),
         stuffing_bound(4),
         stuffing_bound(12)

@@ -13,8 +13,8 @@ macro_rules! with_descriptive_keys {
         $(#[$attribute])*
         pub struct $config $(<$uri>)? {
             $($fields)*
-            /// A short name. Default: the last segment of the URI; for a template, its literal segments and variables, such
-            /// as `forecast by city and date`.
+            /// A short name. Default: the last segment of the URI; for a template, its literal segments and variables,
+            /// such as `forecast by city and date`.
             pub name: Option<String>,
             /// A human-readable title.
             pub title: Option<String>,
@@ -67,7 +67,7 @@ macro_rules! with_descriptive_keys {
                 libris_core::Annotations { audience, priority, last_modified: None }
             }
 
-            /// Checks the values that their types alone do not.
+            /// Checks what the types of the values do not ensure.
             pub(super) fn check_descriptive_keys(&self) -> Result<(), String> {
                 match self.priority {
                     Some(priority) if !(0.0..=1.0).contains(&priority) => {

@@ -118,8 +118,8 @@ impl FolderQuery {
         name.is_some_and(|name| String::from_utf8_lossy(&name).to_lowercase().contains(text))
     }
 
-    /// Whether `match` leaves out children.
-    pub(crate) fn selects_some(&self) -> bool {
+    /// Whether the query has a `match`, which may leave out children.
+    pub(crate) fn has_match(&self) -> bool {
         self.matching.is_some()
     }
 
@@ -189,7 +189,8 @@ impl FolderListing<'_> {
         content
     }
 
-    /// A heading, a table with a row for each child, and how to get the others. Columns without a value are omitted.
+    /// A heading, a table with a row for each child on this page, and the URI of the next page if there is one. A
+    /// column in which no child has a value is omitted.
     pub(crate) fn markdown(&self) -> String {
         let mut page = format!("# {}\n\n", cell(self.title));
         match &self.query.matching {
@@ -206,7 +207,7 @@ impl FolderListing<'_> {
                 None => "More entries follow".to_owned(),
             };
             let _ = write!(page, "\n{count}: read {next}\n");
-            if !self.query.selects_some() {
+            if !self.query.has_match() {
                 let folder = self.folder.without_query();
                 let _ = writeln!(page, "Entries with a text in their name: read {folder}?match=TEXT");
             }
@@ -334,8 +335,8 @@ impl ListedChild {
     }
 }
 
-/// Escapes text for a table cell or for the text of a link: removes line breaks, and escapes characters that
-/// would end the cell or the link.
+/// Escapes text for a table cell or for the text of a link: replaces control characters, such as line breaks, with
+/// spaces, and escapes characters that have a meaning in Markdown.
 fn cell(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -512,7 +513,7 @@ mod tests {
     fn a_text_selects_names() {
         let query = FolderQuery::parse("match=%C3%84b%26").unwrap();
         assert!(query.selects("x%C3%A4B&y/") && query.selects("%C3%84b&") && !query.selects("ab&"));
-        assert!(FolderQuery::default().selects("anything") && !FolderQuery::default().selects_some());
+        assert!(FolderQuery::default().selects("anything") && !FolderQuery::default().has_match());
         let next = query.next(&uri("file:///root/?match=x"), b"c").unwrap();
         assert_eq!(next.as_str(), "file:///root/?after=c&match=%C3%A4b%26");
         // The slash of a folder is not a part of its name.

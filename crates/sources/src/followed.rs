@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use libris_core::Uri;
 use tokio::sync::watch;
 
-/// The most followed resources. Beyond that, the watch reports lost changes, and clients read again.
+/// The maximum number of followed resources. If there are more, the watch reports that changes were lost, and clients
+/// read again.
 pub(crate) const MAX_FOLLOWED: usize = 1000;
 
 /// The resources that are followed while there is a watch, each with its last known state.
@@ -25,7 +26,7 @@ struct FollowedState<T> {
     /// The number of watches. Nothing is followed without one.
     watches: usize,
     resources: BTreeMap<Uri, T>,
-    /// Whether a resource was not added because the set has [`MAX_FOLLOWED`] already.
+    /// Whether a resource was not added, because [`MAX_FOLLOWED`] resources were followed already.
     full: bool,
     /// The number of overflows, each of which cleared the set.
     overflows: u64,
@@ -93,7 +94,7 @@ impl<T> Followed<T> {
 pub(crate) struct FollowedWatch<T> {
     followed: Arc<Followed<T>>,
     added: watch::Receiver<()>,
-    /// The overflows that this watch has reported.
+    /// The number of overflows at the last call of [`overflowed`](Self::overflowed), or when the watch began.
     overflows: u64,
 }
 
@@ -111,8 +112,8 @@ impl<T> FollowedWatch<T> {
         self.added.mark_changed();
     }
 
-    /// Whether the set overflowed since the last call. An overflow clears the set: after a report of lost changes,
-    /// clients read again, which adds the resources that they still need.
+    /// Whether the set overflowed since the last call. An overflow clears the set: when the watch reports lost changes,
+    /// the subscriptions follow their resources again.
     pub(crate) fn overflowed(&mut self) -> bool {
         let mut state = self.followed.lock();
         if std::mem::take(&mut state.full) {

@@ -24,8 +24,8 @@ pub(crate) fn builder() -> Builder {
     builder
 }
 
-/// The connector of a client, over TCP or TLS. If `secure`, it verifies certificates with the trust store of the system.
-/// Otherwise it trusts none, so that plain HTTP works on systems without a trust store.
+/// The connector of a client, over TCP or TLS. If `secure`, it verifies certificates with the trust store of the
+/// system. Otherwise it trusts none, so that plain HTTP works on systems without a trust store.
 pub(crate) fn connector<R>(
     mut tcp: HttpConnector<R>,
     connect_timeout: Duration,
@@ -38,7 +38,8 @@ pub(crate) fn connector<R>(
     Ok(connector.wrap_connector(tcp))
 }
 
-/// The TLS configuration. The crypto provider is explicit, because another library could change the default of the process.
+/// The TLS configuration. The crypto provider is explicit, because another library could change the default of the
+/// process.
 fn tls(secure: bool) -> Result<rustls::ClientConfig, rustls::Error> {
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let config =

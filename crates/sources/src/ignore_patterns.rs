@@ -1,8 +1,8 @@
 //! The patterns of an ignore file, which match as in git (`gitignore(5)`).
 //!
-//! No library is used: the crate `ignore` compiles patterns into automata, which take many times the memory of the text,
-//! and matches differently from git. `gix-glob` backtracks and gives up at a recursion limit, so that a file which must be
-//! ignored could be visible.
+//! No library is used: the crate `ignore` compiles patterns into automata, which take many times the memory of the
+//! text, and matches differently from git. `gix-glob` backtracks and gives up at a recursion limit, so that a file
+//! which must be ignored could be visible.
 //!
 //! Patterns and paths are bytes. A pattern takes 20 bytes beside its text, and parsing costs about as much as reading.
 

@@ -3,7 +3,7 @@
 //! A source depends on the core and on its own driver, never on another source. Code that several sources
 //! share (settings, media types, ranges, directory trees) is in separate modules.
 
-#[cfg(all(feature = "command", unix))]
+#[cfg(feature = "command")]
 pub mod command;
 #[cfg(feature = "files")]
 pub mod files;
@@ -13,7 +13,7 @@ pub mod git;
 pub mod http;
 #[cfg(feature = "inline")]
 pub mod inline;
-#[cfg(all(feature = "mcp", unix))]
+#[cfg(feature = "mcp")]
 pub mod mcp;
 #[cfg(feature = "notion")]
 pub mod notion;
@@ -27,11 +27,11 @@ pub mod skills;
 #[cfg(feature = "database")]
 pub mod sql;
 
-#[cfg(any(all(feature = "command", unix), feature = "http", feature = "inline"))]
+#[cfg(any(feature = "command", feature = "http", feature = "inline"))]
 mod descriptive;
 #[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 mod folder_listing;
-#[cfg(any(all(feature = "command", unix), feature = "git", feature = "http", feature = "database"))]
+#[cfg(any(feature = "command", feature = "git", feature = "http", feature = "database"))]
 mod followed;
 #[cfg(any(feature = "files", feature = "git"))]
 mod front_matter;
@@ -44,7 +44,7 @@ mod ignore_patterns;
 #[cfg(feature = "media")]
 mod media;
 #[cfg(any(
-    all(feature = "command", unix),
+    feature = "command",
     feature = "files",
     feature = "git",
     feature = "http",
@@ -57,7 +57,7 @@ mod meta;
 mod path;
 #[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 mod patterns;
-#[cfg(any(all(feature = "command", unix), feature = "files", feature = "git"))]
+#[cfg(any(feature = "command", feature = "files", feature = "git"))]
 mod range;
 #[cfg(any(feature = "files", feature = "git"))]
 mod range_bounds;
@@ -68,7 +68,7 @@ mod range_bounds;
 mod remote;
 #[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 mod root_path;
-#[cfg(any(all(feature = "command", unix), feature = "http", feature = "inline"))]
+#[cfg(any(feature = "command", feature = "http", feature = "inline"))]
 mod segment;
 #[cfg(feature = "skills")]
 mod skill_tree;
@@ -89,7 +89,7 @@ mod wildmatch;
 #[allow(unused_imports, reason = "used by some sources, which are features")]
 use libris_core::{suggest, wrong_uri};
 
-#[cfg(all(feature = "command", unix))]
+#[cfg(feature = "command")]
 pub use command::Commands;
 #[cfg(feature = "files")]
 pub use files::Files;

@@ -20,7 +20,7 @@ pub(crate) const MORE: &str = "dev.libris/more";
 /// The reason why the contents of an entry of a folder are omitted.
 pub(crate) const OMITTED: &str = "dev.libris/omitted";
 
-/// The age in seconds of a cached response that is stale, because the server cannot be reached.
+/// The age in seconds of a stale cached response, which is served while the API fails.
 pub(crate) const STALE: &str = "dev.libris/stale";
 
 /// The commit of a git submodule.

@@ -1,8 +1,8 @@
-//! Escapes and unescapes the values of `{+path}`.
+//! Escapes and unescapes the values of `{+path}`, a reserved expansion of RFC 6570.
 //!
-//! A reserved expansion copies reserved characters and percent-escapes unchanged. So all characters that it would not
-//! preserve (`%`, `?`, `#`, brackets, bytes that are not UTF-8) are escaped in a value. Typed text is parsed by the
-//! same rules.
+//! A reserved expansion copies reserved characters and percent-escapes unchanged. So in a value, characters that would
+//! have another meaning in the URI (`%`, `?`, `#`, brackets), control characters and bytes that are not UTF-8 are
+//! percent-encoded. Typed text is parsed by the same rules.
 
 use libris_core::Uri;
 

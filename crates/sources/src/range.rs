@@ -20,9 +20,9 @@ pub(crate) enum Range {
 /// The extent of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeSpan {
-    /// From the first to the last, inclusive; to the end if there is no last.
+    /// From the first line or byte to the last one, inclusive; to the end if there is no last one.
     From(u64, Option<u64>),
-    /// This many at the end, at least one.
+    /// This many lines or bytes at the end, at least one.
     Last(u64),
 }
 

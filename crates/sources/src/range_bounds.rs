@@ -93,8 +93,8 @@ impl<F: Read + Seek> LineScanner<'_, F> {
         }
     }
 
-    /// The number of lines of the file; `None` if counting them would take reading too much. `start` and `end`
-    /// are the bounds of the lines `span`.
+    /// The number of lines of the file; `None` if counting them would mean reading more than [`MAX_COUNTED_BYTES`]
+    /// before or after the range. `start` and `end` are the bounds of the lines `span`.
     pub(crate) fn total_lines(
         &mut self,
         span: RangeSpan,

@@ -19,8 +19,8 @@ pub trait Definition: Any + Debug + DynamicEq + Send + Sync {
     /// The name of the source in messages, without secrets.
     fn label(&self) -> String;
 
-    /// Loads external parts of the definition, such as an API description, so that the comparison of definitions detects
-    /// their changes.
+    /// Loads external parts of the definition, such as an API description, so that the comparison of definitions
+    /// detects their changes.
     async fn load(&mut self) -> Result<()> {
         Ok(())
     }
@@ -35,9 +35,9 @@ pub trait Definition: Any + Debug + DynamicEq + Send + Sync {
     }
 }
 
-/// A URL for messages: without its query, its fragment, its user and its password, which may be secrets. A path of a file
-/// stays as it is.
-#[cfg(any(feature = "http", all(feature = "mcp", unix)))]
+/// A URL for messages: without its query, its fragment, its user and its password, which may be secrets. A path of a
+/// file stays as it is.
+#[cfg(any(feature = "http", feature = "mcp"))]
 pub(crate) fn url_label(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
@@ -117,16 +117,16 @@ pub struct CommandLine {
     pub form: &'static str,
     /// An example for the help text: an argument, and what it serves.
     pub example: (&'static str, &'static str),
-    /// The source that an argument with one of the prefixes names.
+    /// The source that an argument of this form names.
     pub define: fn(&OsStr) -> Box<dyn Definition>,
 }
 
 /// The configuration of one source, of which a file may have several.
 pub trait SourceConfig: DeserializeOwned {
-    /// How it is named on the command line. Default: not at all.
+    /// How a source of this kind is named on the command line; `None` if it can only be configured in a file.
     const COMMAND_LINE: Option<CommandLine> = None;
 
-    /// The source that it defines.
+    /// The source that this configuration defines.
     fn definition(self, file: &ConfigFile) -> Box<dyn Definition>;
 }
 
@@ -158,7 +158,7 @@ impl<C: SourceConfig> Section for Option<C> {
 }
 
 /// A section whose entries form one source together.
-#[cfg(any(feature = "inline", feature = "prompts", all(feature = "command", unix)))]
+#[cfg(any(feature = "inline", feature = "prompts", feature = "command"))]
 pub(crate) trait CombinedSection: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// Whether the section has no entries.
     fn has_no_entries(&self) -> bool;
@@ -175,14 +175,14 @@ pub(crate) trait CombinedSection: Clone + Debug + PartialEq + Send + Sync + 'sta
     }
 }
 
-#[cfg(any(feature = "inline", feature = "prompts", all(feature = "command", unix)))]
+#[cfg(any(feature = "inline", feature = "prompts", feature = "command"))]
 #[derive(Debug, PartialEq)]
 struct CombinedDefinition<S> {
     section: S,
     file: ConfigFile,
 }
 
-#[cfg(any(feature = "inline", feature = "prompts", all(feature = "command", unix)))]
+#[cfg(any(feature = "inline", feature = "prompts", feature = "command"))]
 impl<S: CombinedSection> Definition for CombinedDefinition<S> {
     fn label(&self) -> String {
         self.file.path.display().to_string()
@@ -275,9 +275,9 @@ sources! {
     openapi: Vec<crate::http::openapi::Config>,
     #[cfg(feature = "inline")]
     inline: crate::inline::Config,
-    #[cfg(all(feature = "command", unix))]
+    #[cfg(feature = "command")]
     command: Vec<crate::command::Config>,
-    #[cfg(all(feature = "mcp", unix))]
+    #[cfg(feature = "mcp")]
     mcp: Vec<crate::mcp::Config>,
     #[cfg(feature = "notion")]
     notion: Option<crate::notion::Config>,

@@ -23,7 +23,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     }
     let mut data = Vec::new();
     if metadata.len() <= limit {
-        // It may grow while it is read, and files in `/proc` report no size.
+        // The file may grow while it is read, and files in `/proc` report no size.
         file.take(limit.saturating_add(1)).read_to_end(&mut data)?;
     }
     match metadata.len().max(data.len() as u64) > limit {

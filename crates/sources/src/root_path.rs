@@ -1,9 +1,9 @@
 //! Opens the root path without following symbolic links that were inserted into it later.
 //!
-//! A component may be a symbolic link when the source is opened, such as `current` in `/srv/current/docs`. The
-//! operator chose it, so it is followed each time the root is opened again. A component that is a directory at
-//! that time must stay one. Otherwise a process with write access to its parent directory could replace it with a
-//! symbolic link and so choose the served directory.
+//! A component may be a symbolic link when the source is opened, such as `current` in `/srv/current/docs`. The operator
+//! chose it, so it is followed each time the root is opened again. A component that is a directory when the source is
+//! opened must stay one. Otherwise a process with write access to its parent directory could replace it with a symbolic
+//! link and so choose the served directory.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -129,7 +129,7 @@ pub fn content_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, 
     bytes_within(deserializer, 1..=1 << 30)
 }
 
-/// The bytes of text in the contents of a folder: up to 1 GiB; 0 for the listing alone.
+/// The size of the listing of a folder and of the texts that follow it: up to 1 GiB; 0 for the listing alone.
 pub fn folder_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     bytes_within(deserializer, 0..=1 << 30)
 }

@@ -9,9 +9,9 @@ export function clean(text, most = 300) {
   return shown.length > most ? `${shown.slice(0, most)}…` : shown;
 }
 
-/** A passage of a search as running text: without the numbers of its lines and the marks of Markdown. */
+/** A passage of a search as running text: without the numbers of its lines and the marks of Markdown and of pages. */
 export function passage(text) {
-  return String(text ?? '').replace(/^\s*\d+: ?/gm, '').replace(/^\s*(?:#{1,6}\s+|[-*+>]\s+|-{3,}\s*$|`{3}.*$)/gm, '').replace(/!?\[([^\]\n]*)\]\([^)\n]*\)/g, '$1').replace(/\s+/g, ' ').trim();
+  return String(text ?? '').replace(/^\s*\d+: ?/gm, '').replace(/<!-{2} (\w+ \d+) -->/g, '$1 ·').replace(/^\s*(?:#{1,6}\s+|[-*+>]\s+|-{3,}\s*$|`{3}.*$)/gm, '').replace(/!?\[([^\]\n]*)\]\([^)\n]*\)/g, '$1').replace(/\s+/g, ' ').trim();
 }
 
 export const DIRECTORY = 'inode/directory';
@@ -160,4 +160,9 @@ export function textUri(resource) {
   const mime = resource.mimeType ?? '';
   const isReadable = (mime.startsWith('text/') && mime !== 'text/html') || mime.includes('json') || /\.ipynb$/i.test(resource.uri);
   return isReadable ? undefined : resource._meta?.['dev.libris/text'];
+}
+
+/** The URI of the first page as an image, if the server renders the pages of this document. */
+export function imageUri(resource) {
+  return resource?._meta?.['dev.libris/image'];
 }

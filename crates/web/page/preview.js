@@ -1,8 +1,9 @@
 // The pane of what is open: a resource with its preview, source and details, or a folder as a list.
 
 import { announce, fill, h, icon, iconButton } from './dom.js';
-import { KIND_NAMES, bytes, clean, count, date, folderKey, kindOf, lastSegment, moment, nameOf, parentOf, textUri, titleOf, tokensOf } from './format.js';
+import { KIND_NAMES, bytes, clean, count, date, folderKey, imageUri, kindOf, lastSegment, moment, nameOf, parentOf, textUri, titleOf, tokensOf } from './format.js';
 import { copyText } from './export.js';
+import { PageView } from './pages.js';
 import { site } from './site.js';
 import { snippets } from './snippets.js';
 import { VirtualRows } from './rows.js';
@@ -21,7 +22,9 @@ const MAX_PAGES = 2000;
 
 /** A document for the frame, which can neither load anything nor run what the resource brings along. */
 async function documentOf(html, theme) {
-  return trusted.createHTML(`<!doctype html><html lang="en" data-theme="${theme}"><meta charset="utf-8">`
+  // The frame cannot see how wide the page around it is.
+  const narrow = matchMedia('(max-width: 760px)').matches ? ' data-narrow' : '';
+  return trusted.createHTML(`<!doctype html><html lang="en" data-theme="${theme}"${narrow}><meta charset="utf-8">`
     + `${await site.frame.head()}<body>${html}</body></html>`);
 }
 
@@ -181,7 +184,10 @@ export class Detail {
   // A resource.
 
   showResource(resource, { lines } = {}) {
-    if (this.#shown?.uri !== resource.uri) this.page = null;
+    if (this.#shown?.uri !== resource.uri) {
+      this.page = null;
+      this.pages = null;
+    }
     this.#shown = resource;
     this.lines = lines;
     const title = titleOf(resource) || nameOf(resource);
@@ -191,8 +197,9 @@ export class Detail {
     const facts = [resource.mimeType ?? KIND_NAMES[kind], bytes(resource.size), tokensOf(resource) ? `≈ ${count(tokensOf(resource))} tokens` : '',
       date(annotations.lastModified), annotations.audience ? `for ${annotations.audience.join(' and ')}` : '',
       annotations.priority !== undefined ? `priority ${annotations.priority}` : ''];
+    const chosen = this.#chosen;
     const tab = (view, text) => h('button', {
-      type: 'button', role: 'tab', id: `tab-${view}`, 'aria-selected': String(this.#view === view), 'aria-controls': 'panel', tabindex: this.#view === view ? '0' : '-1',
+      type: 'button', role: 'tab', id: `tab-${view}`, 'aria-selected': String(chosen === view), 'aria-controls': 'panel', tabindex: chosen === view ? '0' : '-1',
       onclick: () => {
         this.#view = view;
         this.showResource(this.#shown, { lines: this.lines });
@@ -206,14 +213,19 @@ export class Detail {
         }
       },
     }, text);
-    this.panel = h('div', { class: 'panel', id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${this.#view}` });
+    this.panel = h('div', { class: 'panel', id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}` });
     fill(this.element,
       this.#head(resource, title, [this.pick, iconButton('refresh', 'Read again', () => this.refresh(), 'framed'), iconButton('download', 'Download', () => this.#download(), 'framed save')]),
       h('p', { class: 'facts' }, facts.filter(Boolean).join(' · ')),
-      h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'View' }, tab('preview', 'Preview'), tab('source', 'Source'), tab('details', 'Details')),
+      h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'View' }, tab('preview', imageUri(resource) ? 'Pages' : 'Preview'), imageUri(resource) ? tab('text', 'Text') : null, tab('source', 'Source'), tab('details', 'Details')),
       this.panel);
     this.#drawPick();
     this.#load();
+  }
+
+  /** The view that is shown: only documents whose pages are images have one for their text. */
+  get #chosen() {
+    return this.#view === 'text' && !imageUri(this.#shown) ? 'preview' : this.#view;
   }
 
   #drawPick() {
@@ -225,7 +237,7 @@ export class Detail {
 
   /** Reads the open resource again, because it changed. */
   refresh() {
-    if (!this.#shown || this.#shown.folder || this.#view === 'details') return;
+    if (!this.#shown || this.#shown.folder || this.#chosen === 'details') return;
     this.panel?.classList.add('changed');
     this.#load(true);
   }
@@ -234,11 +246,14 @@ export class Detail {
     const signal = this.#reset();
     const resource = this.#shown;
     const { panel } = this;
-    if (this.#view === 'details') return this.#details(panel, resource, signal);
+    const view = this.#chosen;
+    if (view === 'details') return this.#details(panel, resource, signal);
     if (!again) fill(panel, h('div', { class: 'loading' }, h('span', { class: 'spinner' }), 'Reading…'));
     try {
       const kind = kindOf(resource);
-      if (this.#view === 'preview' && ['image', 'audio', 'video'].includes(kind) && (resource.size ?? 0) <= LARGEST_MEDIA) {
+      if (view === 'preview' && imageUri(resource)) {
+        await this.#sheets(panel, resource, signal);
+      } else if (view === 'preview' && ['image', 'audio', 'video'].includes(kind) && (resource.size ?? 0) <= LARGEST_MEDIA) {
         await this.#media(panel, resource, kind, signal);
       } else {
         await this.#document(panel, resource, signal);
@@ -251,7 +266,9 @@ export class Detail {
     } catch (cause) {
       if (signal.aborted) return undefined;
       fill(panel, h('div', { class: 'failure', role: 'alert' }, icon('warning'), h('p', { class: 'strong' }, 'This resource could not be shown'),
-        h('p', {}, clean(cause.message, 600)), h('button', { class: 'framed', type: 'button', onclick: () => this.#load() }, icon('refresh'), 'Try again')));
+        h('p', {}, clean(cause.message, 600)),
+        h('p', { class: 'ways-on' }, h('button', { class: 'framed', type: 'button', onclick: () => this.#load() }, icon('refresh'), 'Try again'),
+          view === 'preview' && imageUri(resource) ? h('button', { class: 'framed', type: 'button', onclick: () => this.element.querySelector('#tab-text').click() }, icon('text'), 'Show the text') : null)));
     }
     return undefined;
   }
@@ -276,8 +293,22 @@ export class Detail {
     }
   }
 
+  /** The pages of a document, with their layout. */
+  async #sheets(panel, resource, signal) {
+    const before = this.pages?.current ?? 1;
+    const pages = new PageView({
+      uri: imageUri(resource), name: nameOf(resource), signal, width: panel.clientWidth,
+      read: (uri, options) => this.#library.read(uri, options),
+    });
+    await pages.open();
+    if (signal.aborted) return;
+    this.pages = pages;
+    fill(panel, pages.element, h('div', { class: 'frame-note' }, h('span', {}, 'Pages as they are printed'), pages.total > 1 ? pages.bar : null));
+    if (before > 1) pages.turn(before);
+  }
+
   async #document(panel, resource, signal) {
-    const source = this.#view === 'source';
+    const source = this.#chosen === 'source';
     const text = textUri(resource);
     const paged = text && this.page ? `${text}&pages=${this.page}` : text;
     const uri = this.part ?? (source ? resource.uri : paged ?? resource.uri);

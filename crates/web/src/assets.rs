@@ -56,6 +56,7 @@ assets! {
     "/picker/library.js": "library.js",
     "/picker/login.js": "login.js",
     "/picker/mcp.js": "mcp.js",
+    "/picker/pages.js": "pages.js",
     "/picker/preview.css": "preview.css",
     "/picker/preview.js": "preview.js",
     "/picker/rows.js": "rows.js",

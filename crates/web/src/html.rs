@@ -1,7 +1,7 @@
 //! HTML output: escaped text and attributes.
 
-/// Appends text as HTML. Bidirectional control characters are shown by their code points, so that code and names cannot
-/// be displayed in a misleading order.
+/// Appends text as HTML. Bidirectional embeddings, overrides and isolates are shown by their code points, so that code
+/// and names cannot be displayed in a misleading order.
 pub(crate) fn push_text(out: &mut String, text: &str) {
     for letter in text.chars() {
         match letter {
@@ -13,7 +13,7 @@ pub(crate) fn push_text(out: &mut String, text: &str) {
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                 out.push_str(&format!("<span class=\"bidi\">U+{:04X}</span>", u32::from(letter)));
             }
-            // Control characters that HTML cannot represent.
+            // ASCII control characters are invisible, except tab and line breaks.
             '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}' => out.push('\u{fffd}'),
             letter => out.push(letter),
         }

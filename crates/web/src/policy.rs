@@ -10,9 +10,9 @@ use http::header::{
 use sha2::{Digest as _, Sha256};
 
 /// The Content Security Policy. Scripts, styles and connections are allowed only from this origin, and only the Trusted
-/// Types policy `libris-preview` may turn strings into HTML. Previews inherit this policy, and their sandboxed frame
-/// also forbids scripts. The frame has an opaque origin and can load nothing from this one, so each preview document
-/// contains its style sheet, which the digest allows.
+/// Types policy `libris-preview` may turn strings into HTML. Previews inherit the Content Security Policy, and their
+/// sandboxed frame also forbids scripts. The frame has an opaque origin and can load nothing from this one, so each
+/// preview document contains its style sheet, which the digest allows.
 static PAGE: LazyLock<HeaderValue> = LazyLock::new(|| {
     let digest = STANDARD.encode(Sha256::digest(include_str!("../page/preview.css")));
     let policy = format!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use libris_core::Client;
+use libris_core::{Client, RequestInput};
 
 use crate::content_budget::{ContentBudget, RequestReservation};
 use crate::envelope::Framed;
@@ -17,15 +17,16 @@ pub struct Call {
     pub revision: Revision,
     /// The view that answers the request.
     pub(crate) view: Arc<dyn ServiceView>,
-    /// The client against whose share the request counts in each budget.
+    /// The client whose share of each budget the request uses.
     pub client: Client,
     pub(crate) arrived: Instant,
     /// The memory reserved for contents; `None` if no budget applies.
     pub(crate) memory: Option<Arc<RequestReservation>>,
     progress: Option<Arc<Reporter>>,
-    /// The listener that `subscribe` requests refer to, if the request belongs to a session.
+    /// The listener of the session, to which `resources/subscribe` adds subscriptions; `None` without a session.
     pub(crate) listener: Option<Arc<dyn Listener>>,
     shows_apps: bool,
+    input: Option<Arc<RequestInput>>,
 }
 
 impl Call {
@@ -40,6 +41,7 @@ impl Call {
             progress: None,
             listener: None,
             shows_apps: false,
+            input: None,
         }
     }
 
@@ -53,10 +55,20 @@ impl Call {
         Self { shows_apps, ..self }
     }
 
-    /// Whether the client shows MCP Apps. May be `false` for methods other than `tools/list`, whose responses do not
-    /// depend on it.
+    /// Whether the client shows MCP Apps. May be `false` for methods other than `tools/list`: `initialize` and
+    /// `server/discover` use their own parameters instead, and no other response depends on it.
     pub fn shows_apps(&self) -> bool {
         self.shows_apps
+    }
+
+    /// Sets what the client sent for a source that needs input of the user.
+    pub(crate) fn with_input(self, input: Option<Arc<RequestInput>>) -> Self {
+        Self { input, ..self }
+    }
+
+    /// What the client sent for a source that needs input of the user; `None` if the client cannot give any.
+    pub fn input(&self) -> Option<&Arc<RequestInput>> {
+        self.input.as_ref()
     }
 
     /// A call of the same caller with a time limit and a memory reservation of its own, for one piece of a response that
@@ -95,9 +107,9 @@ impl Call {
         Self { listener, ..self }
     }
 
-    /// Reserves memory for `bytes` more of contents until the response is sent. Call it before loading them. Returns
-    /// `false` if memory is short: then drop all contents, await [`memory_is_free`](Self::memory_is_free), and start
-    /// over.
+    /// Reserves memory for `bytes` more bytes of contents until the response is sent. Call it before loading the
+    /// contents. Returns `false` if memory is short: then drop all contents, await
+    /// [`memory_is_free`](Self::memory_is_free), and start over.
     pub fn reserve(&self, bytes: usize) -> bool {
         self.memory.as_ref().is_none_or(|memory| memory.reserve(bytes))
     }
@@ -108,8 +120,9 @@ impl Call {
         self.memory.as_ref().is_none_or(|memory| memory.grow(bytes))
     }
 
-    /// Reserves memory for contents that are loaded already and have `bytes` in total, counting what was reserved
-    /// before. Returns `false` if memory is short; then the request must fail.
+    /// Reserves memory for contents that are loaded already. `bytes` is the size of all contents of the request,
+    /// including those for which it has reserved memory before. Returns `false` if memory is short; then the request
+    /// must fail.
     pub fn reserve_loaded(&self, bytes: usize) -> bool {
         self.memory.as_ref().is_none_or(|memory| memory.reserve_loaded(bytes))
     }

@@ -47,10 +47,10 @@ pub(crate) trait Recipient: Send + Sync {
     fn close(&self);
 }
 
-/// Responses of up to this many bytes have a budget of their own, so that they do not wait for larger ones.
+/// Responses of up to this many bytes have a budget of their own, so that they do not wait for larger responses.
 const SMALL_RESPONSE: usize = 64 << 10;
 
-/// The same for responses that are not small.
+/// Responses above [`SMALL_RESPONSE`] and of up to this many bytes have a second budget, for the same reason.
 const MEDIUM_RESPONSE: usize = 1 << 20;
 
 /// Responses of up to this many bytes do not wait for memory.

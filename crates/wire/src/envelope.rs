@@ -12,7 +12,7 @@ use crate::json::{self, JsonSyntaxError, Reader, Shape, Text};
 use crate::members::{Members, ResponsePieces};
 use crate::request::Params;
 
-/// The longest request id that is accepted.
+/// The longest request id that is accepted, in bytes of JSON.
 const LONGEST_ID: usize = 1024;
 
 /// A request id, as the JSON that the client sent.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::Revision;
+use crate::members::Members;
+use crate::{Era, Revision};
 
 pub(crate) const PARSE_ERROR: i32 = -32700;
 pub(crate) const INVALID_REQUEST: i32 = -32600;
@@ -48,6 +49,14 @@ pub enum Failure {
         /// Which limit is reached, and what to do.
         message: String,
     },
+    /// A source needs input of the user. In a revision with such results, this is the result of the request and not an
+    /// error.
+    InputRequired {
+        /// The requests that the client must fulfil, by name.
+        requests: Option<Value>,
+        /// The state that the client must return unchanged.
+        state: Option<String>,
+    },
     /// An internal error.
     Internal {
         /// The message to the caller, without confidential details.
@@ -66,6 +75,19 @@ impl Failure {
     /// A [`Failure::Invalid`] with this message.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid { message: message.into() }
+    }
+
+    /// The members of the result with which a client is asked for input; `None` for every other failure, and in
+    /// revisions without such results.
+    pub(crate) fn input_request(&self, revision: Revision) -> Option<Members> {
+        let Self::InputRequired { requests, state } = self else { return None };
+        if revision.facts().era == Era::Legacy {
+            return None;
+        }
+        let requests = requests.as_ref().map(|requests| format!("\"inputRequests\":{requests}"));
+        let state = state.as_ref().map(|state| format!("\"requestState\":{}", json!(state)));
+        let members: Vec<_> = requests.into_iter().chain(state).collect();
+        Some(members.join(",").into_bytes().into())
     }
 
     /// The error object in the format of `revision`.
@@ -93,6 +115,10 @@ impl Failure {
                 data: Some(json!({ "retryAfterMs": RETRY_AFTER.as_millis() as u64 })),
                 required_scopes: None,
             },
+            Self::InputRequired { .. } => ErrorObject::new(
+                INTERNAL_ERROR,
+                "a source needs input of the user, for which this protocol revision has no results",
+            ),
             Self::Internal { message, data } => {
                 ErrorObject { code: INTERNAL_ERROR, message: message.into(), data, required_scopes: None }
             }

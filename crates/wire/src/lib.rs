@@ -47,7 +47,7 @@ pub use service::{
 pub struct Limits {
     /// The largest message that is accepted, in bytes.
     pub message: usize,
-    /// The maximum number of concurrent requests of one connection or session.
+    /// The maximum number of concurrent requests of one stdio connection, or of one session over HTTP.
     pub in_flight: usize,
     /// The maximum number of messages in a batch.
     pub batch: usize,

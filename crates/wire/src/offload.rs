@@ -17,9 +17,9 @@ static PROCESSORS: LazyLock<Arc<Budget>> = LazyLock::new(|| {
     Budget::with_waiters(processors, usize::MAX)
 });
 
-/// Does CPU-bound work on this many bytes for a client. For `MIN_OFFLOADED` bytes or more, it first waits for a unit of
-/// `PROCESSORS`, and then runs within `block_in_place`: the runtime moves the other tasks of this worker thread to another
-/// thread.
+/// Does CPU-bound work on this many bytes for a client. Work on `MIN_OFFLOADED` bytes or more, in a runtime with worker
+/// threads, first waits for a unit of `PROCESSORS`. It then runs within `block_in_place`: the runtime moves the other
+/// tasks of this worker thread to another thread.
 pub(crate) async fn off_worker<T>(client: Client, bytes: usize, work: impl FnOnce() -> T) -> T {
     let has_workers =
         || Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);

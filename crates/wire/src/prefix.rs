@@ -13,7 +13,7 @@ pub struct PrefixPage {
     pub is_incomplete: bool,
 }
 
-/// A resource or a folder. Every prefix of a listed URI that ends with a slash is a folder, even if no source lists it.
+/// A resource or a folder. If a prefix of a listed URI ends with a slash, it is a folder, even if no source lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixEntry {
     /// The URI of the resource, or the prefix of the folder, which ends with `/` or `:`.
@@ -22,7 +22,8 @@ pub struct PrefixEntry {
     pub is_folder: bool,
     /// The media type, if it is known.
     pub mime: Option<String>,
-    /// The size of the content in bytes. `None` if the source does not know it, or knows it only from another server.
+    /// The size of the content in bytes. `None` if the source does not know it, or has it from another MCP server,
+    /// whose figure may be wrong.
     pub size: Option<u64>,
     /// The time of the last modification, if it is known.
     pub modified: Option<SystemTime>,

@@ -42,6 +42,9 @@ const COMPARED_AT_ONCE: usize = 64 << 10;
 /// Once the responses of a batch have this many bytes, its remaining requests are refused.
 const MAX_BATCH_RESPONSE: usize = 16 << 20;
 
+/// The type of a result that answers the request.
+const COMPLETE: &str = "complete";
+
 /// A request that takes at least this long is logged.
 const SLOW_REQUEST: Duration = Duration::from_secs(1);
 
@@ -53,9 +56,22 @@ pub(crate) struct RequestEnvelope<'a> {
     pub(crate) id: &'a Id,
     pub(crate) method: &'a str,
     pub(crate) params: &'a Params<'a>,
-    /// Whether the client shows MCP Apps. May be `false` for methods other than `tools/list`, whose responses do not depend
-    /// on it.
+    /// Whether the client shows MCP Apps. May be `false` for methods other than `tools/list`, because their responses
+    /// do not depend on it.
     pub(crate) shows_apps: bool,
+}
+
+/// Why a request has no [`Reply`].
+enum Unanswered {
+    Error(ErrorObject),
+    /// The client must repeat the request with input of the user. These are the members of the result.
+    InputRequired(Members),
+}
+
+impl From<ErrorObject> for Unanswered {
+    fn from(error: ErrorObject) -> Self {
+        Self::Error(error)
+    }
 }
 
 /// The MCP implementation for one service.
@@ -76,8 +92,10 @@ impl Protocol {
         let info = service.info();
         let server = implementation(&info, Revision::ALL[0]);
         let server_member = format!("\"io.modelcontextprotocol/serverInfo\":{server}");
-        let (end, end_with_hints) =
-            (end(&server_member, None, &[]), end(&server_member, Some(&Freshness::default()), &[]));
+        let (end, end_with_hints) = (
+            end(&server_member, COMPLETE, None, &[]),
+            end(&server_member, COMPLETE, Some(&Freshness::default()), &[]),
+        );
         Self { service, info, server_member, end, end_with_hints, limits }
     }
 
@@ -121,20 +139,26 @@ impl Protocol {
             Some(Ok(reply)) => reply,
             Some(Err(_)) => {
                 tracing::error!(?request, "a request ended in a panic");
-                Err(ErrorObject::new(INTERNAL_ERROR, "internal error; the log of the server has the details"))
+                Err(Unanswered::Error(ErrorObject::new(
+                    INTERNAL_ERROR,
+                    "internal error; the log of the server has the details",
+                )))
             }
             None => {
                 tracing::warn!(?request, "a request took too long");
                 let seconds = self.limits.time.as_secs();
-                Err(ErrorObject::new(
+                Err(Unanswered::Error(ErrorObject::new(
                     INTERNAL_ERROR,
                     format!(
                         "the request exceeded its time limit of {seconds} seconds; ask for less, or try again later"
                     ),
-                ))
+                )))
             }
         };
-        let error = reply.as_ref().err().map(|error| error.code);
+        let error = match &reply {
+            Err(Unanswered::Error(error)) => Some(error.code),
+            _ => None,
+        };
         let took = call.arrived.elapsed();
         tracing::debug!(?request, error, ?took, "answered");
         log_slow_request(request, took);
@@ -143,7 +167,10 @@ impl Protocol {
         }
         match reply {
             Ok(reply) => self.frame(call.revision, id, reply),
-            Err(error) => Framed::error(Some(id), &error),
+            Err(Unanswered::InputRequired(members)) => {
+                Framed::result(id, members, end(&self.server_member, "input_required", None, &[]))
+            }
+            Err(Unanswered::Error(error)) => Framed::error(Some(id), &error),
         }
     }
 
@@ -177,7 +204,7 @@ impl Protocol {
     }
 
     /// Answers the requests of a batch one after the other, in the session of `call`. `call` is `None` before
-    /// `initialize`; the response is then an error. Returns `None` if the batch contains no requests.
+    /// `initialize`; the response is then an error. Returns `None` if no message of the batch has a response.
     pub(crate) async fn batch(&self, call: Option<&Call>, items: &[impl AsRef<str>]) -> Option<Framed> {
         let refuse = |why| Some(Framed::error(None, &ErrorObject::new(INVALID_REQUEST, why)));
         let Some(call) = call.filter(|call| call.revision.facts().batches) else {
@@ -230,7 +257,7 @@ impl Protocol {
         Some(Framed::error(Some(&id), &refused))
     }
 
-    async fn reply(&self, call: &Call, request: &McpRequest) -> Result<Reply, ErrorObject> {
+    async fn reply(&self, call: &Call, request: &McpRequest) -> Result<Reply, Unanswered> {
         let (view, listener) = (&*call.view, call.listener.as_deref());
         let no_session = || ErrorObject::new(INVALID_REQUEST, "subscriptions need a session");
         let answer = match request {
@@ -248,10 +275,10 @@ impl Protocol {
             }
             // The transports answer this request with a stream. Only a batch or the HTTP+SSE transport gets here.
             McpRequest::Listen(_) => {
-                return Err(ErrorObject::new(
+                return Err(Unanswered::Error(ErrorObject::new(
                     INVALID_REQUEST,
                     "`subscriptions/listen` needs a stream of its own",
-                ));
+                )));
             }
             McpRequest::List { cursor } => {
                 if let Some(listener) = listener {
@@ -272,10 +299,14 @@ impl Protocol {
                     None => view.templates(call, cursor.as_deref()).await,
                 }
             }
-            McpRequest::Read { uri } => {
+            McpRequest::Read { uri, input: Some(input) } if input.is_retry() => {
+                view.read(&call.clone().with_input(Some(input.clone())), uri).await
+            }
+            McpRequest::Read { uri, input } => {
                 match view.cached(call.revision, CacheableRequest::Read(uri), Instant::now()) {
                     Some(answer) => answer,
-                    None => view.read(call, uri).await,
+                    None if input.is_none() => view.read(call, uri).await,
+                    None => view.read(&call.clone().with_input(input.clone()), uri).await,
                 }
             }
             McpRequest::Complete(asked) => {
@@ -284,9 +315,15 @@ impl Protocol {
                     None => view.complete(call, asked).await,
                 }
             }
-            McpRequest::Other { method, params } => view.call(call, method, params).await,
+            McpRequest::Other { method, params, input: None } => view.call(call, method, params).await,
+            McpRequest::Other { method, params, input } => {
+                view.call(&call.clone().with_input(input.clone()), method, params).await
+            }
         };
-        answer.map_err(|failure| failure.object(call.revision))
+        answer.map_err(|failure| match failure.input_request(call.revision) {
+            Some(members) => Unanswered::InputRequired(members),
+            None => Unanswered::Error(failure.object(call.revision)),
+        })
     }
 
     /// Opens the stream of `subscriptions/listen`. It sends the acknowledgement with the granted subscriptions, then
@@ -308,6 +345,11 @@ impl Protocol {
         if filter.prompts && call.view.capabilities().prompts.is_some() {
             listener.follow_prompts().await.map_err(|failure| failure.object(revision))?;
             granted["promptsListChanged"] = true.into();
+        }
+        let tools = call.view.capabilities().tools;
+        if filter.tools && tools.is_some_and(|tools| tools["listChanged"] == true) {
+            listener.follow_tools().await.map_err(|failure| failure.object(revision))?;
+            granted["toolsListChanged"] = true.into();
         }
         let uris = distinct(&filter.resources).await;
         listener.reserve(&uris).await.map_err(|failure| failure.object(revision))?;
@@ -406,7 +448,7 @@ impl Protocol {
             Some(Freshness { ttl: Duration::ZERO, scope: CacheScope::Private, .. }) if meta.is_empty() => {
                 self.end_with_hints.clone()
             }
-            freshness => end(&self.server_member, freshness, meta),
+            freshness => end(&self.server_member, COMPLETE, freshness, meta),
         }
     }
 }
@@ -430,9 +472,9 @@ fn log_client(revision: Revision, request: &McpRequest) {
     tracing::info!(name, version, revision, "a client connected");
 }
 
-/// The end of a result of a [modern](Era::Modern) revision: caching hints, and `_meta` with the server's identity and the
+/// The end of a result of this type in a [modern](Era::Modern) revision: caching hints, and `_meta` with the server's identity and the
 /// members in `meta`.
-fn end(server_member: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
+fn end(server_member: &str, result_type: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
     let hints = freshness.map(|Freshness { ttl, scope, .. }| {
         let scope = match scope {
             CacheScope::Public => "public",
@@ -441,8 +483,8 @@ fn end(server_member: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes
         format!(",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", ttl.as_millis())
     });
     let comma: &[u8] = if meta.is_empty() { b"" } else { b"," };
-    let head =
-        format!(",\"resultType\":\"complete\"{},\"_meta\":{{{server_member}", hints.unwrap_or_default());
+    let hints = hints.unwrap_or_default();
+    let head = format!(",\"resultType\":\"{result_type}\"{hints},\"_meta\":{{{server_member}");
     [head.as_bytes(), comma, meta, b"}}}"].concat().into()
 }
 
@@ -462,6 +504,7 @@ pub(crate) fn notification(content: &Notification, meta: &str) -> Framed {
     let (method, members) = match content {
         Notification::ListChanged => ("resources/list_changed", meta.to_owned()),
         Notification::PromptsChanged => ("prompts/list_changed", meta.to_owned()),
+        Notification::ToolsChanged => ("tools/list_changed", meta.to_owned()),
         Notification::Updated(uri) => {
             let comma = if meta.is_empty() { "" } else { "," };
             let uri = Value::from(&**uri);
@@ -490,16 +533,17 @@ async fn distinct(uris: &[String]) -> Vec<&str> {
     distinct
 }
 
-/// Subscribes the listener of a session to changes of the lists of resources and prompts.
+/// Subscribes the listener of a session to changes of the lists of resources, prompts and tools.
 pub(crate) async fn follow_lists(listener: &dyn Listener) {
-    let followed = match listener.follow_list().await {
-        Ok(()) => listener.follow_prompts().await,
-        failed => failed,
+    let followed = async {
+        listener.follow_list().await?;
+        listener.follow_prompts().await?;
+        listener.follow_tools().await
     };
-    if let Err(failure) = followed {
+    if let Err(failure) = followed.await {
         tracing::warn!(
             ?failure,
-            "could not subscribe the client to changes of the lists of resources and prompts"
+            "could not subscribe the client to changes of the lists of resources, prompts and tools"
         );
     }
 }

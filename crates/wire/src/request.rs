@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
+use libris_core::RequestInput;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -38,6 +40,8 @@ pub(crate) struct Params<'a> {
     context: Option<&'a str>,
     protocol_version: Option<Text<'a>>,
     notifications: Option<&'a str>,
+    input_responses: Option<&'a str>,
+    request_state: Option<Text<'a>>,
     pub(crate) request_id: Option<&'a str>,
     /// The whole object, as JSON.
     raw: &'a str,
@@ -49,7 +53,7 @@ pub(crate) struct Params<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct RequestMeta<'a> {
     version: Option<Text<'a>>,
-    capabilities: Option<Shape<()>>,
+    capabilities: Option<Shape<&'a str>>,
     progress_token: Option<&'a str>,
 }
 
@@ -73,6 +77,8 @@ impl<'a> Params<'a> {
                 "context" => set(&mut params.context, non_null(reader.raw()?)),
                 "protocolVersion" => set(&mut params.protocol_version, reader.text()?),
                 "notifications" => set(&mut params.notifications, non_null(reader.raw()?)),
+                "inputResponses" => set(&mut params.input_responses, non_null(reader.raw()?)),
+                "requestState" => set(&mut params.request_state, reader.text()?),
                 "requestId" => set(&mut params.request_id, non_null(reader.raw()?)),
                 _ => reader.skip().map(|()| false)?,
             };
@@ -89,7 +95,7 @@ impl<'a> RequestMeta<'a> {
             *has_duplicate |= match name {
                 "io.modelcontextprotocol/protocolVersion" => set(&mut meta.version, reader.text()?),
                 "io.modelcontextprotocol/clientCapabilities" => {
-                    set(&mut meta.capabilities, reader.shape(Reader::skip)?)
+                    set(&mut meta.capabilities, reader.shape(Reader::raw)?)
                 }
                 "progressToken" => set(&mut meta.progress_token, non_null(reader.raw()?)),
                 _ => reader.skip().map(|()| false)?,
@@ -117,8 +123,8 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// Whether the request declares that its client shows apps. Always `false` for methods other than `tools/list`, whose
-    /// responses do not depend on it, because decoding the declaration takes time.
+    /// Whether the request declares that its client shows apps. Always `false` for methods other than `tools/list`:
+    /// their responses do not depend on it, and decoding the declaration takes time.
     pub(crate) fn shows_apps(&self, method: &str) -> bool {
         method == TOOLS_LIST && app::are_declared(self.raw)
     }
@@ -138,8 +144,29 @@ impl<'a> Params<'a> {
         Some(name.as_ref()?.valid()?)
     }
 
-    /// The cache key of the request; `None` if its method has no cached responses or a parameter is invalid.
+    /// What the client sent for a source that needs input of the user; `None` in revisions without such requests.
+    fn input(&self, revision: Revision) -> Result<Option<Arc<RequestInput>>, ErrorObject> {
+        if revision.facts().era == Era::Legacy {
+            return Ok(None);
+        }
+        if self.input_responses.is_some_and(|responses| !responses.starts_with('{')) {
+            return Err(ErrorObject::new(INVALID_PARAMS, "`inputResponses` must be an object"));
+        }
+        let state = self.request_state.as_ref().map(|state| text("requestState", state)).transpose()?;
+        let capabilities = self.meta()?.capabilities.as_ref().and_then(Shape::valid).copied();
+        Ok(Some(Arc::new(RequestInput {
+            capabilities: capabilities.unwrap_or_default().into(),
+            responses: self.input_responses.map(Into::into),
+            state: state.map(Into::into),
+        })))
+    }
+
+    /// The cache key of the request; `None` if its method has no cached responses or a parameter is invalid, or if the
+    /// request has input of the user, on which the response depends.
     pub(crate) fn cacheable(&self, method: &str) -> Option<CacheableRequest<'_>> {
+        if self.input_responses.is_some() || self.request_state.is_some() {
+            return None;
+        }
         let cursor = match &self.cursor {
             None => Some(None),
             Some(cursor) => cursor.valid().map(|cursor| Some(&**cursor)),
@@ -215,6 +242,7 @@ pub(crate) enum McpRequest {
     },
     Read {
         uri: String,
+        input: Option<Arc<RequestInput>>,
     },
     Complete(CompletionParams),
     Subscribe {
@@ -228,6 +256,7 @@ pub(crate) enum McpRequest {
     Other {
         method: String,
         params: String,
+        input: Option<Arc<RequestInput>>,
     },
 }
 
@@ -238,6 +267,8 @@ pub(crate) struct ListenFilter {
     pub(crate) list: bool,
     #[serde(default, rename = "promptsListChanged")]
     pub(crate) prompts: bool,
+    #[serde(default, rename = "toolsListChanged")]
+    pub(crate) tools: bool,
     /// At most `MAX_NAMED + 1` of the URIs, which is enough to detect that there are too many.
     #[serde(default, rename = "resourceSubscriptions", deserialize_with = "first_named")]
     pub(crate) resources: Vec<String>,
@@ -305,7 +336,7 @@ impl McpRequest {
     /// The URI that the request names.
     pub(crate) fn uri(&self) -> Option<&str> {
         match self {
-            Self::Read { uri } | Self::Subscribe { uri } | Self::Unsubscribe { uri } => Some(uri),
+            Self::Read { uri, .. } | Self::Subscribe { uri } | Self::Unsubscribe { uri } => Some(uri),
             Self::Complete(CompletionParams { reference: Reference::Resource(uri), .. }) => Some(uri),
             _ => None,
         }
@@ -336,7 +367,9 @@ impl McpRequest {
             }
             ("resources/list", _) => Ok(Self::List { cursor: cursor()? }),
             ("resources/templates/list", _) => Ok(Self::Templates { cursor: cursor()? }),
-            ("resources/read", _) => Ok(Self::Read { uri: required("uri", &params.uri)? }),
+            ("resources/read", _) => {
+                Ok(Self::Read { uri: required("uri", &params.uri)?, input: params.input(revision)? })
+            }
             ("completion/complete", _) => Ok(Self::Complete(completion_params(params)?)),
             ("resources/subscribe", Era::Legacy) => {
                 Ok(Self::Subscribe { uri: required("uri", &params.uri)? })
@@ -354,8 +387,12 @@ impl McpRequest {
                 Ok(Self::Listen(filter))
             }
             _ if view.answers(revision, method) => {
+                let input = match method {
+                    "prompts/get" | "tools/call" => params.input(revision)?,
+                    _ => None,
+                };
                 let params = if params.raw.is_empty() { "{}" } else { params.raw };
-                Ok(Self::Other { method: method.to_owned(), params: params.to_owned() })
+                Ok(Self::Other { method: method.to_owned(), params: params.to_owned(), input })
             }
             _ => Err(ErrorObject::method_not_found(method)),
         }
@@ -578,7 +615,7 @@ mod tests {
     fn escaped_text_is_unescaped() {
         assert_eq!(
             parse("resources/read", r#"{"uri":"a\u003ab"}"#).unwrap(),
-            McpRequest::Read { uri: "a:b".into() }
+            McpRequest::Read { uri: "a:b".into(), input: None }
         );
     }
 }

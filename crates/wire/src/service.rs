@@ -26,7 +26,7 @@ pub trait Service: Send + Sync + 'static {
     /// every request.
     fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn ServiceView>>;
 
-    /// Admits a caller to its view, or refuses it.
+    /// Admits a caller and returns its view, or refuses the caller.
     async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn ServiceView>, Refusal>;
 
     /// The value of the `WWW-Authenticate` header for a caller whose token lacks these scopes; `None` if this service
@@ -252,11 +252,14 @@ pub trait Listener: Send + Sync + 'static {
     /// Subscribes to changes of the list of prompts. Once this returns, no change is missed.
     async fn follow_prompts(&self) -> Result<(), Failure>;
 
+    /// Subscribes to changes of the list of tools. Once this returns, no change is missed.
+    async fn follow_tools(&self) -> Result<(), Failure>;
+
     /// Records that the current list is being sent to the client.
     fn listed(&self);
 
     /// Reserves memory for the subscriptions to these URIs before [`subscribe`](Self::subscribe) is called for each.
-    /// Fails if the client may not have that many. Replaces the previous reservation, so an empty list releases it.
+    /// Fails if they exceed the limit of the client. Replaces the previous reservation, so an empty list releases it.
     ///
     /// The URIs are not parsed yet, so refusing a request here is far cheaper than subscribing until the memory is used
     /// up.
@@ -274,17 +277,19 @@ pub trait Listener: Send + Sync + 'static {
     /// Sets the rights of the listener to those of a renewed identity of the same principal.
     fn renew(&self, identity: Option<&Identity>);
 
-    /// Makes a notification pending again that may not have reached the client.
+    /// Makes a notification pending again, because it may have been lost on the way to the client.
     fn requeue(&self, notification: Notification);
 }
 
-/// A notification about resources or prompts.
+/// A notification about resources, prompts or tools.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Notification {
     /// The list of resources has changed.
     ListChanged,
     /// The list of prompts has changed.
     PromptsChanged,
+    /// The list of tools has changed.
+    ToolsChanged,
     /// The resource with this URI, as given in the subscription, has changed.
     Updated(Arc<str>),
 }

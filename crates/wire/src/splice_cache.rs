@@ -60,8 +60,7 @@ impl SpliceCache {
             (response.bytes.as_ptr(), response.bytes.len()) == (bytes.as_ptr(), bytes.len())
         };
         let Some(at) = self.responses.iter().position(same) else {
-            self.responses.push_front(WrittenResponse { bytes: bytes.clone(), file: None });
-            self.responses.truncate(MAX_RESPONSES);
+            self.remember(WrittenResponse { bytes: bytes.clone(), file: None });
             return None;
         };
         let mut response = self.responses.remove(at)?;
@@ -76,13 +75,19 @@ impl SpliceCache {
             }
         }
         let file = response.file.clone();
+        self.remember(response);
+        file
+    }
+
+    /// Adds a response as the most recently used, and removes the least recently used ones over the limits.
+    fn remember(&mut self, response: WrittenResponse) {
         self.responses.push_front(response);
+        self.responses.truncate(MAX_RESPONSES);
         let mut bytes = 0;
         self.responses.retain(|response| {
             bytes += response.bytes.len();
             bytes <= MAX_BYTES
         });
-        file
     }
 
     /// Splices the contents of a file into the pipe.
@@ -163,6 +168,16 @@ mod tests {
         }
         assert_eq!(splice_cache.responses.len(), MAX_RESPONSES);
         assert!(splice_cache.responses.iter().all(|response| response.bytes[0] == 2));
+    }
+
+    #[test]
+    fn the_bytes_of_responses_that_were_written_once_are_bounded() {
+        let (_reader, writer) = std::io::pipe().unwrap();
+        let mut splice_cache = SpliceCache::new(&writer);
+        let responses: Vec<Bytes> = (0..4_u8).map(|byte| vec![byte; MAX_BYTES / 2 - 1].into()).collect();
+        assert!(responses.iter().all(|bytes| splice_cache.file(&bytes.clone()).is_none()));
+        let remembered: Vec<_> = splice_cache.responses.iter().map(|response| response.bytes[0]).collect();
+        assert_eq!(remembered, [3, 2]);
     }
 
     #[test]

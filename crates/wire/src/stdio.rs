@@ -5,7 +5,7 @@
 //! and soon the reader (backpressure), so the number of requests in flight bounds the memory.
 //!
 //! The reader accepts up to `READ_AHEAD` times as many requests as may run, so that it still sees cancellations while
-//! requests are queued. Then it blocks.
+//! requests are queued. At this limit it blocks.
 //!
 //! A blocking read or write cannot be interrupted. Neither thread therefore belongs to the runtime, whose shutdown
 //! would wait for it. Both are detached: the reader ends when its blocking read returns (input or end of file), the
@@ -296,7 +296,8 @@ impl<W: OutputStream> StdioConnection<W> {
         }
     }
 
-    /// The cached response to a request; `None` if there is none, or if its id is in use, which is refused later.
+    /// The cached response to a request; `None` if there is none, or if the id of the request is in use: such a request
+    /// is refused later.
     fn cached(
         &self,
         session: Option<&StdioSession>,
@@ -462,8 +463,8 @@ impl<W: OutputStream> StdioConnection<W> {
     }
 
     /// Answers a message of `size` bytes. If `answer` is ready when first polled, this thread writes the response;
-    /// otherwise a task awaits it and queues it for the writer thread. If `in_flight` is given, `answer` is polled only
-    /// after a permit of this semaphore is acquired.
+    /// otherwise a task awaits `answer` and queues the response for the writer thread. If `in_flight` is given,
+    /// `answer` is polled only after a permit of this semaphore is acquired.
     fn answer(
         self: &Arc<Self>,
         runtime: &Handle,

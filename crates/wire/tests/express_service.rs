@@ -124,6 +124,10 @@ impl Listener for Listed {
         Ok(())
     }
 
+    async fn follow_tools(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     fn listed(&self) {
         self.0.listed.fetch_add(1, Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! Tests of the editors: configuration files as people and hosts write them.
+//! Tests of the edits of configuration files, with files as people and hosts write them.
 
 use serde_json::{Value, json};
 
@@ -54,7 +54,8 @@ fn entry(format: ConfigFormat, key: &str, text: &str) -> Option<Value> {
     format.entry(text, EntryPath { key, name: "libris" }).unwrap()
 }
 
-/// The lines of one text that the other does not have, without the comma that an entry before a new one gets.
+/// The lines of `before` that are missing from `after`. Commas at the end of a line are ignored, because adding an
+/// entry may add a comma after the entry before it.
 fn lost<'a>(before: &'a str, after: &str) -> Vec<&'a str> {
     let bare = |line: &str| line.trim_end_matches(',').to_owned();
     let after: Vec<_> = after.lines().map(bare).collect();

@@ -1,8 +1,8 @@
 //! Edits an entry of a YAML file: block mappings, as programs write them.
 //!
 //! An editor that keeps the layout of YAML would be a large dependency, and one entry of a block mapping is just a run
-//! of lines. The caller parses the result and refuses it if anything else has changed, which happens with files in flow
-//! style.
+//! of lines. The caller parses the result and refuses it if anything but the entry has changed, as happens with files
+//! in flow style.
 
 use anyhow::{Result, anyhow};
 use serde_json::Value;
@@ -47,13 +47,13 @@ pub(super) fn edit(text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Re
     Ok(lines.concat())
 }
 
-/// The indentation and the key of a line; `None` for comments, empty lines, and lines without a key.
+/// The indentation and the key of a line; `None` for comments, items of lists, empty lines, and lines without a key.
 fn key_of(line: &str) -> Option<(usize, &str)> {
     let rest = line.trim_start_matches(' ');
     let (key, _) = rest.split_once(':')?;
-    let is_comment = rest.starts_with('#') || rest.starts_with('-');
+    let is_comment_or_item = rest.starts_with('#') || rest.starts_with('-');
     let key = key.trim_end().trim_matches(['"', '\'']);
-    (!is_comment && !key.is_empty()).then_some((line.len() - rest.len(), key))
+    (!is_comment_or_item && !key.is_empty()).then_some((line.len() - rest.len(), key))
 }
 
 /// The index of the line after the block of the key in line `start`, which is indented by `indent`. The block ends with

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::client::{DEADLINE, Program, eventually};
-use crate::replicas::{Folders, Redis, start};
+use crate::replicas::{Folders, Redis, connected, start};
 
 /// A bucket that is filled so slowly that a busy machine makes no difference.
 const REQUESTS_PER_MINUTE: u64 = 60;
@@ -95,4 +95,23 @@ async fn needs_redis_an_identity_uses_up_its_rate_at_all_replicas_together() {
     let at_other = me.use_up(&other).await;
     let refilled = began.elapsed().as_secs() * REQUESTS_PER_MINUTE / 60 + 1;
     assert!(at_other <= refilled, "{at_other} requests were accepted, {refilled} were refilled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn needs_redis_old_addresses_of_clients_are_removed() {
+    let redis = Redis::start().await;
+    let old = "1000000000000-0";
+    redis.command(&format!("XADD {{libris}}:usage {old} r other d a192.0.2.7")).await.unwrap();
+    let folders = Folders::new(1);
+    let limits = "[limits.address]\nrequests_per_minute = 60000\n";
+    let program = start(&folders.config(0, &redis.url(), limits));
+    connected(&program).await;
+    let url = program.url.replace("/mcp", "/metrics");
+    eventually("the replica adds an entry, and removes the old one", async || {
+        reqwest::get(&url).await.unwrap();
+        let entries = redis.command(&format!("XRANGE {{libris}}:usage - {old}")).await.unwrap();
+        let length = redis.command("XLEN {libris}:usage").await.unwrap();
+        entries == "*0\r\n" && length != ":0\r\n"
+    })
+    .await;
 }

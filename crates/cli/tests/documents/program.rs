@@ -5,21 +5,24 @@ use std::fs;
 use serde_json::json;
 
 use crate::client::{Client, Era, Program, eventually};
-use crate::samples::{letter, package};
+use crate::samples::{letter, numbered_pdf, package};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn subscribers_of_a_text_are_notified_when_the_document_changes() {
+async fn subscribers_of_a_text_or_an_image_are_notified_when_the_document_changes() {
     let dir = tempfile::tempdir().unwrap();
     let docs = dir.path().join("docs");
     fs::create_dir(&docs).unwrap();
     fs::write(docs.join("a.docx"), letter("first")).unwrap();
     fs::write(docs.join("b.zip"), package(&[("x.txt", "first")])).unwrap();
+    fs::write(docs.join("c.pdf"), numbered_pdf(1)).unwrap();
     let program = Program::folder(&docs);
+    let image = "file:///docs/c.pdf?as=image&pages=1&width=50".to_owned();
     let text = "file:///docs/a.docx?as=text".to_owned();
     let member = "file:///docs/b.zip/x.txt".to_owned();
     for era in [Era::Legacy, Era::Modern] {
-        let client = Client::connect(&program, era, &[text.clone(), member.clone()]).await;
+        let client = Client::connect(&program, era, &[text.clone(), member.clone(), image.clone()]).await;
         client.read(&text).await.unwrap();
+        let pages = client.read(&image).await.unwrap()[0]["_meta"]["dev.libris/pages"].as_u64().unwrap();
         let number = format!("{era:?}");
         fs::write(docs.join("a.docx"), letter(&number)).unwrap();
         eventually("the text is updated", async || client.heard_of().contains(&text)).await;
@@ -28,6 +31,11 @@ async fn subscribers_of_a_text_are_notified_when_the_document_changes() {
         fs::write(docs.join("b.zip"), package(&[("x.txt", &number)])).unwrap();
         eventually("the member is updated", async || client.heard_of().contains(&member)).await;
         assert_eq!(client.read(&member).await.unwrap()[0]["text"], json!(number));
+        fs::write(docs.join("c.pdf"), numbered_pdf(usize::try_from(pages).unwrap() + 1)).unwrap();
+        eventually("the image is updated", async || client.heard_of().contains(&image)).await;
+        let contents = client.read(&image).await.unwrap();
+        assert_eq!(contents[0]["_meta"]["dev.libris/pages"], pages + 1);
+        assert_eq!(contents[0]["mimeType"], "image/png");
     }
 }
 

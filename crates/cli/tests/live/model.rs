@@ -244,6 +244,7 @@ async fn everybody_ends_up_with_the_truth() {
     }
 }
 
+#[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn even_when_events_are_lost() {
     for seed in 4..=5 {

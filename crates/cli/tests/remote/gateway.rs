@@ -19,7 +19,7 @@ fn uri(text: &str) -> Uri {
 }
 
 /// Polls until the condition holds.
-async fn until(mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool) {
     let polled = async {
         while !holds().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -34,14 +34,14 @@ async fn listed(catalog: &Catalog) -> Vec<String> {
 }
 
 /// A client of the gateway, in a legacy session.
-struct Session {
+pub(crate) struct Session {
     client: reqwest::Client,
     url: String,
     id: String,
 }
 
 impl Session {
-    async fn open(url: &str, token: Option<&str>) -> Self {
+    pub(crate) async fn open(url: &str, token: Option<&str>) -> Self {
         let mut headers = reqwest::header::HeaderMap::new();
         if let Some(token) = token {
             headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
@@ -70,13 +70,20 @@ impl Session {
         )
     }
 
-    async fn ask(&self, method: &str, params: Value) -> Value {
+    /// The event stream of the session.
+    pub(crate) async fn events(&self) -> reqwest::Response {
+        let request = self.client.get(&self.url).header("accept", "text/event-stream");
+        let request = request.header("mcp-session-id", &self.id).header("mcp-protocol-version", "2025-11-25");
+        request.send().await.unwrap()
+    }
+
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
         self.send(method, params).await.1
     }
 }
 
 /// A gateway of these servers.
-async fn gateway(folder: &Path, config: &str) -> HttpServer {
+pub(crate) async fn gateway(folder: &Path, config: &str) -> HttpServer {
     let file = folder.join("gateway.toml");
     std::fs::write(&file, config).unwrap();
     HttpServer::start(&[OsStr::new("--config"), file.as_os_str()]).await

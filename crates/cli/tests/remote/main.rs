@@ -10,6 +10,8 @@ mod library;
 mod process;
 mod recorder;
 mod skills_and_prompts;
+mod toolbox;
+mod tools;
 mod upstream;
 
 use std::collections::BTreeMap;

@@ -8,6 +8,7 @@ use libris::{
 };
 use libris_remote::{ChildEnvironment, ProtocolChoice, Remote, RemoteTarget, UriMount};
 
+use crate::toolbox::{Handshake, Toolbox};
 use crate::{LIBRIS, folder, remote};
 
 const CONFIG: &str = r#"
@@ -157,6 +158,49 @@ fn skills_are_listed_and_loaded() {
     assert!(missing.starts_with("exit: 1\nerror: there is no skill `other`\nhint: "), "{missing}");
     let missing = on_server(folder.path(), &["skills", "--load", "skill://other/SKILL.md"]);
     assert!(missing.starts_with("exit: 3\nerror: there is no skill `skill://other/SKILL.md`"), "{missing}");
+}
+
+/// A server that lists no skills, and fails if a client requests one by its URI.
+const FAILING_SERVER: &str = r#"
+while read -r line; do
+    id=$(printf '%s' "$line" | sed -n 's/.*"id":\([^,}]*\).*/\1/p')
+    case $line in
+        *'"method":"initialize"'*) result='{"protocolVersion":"2025-11-25","serverInfo":{"name":"failing","version":"1"},
+            "capabilities":{"resources":{},"extensions":{"io.modelcontextprotocol/skills":{}}}}' ;;
+        *'"method":"resources/list"'*) result='{"resources":[{"uri":"skill://one/SKILL.md","name":"one"}]}' ;;
+        *'"method":"resources/templates/list"'*) result='{"resourceTemplates":[]}' ;;
+        *'"method":"skills/list"'*) result='{"skills":[]}' ;;
+        *'"method":"skills/get"'*) result='' code=-32603 ;;
+        *) result='' code=-32601 ;;
+    esac
+    if [ -z "$id" ]; then continue; fi
+    if [ -z "$result" ]; then outcome='"error":{"code":'$code',"message":"failed"}'; else outcome='"result":'$result; fi
+    printf '{"jsonrpc":"2.0","id":%s,%s}' "$id" "$outcome" | tr -d '\n'
+    echo
+done
+"#;
+
+#[test]
+fn a_skill_that_cannot_be_requested_is_not_reported_as_missing() {
+    let mut command = Command::new(LIBRIS);
+    command.args(["skills", "--load", "skill://one/SKILL.md", "--", "sh", "-c", FAILING_SERVER]);
+    let output = command.stdin(Stdio::null()).env_remove("LIBRIS_LOG").output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("error: could not look up the skill `skill://one/SKILL.md`\n"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_skill_whose_digest_lies_is_not_loaded() {
+    let toolbox = Toolbox::start(Handshake::Initialize, &[]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = tokio::process::Command::new(LIBRIS);
+    command.args(["skills", "--load", "liar", "-o", "out", &toolbox.url]).current_dir(folder.path());
+    let output = command.stdin(Stdio::null()).env_remove("LIBRIS_LOG").output().await.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("error: the skill `liar` cannot be trusted: "), "{said}");
+    assert!(said.contains("skill://liar/SKILL.md") && said.contains("\nhint: "), "{said}");
+    assert!(output.stdout.is_empty() && !folder.path().join("out").exists());
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn check_shows_its_progress() {
     }
     let printed = typed(folder.path(), "libris check docs");
     assert!(printed.starts_with("\r\u{1b}[Kdocs: 1,000 resources …\r\u{1b}[K"), "{printed:?}");
-    assert!(printed.contains(": 1,001 resources, 4 templates"), "{printed:?}");
+    assert!(printed.contains(": 1,001 resources, 5 templates"), "{printed:?}");
 }
 
 /// The list of an API that responds when it is told to.

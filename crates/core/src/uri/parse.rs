@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use super::percent::{self, hex, segment};
+use super::percent::{self, hex, is_segment_byte};
 use crate::{Error, Result, Uri};
 
 /// Checks the text against the grammar and returns its normal form.
@@ -94,7 +94,7 @@ impl UriParser<'_> {
         let mut out = String::with_capacity(text.len() + 1);
         out.push_str(&text[..=colon]);
         out.make_ascii_lowercase();
-        let host = authority::is_host(&out[..colon]);
+        let host = authority::has_host(&out[..colon]);
         let web = authority::is_web(&out[..colon]);
 
         let fragment = text.find('#').unwrap_or(text.len());
@@ -112,7 +112,7 @@ impl UriParser<'_> {
             }
         }
 
-        let segments = self.component(path, query, |byte| byte == b'/' || segment(byte), "a path")?;
+        let segments = self.component(path, query, |byte| byte == b'/' || is_segment_byte(byte), "a path")?;
         let segments = path::remove_dots(&segments);
         if segments.is_empty() && rooted && web {
             out.push('/');
@@ -122,7 +122,7 @@ impl UriParser<'_> {
         }
         out.push_str(&segments);
 
-        let tail = |byte| matches!(byte, b'/' | b'?') || segment(byte);
+        let tail = |byte| matches!(byte, b'/' | b'?') || is_segment_byte(byte);
         if query < fragment {
             out.push('?');
             out.push_str(&self.component(query + 1, fragment, tail, "a query")?);
@@ -154,7 +154,7 @@ impl UriParser<'_> {
         let text = self.text;
         let mut at = start;
         if let Some(sign) = text[start..end].find('@') {
-            let user = |byte| byte != b'@' && segment(byte);
+            let user = |byte| byte != b'@' && is_segment_byte(byte);
             out.push_str(&self.component(start, start + sign, user, "user information")?);
             out.push('@');
             at = start + sign + 1;
@@ -171,7 +171,7 @@ impl UriParser<'_> {
             at + bracket + 1
         } else {
             let host_end = text[at..end].find(':').map_or(end, |colon| at + colon);
-            let name = |byte| !matches!(byte, b':' | b'@') && segment(byte);
+            let name = |byte| !matches!(byte, b':' | b'@') && is_segment_byte(byte);
             self.component(at, host_end, name, "a host")?;
             out.push_str(&percent::normalise(&text[at..host_end], host));
             host_end
@@ -238,10 +238,10 @@ fn cased(text: &str, lower: bool) -> String {
 
 /// Rules for authorities by scheme.
 pub(crate) mod authority {
-    use crate::uri::percent::segment;
+    use crate::uri::percent::is_segment_byte;
 
     /// Whether the authority of this scheme is a host, which is case-insensitive.
-    pub(crate) fn is_host(scheme: &str) -> bool {
+    pub(crate) fn has_host(scheme: &str) -> bool {
         matches!(scheme, "http" | "https" | "ws" | "wss" | "ftp" | "file")
     }
 
@@ -264,7 +264,7 @@ pub(crate) mod authority {
         !version.is_empty()
             && version.bytes().all(|byte| byte.is_ascii_hexdigit())
             && !address.is_empty()
-            && address.bytes().all(|byte| byte != b'@' && segment(byte))
+            && address.bytes().all(|byte| byte != b'@' && is_segment_byte(byte))
     }
 }
 

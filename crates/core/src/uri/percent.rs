@@ -1,12 +1,12 @@
 //! Percent-encoding.
 
 /// Whether a byte may be unescaped in a path segment (`pchar`).
-pub(crate) fn segment(byte: u8) -> bool {
-    unreserved(byte) || matches!(byte, b'!' | b'$' | b'&'..=b',' | b';' | b'=' | b':' | b'@')
+pub(crate) fn is_segment_byte(byte: u8) -> bool {
+    is_unreserved(byte) || matches!(byte, b'!' | b'$' | b'&'..=b',' | b';' | b'=' | b':' | b'@')
 }
 
 /// Whether a byte is an unreserved character, which is equivalent to its escape.
-pub(crate) fn unreserved(byte: u8) -> bool {
+pub(crate) fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn normalise(text: &str, lower: bool) -> String {
         if is_escape(rest.as_bytes()) {
             length = 3;
             match byte(rest.as_bytes()[1], rest.as_bytes()[2]) {
-                byte if unreserved(byte) => push(&mut out, char::from(byte).encode_utf8(&mut [0])),
+                byte if is_unreserved(byte) => push(&mut out, char::from(byte).encode_utf8(&mut [0])),
                 byte => escape(byte, &mut out),
             }
         } else {
@@ -65,7 +65,7 @@ pub(crate) fn normalise(text: &str, lower: bool) -> String {
 }
 
 /// Whether a byte is a reserved character of RFC 3986.
-pub(crate) fn reserved(byte: u8) -> bool {
+pub(crate) fn is_reserved(byte: u8) -> bool {
     matches!(
         byte,
         b':' | b'/' | b'?' | b'#' | b'[' | b']' | b'@' | b'!' | b'$' | b'&' | b'\''..=b',' | b';' | b'='

@@ -67,7 +67,7 @@ impl VariableExpansion<'_> {
                     Modifier::Prefix(length) => prefix(text, length),
                     Modifier::None | Modifier::Explode => text,
                 };
-                if self.operator.named() {
+                if self.operator.is_named() {
                     self.name(name, text.is_empty(), out);
                 }
                 self.encode(text, out);
@@ -75,7 +75,7 @@ impl VariableExpansion<'_> {
             (VariableValue::List(list), Modifier::Explode) => {
                 for (at, text) in list.iter().enumerate() {
                     self.separate(at, out);
-                    if self.operator.named() {
+                    if self.operator.is_named() {
                         self.name(name, text.is_empty(), out);
                     }
                     self.encode(text, out);
@@ -86,7 +86,7 @@ impl VariableExpansion<'_> {
                     self.separate(at, out);
                     let mut encoded = String::new();
                     self.encode(key, &mut encoded);
-                    if self.operator.named() {
+                    if self.operator.is_named() {
                         self.name(&encoded, text.is_empty(), out);
                     } else {
                         out.push_str(&encoded);
@@ -101,7 +101,7 @@ impl VariableExpansion<'_> {
     }
 
     fn joined<'a>(&self, texts: impl Iterator<Item = &'a String>, out: &mut String) {
-        if self.operator.named() {
+        if self.operator.is_named() {
             self.name(&self.variable.name, false, out);
         }
         for (at, text) in texts.enumerate() {
@@ -129,8 +129,9 @@ impl VariableExpansion<'_> {
     fn encode(&self, text: &str, out: &mut String) {
         let bytes = text.as_bytes();
         for (at, &byte) in bytes.iter().enumerate() {
-            let unescaped = percent::unreserved(byte)
-                || self.operator.reserved() && (percent::reserved(byte) || percent::is_escape(&bytes[at..]));
+            let unescaped = percent::is_unreserved(byte)
+                || self.operator.keeps_reserved()
+                    && (percent::is_reserved(byte) || percent::is_escape(&bytes[at..]));
             if unescaped {
                 out.push(char::from(byte));
             } else {

@@ -72,7 +72,7 @@ impl<'a> PartScores<'a> {
                 }
                 Self::Literal { length: literal.len(), entry }
             }
-            PatternPart::Expression(slots) if slots.operator.named() => {
+            PatternPart::Expression(slots) if slots.operator.is_named() => {
                 Self::Named(NamedScores::new(slots, text, next))
             }
             PatternPart::Expression(slots) => Self::Positional(PositionalScores::new(slots, text, next)),

@@ -90,12 +90,12 @@ impl Operator {
     }
 
     /// Whether each value is preceded by its name.
-    pub(super) fn named(self) -> bool {
+    pub(super) fn is_named(self) -> bool {
         matches!(self, Self::Parameter | Self::Query | Self::Continuation)
     }
 
-    /// Whether reserved characters and escapes in a value stay as they are.
-    pub(super) fn reserved(self) -> bool {
+    /// Whether an expansion keeps reserved characters and escapes in a value unchanged.
+    pub(super) fn keeps_reserved(self) -> bool {
         matches!(self, Self::Reserved | Self::Fragment)
     }
 }

@@ -207,7 +207,7 @@ fn normal_authority(scheme: &str, text: &str, open: bool) -> String {
         Some((name, port)) if !open && authority::is_default_port(scheme, port) => name,
         _ => host,
     };
-    percent::normalise(user, false) + &percent::normalise(host, authority::is_host(scheme))
+    percent::normalise(user, false) + &percent::normalise(host, authority::has_host(scheme))
 }
 
 /// The position of the first byte or expression after `start` for which `stops` returns `true`.

@@ -6,8 +6,8 @@ use crate::Uri;
 
 /// A map from templates to values, sorted by the literal prefix of the templates.
 ///
-/// A lookup finds the templates whose literal prefix the URI begins with by binary search, and matches the URI only
-/// against these.
+/// A lookup finds, by binary search, the templates whose literal prefix is a prefix of the URI, and matches the URI
+/// only against these.
 pub struct TemplateSet<T> {
     entries: Vec<TemplateEntry<T>>,
 }

@@ -37,7 +37,7 @@ impl Specificity {
                 PatternPart::Literal(literal) => literals += literal.len(),
                 PatternPart::Expression(expression) => {
                     variables += expression.slots.len();
-                    if expression.operator.reserved() {
+                    if expression.operator.keeps_reserved() {
                         reserved += expression.slots.len();
                     }
                 }

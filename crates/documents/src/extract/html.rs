@@ -42,7 +42,7 @@ fn converter() -> HtmlToMarkdown {
         .build()
 }
 
-/// Removes trailing spaces and runs of empty lines.
+/// Removes trailing spaces, and reduces each run of empty lines to one.
 fn tidy(markdown: &str) -> String {
     let mut out = String::with_capacity(markdown.len());
     let mut empty = 0;

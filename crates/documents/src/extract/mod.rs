@@ -68,7 +68,7 @@ pub enum HtmlContent {
     All,
 }
 
-/// Why a document has no text. The messages are sent to clients.
+/// Why a document has no text or no image. The messages are sent to clients.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -82,6 +82,9 @@ pub enum ExtractFailure {
     /// The document is larger than the limit when decompressed.
     #[error("the document has more than {0} bytes when decompressed")]
     Expands(u64),
+    /// The document has only this many pages.
+    #[error("the document has {0} pages")]
+    NoPage(usize),
     /// The archive has no member of this name.
     #[error("the archive has no such member")]
     NoMember,

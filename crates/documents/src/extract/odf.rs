@@ -58,7 +58,7 @@ struct OdfWalk {
 }
 
 impl OdfWalk {
-    /// Makes a section of its text and the collected notes.
+    /// Creates a section from the text `out`, followed by the notes collected in it.
     fn finish(&mut self, mut out: String) -> DocumentSection {
         for (number, note) in std::mem::take(&mut self.notes).into_iter().enumerate() {
             push_block(&mut out, &format!("[^{}]: {}", number + 1, note.trim().replace("\n\n", " ")));
@@ -144,7 +144,7 @@ impl OdfWalk {
         }
     }
 
-    /// Appends one element as a block.
+    /// Appends a heading as a block; of any other element, the blocks in it.
     fn blocks_of(&mut self, element: &Element, out: &mut String) {
         match &*element.name {
             "h" => {

@@ -1,4 +1,5 @@
-//! The templates of extracted texts (`…{?as,pages,…}`), and the completion of their variables.
+//! The templates of extracted texts (`…{?as,pages,…}`) and of page images (`…?as=image{&pages,width}`), and the
+//! completion of their variables.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +7,32 @@ use libris_core::uri_template::Variables;
 use libris_core::{Completion, CompletionRequest, Context, Result, Template, Uri, UriTemplate};
 
 use super::Documents;
-use super::query::{DocumentQuery, KEYS};
-use super::read::FoundContents;
+use super::list::has_images;
+use super::query::{DocumentQuery, KEYS, WIDTH, document_uri};
+use super::read::{DocumentBytes, FoundContents};
 use crate::extract::ExtractOptions;
-use crate::{ArchiveFormat, ExtractedText, Format, SectionUnit};
+use crate::render::DEFAULT_WIDTH;
+use crate::{ArchiveFormat, ExtractedText, Format, PageRendering, SectionUnit};
 
 use libris_core::Source as _;
 
 /// How many values to request from the source for one completion, before those that are no documents are removed.
 const MAX_FILTERED: usize = 1_000;
 
-/// The template of the texts for a template of the source; `None` unless its resources may be documents: its media type
-/// is that of a document format, or it has the variable `bytes`, as templates of files have.
+/// How the template of page images ends.
+const IMAGE_QUERY: &str = "?as=image{&pages,width}";
+
+/// The widths of images that completion offers.
+const OFFERED_WIDTHS: [&str; 4] = ["500", "1000", "1500", "2000"];
+
+/// The template for the texts of documents, made from a template of the source. `None` unless the resources of the
+/// source's template may be documents: its media type is that of a document format, or it has the variable `bytes`, as
+/// templates of files have.
 pub(super) fn text_template(template: &Template) -> Option<Template> {
-    let gives_documents = template.mime.as_deref().is_some_and(|mime| Format::by_mime(mime).is_some());
-    let has_bytes = template.uri.variables().any(|variable| variable == "bytes");
-    if !gives_documents && !has_bytes {
+    if !may_give(template, |_| true) {
         return None;
     }
-    let uri = UriTemplate::parse(&text_of(&template.uri)?).ok()?;
+    let uri = UriTemplate::parse(&format!("{}{{?{}}}", base(&template.uri)?, KEYS.join(","))).ok()?;
     let mut text = Template::new(uri, format!("{} as text", template.name));
     text.title = template.title.as_ref().map(|title| format!("{title} as text"));
     text.mime = Some("text/markdown".to_owned());
@@ -37,36 +45,67 @@ pub(super) fn text_template(template: &Template) -> Option<Template> {
     Some(text)
 }
 
-/// The template with its `{?…}` expression replaced by the parameters of documents; `None` if it has other parameters.
-fn text_of(template: &UriTemplate) -> Option<String> {
+/// The template of the page images for a template of the source; `None` unless its resources may be PDF files.
+pub(super) fn image_template(template: &Template) -> Option<Template> {
+    if !may_give(template, has_images) || !has_images(Format::Pdf) {
+        return None;
+    }
+    let uri = UriTemplate::parse(&format!("{}{IMAGE_QUERY}", base(&template.uri)?)).ok()?;
+    let mut image = Template::new(uri, format!("{} as images", template.name));
+    image.title = template.title.as_ref().map(|title| format!("{title} as images"));
+    image.mime = Some("image/png".to_owned());
+    image.description = Some(
+        "Pages of a PDF as PNG images, with their layout and pictures: the first page, or up to ten that `pages` \
+         selects. `width` is that of the images in pixels."
+            .to_owned(),
+    );
+    Some(image)
+}
+
+/// Whether resources of a template may be documents of a format: its media type says so, or it has the variable `bytes`,
+/// as templates of files have.
+fn may_give(template: &Template, is_wanted: impl Fn(Format) -> bool) -> bool {
+    let format = template.mime.as_deref().and_then(Format::by_mime);
+    format.is_some_and(is_wanted) || template.uri.variables().any(|variable| variable == "bytes")
+}
+
+/// The template without its `{?…}` expression; `None` if it has other parameters.
+fn base(template: &UriTemplate) -> Option<&str> {
     let text = template.as_str();
     // Only an expression at the end can be replaced.
-    let base = match text.rfind("{?") {
-        Some(start) if text.ends_with('}') && !text[start..text.len() - 1].contains('}') => &text[..start],
-        Some(_) => return None,
-        None if text.contains('?') => return None,
-        None => text,
-    };
-    Some(format!("{base}{{?{}}}", KEYS.join(",")))
+    match text.rfind("{?") {
+        Some(start) if text.ends_with('}') && !text[start..text.len() - 1].contains('}') => {
+            Some(&text[..start])
+        }
+        Some(_) => None,
+        None => Some(text).filter(|text| !text.contains('?')),
+    }
+}
+
+/// Whether a template is one of page images, by its form.
+fn is_image_template(template: &UriTemplate) -> bool {
+    template.as_str().ends_with(IMAGE_QUERY)
 }
 
 impl Documents {
-    /// The source's template from which a template of texts was derived; `None` for other templates.
+    /// The source's template from which a template of texts or images was derived; `None` for other templates.
     pub(super) async fn inner_template(
         &self,
         partial: &CompletionRequest<'_>,
         context: &Context,
     ) -> Result<Option<UriTemplate>> {
-        if !partial.template.as_str().ends_with(&format!("{{?{}}}", KEYS.join(","))) {
-            return Ok(None);
-        }
+        let derived = match partial.template.as_str() {
+            _ if is_image_template(partial.template) => image_template,
+            text if text.ends_with(&format!("{{?{}}}", KEYS.join(","))) => text_template,
+            _ => return Ok(None),
+        };
         let templates = self.source.templates(context).await?.templates;
         let is_origin =
-            |template: &&Template| text_template(template).is_some_and(|text| text.uri == *partial.template);
+            |template: &&Template| derived(template).is_some_and(|derived| derived.uri == *partial.template);
         Ok(templates.iter().find(is_origin).map(|template| template.uri.clone()))
     }
 
-    /// Completes a variable of a template of texts.
+    /// Completes a variable of a template of texts or images.
     pub(super) async fn complete_own(
         &self,
         partial: CompletionRequest<'_>,
@@ -74,13 +113,14 @@ impl Documents {
         context: &Context,
     ) -> Result<Completion> {
         let CompletionRequest { variable, typed, limit, known, .. } = partial;
-        if !KEYS.contains(&variable) {
+        let is_image = is_image_template(partial.template);
+        if !(KEYS.contains(&variable) || is_image && variable == WIDTH) {
             let asked = CompletionRequest { template: inner, limit: MAX_FILTERED, ..partial };
             let Completion { mut values, more, .. } = self.source.complete(asked, context).await?;
             let is_last =
                 inner.variables().filter(|name| !matches!(*name, "lines" | "bytes")).last() == Some(variable);
             if is_last {
-                values.retain(|value| is_document(value));
+                values.retain(|value| is_document(value, |format| !is_image || has_images(format)));
             }
             let total = (!more).then_some(values.len() as u64);
             let more = more || values.len() > limit;
@@ -102,10 +142,47 @@ impl Documents {
                 limit,
             ));
         }
+        if is_image {
+            let numbers = async {
+                let pages = self.pages_for_completion(&document, context).await.unwrap_or(0);
+                (1..=pages).map(|number| number.to_string()).collect()
+            };
+            let values = match variable {
+                WIDTH => OFFERED_WIDTHS.map(str::to_owned).to_vec(),
+                _ => numbers.await,
+            };
+            return Ok(Completion::of(values, typed, limit));
+        }
         let Some(text) = self.text_for_completion(&document, context).await? else {
             return Ok(Completion::default());
         };
         Ok(Completion::of(values(&text, variable, known), typed, limit))
+    }
+
+    /// The bytes of a document and its format; `None` if there is no such document.
+    async fn document_for_completion(
+        &self,
+        document: &Uri,
+        context: &Context,
+    ) -> Option<(DocumentBytes, Format)> {
+        // Completing the pages of a hidden document would reveal that it exists.
+        if !context.sees(document) {
+            return None;
+        }
+        let Ok(FoundContents::Document(found)) = self.find(document, context).await else { return None };
+        let format = Format::of(document.path(), found.mime.as_deref(), &found.data)?;
+        Some((found, format))
+    }
+
+    /// The number of pages of a PDF, from the image of its first page; `None` if it has none.
+    async fn pages_for_completion(&self, document: &Uri, context: &Context) -> Option<usize> {
+        let (found, format) = self.document_for_completion(document, context).await?;
+        if !has_images(format) {
+            return None;
+        }
+        let rendering = PageRendering { page: 1, width: DEFAULT_WIDTH };
+        let first = self.reader.image(&found.data, rendering, context.client()).await.ok()?;
+        Some(first.image.pages)
     }
 
     /// The text of a document; `None` if there is no such document or it has no text.
@@ -114,12 +191,7 @@ impl Documents {
         document: &Uri,
         context: &Context,
     ) -> Result<Option<std::sync::Arc<ExtractedText>>> {
-        // Completing the pages of a hidden document would reveal that it exists.
-        if !context.sees(document) {
-            return Ok(None);
-        }
-        let Ok(FoundContents::Document(found)) = self.find(document, context).await else { return Ok(None) };
-        let Some(format) = Format::of(document.path(), found.mime.as_deref(), &found.data) else {
+        let Some((found, format)) = self.document_for_completion(document, context).await else {
             return Ok(None);
         };
         let content = DocumentQuery::default().content.unwrap_or_default();
@@ -128,15 +200,19 @@ impl Documents {
     }
 }
 
-/// Whether a value can lead to a text: it names a document, an archive or a folder.
-fn is_document(value: &str) -> bool {
-    value.ends_with('/') || Format::by_name(value).is_some() || ArchiveFormat::by_name(value).is_some()
+/// Whether a value can lead to a wanted document: it names one, an archive or a folder.
+fn is_document(value: &str, is_wanted: impl Fn(Format) -> bool) -> bool {
+    value.ends_with('/')
+        || Format::by_name(value).is_some_and(is_wanted)
+        || ArchiveFormat::by_name(value).is_some()
 }
 
 /// The URI of the document that the known values give.
 fn document(template: &UriTemplate, known: &BTreeMap<String, String>) -> Option<Uri> {
-    let variables: Variables = known.iter().filter(|(name, _)| !KEYS.contains(&name.as_str())).collect();
-    Uri::parse(&template.expand(&variables).ok()?).ok()
+    let is_own = |name: &str| KEYS.contains(&name) || is_image_template(template) && name == WIDTH;
+    let variables: Variables = known.iter().filter(|(name, _)| !is_own(name)).collect();
+    let uri = Uri::parse(&template.expand(&variables).ok()?).ok()?;
+    Some(document_uri(&uri).into_owned())
 }
 
 /// The values of a variable that selects sections or rows of a text.

@@ -10,6 +10,9 @@ use crate::{ArchiveFormat, Format, SectionUnit};
 /// The `_meta` key for the URI of a document's text.
 const TEXT: &str = "dev.libris/text";
 
+/// The `_meta` key for the URI of the image of a document's first page.
+const IMAGE: &str = "dev.libris/image";
+
 /// The `_meta` key for the URI of a document's bytes, if its plain URI gives the text.
 const ORIGINAL: &str = "dev.libris/original";
 
@@ -40,6 +43,9 @@ impl Documents {
         let unit = SectionUnit::of(format);
         let meta = resource.meta.get_or_insert_with(Meta::new);
         meta.insert(key.to_owned(), json!(other));
+        if let Some(image) = with_form(&resource.uri, "image").filter(|_| has_images(format)) {
+            meta.insert(IMAGE.to_owned(), json!(image));
+        }
         // The number of sections, only if it is cached: opening every listed document would take too long.
         let known = self.known.get(&resource.uri).filter(|known| known.proof.holds());
         let text = known.and_then(|known| self.reader.cached_text(known.digest, known.options));
@@ -51,6 +57,11 @@ impl Documents {
             resource.size = None;
         }
     }
+}
+
+/// Whether this program renders the pages of this format.
+pub(super) fn has_images(format: Format) -> bool {
+    cfg!(feature = "pdf-images") && format == Format::Pdf
 }
 
 /// The format of a listed document, by its media type or extension, without reading it.

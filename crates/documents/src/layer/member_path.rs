@@ -5,7 +5,7 @@ use memchr::memchr_iter;
 
 use crate::ArchiveFormat;
 
-/// How deep archives may be nested: `a.zip/b.tar/c.zip/d.txt` is allowed, one more is not.
+/// How deep archives may be nested: `a.zip/b.tar/c.zip/d.txt` is allowed, one more archive is not.
 pub(super) const MAX_DEPTH: usize = 3;
 
 /// A URI below an archive, split into the archive and the path in it.
@@ -20,8 +20,9 @@ pub(super) struct MemberPath {
 }
 
 impl MemberPath {
-    /// Splits a URI at the first segment with the name of an archive; `None` if no slash follows such a segment, or if
-    /// an encoded slash follows it: a name in an archive has none, and rules must see every archive on the path.
+    /// Splits a URI at the first segment that has the name of an archive and is followed by a slash; `None` if there is
+    /// no such segment. Also `None` if an encoded slash (`%2F`) comes later: no name in an archive contains a slash,
+    /// and an encoded one would hide an archive on the path from access rules.
     pub(super) fn of(uri: &Uri) -> Option<Self> {
         let (archive, rest, format) = split(uri.as_str())?;
         if rest.as_bytes().windows(3).any(|escape| escape.eq_ignore_ascii_case(b"%2f")) {
@@ -31,7 +32,7 @@ impl MemberPath {
         Some(Self { archive: Uri::parse(archive).ok()?, format, path })
     }
 
-    /// The URIs of the archives that contain what is at `uri`, the outermost first.
+    /// The URIs of the archives that contain the resource at `uri`, the outermost first.
     pub(super) fn archives(uri: &Uri) -> Vec<Uri> {
         let text = uri.as_str();
         let mut archives = Vec::new();

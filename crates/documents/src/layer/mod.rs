@@ -1,6 +1,7 @@
 //! The layer: a source that adds the text of documents and the members of archives to another source.
 
 mod complete;
+mod images;
 mod list;
 mod member_path;
 mod members;
@@ -17,9 +18,9 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Package, Page,
+    Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Meta, Package, Page,
     PromptCompletion, PromptMessage, Prompts, Proof, Result, SearchAnswer, SearchQuery, Skill, SkillFile,
-    SkillPage, SkillResources, Source, Templates, Uri, UriSpan,
+    SkillPage, SkillResources, Source, SourceToolResult, SourceTools, Templates, Uri, UriSpan,
 };
 use quick_cache::sync::Cache;
 
@@ -42,8 +43,8 @@ pub enum PlainRead {
     Text,
 }
 
-/// Wraps a source. Adds the text of each document at `?as=text`, and the members of each archive below its URI; all
-/// other requests are passed to the source.
+/// Wraps a source. Adds the text of each document at `?as=text`, pages of PDF files at `?as=image`, and the members of
+/// each archive below its URI; all other requests are passed to the source.
 pub struct Documents {
     source: Arc<dyn Source>,
     reader: Arc<DocumentReader>,
@@ -175,7 +176,9 @@ impl Source for Documents {
 
     async fn templates(&self, context: &Context) -> Result<Templates> {
         let mut templates = self.source.templates(context).await?;
-        let own: Vec<_> = templates.templates.iter().filter_map(complete::text_template).collect();
+        let texts = templates.templates.iter().filter_map(complete::text_template);
+        let images = templates.templates.iter().filter_map(complete::image_template);
+        let own: Vec<_> = texts.chain(images).collect();
         templates.templates.extend(own);
         Ok(templates)
     }
@@ -244,6 +247,23 @@ impl Source for Documents {
         self.source.complete_prompt(partial, context).await
     }
 
+    fn has_tools(&self) -> bool {
+        self.source.has_tools()
+    }
+
+    async fn tools(&self, context: &Context) -> Result<SourceTools> {
+        self.source.tools(context).await
+    }
+
+    async fn call_tool(
+        &self,
+        name: &str,
+        arguments: Meta,
+        context: &Context,
+    ) -> Result<Option<SourceToolResult>> {
+        self.source.call_tool(name, arguments, context).await
+    }
+
     fn is_shared(&self, uri: &Uri) -> bool {
         self.source.is_shared(&self.inner_uri(uri))
     }
@@ -255,7 +275,7 @@ impl Source for Documents {
     fn aliases(&self, uri: &Uri) -> Vec<Uri> {
         let inner = self.inner_uri(uri);
         let mut aliases = self.source.aliases(&inner);
-        // A caller who may not see the document or archive must not see its text or members either.
+        // A caller from whom the document or archive is hidden must not see its text or members either.
         if *inner != *uri {
             aliases.push(inner.into_owned());
         }

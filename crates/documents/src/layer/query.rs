@@ -6,14 +6,19 @@ use std::ops::RangeInclusive;
 use libris_core::{Error, Result, Uri, suggest};
 
 use crate::extract::HtmlContent;
+use crate::render::WIDTHS;
 
 /// The parameters of this layer, in the order in which templates list them.
 pub(super) const KEYS: [&str; 8] = ["as", "pages", "sheet", "rows", "chapter", "cells", "mails", "content"];
+
+/// The parameter of images only. In other URIs, it belongs to the source.
+pub(super) const WIDTH: &str = "width";
 
 /// The value of `as`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadForm {
     Text,
+    Image,
     Original,
 }
 
@@ -28,6 +33,8 @@ pub(super) struct DocumentQuery {
     pub(super) cells: Option<NumberRanges>,
     pub(super) mails: Option<NumberRanges>,
     pub(super) content: Option<HtmlContent>,
+    /// The width of an image in pixels.
+    pub(super) width: Option<u16>,
 }
 
 /// Whether a URI has the parameter `as` with a value.
@@ -36,10 +43,12 @@ pub(super) fn has_form(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(sets_form))
 }
 
-/// The URI without the parameters in [`KEYS`], which is that of the document.
+/// The URI without the parameters in [`KEYS`], and without [`WIDTH`] if it is that of an image: the URI of the document.
 pub(super) fn document_uri(uri: &Uri) -> Cow<'_, Uri> {
     let Some(query) = uri.query() else { return Cow::Borrowed(uri) };
-    let others: Vec<&str> = query.split('&').filter(|pair| !KEYS.contains(&key(pair))).collect();
+    let is_image = query.split('&').any(|pair| pair == "as=image");
+    let is_own = |key: &str| KEYS.contains(&key) || is_image && key == WIDTH;
+    let others: Vec<&str> = query.split('&').filter(|pair| !is_own(key(pair))).collect();
     if others.len() == query.split('&').count() {
         return Cow::Borrowed(uri);
     }
@@ -64,6 +73,7 @@ impl DocumentQuery {
     /// Parses the parameters of a URI and ignores unknown ones; [`Error::Invalid`] names the one that is wrong.
     pub(super) fn parse(uri: &Uri) -> Result<Self> {
         let mut parsed = Self::default();
+        let mut width = None;
         let pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
         for (key, value) in pairs.filter(|(_, value)| !value.is_empty()) {
             let decoded = Uri::decode_segment(value).and_then(|bytes| String::from_utf8(bytes).ok());
@@ -77,6 +87,7 @@ impl DocumentQuery {
                 "mails" => parsed.mails = ranges()?,
                 "sheet" => parsed.sheet = Some(value),
                 "chapter" => parsed.chapter = Some(value),
+                WIDTH => width = Some(value),
                 "content" => {
                     parsed.content = Some(match &*value {
                         "main" => HtmlContent::Main,
@@ -91,10 +102,19 @@ impl DocumentQuery {
                 _ => {}
             }
         }
+        if let Some(width) = width.filter(|_| parsed.form == Some(ReadForm::Image)) {
+            let pixels = width.parse::<u16>().ok().filter(|pixels| WIDTHS.contains(pixels));
+            parsed.width = Some(pixels.ok_or_else(|| {
+                let (least, most) = WIDTHS.into_inner();
+                Error::invalid(format!(
+                    "`width={width}` is not supported; hint: use a number of pixels from {least} to {most}"
+                ))
+            })?);
+        }
         Ok(parsed)
     }
 
-    /// The names of the given parameters, other than `as`.
+    /// The names of the given parameters, other than `as` and `width`.
     pub(super) fn selections(&self) -> impl Iterator<Item = &'static str> {
         let given = [
             ("pages", self.pages.is_some()),
@@ -112,11 +132,12 @@ impl DocumentQuery {
 fn form(value: &str) -> Result<ReadForm> {
     match value {
         "text" => Ok(ReadForm::Text),
+        "image" => Ok(ReadForm::Image),
         "original" => Ok(ReadForm::Original),
         other => {
-            let similar = suggest::did_you_mean(other, ["text", "original"]);
+            let similar = suggest::did_you_mean(other, ["text", "image", "original"]);
             Err(Error::invalid(format!(
-                "`as={other}` is not supported{similar}; hint: use `text` or `original`"
+                "`as={other}` is not supported{similar}; hint: use `text`, `image` or `original`"
             )))
         }
     }
@@ -175,6 +196,9 @@ mod tests {
             ("file:///a.pdf", "file:///a.pdf", false),
             ("file:///a.pdf?as=text&pages=2-5", "file:///a.pdf", true),
             ("http://a/b?id=1&as=text&x=2", "http://a/b?id=1&x=2", true),
+            ("file:///a.pdf?as=image&pages=2&width=300", "file:///a.pdf", true),
+            // A parameter of the source.
+            ("http://a/b?width=300&as=text", "http://a/b?width=300", true),
             ("http://a/b?alias=text", "http://a/b?alias=text", false),
             ("http://a/b?as=", "http://a/b", false),
         ] {
@@ -196,11 +220,22 @@ mod tests {
 
     #[test]
     fn wrong_values_are_refused() {
-        for wrong in ["as=txt", "as=text&content=half", "as=text&rows=x"] {
+        for wrong in [
+            "as=txt",
+            "as=text&content=half",
+            "as=text&rows=x",
+            "as=image&width=49",
+            "as=image&width=2001",
+            "width=99999&as=image",
+            "as=image&width=-1",
+        ] {
             assert!(DocumentQuery::parse(&uri(&format!("file:///a?{wrong}"))).is_err(), "{wrong}");
         }
         let query = DocumentQuery::parse(&uri("file:///a?as=text&sheet=My%20sheet&other=x")).unwrap();
         assert_eq!((query.form, query.sheet.as_deref()), (Some(ReadForm::Text), Some("My sheet")));
         assert_eq!(query.selections().collect::<Vec<_>>(), ["sheet"]);
+        let width = |text: &str| DocumentQuery::parse(&uri(text)).unwrap().width;
+        assert_eq!(width("file:///a?width=300&as=image"), Some(300));
+        assert_eq!(width("http://a/b?width=99999&as=text"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Reads of documents as text.
+//! Reads of documents, and of their text.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) enum FoundContents {
 }
 
 impl Documents {
-    /// Reads a document as text or a member of an archive, and any other resource if plain reads give text.
+    /// Reads a document as text or as images, or a member of an archive, and any other resource if plain reads give text.
     pub(super) async fn read_own(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let query = DocumentQuery::parse(uri)?;
         let form = match (query.form, self.plain) {
@@ -51,6 +51,7 @@ impl Documents {
         match form {
             ReadForm::Original => self.read_original(uri, &document, context).await,
             ReadForm::Text => self.read_text(uri, &document, &query, context).await,
+            ReadForm::Image => self.read_images(uri, &document, &query, context).await,
         }
     }
 
@@ -93,19 +94,25 @@ impl Documents {
         text_contents(uri, &text, query, found.freshness, context)
     }
 
-    /// The cached text of a document that was read before, if its proof still holds.
-    fn known_text(&self, document: &Uri, query: &DocumentQuery) -> Option<(Arc<ExtractedText>, Freshness)> {
+    /// The digest of a document that was read before, if its proof still holds.
+    pub(super) fn known_document(&self, document: &Uri) -> Option<KnownDocument> {
         let known = self.known.get(document)?;
         if !known.proof.holds() {
             self.known.remove(document);
             return None;
         }
+        Some(known)
+    }
+
+    /// The cached text of a document that was read before, if its proof still holds.
+    fn known_text(&self, document: &Uri, query: &DocumentQuery) -> Option<(Arc<ExtractedText>, Freshness)> {
+        let known = self.known_document(document)?;
         let options = ExtractOptions { content: query.content.unwrap_or_default(), ..known.options };
         Some((self.reader.cached_text(known.digest, options)?, known.freshness))
     }
 
     /// Remembers the digest of a document with its proof, unless the contents depend on who the caller is.
-    async fn remember(
+    pub(super) async fn remember(
         &self,
         document: &Uri,
         found: &DocumentBytes,
@@ -122,7 +129,7 @@ impl Documents {
 
     /// The contents of a resource that is no document: its text. Binary contents are an error if text was requested
     /// with `as=text`.
-    fn already_text(
+    pub(super) fn already_text(
         &self,
         uri: &Uri,
         document: &Uri,
@@ -278,16 +285,19 @@ fn text_contents(
 /// The error for a client whose document could not be extracted.
 pub(super) fn extraction_error(document: &Uri, error: ExtractionError) -> Error {
     match error {
-        ExtractionError::Refused(why) => {
-            let original = with_form(document, "original");
-            let original = original.as_ref().unwrap_or(document);
-            Error::invalid(format!("`{document}` has no text: {why}; hint: `{original}` gives the bytes"))
-        }
+        ExtractionError::Refused(why) => no_result(document, "text", &why),
         ExtractionError::TooLarge { size, limit } => {
             Error::TooLarge { uri: document.clone(), size, limit, hint: None }
         }
-        ExtractionError::NoMember => Error::NotFound(document.clone()),
+        ExtractionError::NoMember | ExtractionError::NoPage(_) => Error::NotFound(document.clone()),
         ExtractionError::Busy => Error::Busy("too many documents are waiting to be extracted"),
         ExtractionError::Failed(cause) => Error::failed("extract the text of the document", cause),
     }
+}
+
+/// The error for a client whose document has no text or no image.
+pub(super) fn no_result(document: &Uri, what: &str, why: &str) -> Error {
+    let original = with_form(document, "original");
+    let original = original.as_ref().unwrap_or(document);
+    Error::invalid(format!("`{document}` has no {what}: {why}; hint: `{original}` gives the bytes"))
 }

@@ -1,12 +1,14 @@
 //! One child process: starts it, sends it the document, and reads its output within the limits.
 
+use std::collections::VecDeque;
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes, BytesMut};
+use libris_process::{ChildPipes, GroupedChild};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::ReaderConfig;
@@ -16,14 +18,43 @@ use crate::child::{ChildRequest, ChildWork};
 /// The most bytes of standard error that are examined.
 const MAX_STDERR: u64 = 4 * 1024;
 
-/// The most bytes of the line before the contents of a member.
+/// The most bytes of the line before the contents of a member or an image.
 const MAX_RESPONSE_LINE: u64 = 1024;
+
+/// The size in bytes of a chunk of the output.
+const CHUNK: usize = 64 * 1024;
+
+/// The output of a child process, in chunks that are freed as they are read: neither a growing buffer is copied, nor
+/// are the output and what is parsed from it in memory at the same time.
+#[derive(Default)]
+pub(super) struct ChildOutput {
+    chunks: VecDeque<Bytes>,
+}
+
+impl ChildOutput {
+    /// The number of bytes that are left.
+    pub(super) fn remaining(&self) -> usize {
+        self.chunks.iter().map(Bytes::len).sum()
+    }
+}
+
+impl io::Read for ChildOutput {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(chunk) = self.chunks.front_mut() else { return Ok(0) };
+        let read = chunk.len().min(buffer.len());
+        chunk.copy_to_slice(&mut buffer[..read]);
+        if chunk.is_empty() {
+            self.chunks.pop_front();
+        }
+        Ok(read)
+    }
+}
 
 /// How a child process ended.
 pub(super) enum ChildEnd {
     /// With a response.
-    Output(Bytes),
-    /// By a limit or a crash, as it would again.
+    Output(ChildOutput),
+    /// By a limit or a crash, which another extraction would repeat.
     Exceeded(ExceededLimit),
     /// By the time-out of this process.
     TimedOut,
@@ -33,9 +64,7 @@ pub(super) enum ChildEnd {
 
 /// A running child process, which is killed on drop.
 pub(super) struct ChildProcess {
-    child: Child,
-    #[cfg(unix)]
-    group: libris_process::ProcessGroup,
+    child: GroupedChild,
     request: Vec<u8>,
     document: Bytes,
     /// The most bytes of its output.
@@ -44,10 +73,9 @@ pub(super) struct ChildProcess {
 
 impl ChildProcess {
     pub(super) fn start(config: &ReaderConfig, request: &ChildRequest, document: Bytes) -> io::Result<Self> {
-        #[cfg(unix)]
-        libris_process::prepare();
         let output_limit = match request.work {
             ChildWork::Text(_) | ChildWork::Members(_) => request.limits.text,
+            ChildWork::Image(_) => request.limits.image.saturating_add(MAX_RESPONSE_LINE),
             // The process enforces the limit of a member itself, and writes a line before it.
             ChildWork::Member(..) => request.limits.member.saturating_add(MAX_RESPONSE_LINE),
         };
@@ -64,25 +92,21 @@ impl ChildProcess {
             .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
+            .stderr(Stdio::piped());
+        for name in libris_process::SYSTEM_VARIABLES {
+            command.envs(std::env::var_os(name).map(|value| (name, value)));
+        }
         #[cfg(unix)]
-        command.process_group(0).current_dir("/").arg0("libris");
-        let child = command.spawn()?;
-        Ok(Self {
-            #[cfg(unix)]
-            group: libris_process::ProcessGroup::of(child.id()),
-            child,
-            request,
-            document,
-            output_limit,
-        })
+        command.current_dir("/").arg0("libris");
+        let child = GroupedChild::spawn(command)?;
+        Ok(Self { child, request, document, output_limit })
     }
 
     /// Sends the document and waits for the end of the process, at most this long.
     pub(super) async fn finish(mut self, most: Duration) -> io::Result<ChildEnd> {
-        let pipes = (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take());
-        let (Some(mut input), Some(output), Some(errors)) = pipes else {
+        let ChildPipes { stdin: Some(mut input), stdout: Some(output), stderr: Some(errors) } =
+            self.child.pipes()
+        else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let (request, document) = (std::mem::take(&mut self.request), std::mem::take(&mut self.document));
@@ -90,14 +114,14 @@ impl ChildProcess {
             let output = receive(output, self.output_limit).await?;
             if output.is_none() {
                 // A process that exceeds the limit need not end by itself.
-                self.kill();
+                self.child.kill();
             }
             io::Result::Ok((output, self.child.wait().await?))
         };
         // `input` stays open until the process has ended: it would exit at the end of its input.
         let work = async { tokio::join!(end, send(&mut input, request, document), first(errors)) };
         let ended = timeout(most, work).await;
-        self.kill();
+        self.child.kill();
         let Ok((end, (), errors)) = ended else { return Ok(ChildEnd::TimedOut) };
         let (output, status) = end?;
         let Some(output) = output else { return Ok(ChildEnd::Exceeded(ExceededLimit::Output)) };
@@ -113,14 +137,6 @@ impl ChildProcess {
         }
         Ok(ChildEnd::Exceeded(exceeded))
     }
-
-    /// Kills the process with its group, once only: after its end, the id may be reused.
-    fn kill(&mut self) {
-        #[cfg(unix)]
-        self.group.kill();
-        #[cfg(not(unix))]
-        let _ = self.child.start_kill();
-    }
 }
 
 /// Sends the request and the document. Write errors are ignored: a process that ended early does not read everything.
@@ -131,10 +147,19 @@ async fn send(input: &mut ChildStdin, request: Vec<u8>, document: Bytes) {
 }
 
 /// The output; `None` if it is larger than the limit.
-async fn receive(output: ChildStdout, limit: u64) -> io::Result<Option<Bytes>> {
-    let mut data = Vec::new();
-    output.take(limit + 1).read_to_end(&mut data).await?;
-    Ok((data.len() as u64 <= limit).then(|| data.into()))
+async fn receive(output: ChildStdout, limit: u64) -> io::Result<Option<ChildOutput>> {
+    let mut output = output.take(limit + 1);
+    let mut received = ChildOutput::default();
+    loop {
+        let mut chunk = BytesMut::with_capacity(CHUNK);
+        while chunk.len() < CHUNK {
+            if output.read_buf(&mut chunk).await? == 0 {
+                received.chunks.push_back(chunk.freeze());
+                return Ok((output.limit() > 0).then_some(received));
+            }
+        }
+        received.chunks.push_back(chunk.freeze());
+    }
 }
 
 /// The beginning of standard error. The rest is read and discarded, so that the process does not block on a full pipe.
@@ -146,7 +171,7 @@ async fn first(errors: ChildStderr) -> String {
     String::from_utf8_lossy(&data).into_owned()
 }
 
-/// Whether a signal ended the process that no limit and no crash sends.
+/// Whether SIGKILL ended the process. No limit and no crash sends this signal.
 fn was_killed(status: ExitStatus) -> bool {
     #[cfg(unix)]
     {

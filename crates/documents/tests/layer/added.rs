@@ -56,7 +56,12 @@ async fn lists_name_the_text_and_how_many_pages_once_that_is_known() {
         (serde_json::to_value(find("a.pdf")).unwrap(), serde_json::to_value(find("b.zip")).unwrap())
     };
     let (pdf, zip) = meta().await;
-    assert_eq!(pdf, serde_json::json!({ "dev.libris/text": "file:///docs/a.pdf?as=text" }));
+    assert_eq!(
+        pdf,
+        serde_json::json!({
+            "dev.libris/text": "file:///docs/a.pdf?as=text", "dev.libris/image": "file:///docs/a.pdf?as=image",
+        })
+    );
     assert_eq!(zip, serde_json::json!({ "dev.libris/members": "file:///docs/b.zip/" }));
     // A file that was just written has no proof yet, so that its text is not known from one read to the next.
     let known = async {

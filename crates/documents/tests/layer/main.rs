@@ -5,6 +5,7 @@
 mod added;
 mod contract;
 mod hostile;
+mod images;
 mod processes;
 #[path = "../samples/mod.rs"]
 mod samples;

@@ -199,7 +199,8 @@ fn a_child_ends_with_its_parent() {
     let document = numbered_pdf(100_000);
     let seconds = |seconds: u64| json!({ "secs": seconds, "nanos": 0 });
     let limits = json!({
-        "memory": 4_u64 << 30, "cpu": seconds(600), "wall": seconds(600), "text": 64 << 20, "member": 64 << 20, "expanded": 64 << 20,
+        "memory": 4_u64 << 30, "cpu": seconds(600), "wall": seconds(600), "text": 64 << 20,
+        "image": 64 << 20, "member": 64 << 20, "expanded": 64 << 20,
     });
     let work = json!({ "text": { "format": "pdf", "content": "main", "decoded": false } });
     let request = json!({ "limits": limits, "size": document.len(), "work": work });

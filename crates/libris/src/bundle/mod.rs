@@ -65,7 +65,7 @@ pub struct Bundle {
     pub query: String,
     /// The passages, those of the best resource first.
     pub passages: Vec<BundlePassage>,
-    /// The number of tokens of all passages, with their delimiters.
+    /// The number of tokens of all passages, including an estimate for their delimiters and origins.
     pub tokens: usize,
     /// How many resources the search found, including those without a passage in the bundle.
     pub found: usize,
@@ -121,7 +121,7 @@ impl ViewSnapshot<'_> {
         let answer = self.search(&query, context).await?;
         let mut read = Vec::new();
         for hit in answer.hits {
-            if let Some(hit) = self.read_hit(hit, context).await? {
+            if let Some(hit) = self.read_hit(hit, context).await {
                 read.push(hit);
             }
         }
@@ -139,8 +139,8 @@ impl ViewSnapshot<'_> {
     }
 
     /// The text of a hit; `None` if the resource has no text, is too large, or cannot be read.
-    async fn read_hit(&self, hit: SearchHit, context: &Context) -> Result<Option<ReadHit>> {
-        let Ok(uri) = Uri::parse(&hit.uri) else { return Ok(None) };
+    async fn read_hit(&self, hit: SearchHit, context: &Context) -> Option<ReadHit> {
+        let uri = Uri::parse(&hit.uri).ok()?;
         let context = context.clone().with_memory(Arc::new(ResourceLimit(AtomicUsize::new(0))));
         let document = text_uri(&uri, hit.mime.as_deref());
         let mut contents = Err(Error::NotFound(uri.clone()));
@@ -150,20 +150,21 @@ impl ViewSnapshot<'_> {
         if contents.is_err() {
             contents = self.read(&uri, &context).await;
         }
-        let Ok(contents) = contents else { return Ok(None) };
+        let contents = contents.ok()?;
         let mime = contents.parts.first().and_then(|part| part.mime.clone());
         let texts = contents.parts.into_iter().filter_map(|part| match part.body {
             ContentBody::Text(text) => Some(text),
             ContentBody::Bytes(_) => None,
         });
-        let Some(text) = texts.reduce(|all, text| all + "\n" + &text) else { return Ok(None) };
+        let text = texts.reduce(|all, text| all + "\n" + &text)?;
         let text = clean(&text).into_owned();
         let total_lines = text.lines().count();
-        Ok((total_lines > 0).then_some(ReadHit { hit, text, mime, total_lines }))
+        (total_lines > 0).then_some(ReadHit { hit, text, mime, total_lines })
     }
 }
 
-/// Limits one read to [`MAX_RESOURCE`] bytes: a source refuses a larger resource before it loads the content.
+/// Limits the reads of one hit to [`MAX_RESOURCE`] bytes together: a source that reserves memory refuses a larger
+/// resource before it loads the content.
 struct ResourceLimit(AtomicUsize);
 
 impl ContentMemory for ResourceLimit {

@@ -1,13 +1,14 @@
 //! The catalog: all sources combined into one source.
 //!
-//! This file has the set of sources. `source` implements [`Source`] for the catalog; `templates`, `prompts` and
-//! `skills` combine those of all sources; `merge` merges pages.
+//! This file has the set of sources. `source` implements [`Source`] for the catalog; `templates`, `prompts`, `skills`
+//! and `tools` combine those of all sources; `merge` merges pages.
 
 mod merge;
 mod prompts;
 mod skills;
 mod source;
 mod templates;
+mod tools;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -17,6 +18,7 @@ use libris_core::{Budget, Proof, Source, Uri};
 use tokio::sync::watch;
 
 use self::templates::MergedTemplates;
+use self::tools::ToolCollisionLog;
 use crate::cluster::{ChangeBus, ChangeRelay};
 use crate::gate::{GatedSource, SourceRole};
 use crate::health::Health;
@@ -62,6 +64,7 @@ pub struct Catalog {
     templates: Mutex<Option<Arc<MergedTemplates>>>,
     shared_reads: Mutex<Arc<SharedReads>>,
     collisions: CollisionLog,
+    tool_collisions: ToolCollisionLog,
     /// The memory for cached lists of all sources.
     list_memory: Arc<Budget>,
     /// Generation counter: bumped when the sources change.
@@ -93,6 +96,7 @@ impl Catalog {
             templates: Mutex::default(),
             shared_reads: Mutex::default(),
             collisions: CollisionLog::default(),
+            tool_collisions: ToolCollisionLog::default(),
             list_memory: list_cache::budget(),
             generation: AtomicU64::new(0),
             relay: OnceLock::new(),
@@ -208,7 +212,7 @@ impl Catalog {
             tracing::error!(%error, "could not start the search index");
         }
         if let Some(index) = self.index.get() {
-            index.settled().await;
+            index.wait_until_settled().await;
         }
     }
 
@@ -216,7 +220,7 @@ impl Catalog {
     #[cfg(feature = "search")]
     pub async fn search_index_completed(&self) {
         if let Some(index) = self.index.get() {
-            index.completed().await;
+            index.wait_until_complete().await;
         }
     }
 

@@ -19,7 +19,7 @@ impl Catalog {
         let answers = query::all(queries.collect()).await?;
         let (mut fresh, mut unavailable, mut by_name) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (gated, given) in gathered(&sources, answers)? {
-            fresh.extend(gated.counted(given.freshness));
+            fresh.extend(gated.contributed(given.freshness));
             unavailable.extend(given.unavailable);
             for prompt in given.prompts {
                 // If two sources have a prompt of the same name, the source that was added first takes precedence.

@@ -21,7 +21,7 @@ impl Catalog {
         for (gated, page) in gathered(&sources, answers)? {
             // The freshness of a source without skills counts too. Otherwise the TTL would reveal, to a caller from
             // whom its skills are hidden, whether the source has any.
-            fresh.extend(gated.counted(page.freshness));
+            fresh.extend(gated.contributed(page.freshness));
             unavailable.extend(page.unavailable);
             pages.push((page.skills, page.more));
         }

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page,
+    Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Meta, Page,
     PromptCompletion, PromptMessage, Prompts, Result, SearchAnswer, SearchQuery, Skill, SkillPage, Source,
-    Templates, Uri,
+    SourceToolResult, SourceTools, Templates, Uri,
 };
 
 use super::Catalog;
@@ -171,6 +171,23 @@ impl Source for Catalog {
         self.find_prompt_completion(partial, context).await
     }
 
+    fn has_tools(&self) -> bool {
+        self.sources().iter().any(|gated| gated.source().has_tools())
+    }
+
+    async fn tools(&self, context: &Context) -> Result<SourceTools> {
+        self.merged_tools(context).await
+    }
+
+    async fn call_tool(
+        &self,
+        name: &str,
+        arguments: Meta,
+        context: &Context,
+    ) -> Result<Option<SourceToolResult>> {
+        self.find_tool(name, arguments, context).await
+    }
+
     async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {
         self.search_sources(query, context).await
     }
@@ -216,6 +233,8 @@ impl Source for Catalog {
             Change::Updated(uri) | Change::Described(uri) | Change::Added(uri) | Change::Removed(uri) => {
                 Some(uri)
             }
+            // Tools and prompts are not cached across replicas.
+            Change::Features => return,
             _ => None,
         };
         let sources = self.sources();
@@ -243,7 +262,7 @@ impl Catalog {
         let mut unavailable = Vec::new();
         let mut pages = Vec::with_capacity(sources.len());
         for (gated, mut page) in gathered(&sources, answers)? {
-            fresh.extend(gated.counted(std::mem::take(&mut page.freshness)));
+            fresh.extend(gated.contributed(std::mem::take(&mut page.freshness)));
             unavailable.append(&mut page.unavailable);
             pages.push(page);
         }

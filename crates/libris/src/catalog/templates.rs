@@ -42,7 +42,7 @@ impl Catalog {
         let queries = sources.iter().map(|gated| gated.templates(context, self.config));
         let answers = query::all(queries.collect()).await?;
         for (gated, Templates { templates, freshness, unavailable }) in gathered(&sources, answers)? {
-            fresh.extend(gated.counted(freshness));
+            fresh.extend(gated.contributed(freshness));
             missing.extend(unavailable);
             for template in templates {
                 match owners.entry(Box::<str>::from(template.uri.as_str())) {

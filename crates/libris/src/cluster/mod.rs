@@ -28,7 +28,7 @@ pub trait ChangeBus: Send + Sync + 'static {
     /// bus sends the change later. If the bus has to drop changes, it sends [`Change::Lost`] instead.
     fn publish(&self, change: &Change);
 
-    /// Waits for the next event. One task calls this.
+    /// Waits for the next event. Only one task calls this.
     async fn next(&self) -> ClusterEvent;
 
     /// Whether this replica polls the source with this name: for all replicas, or only for itself because it cannot

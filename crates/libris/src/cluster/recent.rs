@@ -100,7 +100,7 @@ impl Default for RecentChanges {
 impl RecentChanges {
     /// Records that the replica is connected: it knows every change from now on or, with `knows_recent_changes`, from
     /// [`RECENT_PERIOD`] ago on.
-    pub(super) fn connected(&self, knows_recent_changes: bool) {
+    pub(super) fn record_connected(&self, knows_recent_changes: bool) {
         let now = Instant::now();
         let mut state = lock(&self.state);
         if knows_recent_changes {
@@ -123,6 +123,7 @@ impl RecentChanges {
             (Change::Added(uri) | Change::Removed(uri), Some(subject)) => {
                 listed.record(uri, when, now).and(subjects.record(subject, when, now))
             }
+            (Change::Features, _) => Ok(()),
             _ => Err(()),
         };
         if recorded.is_err() {
@@ -181,7 +182,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_change_is_recent_for_the_period() {
         let recent = recent().await;
-        recent.connected(true);
+        recent.record_connected(true);
         record(&recent, Change::Updated(uri(1)), Duration::ZERO);
         record(&recent, Change::Updated(uri(2)), RECENT_PERIOD / 2);
         record(&recent, Change::Updated(uri(3)), RECENT_PERIOD * 2);
@@ -197,19 +198,19 @@ mod tests {
     async fn a_replica_that_does_not_know_the_period_counts_everything_as_changed() {
         let recent = recent().await;
         assert!(recent.contains(&uri(1)), "not connected yet");
-        recent.connected(false);
+        recent.record_connected(false);
         assert!(recent.contains(&uri(1)) && recent.contains_list(|_| false));
         advance(RECENT_PERIOD + Duration::from_secs(1)).await;
         assert!(!recent.contains(&uri(1)) && !recent.contains_list(|_| true));
         // A second connection does not shorten the known period.
-        recent.connected(false);
+        recent.record_connected(false);
         assert!(!recent.contains(&uri(1)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn lost_changes_concern_everything() {
         let recent = recent().await;
-        recent.connected(true);
+        recent.record_connected(true);
         record(&recent, Change::Lost, Duration::from_secs(1));
         assert!(recent.contains(&uri(1)) && recent.contains_list(|_| false));
         advance(RECENT_PERIOD).await;
@@ -219,7 +220,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_visible_changes_of_the_list_count() {
         let recent = recent().await;
-        recent.connected(true);
+        recent.record_connected(true);
         record(&recent, Change::Added(uri(1)), Duration::ZERO);
         record(&recent, Change::Described(uri(2)), Duration::ZERO);
         assert!(recent.contains_list(|visible| *visible == uri(1)));
@@ -231,7 +232,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_table_is_bounded_and_an_overflow_concerns_everything() {
         let recent = recent().await;
-        recent.connected(true);
+        recent.record_connected(true);
         (0..MAX_LISTED).for_each(|number| record(&recent, Change::Added(uri(number)), Duration::ZERO));
         assert!(!recent.contains(&uri(MAX_LISTED)));
         record(&recent, Change::Added(uri(MAX_LISTED)), Duration::ZERO);

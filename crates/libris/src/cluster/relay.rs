@@ -202,7 +202,7 @@ impl ChangeRelay {
                     continue;
                 }
                 ClusterEvent::Connected { knows_recent_changes } => {
-                    self.recent.connected(knows_recent_changes);
+                    self.recent.record_connected(knows_recent_changes);
                     health.set_cluster(ClusterState::connected());
                     continue;
                 }

@@ -45,6 +45,7 @@ impl RemoteEpochs {
                 bump(&self.resources[self.slot(subject)]);
                 bump(&self.lists);
             }
+            (Change::Features, _) => {}
             _ => bump(&self.everything),
         }
     }

@@ -71,7 +71,8 @@ pub(crate) fn parse<T: FromVariable>(variables: &Variables, name: &str) -> Resul
     }
 }
 
-/// A type that the value of a template variable can be parsed as: any type that implements [`FromStr`].
+/// A type that the value of a template variable can be parsed as: any type that implements [`FromStr`] with an error
+/// that implements [`std::fmt::Display`].
 #[diagnostic::on_unimplemented(
     message = "a variable of a URI template cannot be parsed as `{Self}`",
     label = "`{Self}` does not implement `std::str::FromStr`, or its error does not implement `Display`",

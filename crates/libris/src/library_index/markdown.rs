@@ -206,7 +206,7 @@ fn entry(resource: &Resource) -> String {
     line
 }
 
-/// A heading with these lines, empty without lines.
+/// A heading and these lines; empty if there are no lines.
 fn section(heading: &str, lines: &[String], budget: usize) -> String {
     match lines.is_empty() {
         true => String::new(),

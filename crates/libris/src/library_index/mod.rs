@@ -142,7 +142,7 @@ impl Source for LibraryIndex {
     }
 }
 
-/// The list of a catalog, without Libris' own resources and without resources that the caller may not see.
+/// The list of a catalog, without Libris' own resources and without resources that are hidden from the caller.
 struct VisibleListing<'a> {
     catalog: &'a Arc<Catalog>,
     context: &'a Context,

@@ -19,7 +19,7 @@ const MAX_SUGGESTED: usize = 64 << 10;
 /// How to handle a resource that cannot be embedded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unembeddable {
-    /// The request fails, because the prompt says that the resource is in it.
+    /// The request fails, because the prompt names the resource.
     Refuse,
     /// The resource is left out, because the server has chosen it, not the prompt.
     Skip,
@@ -45,7 +45,7 @@ enum ReadContent {
 impl CallerView {
     /// Reads the resources in messages under the rights of the caller. A resource with several parts, such as a
     /// directory, becomes several messages.
-    pub(super) async fn embedded(
+    pub(super) async fn embed(
         &self,
         call: &Call,
         view: &ViewSnapshot<'_>,

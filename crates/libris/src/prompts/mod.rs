@@ -96,10 +96,13 @@ impl CallerView {
         let context = self.context(call);
         let (messages, unembeddable) = match built_in::is(&prompt) {
             true => (built_in::messages(&view, &arguments, &context).await, Unembeddable::Skip),
-            false => (view.prompt(&prompt, &arguments, &context).await, Unembeddable::Refuse),
+            false => {
+                let context = context.with_input(call.input().cloned());
+                (view.prompt(&prompt, &arguments, &context).await, Unembeddable::Refuse)
+            }
         };
         let messages = messages.map_err(to_failure)?;
-        let messages = self.embedded(call, &view, messages, unembeddable).await?;
+        let messages = self.embed(call, &view, messages, unembeddable).await?;
         let members = messages::encode(call.revision.facts(), prompt.description.as_deref(), messages);
         Ok(Reply { members, freshness: None, meta: Bytes::new() })
     }

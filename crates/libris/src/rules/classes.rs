@@ -105,15 +105,15 @@ impl ClassRules {
     /// The decision of the first rule that matches.
     pub(super) fn first_match(&self, operation: Operation, uri: &Uri) -> RuleDecision {
         let normal = normal_form(uri.as_str());
-        let first = self.explicit(operation, &normal);
+        let first = self.matching_rule(operation, &normal);
         // A source may decode `%2F` to a slash, so a rule that restricts the URI with the slash also restricts the URI
         // with `%2F`.
         let stricter = with_slashes(&normal)
-            .and_then(|slashes| self.explicit(operation, &slashes))
+            .and_then(|slashes| self.matching_rule(operation, &slashes))
             .filter(|rule| rule.decision != Decision::Allow);
         match stricter.filter(|_| first.is_some()).or(first) {
             Some(rule) => RuleDecision {
-                decision: shown(operation, &rule.decision),
+                decision: effective(operation, &rule.decision),
                 rule: Some(rule.index),
                 alias: None,
             },
@@ -128,11 +128,11 @@ impl ClassRules {
         if first.decision == Decision::Deny {
             return first;
         }
-        let explicit = aliases.iter().filter_map(|alias| {
+        let matched = aliases.iter().filter_map(|alias| {
             let found = self.first_match(operation, alias);
             found.rule.map(|_| RuleDecision { alias: Some(alias.clone()), ..found })
         });
-        let others: Vec<_> = explicit.collect();
+        let others: Vec<_> = matched.collect();
         let denied = others.iter().find(|other| other.decision == Decision::Deny);
         let requires = |decision: &RuleDecision| matches!(decision.decision, Decision::Require(_));
         match denied.or_else(|| others.iter().find(|other| requires(other) && !requires(&first))) {
@@ -142,7 +142,7 @@ impl ClassRules {
     }
 
     /// The first rule that matches a URI in normal form.
-    fn explicit(&self, operation: Operation, normal: &[u8]) -> Option<&ClassRule> {
+    fn matching_rule(&self, operation: Operation, normal: &[u8]) -> Option<&ClassRule> {
         self.rules.iter().find(|rule| {
             rule.operations.contains(operation) && rule.uris.iter().any(|uri| uri.matches_normal(normal))
         })
@@ -150,7 +150,7 @@ impl ClassRules {
 }
 
 /// The decision in effect: a resource that requires a scope is listed, so that clients can request the scope.
-fn shown(operation: Operation, decision: &Decision) -> Decision {
+fn effective(operation: Operation, decision: &Decision) -> Decision {
     match (operation, decision) {
         (Operation::List, Decision::Require(_)) => Decision::Allow,
         (_, decision) => decision.clone(),
@@ -173,7 +173,7 @@ impl Rules for ClassRules {
 
     fn decide_feature(&self, uri: &Uri) -> Option<Decision> {
         let normal = normal_form(uri.as_str());
-        let rule = self.explicit(Operation::Read, &normal)?;
+        let rule = self.matching_rule(Operation::Read, &normal)?;
         let is_named = |pattern: &UriPattern| !pattern.is_everything() && pattern.matches_normal(&normal);
         rule.uris.iter().any(is_named).then(|| rule.decision.clone())
     }
@@ -181,7 +181,7 @@ impl Rules for ClassRules {
     fn may_allow_below(&self, prefix: &str) -> bool {
         let is_visible = |rule: &ClassRule| rule.decision != Decision::Deny;
         let normal = normal_form(prefix);
-        let ends_here = self.explicit(Operation::Read, &normal).is_some_and(is_visible);
+        let ends_here = self.matching_rule(Operation::Read, &normal).is_some_and(is_visible);
         if ends_here || prefix.contains(['?', '#']) {
             return ends_here;
         }

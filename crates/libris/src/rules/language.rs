@@ -140,7 +140,7 @@ impl<'p> Run<'p> {
         self.literal.is_empty() && self.states.accept_all(self.tokens.0)
     }
 
-    /// Adds the bytes that the pattern distinguishes at this point from all others.
+    /// Adds the bytes that the pattern treats differently from other bytes at this point.
     fn bytes(&self, into: &mut HashSet<u8>) {
         into.extend(self.literal.first());
         into.extend(self.states.0.iter().filter_map(|state| match self.tokens.0.get(*state as usize / 2) {

@@ -132,7 +132,8 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// The maximum number of rules. In the worst case, each decision compares a URI with all rules.
+    /// The maximum number of rules that a configuration should allow: in the worst case, each decision compares a URI
+    /// with all rules. [`new`](Self::new) does not check it.
     pub const LIMIT: usize = 1_000;
 
     /// A set of these rules. The first that matches decides.

@@ -10,21 +10,23 @@ use crate::rights::{Authenticate, Operation, Policy, Rights};
 
 /// Grants rights by rules, to callers that another policy authenticates.
 pub struct RulesPolicy {
-    callers: Arc<dyn Policy>,
+    /// Authenticates the callers; the rights that it grants are not used.
+    authenticating: Arc<dyn Policy>,
     rules: RuleSet,
     classes: RightsClasses,
 }
 
 impl RulesPolicy {
-    /// Grants rights by these rules. `callers` authenticates the callers; the rights that it grants are not used.
-    pub fn new(rules: &RuleSet, callers: Arc<dyn Policy>) -> Self {
-        Self { callers, rules: rules.clone(), classes: RightsClasses::new(rules.rules.clone()) }
+    /// Grants rights by these rules. The policy `authenticating` authenticates the callers; the rights that it grants
+    /// are not used.
+    pub fn new(rules: &RuleSet, authenticating: Arc<dyn Policy>) -> Self {
+        Self { authenticating, rules: rules.clone(), classes: RightsClasses::new(rules.rules.clone()) }
     }
 }
 
 impl Policy for RulesPolicy {
     fn authentication(&self) -> &dyn Authenticate {
-        self.callers.authentication()
+        self.authenticating.authentication()
     }
 
     fn deciding_rule(

@@ -1,4 +1,4 @@
-//! Finds rules that can never match.
+//! Finds rules that never decide, because an earlier rule always decides first.
 
 use super::{Rule, language};
 use crate::rights::Operation;
@@ -6,8 +6,8 @@ use crate::rights::Operation;
 const OPERATIONS: [Operation; 4] =
     [Operation::List, Operation::Read, Operation::Subscribe, Operation::Search];
 
-/// The indexes of the rules that can never match: for each of their operations, earlier rules that apply to all of
-/// their callers match all of their URIs.
+/// The indexes of the rules that never decide: for each of their operations, earlier rules that apply to all of their
+/// callers match all of their URIs.
 pub(super) fn shadowed(rules: &[Rule]) -> Vec<usize> {
     (0..rules.len()).filter(|at| is_shadowed(&rules[*at], &rules[..*at])).collect()
 }

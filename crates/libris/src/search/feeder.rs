@@ -362,8 +362,8 @@ async fn listed(catalog: &Catalog, uri: &Uri) -> Option<Resource> {
     page.resources.into_iter().find(|resource| resource.uri == *uri)
 }
 
-/// A URI shortly before another in URI order: its last character is replaced by a smaller one, followed by several `~`,
-/// the greatest character. If that is impossible, characters are removed from its end.
+/// A URI shortly before `uri` in URI order: `uri` with its last character replaced by a smaller one and several `~`,
+/// the greatest character. If that is impossible, `uri` without some characters at its end.
 fn predecessor(uri: &Uri) -> Option<Uri> {
     let text = uri.as_str();
     let last = text.chars().next_back()?;
@@ -405,6 +405,7 @@ fn insert(uris: &mut BTreeSet<Uri>, change: Change) -> bool {
             uris.insert(uri);
             false
         }
+        Change::Features => false,
         _ => true,
     }
 }

@@ -23,7 +23,7 @@ use feeder::Feeder;
 /// How many searches run at the same time; others wait.
 const CONCURRENT_SEARCHES: usize = 2;
 
-/// For how long after the start of indexing searches wait for the index. Small libraries are indexed by then.
+/// How long searches wait for the index, counted from the start of indexing. Small libraries are indexed by then.
 const SETTLING_TIME: Duration = Duration::from_secs(5);
 
 /// The default of [`SearchConfig::memory`].
@@ -209,16 +209,16 @@ impl CatalogIndex {
     }
 
     /// Waits until the index has all resources.
-    pub(crate) async fn completed(&self) {
+    pub(crate) async fn wait_until_complete(&self) {
         // An error means that the index was dropped.
         _ = self.progress.completeness.subscribe().wait_for(|is_complete| *is_complete).await;
     }
 
     /// Waits until the index has all resources, but not after the first [`SETTLING_TIME`] of indexing.
-    pub(crate) async fn settled(&self) {
+    pub(crate) async fn wait_until_settled(&self) {
         let end = self.started + SETTLING_TIME;
         if Instant::now() < end && self.indexing().is_some() {
-            _ = timeout_at(end, self.completed()).await;
+            _ = timeout_at(end, self.wait_until_complete()).await;
         }
     }
 
@@ -253,19 +253,19 @@ impl CatalogIndex {
         match search.await {
             Ok(Ok(answer)) => Ok(Some(SearchAnswer { indexing: self.indexing(), ..answer })),
             Ok(Err(error)) => {
-                self.report(&error);
+                self.discard_damaged(&error);
                 Ok(None)
             }
             // tantivy panics on some damaged files.
             Err(_) => {
-                self.report(&IndexError::Damaged("a search panicked".into()));
+                self.discard_damaged(&IndexError::Damaged("a search panicked".into()));
                 Ok(None)
             }
         }
     }
 
-    /// Makes the feeder rebuild the index after a search has found damage.
-    fn report(&self, error: &IndexError) {
+    /// Drops the index after a search has found damage, so that the feeder rebuilds it.
+    fn discard_damaged(&self, error: &IndexError) {
         let cause = std::error::Error::source(error).map(ToString::to_string);
         tracing::warn!(%error, cause, "a search failed; rebuilding the index");
         self.set_current(None);

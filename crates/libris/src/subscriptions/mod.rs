@@ -4,6 +4,9 @@
 //! notification from its set when it can write one. So a slow listener delays no other listener, and its memory is
 //! bounded by its subscriptions. At least one notification follows the last change. [`budget`] limits the memory for
 //! subscriptions, per client and in total.
+//!
+//! The subject of a subscription is the URI under which the source reports changes of the resource
+//! ([`Source::subject`]). It may differ from the name, which is the URI as the client wrote it.
 
 mod budget;
 mod notification_set;
@@ -232,7 +235,7 @@ impl Subscriber {
 #[async_trait]
 impl Listener for Subscriber {
     async fn follow_list(&self) -> Result<(), Failure> {
-        self.shared.watched().await.map_err(to_failure)?;
+        self.shared.ensure_watched().await.map_err(to_failure)?;
         let missed = lock(&self.shared.registry).follow_list(self.number);
         // The client may have listed at another replica before the changes there, so `listed` does not matter for these
         // changes.
@@ -248,8 +251,18 @@ impl Listener for Subscriber {
     }
 
     async fn follow_prompts(&self) -> Result<(), Failure> {
-        self.shared.watched().await.map_err(to_failure)?;
+        self.shared.ensure_watched().await.map_err(to_failure)?;
         lock(&self.shared.registry).follow_prompts(self.number);
+        Ok(())
+    }
+
+    async fn follow_tools(&self) -> Result<(), Failure> {
+        // Without tools of sources, the server does not declare that the list of tools can change.
+        if !self.shared.source.has_tools() {
+            return Ok(());
+        }
+        self.shared.ensure_watched().await.map_err(to_failure)?;
+        lock(&self.shared.registry).follow_tools(self.number);
         Ok(())
     }
 
@@ -281,7 +294,7 @@ impl Listener for Subscriber {
             return Err(to_failure(Error::NotFound(uri)));
         }
         // Open the watch first, so that a cancelled request leaves no subscription without a watch.
-        self.shared.watched().await.map_err(to_failure)?;
+        self.shared.ensure_watched().await.map_err(to_failure)?;
         let subject = self.shared.source.subject(&uri);
         let most = self.shared.config.subscriptions;
         let subscribed = lock(&self.shared.registry).subscribe(self.number, name, subject, most);
@@ -311,7 +324,7 @@ impl Listener for Subscriber {
             let notification = self.notifications.next().await;
             // The caller may have lost the right since it subscribed or since the change.
             let is_visible = match &notification {
-                Notification::ListChanged | Notification::PromptsChanged => true,
+                Notification::ListChanged | Notification::PromptsChanged | Notification::ToolsChanged => true,
                 Notification::Updated(name) => Uri::parse(name)
                     .is_ok_and(|uri| self.view().snapshot().allows(Operation::Subscribe, &uri)),
             };

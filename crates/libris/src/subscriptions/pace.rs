@@ -14,7 +14,7 @@ use crate::lock::lock;
 /// subscribes to everything again.
 const BURST: u32 = 2_000;
 
-/// The shortest average interval between further requests.
+/// The refill interval of the token bucket: after the burst, one request per interval.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// The longest delay of a request. A request that would be delayed longer is refused, after this delay.
@@ -28,7 +28,7 @@ const MAX_CLIENTS: usize = 32_768;
 /// full again.
 #[derive(Default)]
 pub(super) struct SubscribePace {
-    full: Mutex<HashMap<BudgetOwner, Instant>>,
+    full_at: Mutex<HashMap<BudgetOwner, Instant>>,
 }
 
 impl SubscribePace {
@@ -47,21 +47,21 @@ impl SubscribePace {
 
     /// Counts a request, unless it would be delayed for too long. Returns its delay.
     fn count(&self, client: BudgetOwner, now: Instant) -> Duration {
-        let mut full = lock(&self.full);
-        let last = full.get(&client).copied().unwrap_or(now).max(now);
-        let next = last + INTERVAL;
-        let delay = next.saturating_duration_since(now + BURST * INTERVAL);
+        let mut full_at = lock(&self.full_at);
+        let full_at_before = full_at.get(&client).copied().unwrap_or(now).max(now);
+        let full_at_after = full_at_before + INTERVAL;
+        let delay = full_at_after.saturating_duration_since(now + BURST * INTERVAL);
         if delay > MAX_DELAY {
             return delay;
         }
-        if full.len() >= MAX_CLIENTS && !full.contains_key(&client) {
-            full.retain(|_, full| *full > now);
-            if full.len() >= MAX_CLIENTS {
+        if full_at.len() >= MAX_CLIENTS && !full_at.contains_key(&client) {
+            full_at.retain(|_, full_at| *full_at > now);
+            if full_at.len() >= MAX_CLIENTS {
                 // So many clients at once are a flood. Forgetting them gives each a new burst, but bounds the memory.
-                full.clear();
+                full_at.clear();
             }
         }
-        full.insert(client, next);
+        full_at.insert(client, full_at_after);
         delay
     }
 }
@@ -110,6 +110,6 @@ mod tests {
         for number in 0..2 * MAX_CLIENTS as u64 {
             pace.wait(BudgetOwner::Listener(number)).await.unwrap();
         }
-        assert!(lock(&pace.full).len() <= MAX_CLIENTS);
+        assert!(lock(&pace.full_at).len() <= MAX_CLIENTS);
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Registry {
     list_followers: HashSet<u64>,
     /// The listeners that receive `prompts/list_changed`.
     prompt_followers: HashSet<u64>,
+    /// The listeners that receive `tools/list_changed`.
+    tool_followers: HashSet<u64>,
     classes: ListenersByClass,
     budget: SubscriptionBudget,
 }
@@ -66,6 +68,7 @@ struct RegisteredListener {
 struct FollowedLists {
     resources: bool,
     prompts: bool,
+    tools: bool,
 }
 
 impl RegisteredListener {
@@ -85,6 +88,9 @@ impl RegisteredListener {
         self.notify_list(follows.resources);
         if follows.prompts {
             self.notifications.put(Notification::PromptsChanged);
+        }
+        if follows.tools {
+            self.notifications.put(Notification::ToolsChanged);
         }
         let hidden = self.subscriptions.keys().filter(|name| !self.may_subscribe(name));
         let hidden: HashSet<_> = hidden.cloned().collect();
@@ -131,6 +137,7 @@ impl Registry {
             changed: HashSet::new(),
             list_followers: HashSet::new(),
             prompt_followers: HashSet::new(),
+            tool_followers: HashSet::new(),
             classes: HashMap::new(),
             budget: SubscriptionBudget::new(config),
         }
@@ -178,6 +185,7 @@ impl Registry {
         }
         self.list_followers.remove(&listener);
         self.prompt_followers.remove(&listener);
+        self.tool_followers.remove(&listener);
         if let Some(member) = self.members.remove(&listener) {
             self.budget.release(client, member.reserved);
             leave_class(&mut self.classes, member.class);
@@ -220,6 +228,18 @@ impl Registry {
     pub(super) fn notify_prompts(&self) {
         for member in self.prompt_followers.iter().filter_map(|listener| self.members.get(listener)) {
             member.notifications.put(Notification::PromptsChanged);
+        }
+    }
+
+    /// Sends `tools/list_changed` to this listener from now on.
+    pub(super) fn follow_tools(&mut self, listener: u64) {
+        self.tool_followers.insert(listener);
+    }
+
+    /// Queues `tools/list_changed` for the listeners that follow the tools.
+    pub(super) fn notify_tools(&self) {
+        for member in self.tool_followers.iter().filter_map(|listener| self.members.get(listener)) {
+            member.notifications.put(Notification::ToolsChanged);
         }
     }
 
@@ -400,6 +420,7 @@ impl Registry {
             let follows = FollowedLists {
                 resources: self.list_followers.contains(listener),
                 prompts: self.prompt_followers.contains(listener),
+                tools: self.tool_followers.contains(listener),
             };
             subjects.extend(member.update_class(&mut self.classes, follows));
         }
@@ -415,6 +436,7 @@ impl Registry {
         let follows = FollowedLists {
             resources: self.list_followers.contains(&listener),
             prompts: self.prompt_followers.contains(&listener),
+            tools: self.tool_followers.contains(&listener),
         };
         member.update_class(&mut self.classes, follows)
     }
@@ -423,7 +445,9 @@ impl Registry {
     pub(super) fn requeue(&self, listener: u64, notification: Notification) {
         let Some(member) = self.members.get(&listener) else { return };
         match notification {
-            notification @ (Notification::ListChanged | Notification::PromptsChanged) => {
+            notification @ (Notification::ListChanged
+            | Notification::PromptsChanged
+            | Notification::ToolsChanged) => {
                 member.notifications.put(notification);
             }
             // Use the copy of the text that the current subscription holds.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::{FutureExt as _, Shared as SharedFuture};
 use futures_util::stream::BoxStream;
-use libris_core::{Change, Context, Error, Prompt, Result, Uri};
+use libris_core::{Change, Context, Error, Prompt, Result, SourceTool, SourceTools, Uri};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Interval, sleep_until, timeout};
 
@@ -59,7 +59,7 @@ impl WatchTask {
         *lock(&self.shared.watch) = state;
     }
 
-    /// Stops the watch if there are no listeners.
+    /// Stops the watch if there are no listeners. Returns whether it has stopped.
     fn stop_if_deserted(&mut self) -> bool {
         // A listener registers before it requests the watch, so this count includes every listener that found the
         // watch running.
@@ -93,7 +93,7 @@ impl ListenerAbsence {
     }
 
     /// Waits until two consecutive ticks find no listeners, and stops the watch.
-    async fn stopped(&mut self, task: &mut WatchTask) {
+    async fn stop_when_deserted(&mut self, task: &mut WatchTask) {
         loop {
             self.ticks.tick().await;
             let deserted = lock(&task.shared.registry).listeners() == 0;
@@ -107,7 +107,7 @@ impl ListenerAbsence {
 
 impl SubscriptionHubState {
     /// Opens the watch unless it is running. When this returns, no later change is missed.
-    pub(super) async fn watched(self: &Arc<Self>) -> Result<()> {
+    pub(super) async fn ensure_watched(self: &Arc<Self>) -> Result<()> {
         let opening = match &mut *lock(&self.watch) {
             WatchState::Running => return Ok(()),
             WatchState::Opening(opening) => opening.clone(),
@@ -138,9 +138,31 @@ impl SubscriptionHubState {
         }
     }
 
-    /// The prompts of the source; `None` if it cannot list them.
-    async fn prompts(&self) -> Option<Vec<Prompt>> {
-        self.source.prompts(&Context::default()).await.ok().map(|prompts| prompts.prompts)
+    /// Lists the prompts and the tools of the source.
+    async fn features(&self) -> ListedFeatures {
+        let context = Context::default();
+        let (prompts, tools) = tokio::join!(self.source.prompts(&context), async {
+            match self.source.has_tools() {
+                true => self.source.tools(&context).await,
+                false => Ok(SourceTools::default()),
+            }
+        });
+        ListedFeatures {
+            prompts: prompts.ok().map(|prompts| prompts.prompts),
+            tools: tools.ok().map(|tools| tools.tools),
+        }
+    }
+
+    /// Lists the prompts and the tools again, and notifies the listeners that follow a list that changed.
+    async fn notify_features(&self, known: &mut ListedFeatures) {
+        let before = std::mem::replace(known, self.features().await);
+        let registry = lock(&self.registry);
+        if before.prompts != known.prompts {
+            registry.notify_prompts();
+        }
+        if before.tools != known.tools {
+            registry.notify_tools();
+        }
     }
 
     /// Adds the rights classes that may list this resource to those whose lists have changed. Returns whether there are
@@ -176,6 +198,10 @@ impl SubscriptionHubState {
                 uri
             }
             Change::Updated(uri) => uri,
+            Change::Features => {
+                pending.features.get_or_insert(due);
+                return;
+            }
             _ => {
                 pending.list.get_or_insert(due);
                 pending.classes = None;
@@ -202,29 +228,25 @@ async fn run(mut task: WatchTask, outcome: oneshot::Sender<Result<(), Arc<Error>
     let shared = task.shared.clone();
     let opened = tokio::select! {
         opened = shared.source.watch() => opened,
-        () = async { ListenerAbsence::new().stopped(&mut task).await } => return,
+        () = async { ListenerAbsence::new().stop_when_deserted(&mut task).await } => return,
     };
     let (changes, opened) = match opened {
         Ok(Some(changes)) => (Some(changes), Ok(())),
         Ok(None) => (None, Ok(())),
         Err(error) => (None, Err(Arc::new(error))),
     };
-    // Listed before the first listener can list the prompts, so that no change of them is missed.
-    let prompts = if changes.is_some() { shared.prompts().await } else { None };
+    // Listed before the first listener can list them, so that no change is missed.
+    let features = if changes.is_some() { shared.features().await } else { ListedFeatures::default() };
     task.set(if changes.is_some() { WatchState::Running } else { WatchState::Stopped });
     // All waiting requests may have been cancelled.
     let _ = outcome.send(opened);
     if let Some(changes) = changes {
-        notify(task, changes, prompts).await;
+        notify(task, changes, features).await;
     }
 }
 
 /// Notifies listeners of changes until all have left.
-async fn notify(
-    mut task: WatchTask,
-    mut changes: BoxStream<'static, Change>,
-    mut prompts: Option<Vec<Prompt>>,
-) {
+async fn notify(mut task: WatchTask, mut changes: BoxStream<'static, Change>, mut features: ListedFeatures) {
     let shared = task.shared.clone();
     let mut pending = DebounceWindows {
         list: None,
@@ -232,6 +254,7 @@ async fn notify(
         classes: Some(HashSet::new()),
         settled: Instant::now(),
         updates: None,
+        features: None,
     };
     let mut pace = ListChangedPacing { pause: shared.config.window, last: None };
     let mut absence = ListenerAbsence::new();
@@ -248,12 +271,13 @@ async fn notify(
                     let classes = pending.classes.replace(HashSet::new());
                     lock(&shared.registry).notify_list(classes.as_ref());
                     if classes.is_none() {
-                        // Sources may have been replaced, and with them the prompts.
-                        let now = shared.prompts().await;
-                        if std::mem::replace(&mut prompts, now.clone()) != now {
-                            lock(&shared.registry).notify_prompts();
-                        }
+                        // Sources may have been replaced, and with them the prompts and tools.
+                        pending.features = Some(now);
                     }
+                }
+                if pending.features.is_some_and(|due| due <= now) {
+                    pending.features = None;
+                    shared.notify_features(&mut features).await;
                 }
                 if pending.updates.is_some_and(|due| due <= now) {
                     pending.updates = None;
@@ -270,9 +294,16 @@ async fn notify(
                 }
                 Some(change) => shared.gather(&mut pending, change),
             },
-            () = absence.stopped(&mut task) => return,
+            () = absence.stop_when_deserted(&mut task) => return,
         }
     }
+}
+
+/// The prompts and tools of the source as they were last listed; `None` for a list that failed.
+#[derive(Default)]
+struct ListedFeatures {
+    prompts: Option<Vec<Prompt>>,
+    tools: Option<Arc<[SourceTool]>>,
 }
 
 /// The ends of the debounce windows of pending changes.
@@ -287,6 +318,8 @@ struct DebounceWindows {
     settled: Instant,
     /// The end of the window for changes of subscribed resources.
     updates: Option<Instant>,
+    /// The end of the window for changes of prompts and tools.
+    features: Option<Instant>,
 }
 
 impl DebounceWindows {
@@ -297,7 +330,7 @@ impl DebounceWindows {
     }
 
     fn due(&self, pace: &ListChangedPacing) -> Option<Instant> {
-        self.list_due(pace).into_iter().chain(self.updates).min()
+        self.list_due(pace).into_iter().chain(self.updates).chain(self.features).min()
     }
 }
 

@@ -7,18 +7,26 @@ use super::{AppTool, TemplateTool, Tool, read, search};
 use crate::bundle::BundleRequest;
 use crate::encode::PageWriter;
 
-/// The members of the list of these tools; `facts` are the features of the protocol revision.
+/// The definitions of these tools; `facts` are the features of the protocol revision.
 pub(crate) fn definitions(
     tools: &[Tool],
     templates: &[TemplateTool],
     apps: &[AppTool],
     facts: &Facts,
-) -> Members {
+) -> Vec<Value> {
     let own = tools.iter().map(|tool| definition(*tool, facts));
     let templates = templates.iter().map(|tool| tool.definition(facts));
-    let all: Vec<_> = own.chain(templates).chain(apps.iter().map(|tool| tool.definition(facts))).collect();
+    own.chain(templates).chain(apps.iter().map(|tool| tool.definition(facts))).collect()
+}
+
+/// The members of a page of tools.
+pub(crate) fn page(definitions: &[Value], next: Option<&str>) -> Members {
     let encoded = |json: &mut Vec<u8>, tool: &Value| json.extend_from_slice(tool.to_string().as_bytes());
-    PageWriter::new("tools", &all, encoded).finish()
+    let page = PageWriter::new("tools", definitions, encoded);
+    match next {
+        Some(next) => page.text("nextCursor", next).finish(),
+        None => page.finish(),
+    }
 }
 
 fn definition(tool: Tool, facts: &Facts) -> Value {
@@ -211,7 +219,7 @@ pub(super) fn output(tool: Tool) -> Value {
                     "size": { "type": "integer" },
                     "description": text,
                     "folder": { "type": "boolean" },
-                    "count": { "type": "integer", "description": "How many resources the folder has." },
+                    "count": { "type": "integer", "description": "How many entries or resources the folder has." },
                     "countIsMinimum": { "type": "boolean" },
                 },
                 "required": ["uri", "title", "folder"],

@@ -15,6 +15,7 @@ mod nearby;
 pub(crate) mod output;
 mod read;
 mod search;
+pub(crate) mod source;
 mod template;
 pub(crate) mod untrusted;
 
@@ -28,7 +29,7 @@ use crate::server::ServerInner;
 use crate::view::ViewSnapshot;
 
 pub(crate) use self::app::AppTool;
-pub(crate) use self::definition::definitions;
+pub(crate) use self::definition::{definitions, page};
 pub(crate) use self::template::TemplateTool;
 
 /// The longest title or name in a result, in characters.

@@ -27,7 +27,7 @@ const MAX_PICTURE: usize = 1 << 20;
 /// The media types of pictures that models can see.
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// The members of `_meta` with the size of a resource of which a part was read.
+/// The members of `_meta` in which a source returns the total size of a resource if it returns only a part of it.
 const TOTAL_LINES: &str = "dev.libris/totalLines";
 const TOTAL_BYTES: &str = "dev.libris/totalBytes";
 
@@ -39,18 +39,18 @@ struct ReadRequest<'a> {
     max_bytes: Option<usize>,
 }
 
-/// Contents, and how the lines of their text are counted.
+/// Contents, and which lines of the resource they have.
 struct Loaded {
     contents: Contents,
-    numbering: LineNumbering,
+    lines: LoadedLines,
 }
 
-/// How the lines of loaded text are counted.
+/// Which lines of a resource were loaded.
 #[derive(Clone, Copy)]
-enum LineNumbering {
-    /// The text is whole: the requested lines must be selected from it.
-    Whole,
-    /// The text begins at this line; `None` if that is unknown.
+enum LoadedLines {
+    /// All lines; the requested lines must be selected from them.
+    All,
+    /// Only a range, which begins at this line; `None` if the number is unknown.
     From(Option<usize>),
 }
 
@@ -93,14 +93,15 @@ impl ToolCall<'_> {
         if !self.call.reserve_loaded(size) {
             return Err(Error::NO_MEMORY.into());
         }
-        let Loaded { contents: Contents { parts, freshness }, numbering } = loaded;
-        Ok((output(&asked, &uri, &parts, numbering)?, freshness))
+        let Loaded { contents: Contents { parts, freshness }, lines } = loaded;
+        Ok((output(&asked, &uri, &parts, lines)?, freshness))
     }
 
-    /// Reads a resource: the extracted text of a document, or only the requested lines if the source serves ranges of
-    /// lines.
+    /// Reads a resource: the extracted text of a document; otherwise only the requested lines, if the source serves
+    /// ranges of lines; otherwise the whole resource. If the resource is too large and no lines were requested, reads
+    /// the first [`FIRST_LINES`] lines.
     async fn load(&self, uri: &Uri, asked: &ReadRequest<'_>) -> Result<Loaded, Error> {
-        let whole = |contents| Loaded { contents, numbering: LineNumbering::Whole };
+        let whole = |contents| Loaded { contents, lines: LoadedLines::All };
         if let Some(pages) = &asked.pages {
             let document = match has_parameter(uri, "as") {
                 true => Some(uri.clone()),
@@ -121,7 +122,7 @@ impl ToolCall<'_> {
             && let Some(part) = self.part(uri, lines)
         {
             match self.contents(&part).await {
-                // The source may not serve ranges of lines.
+                // Perhaps the source does not serve ranges of lines: read the whole resource.
                 Err(Error::NotFound(_) | Error::Missing { .. }) => {}
                 read => return read.map(|contents| numbered(contents, lines)),
             }
@@ -163,7 +164,7 @@ fn numbered(contents: Contents, lines: LineRange) -> Loaded {
         LineRange::From(first, _) => Some(first),
         LineRange::Last(count) => total.map(|total| total.saturating_sub(count) + 1),
     };
-    Loaded { contents, numbering: LineNumbering::From(first) }
+    Loaded { contents, lines: LoadedLines::From(first) }
 }
 
 fn total(part: &Content, key: &str) -> Option<usize> {
@@ -174,7 +175,7 @@ fn output(
     asked: &ReadRequest<'_>,
     uri: &Uri,
     parts: &[Content],
-    numbering: LineNumbering,
+    loaded: LoadedLines,
 ) -> Result<ToolOutput, ToolError> {
     let limit = asked.max_bytes.unwrap_or(DEFAULT_BYTES);
     let mime = parts.first().and_then(|part| part.mime.as_deref());
@@ -191,7 +192,7 @@ fn output(
     };
     let text = clean(&text);
     let total_lines = parts.first().and_then(|part| total(part, TOTAL_LINES));
-    let shown = shown(&text, numbering, asked.lines, limit, total_lines)?;
+    let shown = shown(&text, loaded, asked.lines, limit, total_lines)?;
     let next = shown.next(asked, uri, limit);
     let mut origin = uri.as_str().to_owned();
     let mut details: Vec<String> = mime.map(|mime| one_line(mime, MAX_TITLE)).into_iter().collect();
@@ -218,8 +219,8 @@ fn output(
     Ok(ToolOutput { text: enclosed, links: vec![link], structured: Some(structured), picture: None })
 }
 
-/// The texts of all parts; `None` if none is text. Each text after the first has its URI above it: a resource with
-/// several parts is, for example, a folder.
+/// The texts of all parts, joined; `None` if there is no text. Some resources, such as folders, have several parts:
+/// each text after the first is preceded by its URI.
 fn joined(parts: &[Content]) -> Option<Cow<'_, str>> {
     if let [Content { body: ContentBody::Text(text), .. }] = parts {
         return Some(Cow::Borrowed(text));
@@ -266,14 +267,14 @@ fn binary(uri: &Uri, parts: &[Content], link: ResourceLink) -> ToolOutput {
 /// Selects the requested lines, and of these as many as fit.
 fn shown<'t>(
     text: &'t str,
-    numbering: LineNumbering,
+    loaded: LoadedLines,
     lines: Option<LineRange>,
     limit: usize,
     total: Option<usize>,
 ) -> Result<ShownText<'t>, ToolError> {
-    let (text, first, total) = match numbering {
-        LineNumbering::From(first) => (text, first, total),
-        LineNumbering::Whole => {
+    let (text, first, total) = match loaded {
+        LoadedLines::From(first) => (text, first, total),
+        LoadedLines::All => {
             let count = text.lines().count();
             let (first, last) = match lines {
                 None => (1, count),
@@ -289,18 +290,19 @@ fn shown<'t>(
     let (part, rest) = cut(text, limit);
     let count = part.lines().count();
     let lines = first.map(|first| (first, (first + count).saturating_sub(1).max(first)));
-    let is_open = |lines: (usize, usize)| total.is_some_and(|total| lines.1 < total);
-    // The source returned a range. If the resource has more lines after it, they are the rest. `next` does not offer
-    // lines after the end of the requested range.
-    let was_bounded = matches!(numbering, LineNumbering::From(_)) && rest == RestOfText::None;
-    let rest = match was_bounded && lines.is_some_and(is_open) {
+    let has_lines_after = |lines: (usize, usize)| total.is_some_and(|total| lines.1 < total);
+    // If the source returned only a range and all of it is shown, lines of the resource may follow it. They count as
+    // the rest here; `ShownText::next` offers them only if the client requested no end, or a later end.
+    let is_uncut_range = matches!(loaded, LoadedLines::From(_)) && rest == RestOfText::None;
+    let rest = match is_uncut_range && lines.is_some_and(has_lines_after) {
         true => RestOfText::Lines,
         false => rest,
     };
     Ok(ShownText { text: part, lines, total, rest })
 }
 
-/// The offset at which a line begins, counted from 1.
+/// The byte offset at which line number `line` begins; lines are counted from 1. The length of the text if there is no
+/// such line.
 fn start_of(text: &str, line: usize) -> usize {
     match line {
         0 | 1 => 0,
@@ -308,7 +310,7 @@ fn start_of(text: &str, line: usize) -> usize {
     }
 }
 
-/// The whole lines of a text within `limit` bytes, or if the first is longer, the beginning of it.
+/// The lines of a text that fit into `limit` bytes; if the first line does not fit, its beginning.
 fn cut(text: &str, limit: usize) -> (&str, RestOfText) {
     if text.len() <= limit {
         return (text, RestOfText::None);
@@ -367,7 +369,7 @@ fn last_segment(uri: &Uri) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{LineNumbering, LineRange, RestOfText, cut, shown};
+    use super::{LineRange, LoadedLines, RestOfText, cut, shown};
 
     #[test]
     fn a_text_is_cut_at_the_end_of_a_line() {
@@ -381,7 +383,7 @@ mod tests {
         let text = "1\n2\n3\n4\n5";
         let select = |lines: &str, limit| {
             let lines = LineRange::parse(lines).ok();
-            let shown = shown(text, LineNumbering::Whole, lines, limit, None).ok().unwrap();
+            let shown = shown(text, LoadedLines::All, lines, limit, None).ok().unwrap();
             (shown.text.to_owned(), shown.lines, shown.rest == RestOfText::None)
         };
         assert_eq!(select("", 100), (text.to_owned(), Some((1, 5)), true));
@@ -389,7 +391,7 @@ mod tests {
         assert_eq!(select("-2", 100), ("4\n5".to_owned(), Some((4, 5)), true));
         assert_eq!(select("4-99", 100), ("4\n5".to_owned(), Some((4, 5)), true));
         assert_eq!(select("2-", 4), ("2\n3\n".to_owned(), Some((2, 3)), false));
-        assert!(shown(text, LineNumbering::Whole, LineRange::parse("6-").ok(), 9, None).is_err());
-        assert!(shown("", LineNumbering::Whole, None, 9, None).is_ok());
+        assert!(shown(text, LoadedLines::All, LineRange::parse("6-").ok(), 9, None).is_err());
+        assert!(shown("", LoadedLines::All, None, 9, None).is_ok());
     }
 }

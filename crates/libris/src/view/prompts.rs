@@ -58,7 +58,7 @@ impl ViewSnapshot<'_> {
             return Ok(None);
         };
         if !self.rights.are_everything() {
-            values.retain(|value| self.leads_to_visible(prompt, partial, value));
+            values.retain(|value| self.prompt_leads_to_visible(prompt, partial, value));
         }
         let total = total.filter(|_| !more).map(|_| values.len() as u64);
         let more = more || values.len() > partial.limit;
@@ -67,7 +67,7 @@ impl ViewSnapshot<'_> {
     }
 
     /// Whether the caller may see every resource that the prompt embeds if the argument has this value.
-    fn leads_to_visible(&self, prompt: &Prompt, partial: PromptCompletion<'_>, value: &str) -> bool {
+    fn prompt_leads_to_visible(&self, prompt: &Prompt, partial: PromptCompletion<'_>, value: &str) -> bool {
         let mut using = prompt
             .resources
             .iter()
@@ -80,7 +80,7 @@ impl ViewSnapshot<'_> {
                 known: partial.known,
                 limit: partial.limit,
             };
-            self.completes(request, value)
+            self.leads_to_visible(request, value)
         })
     }
 }

@@ -55,8 +55,8 @@ impl ViewSnapshot<'_> {
         }
     }
 
-    /// A skill without the files that the caller may not read; `None` if the caller may not read the `SKILL.md`,
-    /// because the front matter is part of it.
+    /// A skill with only the files that the caller may read; `None` if the `SKILL.md` is not one of them, because the
+    /// front matter of the skill is part of it.
     fn visible_skill(&self, mut skill: Skill) -> Option<Skill> {
         if !self.allows(Operation::Read, &skill.uri) {
             return None;

@@ -32,6 +32,7 @@ async fn told(listener: &dyn Listener) -> Vec<String> {
         all.push(match news {
             Notification::ListChanged => "the list".to_owned(),
             Notification::PromptsChanged => "the prompts".to_owned(),
+            Notification::ToolsChanged => "the tools".to_owned(),
             Notification::Updated(uri) => uri.to_string(),
         });
     }

@@ -1,8 +1,7 @@
 //! Token files: one per server, readable only by the user.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -36,12 +35,16 @@ impl TokenStore {
         Self { folder: folder.into() }
     }
 
-    /// The store of the user who runs this process: `libris/tokens` in `$XDG_DATA_HOME` or `~/.local/share`. `None` if
-    /// neither `XDG_DATA_HOME` nor `HOME` is set.
+    /// The store of the user who runs this process: `libris/tokens` in `$XDG_DATA_HOME` or `~/.local/share`, on Windows
+    /// in `%LOCALAPPDATA%`. `None` if none of these variables is set.
     pub fn of_user() -> Option<Self> {
         let variable =
             |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let data = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")))?;
+        let system = || match cfg!(windows) {
+            true => variable("LOCALAPPDATA"),
+            false => Some(variable("HOME")?.join(".local/share")),
+        };
+        let data = variable("XDG_DATA_HOME").or_else(system)?;
         Some(Self::new(data.join("libris/tokens")))
     }
 
@@ -79,7 +82,8 @@ impl TokenStore {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => false,
             Err(cause) => return Err(failed(cause)),
         };
-        // The lock file may be removed while it is locked: `lock` notices that.
+        // The lock file may be removed while it is locked: `lock` notices that, except on Windows, where the file stays.
+        #[cfg(unix)]
         let _ = std::fs::remove_file(file.lock_path());
         Ok(was_stored)
     }
@@ -120,8 +124,8 @@ pub(super) struct TokenFile {
 impl TokenFile {
     fn write(&self, credentials: StoredCredentials) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        // A temporary file has mode 0600 when it is created, and replaces the old one atomically.
+        private_folder().create(folder)?;
+        // On Unix, a temporary file has mode 0600 when it is created. It replaces the old one atomically.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         let entry = TokenEntry { url: self.url.clone(), credentials };
         file.write_all(&serde_json::to_vec(&entry)?)?;
@@ -138,18 +142,41 @@ impl TokenFile {
     fn lock(&self) -> io::Result<File> {
         let path = self.lock_path();
         loop {
-            let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            let mut options = OpenOptions::new();
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            let file = options.write(true).create(true).truncate(false).open(&path)?;
             file.lock()?;
             // The process that held the lock may have removed the file. Then the lock is worthless, because other
-            // processes create and lock a new file, so it is taken again.
-            let held = file.metadata()?;
+            // processes create and lock a new file, so the loop opens and locks that file.
             match std::fs::metadata(&path) {
-                Ok(current) if (current.dev(), current.ino()) == (held.dev(), held.ino()) => return Ok(file),
+                Ok(current) if is_same_file(&current, &file.metadata()?) => return Ok(file),
                 Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
                 _ => {}
             }
         }
     }
+}
+
+/// Creates a folder that only the user can open. On Windows, it inherits the permissions of the user's profile.
+fn private_folder() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+}
+
+#[cfg(unix)]
+fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Always true, because no lock file is removed.
+#[cfg(not(unix))]
+fn is_same_file(_: &Metadata, _: &Metadata) -> bool {
+    true
 }
 
 /// Reads a token file; `None` if it does not exist.
@@ -193,8 +220,6 @@ impl CredentialStore for TokenFile {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-
     use rmcp::transport::auth::{CredentialStore as _, StoredCredentials};
 
     use super::TokenStore;
@@ -220,17 +245,23 @@ mod tests {
         }
         assert!(store.has_token("https://one.example/mcp"));
         assert_eq!(store.servers().unwrap(), ["https://one.example/mcp"]);
-        let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&file.path), mode(file.path.parent().unwrap())), (0o600, 0o700));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(&file.path), mode(file.path.parent().unwrap())), (0o600, 0o700));
+        }
         drop(file.acquire_refresh_guard().await.unwrap());
         assert!(store.remove("https://one.example/mcp").unwrap());
         assert!(!store.remove("https://one.example/mcp").unwrap());
-        assert_eq!(std::fs::read_dir(&store.folder).unwrap().count(), 0, "no lock file remains");
+        let left = std::fs::read_dir(&store.folder).unwrap().count();
+        assert_eq!(left, usize::from(cfg!(windows)), "on Windows, the lock file remains");
         for wrong in ["ftp://one.example/", "http://one.example/mcp", "one.example"] {
             assert!(store.file(wrong).is_err(), "{wrong}");
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_lock_is_that_of_the_current_file_although_it_was_removed_meanwhile() {
         let folder = tempfile::tempdir().unwrap();
@@ -244,7 +275,7 @@ mod tests {
             drop(held);
             let taken = waiting.join().unwrap().metadata().unwrap();
             let current = std::fs::metadata(store.file(url).unwrap().lock_path()).unwrap();
-            assert_eq!(taken.ino(), current.ino());
+            assert!(super::is_same_file(&taken, &current));
         });
     }
 

@@ -43,7 +43,7 @@ fn misbehaving(how: &str) -> RemoteTarget {
 }
 
 fn remote_with(how: &str, limits: RemoteLimits) -> Remote {
-    let config = RemoteConfig { limits, ..RemoteConfig::new("odd", misbehaving(how)) };
+    let config = RemoteConfig { limits, tools: true, ..RemoteConfig::new("odd", misbehaving(how)) };
     Remote::new(config).unwrap()
 }
 
@@ -271,6 +271,68 @@ async fn texts_with_escape_sequences_are_data_and_not_part_of_messages() {
     assert_eq!(page.resources[0].name, "\u{1b}]0;owned\u{7}name");
     let error = read(&remote, "odd://bad").await.unwrap_err().to_string();
     assert_eq!(error, "the MCP server `odd` answered with error 7: no \\u{1b}[2J paper");
+}
+
+/// The text of the result of a tool, or the error.
+async fn call(remote: &Remote, tool: &str) -> Result<String, Error> {
+    let result = remote.call_tool(tool, serde_json::Map::new(), &Context::default()).await?;
+    let result = result.expect("the server lists the tool");
+    Ok(result.content[0].block["text"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn malformed_tools_are_left_out() {
+    let remote = remote("well");
+    let listed = remote.tools(&Context::default()).await.unwrap();
+    let names: Vec<_> = listed.tools.iter().map(|tool| &*tool.name).collect();
+    assert_eq!(names, ["bad", "good"]);
+    assert_eq!(call(&remote, "good").await.unwrap(), "called good");
+    let unlisted = remote.call_tool("no schema", serde_json::Map::new(), &Context::default()).await.unwrap();
+    assert_eq!(unlisted, None);
+}
+
+#[tokio::test]
+async fn too_many_tools_and_too_large_ones_are_refused() {
+    let many = remote("many tools");
+    let error = many.tools(&Context::default()).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the MCP server `odd` sent a list of more than 1000 tools; hint: report this to the author of the server"
+    );
+    still_answers(&many).await;
+    let large = remote("large tools");
+    let error = large.tools(&Context::default()).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the MCP server `odd` sent a list of more than 4194304 bytes; hint: raise `max_message`"
+    );
+    still_answers(&large).await;
+}
+
+#[tokio::test]
+async fn results_of_tools_that_are_none_fail_one_call() {
+    for (how, cause) in
+        [("wrong types", "a content block has no `type`"), ("task", "`content` is not a list")]
+    {
+        let remote = remote(how);
+        let error = call(&remote, "bad").await.unwrap_err().to_string();
+        let expected =
+            "the MCP server `odd` answered `tools/call` with something else than the result of that method: ";
+        assert_eq!(error, format!("{expected}{cause}"));
+        assert_eq!(call(&remote, "good").await.unwrap(), "called good");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_password_gets_none() {
+    let remote = remote("input");
+    let error = call(&remote, "bad").await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the MCP server `odd` asks for input of a user, which only a client of revision 2026-07-28 can give; hint: \
+         configure the server so that it needs none"
+    );
+    still_answers(&remote).await;
 }
 
 #[tokio::test]

@@ -103,7 +103,9 @@ fn result(how: &str, method: &str, params: &Value) -> Result<Value, (i32, String
     Ok(match method {
         "initialize" => json!({
             "protocolVersion": "2025-11-25",
-            "capabilities": { "resources": { "subscribe": true, "listChanged": true }, "completions": {} },
+            "capabilities": {
+                "resources": { "subscribe": true, "listChanged": true }, "completions": {}, "tools": {},
+            },
             "serverInfo": { "name": "odd", "version": "1" },
         }),
         "ping" | "resources/subscribe" => json!({}),
@@ -150,6 +152,35 @@ fn result(how: &str, method: &str, params: &Value) -> Result<Value, (i32, String
             "odd://missing" => return Err((-32002, "Resource not found".into())),
             "odd://bad" if how == "escapes" => return Err((7, "no \u{1b}[2J\npaper".into())),
             uri => json!({ "contents": [{ "uri": uri, "text": format!("read {uri}") }] }),
+        },
+        "tools/list" => {
+            let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
+            match how {
+                "many tools" => {
+                    json!({ "tools": (0..1001).map(|number| tool(&format!("tool{number}"))).collect::<Vec<_>>() })
+                }
+                "large tools" => {
+                    let page: usize =
+                        params["cursor"].as_str().and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
+                    let mut large = tool(&format!("tool{page}"));
+                    large["description"] = "x".repeat(300_000).into();
+                    json!({ "tools": [large], "nextCursor": (page + 1).to_string() })
+                }
+                _ => json!({ "tools": [
+                    tool("good"), tool("good"), { "name": 7 }, { "name": "no schema" }, tool("\u{1b}[2J"), tool(""),
+                    tool(&"long".repeat(100)), tool("bad"),
+                ] }),
+            }
+        }
+        "tools/call" => match (params["name"].as_str().unwrap_or_default(), how) {
+            ("bad", "wrong types") => json!({ "content": [7] }),
+            ("bad", "task") => {
+                json!({ "resultType": "task", "task": { "taskId": "1", "status": "working" } })
+            }
+            ("bad", "input") => json!({ "resultType": "input_required", "inputRequests": {
+                "a": { "method": "elicitation/create", "params": { "message": "Password?" } },
+            } }),
+            (name, _) => json!({ "content": [{ "type": "text", "text": format!("called {name}") }] }),
         },
         "completion/complete" => {
             let values: Vec<_> = (0..1000).map(|number| format!("x{number}")).collect();

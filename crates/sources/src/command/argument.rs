@@ -136,7 +136,7 @@ impl ValueRule {
     }
 }
 
-/// Whether a value is a name: it is not an option, a path or shell syntax.
+/// Whether a value is a name. A name cannot be an option, a path or shell syntax.
 fn is_name(value: &str) -> bool {
     let mut letters = value.chars();
     letters.next().is_some_and(|first| first.is_alphanumeric() || first == '_')

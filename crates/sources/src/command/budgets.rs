@@ -10,8 +10,8 @@ use tokio::time::timeout;
 /// The most concurrent processes of all commands.
 pub(super) const MAX_PROCESSES: usize = 256;
 
-/// The most runs that wait for a permit, and the time-out of the wait. The configured time-out of the program counts
-/// from the start of the process.
+/// The most runs that wait for a permit, and the time-out of this wait. The configured `timeout` of a program is
+/// separate: it counts from the start of the process.
 const MAX_QUEUED_RUNS: usize = 1024;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -23,7 +23,7 @@ pub(super) struct CommandBudgets {
     /// Concurrent processes.
     pub(super) processes: Arc<Budget>,
     /// The memory for the output of completion programs.
-    pub(super) values: Arc<Budget>,
+    pub(super) completion_memory: Arc<Budget>,
     /// Runs that wait for a permit.
     pub(super) queue: Arc<Budget>,
 }
@@ -32,7 +32,7 @@ impl Default for CommandBudgets {
     fn default() -> Self {
         Self {
             processes: Budget::new(MAX_PROCESSES),
-            values: Budget::new(COMPLETION_MEMORY_BYTES),
+            completion_memory: Budget::new(COMPLETION_MEMORY_BYTES),
             queue: Budget::new(MAX_QUEUED_RUNS),
         }
     }
@@ -46,8 +46,8 @@ pub(super) fn busy() -> Error {
     Error::Unavailable("the command is busy: try again later".into())
 }
 
-/// Waits for a permit, up to the time-out.
-pub(super) async fn within_queue<T>(waiting: impl Future<Output = Option<T>>) -> Result<T> {
+/// Waits for a permit or for memory, at most [`QUEUE_TIMEOUT`]. After that, the command is busy.
+pub(super) async fn with_queue_timeout<T>(waiting: impl Future<Output = Option<T>>) -> Result<T> {
     timeout(QUEUE_TIMEOUT, waiting).await.ok().flatten().ok_or_else(busy)
 }
 
@@ -64,7 +64,8 @@ impl ExpectedSize {
         self.0.load(Ordering::Relaxed).max(Self::MIN_RESERVATION_BYTES).min(limit)
     }
 
-    /// Records the size of an output. The expectation grows immediately and decays slowly.
+    /// Records how many bytes of memory an output needed. The expectation grows immediately, and shrinks by at most an
+    /// eighth per run.
     pub(super) fn update(&self, needed: u64) {
         let before = self.0.load(Ordering::Relaxed);
         self.0.store(needed.max(before - before / 8), Ordering::Relaxed);

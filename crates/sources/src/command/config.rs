@@ -62,8 +62,8 @@ with_descriptive_keys! {
         /// other than 0 are failures.
         #[serde(default, deserialize_with = "codes")]
         pub exit: BTreeMap<u8, ExitMeaning>,
-        /// What happens to standard error, of which the first 4 KiB are read: `"log"` writes it to the log; `"send"` also
-        /// sends the first 1,000 characters of it to the caller if the program fails.
+        /// What happens to standard error, of which only the first 4 KiB are used: `"log"` writes it to the log;
+        /// `"send"` also sends the first 1,000 characters of it to the caller if the program fails.
         #[serde(default)]
         pub stderr: StderrUse,
         /// How long the output is cached, for all callers.
@@ -133,7 +133,7 @@ pub enum ExitMeaning {
     Ok,
     /// The resource does not exist.
     NotFound,
-    /// The caller may not read the resource.
+    /// The caller is not allowed to read the resource.
     Denied,
     /// The values of the variables are invalid.
     Invalid,

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +12,7 @@ use libris_core::uri_template::Variables;
 use libris_core::{Budget, Client, Context, Error, Result, Uri};
 
 use super::argument::ValueRule;
-use super::budgets::{CommandBudgets, ExpectedSize, RunPermits, busy, within_queue};
+use super::budgets::{CommandBudgets, ExpectedSize, RunPermits, busy, with_queue_timeout};
 use super::check::{check_environment, check_names, check_numbers, takes_lists};
 use super::complete::VariableCompletions;
 use super::invocation::{Invocation, environment};
@@ -41,6 +40,7 @@ pub(super) struct RunnableCommand {
     pub(super) completions: BTreeMap<String, VariableCompletions>,
     folder: PathBuf,
     environment: Vec<(OsString, OsString)>,
+    /// Concurrent runs of this command.
     permit_budget: Arc<Budget>,
     budgets: Arc<CommandBudgets>,
     /// The memory to reserve before the program starts.
@@ -60,7 +60,7 @@ pub(super) struct CommandOutput {
     pub(super) head: Vec<u8>,
     /// The digest of the whole output, if all of it was read.
     pub(super) digest: Option<u64>,
-    /// The position of the range in the output.
+    /// The total size of the output, or the range that follows the requested one, if known.
     pub(super) extent: RangeExtent,
 }
 
@@ -77,7 +77,10 @@ impl RunnableCommand {
         check_environment(&config)?;
         check_names(&config, &invocation, &names)?;
         if template.as_ref().is_some_and(takes_lists) {
-            return Err("its variables must not have `*`: each is one value".into());
+            return Err(
+                "its `uri` must not contain the modifier `*`, as in `{name*}`: each variable has one value"
+                    .into(),
+            );
         }
         let mut rules = BTreeMap::new();
         for name in &names {
@@ -143,8 +146,9 @@ impl RunnableCommand {
         }
     }
 
-    /// The URI of the whole output, if these variables select a range.
-    pub(super) fn whole_output_uri(&self, variables: &Variables) -> Option<Uri> {
+    /// The URI without the range variables, under which changes of the output are reported; `None` if these variables
+    /// select no range.
+    pub(super) fn uri_without_range(&self, variables: &Variables) -> Option<Uri> {
         let CommandUri::Template(template) = &self.config.uri else { return None };
         let rest = variables.iter().filter(|(name, _)| !self.is_range_variable(name));
         let rest: Variables = rest.map(|(name, value)| (name, value.clone())).collect();
@@ -196,7 +200,7 @@ impl RunnableCommand {
         let extractor =
             RangeExtractor::new(range, self.config.max_size).with_context(context.clone(), reserved);
         let ran = self.run(&self.invocation, arguments, extractor, permits).await?;
-        self.expected.update(ran.reserved);
+        self.expected.update(ran.needed);
         self.interpret_exit(uri, ran)
     }
 
@@ -241,7 +245,8 @@ impl RunnableCommand {
         let arguments = arguments.collect::<Result<_>>()?;
         let permits = self.permits(Client::default()).await?;
         let bytes = usize::try_from(self.config.max_size).unwrap_or(usize::MAX);
-        let _memory = within_queue(self.budgets.values.take(Client::default(), bytes)).await?;
+        let _memory =
+            with_queue_timeout(self.budgets.completion_memory.take(Client::default(), bytes)).await?;
         let extractor = RangeExtractor::new(None, self.config.max_size);
         match self.run(invocation, arguments, extractor, permits).await? {
             ProcessOutput {
@@ -287,7 +292,7 @@ impl RunnableCommand {
     /// Waits for the permits of a run.
     async fn permits(&self, client: Client) -> Result<RunPermits> {
         let _queued = self.budgets.queue.try_take(client, 1).ok_or_else(busy)?;
-        within_queue(async {
+        with_queue_timeout(async {
             // The permit of the command is taken first, so that the runs of a busy command do not hold shared
             // permits while they wait.
             let permits = self.permit_budget.take(client, 1).await?;
@@ -422,9 +427,12 @@ impl RunnableCommand {
 
 /// How a program failed, by its exit status: completes "the command …".
 fn failure(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("failed with exit code {code}"),
-        (None, Some(signal)) => format!("was killed by signal {signal}"),
-        (None, None) => "failed".to_owned(),
+    if let Some(code) = status.code() {
+        return format!("failed with exit code {code}");
     }
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return format!("was killed by signal {signal}");
+    }
+    "failed".to_owned()
 }

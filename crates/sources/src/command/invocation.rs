@@ -1,8 +1,9 @@
 //! A program with its arguments and its environment.
 
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+
+use libris_process::{SYSTEM_VARIABLES, executable};
 
 use super::Config;
 use super::argument::ArgumentTemplate;
@@ -28,7 +29,7 @@ impl Invocation {
                     .into(),
             );
         }
-        let program = find(program, base).ok_or_else(|| {
+        let program = executable(program.as_ref(), base).ok_or_else(|| {
             format!("there is no program `{program}`; hint: install it, or write its whole path in `run`")
         })?;
         Ok(Self { program, arguments: arguments.iter().map(|text| ArgumentTemplate::parse(text)).collect() })
@@ -39,26 +40,11 @@ impl Invocation {
     }
 }
 
-/// The executable of a program: relative to `base` if its name contains a slash, otherwise from `PATH`.
-fn find(program: &str, base: &Path) -> Option<PathBuf> {
-    let runs = |file: &PathBuf| {
-        std::fs::metadata(file)
-            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-    };
-    if program.contains('/') {
-        return Some(base.join(program)).filter(runs);
-    }
-    let path = std::env::var_os("PATH")?;
-    // A relative folder in `PATH` would depend on the working directory of the server.
-    std::env::split_paths(&path)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(program))
-        .find(runs)
-}
-
-/// The environment of a program: `PATH`, the inherited variables and those of the configuration.
+/// The environment of a program: `PATH`, what programs of this system need, the inherited variables and those of the
+/// configuration.
 pub(super) fn environment(config: &Config) -> Vec<(OsString, OsString)> {
-    let inherited = ["PATH"].into_iter().chain(config.inherit.iter().map(String::as_str));
+    let system = ["PATH"].into_iter().chain(SYSTEM_VARIABLES.iter().copied());
+    let inherited = system.chain(config.inherit.iter().map(String::as_str));
     let inherited = inherited.filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
     inherited.chain(config.env.iter().map(|(name, value)| (name.into(), value.into()))).collect()
 }

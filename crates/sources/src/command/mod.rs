@@ -1,4 +1,4 @@
-//! The output of programs as resources. On Unix only.
+//! The output of programs as resources.
 //!
 //! The value of a URI variable is substituted inside one argument and never split; no shell is involved.
 
@@ -33,6 +33,7 @@ use libris_core::{
 use serde_json::Value;
 
 pub use config::{CommandUri, CompletionCommand, CompletionValues, Config, ExitMeaning, StderrUse};
+#[cfg(unix)]
 pub use libris_process::{kill_all, reap, set_reaper};
 
 use crate::media::{self, ContentClass};
@@ -127,7 +128,7 @@ impl Source for Commands {
         if entry.config.poll.is_some()
             && let Some(digest) = digest
         {
-            entry.record_digest(entry.whole_output_uri(&variables).unwrap_or_else(|| uri.clone()), digest);
+            entry.record_digest(entry.uri_without_range(&variables).unwrap_or_else(|| uri.clone()), digest);
         }
         let mime = match &entry.config.mime {
             Some(mime) => mime.clone(),
@@ -183,7 +184,7 @@ impl Source for Commands {
 
     fn subject(&self, uri: &Uri) -> Uri {
         self.find(uri)
-            .and_then(|(entry, variables)| entry.whole_output_uri(&variables))
+            .and_then(|(entry, variables)| entry.uri_without_range(&variables))
             .unwrap_or_else(|| uri.clone())
     }
 

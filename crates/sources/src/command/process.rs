@@ -1,4 +1,4 @@
-//! Runs a program in its own process group with a time-out, and kills the whole group in the end.
+//! Runs a program with a time-out, and in the end kills it with all processes that it has started.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,12 +8,12 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdout, Command};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use libris_core::Result;
-use libris_process::{self as process_group, ProcessGroup};
+use libris_process::GroupedChild;
 
 use super::budgets::RunPermits;
 use super::range_extractor::{ExtractedRange, RangeExtent, RangeExtractor};
@@ -50,8 +50,8 @@ pub(super) struct ProcessOutput {
     /// The requested range, or an error if there was no memory.
     pub(super) extracted: Result<ExtractedRange>,
     pub(super) extent: RangeExtent,
-    /// The reserved memory in bytes, including a reservation that was refused.
-    pub(super) reserved: u64,
+    /// The memory that the range needed, in bytes. If a reservation was refused, this includes the refused bytes.
+    pub(super) needed: u64,
     /// The digest of the whole output, if all of it was read.
     pub(super) digest: Option<u64>,
     pub(super) ending: ProcessEnd,
@@ -84,22 +84,19 @@ async fn run_to_end(
     mut extractor: RangeExtractor,
     mut sender: oneshot::Sender<io::Result<ProcessOutput>>,
 ) {
-    process_group::prepare();
-    let spawned = Command::new(spec.program)
+    let mut command = Command::new(spec.program);
+    command
         .args(spec.arguments)
         .current_dir(spec.folder)
         .env_clear()
         .envs(spec.environment)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn();
-    let mut child = match spawned {
+        .stderr(Stdio::piped());
+    let mut child = match GroupedChild::spawn(command) {
         Ok(child) => child,
         Err(cause) => return drop(sender.send(Err(cause))),
     };
-    let mut group = ProcessGroup::of(child.id());
     let mut pipes = Pipes::of(&mut child);
     let ending = tokio::select! {
         ending = read_output(&mut child, &mut pipes, &mut extractor) => ending,
@@ -110,7 +107,7 @@ async fn run_to_end(
     let mut is_complete = false;
     if let Ok(ProcessEnd::Exited(_)) = ending {
         // Background processes of the group would hold the pipes open.
-        group.kill();
+        child.kill();
         let drained = timeout(KILL_GRACE, pipes.drain(&mut extractor)).await;
         is_complete = matches!(drained, Ok(Ok(ControlFlow::Continue(()))));
     }
@@ -119,26 +116,26 @@ async fn run_to_end(
     let head = extractor.head();
     let digest = is_complete.then(|| extractor.digest());
     let extent = extractor.extent(is_complete);
-    let reserved = extractor.reserved();
+    let needed = extractor.needed();
     let _ = sender.send(ending.map(|ending| ProcessOutput {
         head,
         extracted: extractor.finish(),
         extent,
-        reserved,
+        needed,
         digest,
         ending,
         stderr,
     }));
-    group.terminate();
+    child.terminate();
     let _ = timeout(KILL_GRACE, child.wait()).await;
-    group.kill();
+    child.kill();
     let _ = child.wait().await;
     drop(spec.permits);
 }
 
 /// Reads the output until the program ends or the range is complete.
 async fn read_output(
-    child: &mut Child,
+    child: &mut GroupedChild,
     pipes: &mut Pipes,
     extractor: &mut RangeExtractor,
 ) -> io::Result<ProcessEnd> {
@@ -163,11 +160,12 @@ struct Pipes {
 }
 
 impl Pipes {
-    fn of(child: &mut Child) -> Self {
+    fn of(child: &mut GroupedChild) -> Self {
         let block = || Vec::with_capacity(READ_BYTES);
+        let pipes = child.pipes();
         Self {
-            out: child.stdout.take(),
-            errors: child.stderr.take(),
+            out: pipes.stdout,
+            errors: pipes.stderr,
             block: block(),
             error_block: block(),
             stderr: Vec::new(),

@@ -18,9 +18,11 @@ pub(super) struct RangeExtractor {
     /// The maximum size of the range, in bytes.
     limit: usize,
     buffer: Vec<u8>,
-    /// The context that reserves the memory of the buffer, and the number of bytes reserved.
+    /// The context that reserves the memory of the buffer, and the number of bytes that it has reserved.
     context: Context,
     reserved: usize,
+    /// The largest capacity of the buffer so far, or the one whose reservation was refused.
+    needed: usize,
     /// The error of a refused memory reservation.
     reservation_error: Option<Error>,
     /// The number of bytes, and of terminated lines, received so far.
@@ -56,7 +58,7 @@ pub(super) enum ExtractedRange {
     PastEnd { count: u64, unit: &'static str },
 }
 
-/// The position of a range in the output.
+/// The total size of the output, or the range that follows the requested one, if known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RangeExtent {
     /// The number of lines or bytes of the output, if the program ended by itself.
@@ -98,6 +100,7 @@ impl RangeExtractor {
             buffer: Vec::new(),
             context: Context::default(),
             reserved: 0,
+            needed: 0,
             reservation_error: None,
             bytes: 0,
             lines: 0,
@@ -184,6 +187,7 @@ impl RangeExtractor {
         }
         let doubled = (self.buffer.capacity() * 2).min(self.limit.saturating_add(READ_BYTES));
         let capacity = needed.max(doubled);
+        self.needed = capacity;
         if let Some(missing) = capacity.checked_sub(self.reserved).filter(|missing| *missing > 0) {
             self.reserved = capacity;
             self.context.grow(missing as u64)?;
@@ -192,9 +196,10 @@ impl RangeExtractor {
         Ok(())
     }
 
-    /// The number of bytes reserved, including those of a refused reservation.
-    pub(super) fn reserved(&self) -> u64 {
-        self.reserved as u64
+    /// The memory that the buffer needed, in bytes. If a reservation was refused, this includes the refused bytes. If
+    /// the context had reserved more than was needed, the unused part does not count.
+    pub(super) fn needed(&self) -> u64 {
+        self.needed as u64
     }
 
     fn break_if(&self, complete: bool) -> ControlFlow<()> {
@@ -214,7 +219,8 @@ impl RangeExtractor {
         self.hasher.finish()
     }
 
-    /// The position of the range; `ended` says whether the program ended by itself.
+    /// The total size of the output, or the range that follows; `ended` says whether the program ended by itself and
+    /// all of its output was read.
     pub(super) fn extent(&self, ended: bool) -> RangeExtent {
         let is_complete = ended && !self.stopped;
         let total = |count: u64| RangeExtent { total: is_complete.then_some(count), next: None };

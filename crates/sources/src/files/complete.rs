@@ -13,7 +13,7 @@ pub(super) enum CompletedKinds {
     Folders,
 }
 
-/// Like [`paths`], for a variable whose segments the template escapes (`{/path*}`), so that its values are unescaped.
+/// Like [`paths`], for the variable `{/path*}`. Its values are not escaped, because the template escapes each segment.
 pub(super) fn segments_of_paths(inner: &FilesInner, typed: &str, limit: usize) -> Result<Completion> {
     let escaped: Vec<_> = typed.split('/').map(|name| Uri::encode_segment(name.as_bytes())).collect();
     let completion = paths(inner, &escaped.join("/"), limit, CompletedKinds::All)?;

@@ -22,15 +22,15 @@ use crate::tree::{ChangeDetection, TreeOptions};
 /// ```
 ///
 /// Patterns (`include`, `exclude` and the `glob` of a rule) are written as in a `.gitignore` file: `*.md`
-/// matches at any depth, `/guide/*.md` only there, `guide/` is a folder with all that is in it, and a pattern
-/// that begins with `!` cancels the matches of earlier ones in the same list.
+/// matches at any depth, `/guide/*.md` only directly in the folder `guide`, `guide/` is a folder with all that is in
+/// it, and a pattern that begins with `!` cancels the matches of earlier ones in the same list.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The path of the folder, or of a single file. Required.
     pub path: PathBuf,
-    /// The first segment of its URIs, as in `file:///<mount>/guide/start.md`. Default: the name of the folder; none for a
-    /// single file, as in `file:///notes.md`.
+    /// The first segment of its URIs, as in `file:///<mount>/guide/start.md`. Default: the name of the folder; none for
+    /// a single file, as in `file:///notes.md`.
     pub mount: Option<String>,
     /// The scheme of the URIs, as in `docs://<mount>/guide/start.md` for `"docs"`. Default: `file`, as in
     /// `file:///<mount>/guide/start.md`.
@@ -62,20 +62,20 @@ pub struct Config {
     /// limit.
     #[serde(deserialize_with = "crate::settings::optional_listed")]
     pub max_listed: Option<usize>,
-    /// The maximum size of a read, in bytes. Reading a larger file as a whole fails; clients can read it in ranges. At most
-    /// 1 GiB.
+    /// The maximum size of a read, in bytes. Reading a larger file as a whole fails; clients can read it in ranges. At
+    /// most 1 GiB.
     #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
     /// The most entries on one page of the listing of a folder. At most 100,000.
     #[serde(deserialize_with = "crate::settings::folder_entries")]
     pub directory_entries: usize,
-    /// When a folder is read, text files of at most 4 KiB each follow its listing, as far as the listing and these texts
-    /// fit into this many bytes. At most 1 GiB; 0 for the listing alone.
+    /// When a folder is read, text files of at most 4 KiB each follow its listing, as far as the listing and these
+    /// texts fit into this many bytes. At most 1 GiB; 0 for the listing alone.
     #[serde(deserialize_with = "crate::settings::folder_bytes")]
     pub directory_bytes: u64,
-    /// Whether folders with a `SKILL.md` are published as skills too, with their `file:` URIs. If so, no text is converted
-    /// to UTF-8, so that hosts can verify the digests of skills: a file in UTF-8 is returned as `text`, a file in another
-    /// encoding as `blob`.
+    /// Whether folders with a `SKILL.md` are published as skills too, with their `file:` URIs. If so, no text is
+    /// converted to UTF-8, so that hosts can verify the digests of skills: a file in UTF-8 is returned as `text`, a
+    /// file in another encoding as `blob`.
     #[cfg(feature = "skills")]
     pub skills: bool,
     /// Metadata for files that match a pattern. If several rules set a field, the last one wins.
@@ -84,8 +84,9 @@ pub struct Config {
     /// How changes are detected: `"auto"`, by file system events where the operating system reports them and
     /// otherwise by polling, or `"poll"`, by polling always.
     pub watch: ChangeDetection,
-    /// The polling interval, as in `"5s"`. It is longer for a folder that takes long to scan. With `symlinks`, the folder
-    /// is polled even if the operating system reports events, because the target of a link can change without an event.
+    /// The polling interval, as in `"5s"`. It is longer for a folder that takes long to scan. With `symlinks`, the
+    /// folder is polled even if the operating system reports events, because the target of a link can change without an
+    /// event.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
     /// How long clients may cache a response, as in `"30s"` or `"5m"`.

@@ -102,8 +102,8 @@ impl ResourceDescriber {
         self.cache.get(&entry.key).filter(|cached| cached.stamp == entry.stamp).map(|cached| cached.metadata)
     }
 
-    /// The content metadata of a file, which is read only if its name and the cache are not enough. A file that
-    /// is gone or damaged, or that may not be read, is described by its name alone.
+    /// The content metadata of a file, which is read only if its name and the cache are not enough. A file that is gone
+    /// or damaged, or for which the permission to read is missing, is described by its name alone.
     pub(super) fn content_metadata(
         &self,
         tree: &Tree,
@@ -171,7 +171,7 @@ fn path_title(above: &Path, name: &str) -> Option<String> {
 }
 
 /// The first bytes of a file, and the stamp of the opened file, which may have replaced the listed one. `None` if
-/// it is gone or damaged, or may not be read.
+/// the file is gone or damaged, or if the permission to read it is missing.
 fn read_head(
     tree: &Tree,
     folder: &OpenFolder,

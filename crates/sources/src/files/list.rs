@@ -16,7 +16,7 @@ const PREFETCH_TIME: Duration = Duration::from_secs(1);
 
 /// A file or directory of a list.
 enum ListedItem {
-    /// A directory, described when the walk visited it.
+    /// A directory, described when the walk visited it, and its key.
     Folder(Box<Resource>, String),
     File(Arc<OpenFolder>, Box<FileEntry>),
 }
@@ -231,7 +231,8 @@ impl FilesInner {
         };
         let mut page = Page { freshness: self.freshness(None), ..Page::default() };
         let mut search = SubtreeSearch::new(&self.tree);
-        // The page has no proof: the metadata of a directory changes without an event in its parent.
+        // Only because `search` needs it. The page has no proof, because the metadata of a directory can change without
+        // an event in its parent.
         let mut proof = ProofBuilder::new(&self.tree.prover);
         for key in names.iter_from(first) {
             let resource = if key.ends_with('/') {

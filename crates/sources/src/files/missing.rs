@@ -18,7 +18,7 @@ const MAX_NAMES: usize = 2_000;
 
 /// The error for the URI of a file or directory that does not exist.
 pub(super) fn error(inner: &FilesInner, uri: &Uri, context: &Context) -> Error {
-    // A hint could name files that a caller with restricted rights may not see.
+    // A hint could name files that a caller with restricted rights must not see.
     let mut proof = None;
     let hint = context.sees_everything().then(|| hint(inner, inner.path(uri)?, &mut proof)).flatten();
     match hint {
@@ -27,7 +27,8 @@ pub(super) fn error(inner: &FilesInner, uri: &Uri, context: &Context) -> Error {
     }
 }
 
-/// A hint about the first wrong segment of a path. Sets `proof` to the proof that nothing has that name, if there is one.
+/// A hint about the first wrong segment of a path. Sets `proof` to the proof that nothing has that name, if there is
+/// one.
 fn hint(inner: &FilesInner, path: &str, proof: &mut Option<Proof>) -> Option<String> {
     let whole = path.strip_suffix('/').unwrap_or(path);
     let ends = whole.match_indices('/').map(|(at, _)| at).chain([whole.len()]);

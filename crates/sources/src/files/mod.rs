@@ -1,6 +1,7 @@
 //! The files source: a folder whose files and directories are resources.
 //!
-//! Their URIs are `file:///<mount>/<path>`, where the mount names the folder. URIs of directories end with a slash.
+//! Their URIs are `file:///<mount>/<path>`, where the mount names the folder, or `<scheme>://<mount>/<path>` with a
+//! configured scheme; a single file without a mount is `file:///<name>`. URIs of directories end with a slash.
 //! `crate::tree` reads and watches the folder; this module turns it into a [`Source`]: pages of resources,
 //! contents, completions.
 
@@ -72,7 +73,7 @@ struct FilesInner {
     config: Config,
     /// The mount without URI escapes.
     mount: String,
-    /// The URI to which keys are appended.
+    /// The URI to which the percent-encoded path of a resource, its key in `crate::tree`, is appended.
     base: Uri,
     /// The URI of the folder, or of the single file.
     root: Uri,
@@ -93,7 +94,7 @@ struct FilesInner {
     prefetching: AtomicBool,
     /// Limits the threads that work on requests.
     threads: TreeThreads,
-    /// Limits how many long line searches run at once, each on a thread of its own. Waiting clients are served
+    /// Limits how many long searches for lines run at once, each on a thread of its own. Waiting clients are served
     /// in turn.
     long_searches: Arc<Budget>,
 }
@@ -137,9 +138,9 @@ impl Files {
             ))
         })?;
         let segment = (single.is_none() || config.mount.is_some()).then_some(&*segment);
-        let root_uri = root_uri(config.scheme.as_deref(), segment)?;
+        let base_uri = base_uri(config.scheme.as_deref(), segment)?;
         // The text of the parsed URI is in normal form, like the URIs that it is compared with.
-        let prefix = root_uri.as_str().to_owned();
+        let prefix = base_uri.as_str().to_owned();
         let only = single.map(|file| file.segment);
         let template = match &only {
             Some(file) => format!("{prefix}{file}{{?lines,bytes}}"),
@@ -150,10 +151,10 @@ impl Files {
         let folder_template = format!("{prefix}{{+folder}}{{?{}}}", folder_listing::KEYS.join(","));
         let inner = FilesInner {
             root: match &only {
-                Some(file) => root_uri.below(file)?,
-                None => root_uri.clone(),
+                Some(file) => base_uri.below(file)?,
+                None => base_uri.clone(),
             },
-            base: root_uri,
+            base: base_uri,
             template: UriTemplate::parse(&template)?,
             folder_template: UriTemplate::parse(&folder_template)?,
             segments_template: UriTemplate::parse(&segments_template)?,
@@ -180,7 +181,8 @@ impl Files {
         &self.inner.root
     }
 
-    /// Prefetches the entries after a URI in the background, unless a prefetch is running.
+    /// Prefetches the entries after a URI in the background, unless a prefetch is running or the folder follows symbolic
+    /// links.
     fn prefetch(&self, after: Uri) {
         let inner = Arc::clone(&self.inner);
         if inner.config.symlinks || inner.prefetching.swap(true, Ordering::Relaxed) {
@@ -229,7 +231,7 @@ impl SingleFile {
     }
 }
 
-/// The error for a folder that cannot be opened, with a hint for common mistakes.
+/// The error for a folder or file that cannot be opened, with a hint for common mistakes.
 fn cannot_open(path: &Path, cause: io::Error) -> Error {
     // `~` may begin any component, because relative paths of the configuration file were joined with its folder.
     let has_tilde = path.iter().any(|name| name.as_encoded_bytes().starts_with(b"~"));
@@ -240,14 +242,14 @@ fn cannot_open(path: &Path, cause: io::Error) -> Error {
         ),
         io::ErrorKind::NotFound => format!("there is no file or folder `{shown}`; hint: check the path"),
         io::ErrorKind::PermissionDenied => format!(
-            "the folder `{shown}` cannot be opened: permission denied; hint: let the user that runs Libris read it"
+            "`{shown}` cannot be opened: permission denied; hint: let the user that runs Libris read it"
         ),
-        _ => format!("the folder `{shown}` cannot be opened: {cause}; hint: check the path"),
+        _ => format!("`{shown}` cannot be opened: {cause}; hint: check the path"),
     })
 }
 
-/// The URI of the folder: the mount is the first segment of `file` URIs, and the authority with another scheme.
-fn root_uri(scheme: Option<&str>, segment: Option<&str>) -> Result<Uri> {
+/// The URI of the folder. In a `file` URI the mount is the first path segment; with any other scheme it is the authority.
+fn base_uri(scheme: Option<&str>, segment: Option<&str>) -> Result<Uri> {
     match scheme {
         None | Some("file") => match segment {
             Some(segment) => Uri::parse(&format!("file:///{segment}/")),
@@ -299,10 +301,10 @@ impl Source for Files {
             return Ok(page);
         }
         // A caller that requests a second page will most likely request all of them.
-        let pages = after.is_some();
+        let is_later_page = after.is_some();
         let after = after.cloned();
         let page = self.blocking(move |inner| inner.list(after.as_ref(), limit)).await?;
-        if let Some(last) = page.resources.last().filter(|_| pages && page.more) {
+        if let Some(last) = page.resources.last().filter(|_| is_later_page && page.more) {
             self.prefetch(last.uri.clone());
         }
         Ok(page)
@@ -368,7 +370,7 @@ impl Source for Files {
             &format!("{} folders", inner.mount),
             format!("Folders of {}", title.unwrap_or(&inner.mount)),
             "The listing of a folder and its small text files. `after` is the name of the last entry of the previous \
-             page, `match` selects the entries with a text in their name, `format` is `markdown` or `json`, and \
+             page, `match` selects the entries whose name contains this text, `format` is `markdown` or `json`, and \
              `contents=none` omits the text files.",
         );
         let segments = described(
@@ -494,12 +496,13 @@ impl FilesInner {
             tracing::warn!(mount = self.mount, %cause, "the folder cannot be read");
         }
         Error::Unavailable(format!(
-            "the folder `{}` cannot be read now; hint: check that it still exists and that Libris may read it",
+            "`{}` cannot be read now; hint: check that it still exists and that Libris may read it",
             self.mount
         ))
     }
 
-    /// The heading of a folder's listing: its title, or the path that begins with the mount.
+    /// The heading of a folder's listing: for the root, the configured title if there is one; otherwise the path, which
+    /// begins with the mount.
     fn folder_title(&self, folder: &OpenFolder) -> String {
         let path = folder.logical.path.iter().map(|segment| segment.to_string_lossy());
         match &self.config.title {

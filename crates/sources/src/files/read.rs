@@ -47,14 +47,14 @@ pub(super) struct SearchControl {
     pub(super) abandoned: AtomicBool,
     /// The permit for a long search. Few such searches run at once, since each keeps a processor busy.
     pub(super) permit: Mutex<Option<Lease>>,
-    /// Whether the search stopped because it exceeded `LONG_SEARCH_THRESHOLD` without a permit; the caller then takes one
-    /// and starts it again.
+    /// Whether the search stopped because it exceeded `LONG_SEARCH_THRESHOLD` without a permit; the caller then takes
+    /// one and starts it again.
     pub(super) became_long: AtomicBool,
 }
 
 impl SearchControl {
-    /// Fails if the search, which has scanned `done` bytes, must stop. Called regularly, because a blocking task cannot be
-    /// cancelled from outside.
+    /// Fails if the search, which has scanned `done` bytes, must stop. Called regularly, because a blocking task cannot
+    /// be cancelled from outside.
     fn check_continue(&self, done: u64) -> io::Result<()> {
         if self.abandoned.load(Ordering::Relaxed) {
             return Err(io::Error::other("the caller was cancelled"));
@@ -230,8 +230,8 @@ impl FileReader<'_> {
                 self.search.give_way(&self.inner.long_searches, self.context.client());
             }
             if done > LONG_SEARCH_THRESHOLD {
-                // Since Linux 6.6, a thread that wakes up waits until the time slice of this thread ends, about 3
-                // ms, despite its low priority. So this thread yields voluntarily.
+                // Since Linux 6.6, a thread that wakes up waits until the time slice of this thread ends, about 3 ms,
+                // even though this thread has a low priority. So this thread yields voluntarily.
                 std::thread::yield_now();
             }
             self.search.check_continue(done)?;
@@ -295,7 +295,8 @@ impl FileReader<'_> {
     }
 }
 
-/// The media type by the name of a file, or else by its content. Listings (`describe.rs: content_metadata`) must use the same rule.
+/// The media type by the name of a file, or else by its content. Listings (`describe.rs: content_metadata`) must use
+/// the same rule.
 fn mime(name: &OsStr, data: &[u8]) -> &'static str {
     let label = name.to_string_lossy();
     media::by_name(&label).unwrap_or_else(|| media::by_content(&label, data))
@@ -310,8 +311,8 @@ pub(super) fn read_up_to(file: &File, expected: u64, limit: u64) -> io::Result<O
     Ok((data.len() as u64 <= limit).then_some(data))
 }
 
-/// Reads into the spare capacity with one system call. `read_to_end` would begin with small reads and double their size,
-/// despite the reserved capacity.
+/// Reads into the spare capacity with one system call. `read_to_end` would begin with small reads and double their
+/// size, despite the reserved capacity.
 #[cfg(unix)]
 fn read_spare_capacity(file: &File, data: &mut Vec<u8>) -> io::Result<()> {
     match rustix::io::read(file, rustix::buffer::spare_capacity(data)) {

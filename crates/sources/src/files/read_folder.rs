@@ -25,7 +25,7 @@ use crate::meta;
 use crate::tree::walk::{self, FileEntry};
 use crate::tree::{DirectoryHandle, NameList, OpenFolder, ProofBuilder, SubtreeSearch, check_cancelled};
 
-/// The most bytes of the rows of one page of a listing.
+/// A page of a listing ends with the row that exceeds this many bytes.
 const MAX_LISTING_BYTES: usize = 32 * 1024;
 
 /// The largest file whose text follows a listing, in bytes.
@@ -119,10 +119,11 @@ impl FileReader<'_> {
             let Some((child, entry)) = self.list_child(folder, key, &mut search, proof)? else { continue };
             if listed.len() == limit || bytes > MAX_LISTING_BYTES {
                 page.next = decoded(last).and_then(|last| query.next(own, &last));
-                // Names that the caller may not see, or that are not listed or not selected, do not count.
+                // All names that follow are counted, so the number is known only if the caller sees all of them and the
+                // listing contains all of them.
                 let counts_all = self.context.sees_everything()
                     && self.inner.config.include.is_empty()
-                    && !query.selects_some();
+                    && !query.has_match();
                 page.more = counts_all.then(|| names.len() - position);
                 break;
             }
@@ -203,7 +204,7 @@ impl FileReader<'_> {
             Ok(opened) => opened,
             Err(cause) => return walk::skip_unreadable(tree, &entry.key, cause).map(|()| None),
         };
-        // It may have grown since.
+        // The file may have grown since it was listed.
         let Some(data) = read_up_to(&file.into_std(), size, limit)? else { return Ok(None) };
         match media::body(data, &child.kind) {
             // Transcoded text may be longer than the file.

@@ -58,7 +58,7 @@ pub(super) enum UriMistake<'a> {
     Foreign,
     /// The first segment is none of [`FIRST_SEGMENTS`].
     FirstSegment(&'a str),
-    /// After the first segment, another one is missing or invalid, or there are too many.
+    /// After the first segment, `word`, another one is missing or invalid, or there are too many.
     Form { word: &'a str, rest: &'a str },
     /// The query has an unknown key; `keys` are the allowed ones.
     Key { word: &'a str, key: &'a str, keys: &'static [&'static str] },
@@ -121,7 +121,7 @@ const TEMPLATES: [(&str, &str, &str); 11] = [
         "tree",
         "A file or folder by its path, at a branch, tag or commit; `lines=1-500` or `bytes=0-65535` reads a part of a file.",
     ),
-    // VS Code goes down folder by folder only in a variable of this form.
+    // VS Code completes a path folder by folder only in a variable of this form.
     (
         "tree/{ref}{/path*}",
         "segments",
@@ -242,7 +242,8 @@ impl UriSpace {
     /// The URI under which changes of `uri` are reported:
     /// - for a file or directory at a branch, its `tree` URI;
     /// - for a log, a commit, a blame or a relative revision such as `main~1`, the log of the branch;
-    /// - for a diff, the log of the branch, or `refs` if both sides are branches.
+    /// - for a diff, the log of its branch, or `refs` if it is between two branches;
+    /// - for the refs, the status, and a diff of the working tree or between two full ids, the URI without its query.
     pub(super) fn subject(&self, uri: &Uri) -> Uri {
         let asked = self.parse(uri);
         let subject = asked.and_then(|asked| match asked.target {
@@ -342,14 +343,14 @@ impl GitUri<'_> {
         }
     }
 
-    /// The range of a file.
+    /// The range of a file that the query selects; `None` if it selects none.
     pub(super) fn range(&self) -> Result<Option<Range>> {
         let is_folder_key = |pair: &&str| folder_listing::KEYS.contains(&key(pair));
         let ranges: Vec<_> = self.query.split('&').filter(|pair| !is_folder_key(pair)).collect();
         Range::parse(&ranges.join("&"))
     }
 
-    /// The first parameter of a folder that has a value.
+    /// The first of the parameters for folders that has a value.
     pub(super) fn folder_key(&self) -> Option<&'static str> {
         let has_value = |key: &str| {
             self.query.split('&').any(|pair| {

@@ -21,7 +21,7 @@ use super::patch::MAX_COMPARED_BYTES;
 use super::renames;
 use super::repo::{CommitNode, TaskRepository};
 
-/// The most differences between a commit and its parent among which a renamed file is searched.
+/// If a commit and its parent differ in more files and directories than this, blame does not look for a rename.
 const MAX_DIFFERENCES: usize = 10_000;
 
 /// The memory per line during a comparison, in addition to its text, in bytes.
@@ -38,7 +38,8 @@ pub(super) struct BlamedLines {
     pub(super) original: u32,
 }
 
-/// Whether blame follows renames. It ignores them for callers with restricted rights, who may not see the old path.
+/// Whether blame follows renames. It ignores them for callers with restricted rights, who perhaps have no right to see
+/// the old path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Renames {
     Follow,
@@ -249,7 +250,7 @@ fn split(
                 Some((_, after)) if after.start <= at => next += 1,
                 hunk => {
                     let to = hunk.map_or(end, |(_, after)| after.start.min(end));
-                    // Unchanged lines are offset by the difference between the ends of the previous hunk.
+                    // An unchanged line is as far from the end of the previous hunk in the old version as in the new one.
                     let (before, after) =
                         next.checked_sub(1).map_or((0, 0), |last| (hunks[last].0.end, hunks[last].1.end));
                     passed.push(SuspectRange { at: at - after + before, ..subrange(to) });
@@ -287,8 +288,8 @@ impl<'a> BlamePage<'a> {
         Ok(Self { blamed: &[], commits: commits.collect::<Result<_>>()? })
     }
 
-    /// The lines in the format of `git blame`, and the subjects of the commits. `lines` are the texts of the blamed
-    /// lines; `path` is the current path of the file.
+    /// The lines in the format of `git blame --date=short`, without file names, and the subjects of the commits. `lines`
+    /// are the texts of the blamed lines; `path` is the current path of the file.
     pub(super) fn text(&self, space: &UriSpace, path: &'a [u8], lines: &[&[u8]]) -> String {
         let author = |one: &BlamedLines| self.commits[&one.commit].author().to_owned();
         let width = self.blamed.iter().map(|one| author(one).chars().count()).max().unwrap_or_default();

@@ -21,14 +21,15 @@ pub(super) struct TreeDifference {
 }
 
 impl TreeDifference {
-    /// Whether this is a directory that was added, deleted or modified, and not replaced by or replacing a file.
+    /// Whether each side that exists is a directory. If a file replaced a directory, or the reverse, the directory is a
+    /// difference of its own, for which this is true.
     pub(super) fn is_directory(&self) -> bool {
         let tree = |entry: Option<TreeEntry>| entry.is_none_or(|entry| entry.kind == EntryKind::Tree);
         tree(self.old) && tree(self.new)
     }
 }
 
-/// The longest compared path, in bytes. No operating system opens longer ones.
+/// The longest compared path, in bytes: `PATH_MAX` of Linux. Longer paths, and everything below them, are left out.
 const MAX_PATH_BYTES: usize = 4096;
 
 /// The differences found so far, with their memory reservation.
@@ -43,7 +44,7 @@ pub(super) struct TreeComparison<'a> {
     pub(super) filter: &'a VisibilityFilter,
     /// Restricts the comparison to this path and its descendants.
     pub(super) within: &'a [&'a [u8]],
-    /// The comparison stops when it exceeds this number of differences.
+    /// The comparison stops when there are more differences than this.
     pub(super) limit: usize,
 }
 

@@ -16,7 +16,7 @@ use crate::path::{segments, unescape, value};
 /// The number of recent commits among the completions.
 const RECENT_COMMITS: usize = 50;
 
-/// The number of digits of a completed commit id.
+/// The least number of digits of a completed commit id.
 const ID_DIGITS: usize = 10;
 
 /// A request to complete one variable of a template.
@@ -95,7 +95,7 @@ impl GitCompletion {
                 };
                 let proof = head.prove().zip(names.prove()).map(|(head, names)| head.and(names));
                 // An object with the typed prefix may be added at any time, and a shallow clone may be deepened.
-                let unprovable = self.is_id() || repository.is_shallow()?;
+                let unprovable = self.is_id_prefix() || repository.is_shallow()?;
                 Ok(completion.with_proof(proof.filter(|_| !unprovable)))
             }
             CompletedVariable::Path { rev, position, entries } => {
@@ -112,7 +112,7 @@ impl GitCompletion {
     }
 
     /// Whether the typed text can be the beginning of an id.
-    fn is_id(&self) -> bool {
+    fn is_id_prefix(&self) -> bool {
         !self.typed.is_empty() && self.typed.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
@@ -132,7 +132,7 @@ impl GitCompletion {
                 }
             }
         }
-        if self.is_id() && self.typed.len() >= MIN_ID_PREFIX {
+        if self.is_id_prefix() && self.typed.len() >= MIN_ID_PREFIX {
             let mut others: Vec<_> =
                 rev::by_id_prefix(repository, &self.typed).unwrap_or_default().into_iter().collect();
             others.sort();

@@ -335,7 +335,7 @@ impl UriReader<'_> {
         let reader = PathReader { inner: self.inner, repository: self.repository, uri: self.uri, rev, path };
         let found = reader.find(tree)?;
         let found = found.ok_or_else(|| Hint::new(self.inner, self.repository).no_path(rev, path, tree))?;
-        // A caller who may not see the file may not see its lines either.
+        // A caller without the right to read the file must not see its lines either.
         if !self.is_visible(&found.path, found.entry.kind == EntryKind::Tree) {
             return Err(self.not_found());
         }

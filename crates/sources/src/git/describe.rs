@@ -14,7 +14,7 @@ use crate::{media, meta};
 pub(super) const SYMLINK_MIME: &str = "inode/symlink";
 
 /// The media type of submodules. Their content is `Subproject commit <id>`, as in `git diff`.
-pub(super) const SUBMODULE: &str = "text/plain";
+pub(super) const SUBMODULE_MIME: &str = "text/plain";
 
 /// The largest file that a listing reads for front matter, a media type or a Git LFS pointer, in bytes.
 const MAX_INSPECTED_FILE_BYTES: u64 = 256 * 1024;
@@ -51,7 +51,7 @@ impl<'a> EntryDescriber<'a> {
         match entry.kind {
             EntryKind::Tree => resource.mime = Some(DIRECTORY.into()),
             EntryKind::Commit => {
-                resource.mime = Some(SUBMODULE.into());
+                resource.mime = Some(SUBMODULE_MIME.into());
                 resource.description =
                     Some(format!("A submodule at commit {}, which is not part of this repository", entry.id));
                 resource.meta = Some(submodule(entry.id));

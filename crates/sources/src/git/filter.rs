@@ -20,20 +20,20 @@ impl VisibilityFilter {
         })
     }
 
-    /// A filter without patterns.
-    pub(super) fn open() -> Self {
+    /// A filter without patterns, which shows all paths.
+    pub(super) fn unrestricted() -> Self {
         Self::default()
     }
 
     /// Whether all paths are visible.
-    pub(super) fn is_open(&self) -> bool {
+    fn is_unrestricted(&self) -> bool {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
     /// Whether a path is visible, provided that its parent is. `include` does not apply to directories, because a
     /// directory that it does not match may contain files that it matches.
     pub(super) fn shows(&self, path: &[u8], directory: bool) -> bool {
-        if self.is_open() || path.is_empty() {
+        if self.is_unrestricted() || path.is_empty() {
             return true;
         }
         if self.exclude.matches(path, directory) {

@@ -149,7 +149,8 @@ struct ModificationSearch<'a> {
 }
 
 impl ModificationTimes {
-    /// Walks back from a commit. A path last changed in the commit that `git log --max-count=1` shows for it.
+    /// Searches the history of a commit. The time of a path is that of the commit that `git log --max-count=1` shows
+    /// for the path.
     pub(super) fn read(repository: &TaskRepository<'_>, from: ObjectId) -> Result<Self> {
         let first = repository.node(from)?;
         let found = Self { times: HashMap::new(), oldest: first.time };
@@ -195,7 +196,7 @@ impl ModificationSearch<'_> {
             return Ok(true);
         };
         let first_node = self.repository.node(*first)?;
-        let filter = &VisibilityFilter::open();
+        let filter = &VisibilityFilter::unrestricted();
         let compare = TreeComparison { repository: self.repository, filter, within: &[], limit: MAX_CHANGES };
         let Some(differences) = compare.trees(Some(first_node.tree), Some(node.tree))? else {
             self.assign_time(node, tracked);

@@ -19,7 +19,7 @@ const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
 const PARSED_FACTOR: u64 = 4;
 const PARSED_FACTOR_V4: u64 = 8;
 
-/// The longest path, in bytes. No operating system opens longer ones.
+/// The longest path, in bytes: `PATH_MAX` of Linux.
 const MAX_PATH_BYTES: usize = 4096;
 
 /// The bits of an entry's flags, and of its extended flags (`SKIP_WORKTREE` and `INTENT_TO_ADD`).

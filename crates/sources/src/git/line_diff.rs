@@ -2,7 +2,7 @@
 //!
 //! The diff library cannot be interrupted and takes quadratic time for some inputs. So each call gets at most
 //! about [`MAX_DIFF_LINES`] lines. Larger inputs are first split into sections at *anchors*: lines that occur
-//! exactly once in each file.
+//! exactly once in each file, apart from the lines that both files have at the beginning and at the end.
 
 use std::ops::Range;
 
@@ -11,7 +11,8 @@ use libris_core::Result;
 
 use super::repo::Deadline;
 
-/// The most lines of one file in one call of the diff library. The worst input of this size takes less than a second.
+/// The most lines of one file in one call of the diff library, besides the common lines before and after them (see
+/// [`COMMON_MARGIN_LINES`]). The worst input of this size takes less than a second.
 const MAX_DIFF_LINES: usize = 16_384;
 
 /// How many lines of the common prefix and of the common suffix are included in the diff. A change among repeated
@@ -46,7 +47,7 @@ impl LinePair {
         self.before.len() <= MAX_DIFF_LINES && self.after.len() <= MAX_DIFF_LINES
     }
 
-    /// Whether it is small, allowing for a margin of common lines on both sides.
+    /// Whether it would be small without a margin of common lines before and after it.
     fn is_small_without_margins(&self) -> bool {
         self.before.len().max(self.after.len()) <= MAX_DIFF_LINES + 2 * COMMON_MARGIN_LINES
     }
@@ -104,7 +105,8 @@ fn sections(before: &[Token], after: &[Token], deadline: &Deadline) -> Result<Ve
     Ok(sections)
 }
 
-/// A longest common subsequence of the lines that occur exactly once in each file, as pairs of line indexes.
+/// A longest common subsequence of the lines that occur exactly once in both ranges of `changed`, as pairs of line
+/// indexes.
 fn anchors(
     changed: &LinePair,
     before: &[Token],

@@ -62,8 +62,8 @@ use repo::SharedRepository;
 use work::{MAX_CONCURRENT_TASKS, MAX_QUEUED_TASKS};
 use work_tree_watch::FollowedPages;
 
-/// The revision whose files are listed. It is `HEAD` whichever branch is checked out, so that switching branches
-/// changes files and not all URIs.
+/// The revision whose files are listed. It is always `HEAD`, not the name of the checked-out branch: otherwise
+/// switching branches would change the URI of every file.
 const LISTED_REV: &str = "HEAD";
 
 /// A git repository as a source of resources.
@@ -161,7 +161,7 @@ fn cannot_open(shown: &Path, path: &Path, cause: &gix::Error) -> Error {
 
 /// The default name of a repository: the name of its directory.
 fn name_of(path: &Path) -> String {
-    // `.` must be resolved to get a name.
+    // A path that ends with `..` has no file name.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = if path.ends_with(".git") { path.parent().unwrap_or(&path) } else { &path };
     let name = folder.file_name().unwrap_or_default().to_string_lossy();

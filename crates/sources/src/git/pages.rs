@@ -19,7 +19,7 @@ use super::repo::{TaskRepository, fault};
 /// The number of digits of an abbreviated id in Markdown.
 pub(super) const SHORT_ID_DIGITS: usize = 10;
 
-/// The longest subject in a list of refs, in bytes.
+/// The longest subject in a list of refs or in the text of a blame, in bytes.
 const MAX_SUBJECT_BYTES: usize = 4096;
 
 /// A decoded commit.
@@ -112,10 +112,22 @@ impl Commit {
     }
 }
 
-/// The first paragraph of a message on one line, as `git log` shows it.
+/// The first paragraph of a message on one line, as `git log --oneline` shows it.
 fn subject(message: &str) -> String {
     let lines = message.trim_start_matches('\n').lines().map(str::trim_end);
     lines.take_while(|line| !line.is_empty()).map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+/// The message after its first paragraph, which is the heading of the page.
+fn body(message: &str) -> &str {
+    let mut rest = message.trim_start_matches('\n');
+    while let Some((line, after)) = rest.split_once('\n') {
+        rest = after;
+        if line.trim_end().is_empty() {
+            return rest.trim();
+        }
+    }
+    ""
 }
 
 /// Decodes commit text from the encoding that the commit header declares.
@@ -171,9 +183,9 @@ pub(super) struct LogHeader<'a> {
     pub(super) shallow: bool,
 }
 
-pub(super) fn log_markdown(space: &UriSpace, title: &LogHeader<'_>, commits: &[Commit]) -> String {
-    let mut out = format!("# Log of {}", inline(title.rev));
-    if let Some(path) = title.path {
+pub(super) fn log_markdown(space: &UriSpace, header: &LogHeader<'_>, commits: &[Commit]) -> String {
+    let mut out = format!("# Log of {}", inline(header.rev));
+    if let Some(path) = header.path {
         let _ = write!(out, ": {}", inline(path));
     }
     out.push_str("\n\n");
@@ -185,32 +197,33 @@ pub(super) fn log_markdown(space: &UriSpace, title: &LogHeader<'_>, commits: &[C
     if commits.is_empty() {
         out.push_str("No commits.\n");
     }
-    if title.more {
-        let _ = writeln!(
-            out,
-            "\nThere are more: ask for them with `limit={}`.",
-            (commits.len() * 2).min(title.most)
-        );
+    if header.more {
+        let _ = match (commits.len() * 2).min(header.most) {
+            limit if limit > commits.len() => {
+                writeln!(out, "\nThere are more: ask for them with `limit={limit}`.")
+            }
+            limit => writeln!(out, "\nThere are more; a log has at most {limit} commits."),
+        };
     }
-    if title.shallow {
+    if header.shallow {
         out.push_str("\nThis is a shallow clone: it does not contain earlier commits.\n");
     }
     out
 }
 
-pub(super) fn log_json(title: &LogHeader<'_>, commits: &[Commit]) -> Value {
+pub(super) fn log_json(header: &LogHeader<'_>, commits: &[Commit]) -> Value {
     json!({
-        "ref": title.rev,
-        "path": title.path,
+        "ref": header.rev,
+        "path": header.path,
         "commits": commits.iter().map(Commit::json).collect::<Vec<_>>(),
-        "more": title.more,
-        "shallow": title.shallow,
+        "more": header.more,
+        "shallow": header.shallow,
     })
 }
 
 /// The files that a commit changed.
 pub(super) struct CommitChanges {
-    /// Each with its line counts; `None` if the files are too large to count.
+    /// Each with its line counts; `None` if the file exceeds what is left of `MAX_COUNTED_BYTES` for the commit.
     pub(super) files: Vec<(FileDifference, Option<LineCounts>)>,
     /// `None` if it is too large.
     pub(super) patch: Option<String>,
@@ -222,7 +235,8 @@ impl CommitChanges {
         self.patch.as_ref().map_or(0, |patch| patch.len() as u64)
     }
 
-    /// The last line of `git diff --stat`; `None` if not all files were counted.
+    /// A summary like the last line of `git diff --stat`; `None` if a file has no counts. Binary and large files count as
+    /// 0 lines.
     fn summary(&self) -> Option<String> {
         let mut total = LineCounts::default();
         for (_, counts) in &self.files {
@@ -262,8 +276,7 @@ pub(super) fn commit_markdown(space: &UriSpace, commit: &Commit, changes: Option
         out.push_str("- signed: yes, and the signature was not checked\n");
     }
     let _ = writeln!(out, "- files: {}", link("tree", space.path_uri(&id, "")));
-    // The heading of the page is the subject: everything up to the first empty line.
-    let body = commit.message.trim_start_matches('\n').split_once("\n\n").map_or("", |(_, body)| body.trim());
+    let body = body(&commit.message);
     if !body.is_empty() {
         let _ = writeln!(out, "\n{body}");
     }
@@ -414,4 +427,37 @@ pub(super) fn refs_json(refs: &Refs) -> Value {
         "more": refs.more,
         "unreadable": refs.unreadable,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Commit, LogHeader, ObjectId, Signature, UriSpace, body, log_markdown};
+
+    fn commit() -> Commit {
+        let id = ObjectId::null(gix::hash::Kind::Sha1);
+        let nobody = || Signature { name: String::new(), email: String::new(), time: String::new() };
+        let (author, committer, message) = (nobody(), nobody(), String::new());
+        Commit { id, tree: id, parents: Vec::new(), author, committer, message, signed: false }
+    }
+
+    #[test]
+    fn the_body_of_a_message_begins_after_its_first_blank_line() {
+        assert_eq!(body("subject\nmore\n\nfirst\n\nsecond\n"), "first\n\nsecond");
+        assert_eq!(body("\n\nsubject\r\n\r\nfirst\r\n"), "first");
+        assert_eq!(body("subject\n \t\nfirst"), "first");
+        assert_eq!(body("subject\nmore"), "");
+    }
+
+    #[test]
+    fn a_truncated_log_suggests_only_a_limit_that_shows_more() {
+        let space = UriSpace::new("repo").unwrap();
+        let header = LogHeader { rev: "main", path: None, more: true, most: 3, shallow: false };
+        let last_line = |count: usize| {
+            let commits: Vec<_> = (0..count).map(|_| commit()).collect();
+            log_markdown(&space, &header, &commits).lines().last().unwrap().to_owned()
+        };
+        assert_eq!(last_line(1), "There are more: ask for them with `limit=2`.");
+        assert_eq!(last_line(2), "There are more: ask for them with `limit=3`.");
+        assert_eq!(last_line(3), "There are more; a log has at most 3 commits.");
+    }
 }

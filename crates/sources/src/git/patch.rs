@@ -53,7 +53,7 @@ pub(super) enum NewContent {
     Object,
     /// The content of a file of the working tree.
     File(Vec<u8>),
-    /// A file of the working tree that is too large to compare.
+    /// A file of the working tree that is too large to compare, or was removed meanwhile.
     TooLarge,
 }
 

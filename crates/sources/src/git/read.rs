@@ -8,7 +8,7 @@ use libris_core::{Content, ContentBody, Context, Error, Meta, Result, Uri};
 
 use super::GitInner;
 use super::address::GitUri;
-use super::describe::{LfsPointer, SUBMODULE, SYMLINK_MIME, mime, submodule};
+use super::describe::{LfsPointer, SUBMODULE_MIME, SYMLINK_MIME, mime, submodule};
 use super::hint::Hint;
 use super::limits::HeldMemory;
 use super::patch::{MAX_COMPARED_BYTES, is_binary};
@@ -145,17 +145,14 @@ impl PathReader<'_> {
             Range::Bytes(span) => ("bytes", ByteBounds::of_bytes(span, size)),
             Range::Lines(span) => ("lines", self.lines(&data, mime, span)?),
         };
+        let too_many = |size| self.too_large(size, limit, Some(&format!("ask for fewer {unit}")));
         let (start, end) = match bounds {
             ByteBounds::Within(start, end) if end - start <= limit => (start as usize, end as usize),
-            ByteBounds::Within(start, end) => {
-                return Err(self.too_large(end - start, limit, Some(SMALLER_RANGE_HINT)));
-            }
+            ByteBounds::Within(start, end) => return Err(too_many(end - start)),
             ByteBounds::OverLimit(over) if over.one_line => {
                 return Err(self.too_large(over.size, limit, Some(HINT_BYTES)));
             }
-            ByteBounds::OverLimit(over) => {
-                return Err(self.too_large(over.size, limit, Some(SMALLER_RANGE_HINT)));
-            }
+            ByteBounds::OverLimit(over) => return Err(too_many(over.size)),
             ByteBounds::PastEnd(count) => {
                 return Err(Error::invalid(format!(
                     "`{}` begins past the end: there are {count} {unit}",
@@ -206,7 +203,7 @@ impl PathReader<'_> {
     fn submodule(&self, uri: Uri, commit: ObjectId) -> Content {
         Content {
             meta: Some(submodule(commit)),
-            ..Content::text(uri, SUBMODULE, format!("Subproject commit {commit}\n"))
+            ..Content::text(uri, SUBMODULE_MIME, format!("Subproject commit {commit}\n"))
         }
     }
 
@@ -225,9 +222,6 @@ impl PathReader<'_> {
         Error::invalid(format!("`{}` is not text: read it by `?bytes=0-65535`", self.uri.without_query()))
     }
 }
-
-/// The hint for a range that is too large.
-const SMALLER_RANGE_HINT: &str = "ask for fewer";
 
 /// The percent-encoded path with the trailing slash of a directory; empty for the root.
 pub(super) fn base(path: &str) -> String {

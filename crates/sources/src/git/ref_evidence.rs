@@ -1,5 +1,5 @@
-//! Proves that a revision still resolves to the same commit, or that no ref was added or removed: the files and
-//! directories of the refs are unchanged.
+//! Proves that a revision still resolves to the same commit, or that no ref was added or removed. The evidence is that
+//! the files, or the directories, of the refs are unchanged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use libris_core::Proof;
 
-use super::ref_store::MAX_LOOSE_REF_BYTES;
+use super::ref_store::{MAX_LOOSE_REF_BYTES, MAX_SYMBOLIC_REFS, RefStore, RefTarget};
 use super::regular::{self, GitFileStamp, RegularFile, UnreadableFile};
 use super::repo::TaskRepository;
 use super::rev::{VISIBLE_NAMESPACES, candidates};
@@ -16,9 +16,6 @@ use super::rev::{VISIBLE_NAMESPACES, candidates};
 /// proven.
 const MAX_REF_DIRECTORIES: usize = 32;
 const MAX_REF_DEPTH: usize = 8;
-
-/// The most symbolic refs in a chain.
-const MAX_SYMBOLIC_REFS: usize = 5;
 
 /// The files that determine what a name resolves to. They must be recorded before the name is resolved, so that
 /// a change in between invalidates the proof.
@@ -66,31 +63,27 @@ impl RefFile {
 
 impl RefEvidence {
     pub(super) fn of(repository: &TaskRepository<'_>, name: &str) -> Self {
-        let (git_dir, common_dir) = (repository.git_dir(), repository.common_dir());
-        let packed = common_dir.join("packed-refs");
+        let packed = repository.common_dir().join("packed-refs");
         let stamp = GitFileStamp::of(&packed);
         let unprovable = repository.is_remote() || stamp.is_err();
         let mut seen = Self { refs: Vec::new(), stamp: stamp.ok().flatten(), packed, unprovable };
         for full in candidates(name) {
-            seen.record_ref(git_dir, common_dir, &full, MAX_SYMBOLIC_REFS);
+            seen.record_ref(repository.refs(), &full, MAX_SYMBOLIC_REFS);
         }
         seen
     }
 
-    fn record_ref(&mut self, git_dir: &Path, common_dir: &Path, name: &str, links: usize) {
-        let path = if name == "HEAD" { git_dir.join(name) } else { common_dir.join(name) };
-        let Ok(file) = RefFile::read(path) else {
+    /// Records the file of a ref and, if the ref is symbolic, those of at most `links` refs that it leads to.
+    fn record_ref(&mut self, refs: &RefStore, name: &str, links: usize) {
+        let Ok(file) = RefFile::read(refs.loose_path(name)) else {
             self.unprovable = true;
             return;
         };
-        let next =
-            file.content.as_deref().and_then(|line| line.strip_prefix(b"ref: ")).map(<[u8]>::trim_ascii);
-        if let Some(Ok(next)) = next.map(std::str::from_utf8)
+        let target = file.content.as_deref().map(|data| refs.parse_loose(data));
+        if let Some(Ok(RefTarget::Symbolic(next))) = target
             && links > 0
-            && next.starts_with("refs/")
-            && !next.split('/').any(|part| part == "..")
         {
-            self.record_ref(git_dir, common_dir, next, links - 1);
+            self.record_ref(refs, &next, links - 1);
         }
         self.refs.push(file);
     }

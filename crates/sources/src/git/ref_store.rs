@@ -31,7 +31,7 @@ const REF_OVERHEAD: usize = 80;
 const MAX_DEPTH: usize = 64;
 
 /// The most symbolic refs in a chain, as in git.
-const MAX_SYMBOLIC_REFS: usize = 5;
+pub(super) const MAX_SYMBOLIC_REFS: usize = 5;
 
 /// The namespaces of refs that are private to a working tree.
 const PER_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/rewritten/", "refs/worktree/"];
@@ -113,13 +113,23 @@ impl RefStore {
     }
 
     fn loose(&self, name: &str) -> Result<Option<RefTarget>, UnreadableFile> {
+        match regular::read(&self.loose_path(name), MAX_LOOSE_REF_BYTES)? {
+            None => Ok(None),
+            Some(file) => self.parse_loose(&file.data).map(Some),
+        }
+    }
+
+    /// The path of the file that a ref has if it is loose.
+    pub(super) fn loose_path(&self, name: &str) -> PathBuf {
         let is_per_worktree =
             !name.starts_with("refs/") || PER_WORKTREE.iter().any(|kind| name.starts_with(kind));
         let folder = if is_per_worktree { &self.git_dir } else { &self.common_dir };
-        match regular::read(&folder.join(name), MAX_LOOSE_REF_BYTES)? {
-            None => Ok(None),
-            Some(file) => RefTarget::parse(&file.data, self.hash).map(Some),
-        }
+        folder.join(name)
+    }
+
+    /// Parses the contents of the file of a loose ref.
+    pub(super) fn parse_loose(&self, data: &[u8]) -> Result<RefTarget, UnreadableFile> {
+        RefTarget::parse(data, self.hash)
     }
 
     fn packed(&self) -> Result<Arc<PackedRefs>, UnreadableFile> {
@@ -141,8 +151,8 @@ impl RefStore {
         Ok(packed)
     }
 
-    /// All refs in the namespaces `kinds`. Grows `held` before it copies them. Broken loose refs are only counted, so
-    /// that they do not make the others unavailable.
+    /// All refs in the namespaces `kinds`. Grows the memory reservation `held` before it copies them. Broken loose refs
+    /// are only counted, so that they do not make the others unavailable.
     pub(super) fn all(
         &self,
         kinds: &[&str],
@@ -263,7 +273,8 @@ struct PackedRefs {
 }
 
 impl PackedRefs {
-    /// One damaged line invalidates the whole file, as in git: a skipped ref would look deleted.
+    /// Parses the file. One damaged line invalidates the whole file, as in git, because a skipped ref would look
+    /// deleted.
     fn parse(data: Vec<u8>, hash: gix::hash::Kind) -> Result<Self, UnreadableFile> {
         let digits = hash.len_in_hex();
         let mut lines = Vec::new();

@@ -18,8 +18,8 @@ pub(super) struct Refs {
     pub(super) head: Option<String>,
     pub(super) head_commit: Option<ObjectId>,
     pub(super) all: Vec<GitRef>,
-    /// The number of refs after the last one that the page considered. Earlier refs without a commit are omitted, and not
-    /// counted here.
+    /// The number of refs after the last one that the page considered. Earlier refs without a commit are omitted, and
+    /// not counted here.
     pub(super) more: usize,
     /// The number of unreadable refs.
     pub(super) unreadable: usize,

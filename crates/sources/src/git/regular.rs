@@ -69,7 +69,7 @@ pub(super) fn open(path: &Path, limit: u64) -> Result<Option<OpenFile>, Unreadab
     }
 }
 
-/// Fails if the path is anything but missing, a directory, or a regular file of at most `limit` bytes.
+/// Fails unless the path is missing, a directory, or a regular file of at most `limit` bytes.
 pub(super) fn check(path: &Path, limit: u64) -> Result<(), UnreadableFile> {
     match regular(std::fs::metadata(path))? {
         Some(metadata) if metadata.len() > limit => Err(UnreadableFile::Broken("it is too large")),

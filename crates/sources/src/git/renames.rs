@@ -68,8 +68,8 @@ impl FileDifference {
     }
 }
 
-/// Replaces each deleted and added file that are a rename by one difference. The result has no directories and is
-/// sorted by path.
+/// Replaces each pair of a deleted and an added file that is a rename with one difference. The result has no
+/// directories and is sorted by path.
 pub(super) fn detect(
     repository: &TaskRepository<'_>,
     differences: Vec<TreeDifference>,
@@ -122,7 +122,7 @@ struct RenameSearch<'a> {
     held: HeldMemory<'a>,
 }
 
-/// The fragments of a file: their hashes, sorted, with the number of bytes that have this hash.
+/// The fragments of a file: their hashes, sorted, each with the total size of the fragments that have this hash.
 struct Fragments {
     size: u64,
     hashes: Vec<(u32, u64)>,

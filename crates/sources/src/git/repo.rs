@@ -133,7 +133,7 @@ impl SharedRepository {
         &self.common_dir
     }
 
-    /// Opens the working tree: the folder in `path`, or the parent of the `.git` folder in `path`. The outer error is a
+    /// Opens the working tree: the folder at `path`, or the parent of that folder if it is `.git`. The outer error is a
     /// failed system call; the inner one says why the repository has no usable working tree.
     ///
     /// A working tree elsewhere (`core.worktree`) is not used: whoever can write to `.git` could choose any folder.

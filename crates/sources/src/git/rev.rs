@@ -16,10 +16,10 @@ use super::repo::{TaskRepository, fault};
 /// The longest revision.
 const MAX_REV_LENGTH: usize = 1024;
 
-/// The greatest distance of an ancestor.
+/// The greatest number after a `~` or `^`.
 const MAX_ANCESTOR_DISTANCE: u32 = 100_000;
 
-/// The most `~` and `^` in a revision, and the most tags in a chain of tags that point to each other.
+/// The most `~` and `^` in a revision, and the most tags in a chain in which each tag points to the next.
 const MAX_STEPS: usize = 16;
 
 /// The shortest id prefix.
@@ -28,7 +28,7 @@ pub(super) const MIN_ID_PREFIX: usize = 4;
 /// The most objects with the same id prefix; with more, the prefix is too short.
 pub(super) const MAX_PREFIX_MATCHES: usize = 1000;
 
-/// The visible refs. Others, such as stashes and notes, are private.
+/// The namespaces of the visible refs. Other refs, such as stashes and notes, are private.
 pub(super) const VISIBLE_NAMESPACES: [&str; 3] = ["refs/heads/", "refs/remotes/", "refs/tags/"];
 
 /// A revision resolved to a commit.
@@ -145,7 +145,8 @@ fn by_abbreviation(repository: &TaskRepository<'_>, part: &str) -> Result<Option
 /// The objects with an id prefix.
 pub(super) fn by_id_prefix(repository: &TaskRepository<'_>, part: &str) -> Result<HashSet<ObjectId>> {
     let mut found = HashSet::new();
-    // `Prefix` needs a full id. A prefix alone does not determine the hash algorithm, so it is padded with zeros.
+    // `Prefix::new` takes a full id, because a part of an id does not determine the hash algorithm. So the part is
+    // padded with zeros.
     let whole = format!("{part:0<length$}", length = repository.object_hash().len_in_hex());
     let prefix = ObjectId::from_hex(whole.as_bytes()).and_then(|id| gix::hash::Prefix::new(&id, part.len()));
     let Ok(prefix) = prefix else { return Ok(found) };

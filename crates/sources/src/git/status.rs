@@ -376,8 +376,8 @@ impl<'w> UntrackedWalk<'w> {
         Ok(found)
     }
 
-    /// Adds the ignore rules of a directory; false if they may not be read or are too many. Then the directory must not
-    /// be walked, because its ignored files would be shown.
+    /// Adds the ignore rules of a directory; false if there is no permission to read them, or if they are too large or
+    /// too many. Then the directory must not be walked, because its ignored files would be shown.
     fn enter(&mut self, dir: &Dir, path: &[u8]) -> Result<bool> {
         let base = if path.is_empty() { 0 } else { path.len() + 1 };
         let patterns = match worktree::ignore_file(dir, ".gitignore") {
@@ -429,7 +429,7 @@ impl<'w> UntrackedWalk<'w> {
     fn open(&self, dir: &Dir, name: &[u8]) -> Result<Option<Dir>> {
         let Some(name) = worktree::os_path(name) else { return Ok(None) };
         match worktree::open_directory(dir, Path::new(&name)) {
-            // As in git, a directory that may not be read has no untracked files.
+            // As in git, a directory without permission to read it has no untracked files.
             Err(cause) if cause.kind() == ErrorKind::PermissionDenied => Ok(None),
             opened => opened.map_err(worktree::failed),
         }

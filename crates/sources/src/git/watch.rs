@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use futures_core::Stream;
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
-use libris_core::{Change, Result, Uri};
+use libris_core::{Change, Error, Result, Uri};
 use tokio::sync::mpsc;
 
 use super::compare::{TreeComparison, TreeDifference};
@@ -33,7 +33,8 @@ const CHANNEL_CAPACITY: usize = 1000;
 /// The shortest polling interval.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The time-out of the first poll. If it is exceeded, the next successful poll reports all changes as lost.
+/// The time-out of the first poll. If the first poll fails or times out, the next successful one reports
+/// [`Change::Lost`].
 const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most folders of refs whose stamps are compared; beyond, every poll reads the refs.
@@ -63,17 +64,20 @@ pub(super) async fn start(inner: Arc<GitInner>) -> Result<RepositoryWatch> {
     let mut stamps = RefStamps::default();
     let first = inner.blocking(inner.own_task(), |inner, repository| {
         let mut stamps = RefStamps::default();
-        stamps.may_have_changed(inner);
+        stamps.refresh(inner);
         Ok((stamps, RefsState::read(repository)?))
     });
     // An unreadable repository must not delay the watches of other sources.
-    let mut state = match tokio::time::timeout(FIRST_POLL_TIMEOUT, first).await {
-        Ok(Ok((new_stamps, state))) => {
+    let first = match tokio::time::timeout(FIRST_POLL_TIMEOUT, first).await {
+        Ok(first) => first,
+        Err(elapsed) => Err(Error::failed("read the refs", elapsed)),
+    };
+    let mut state = match first {
+        Ok((new_stamps, state)) => {
             stamps = new_stamps;
             Some(Arc::new(state))
         }
-        failed => {
-            let cause = failed.err().map(|_| "it takes too long");
+        Err(cause) => {
             tracing::warn!(
                 name = inner.name,
                 ?cause,
@@ -91,11 +95,12 @@ pub(super) async fn start(inner: Arc<GitInner>) -> Result<RepositoryWatch> {
             }
             let (was, mut new_stamps) = (state.clone(), std::mem::take(&mut stamps));
             let polled = inner.blocking(inner.own_task(), move |inner, repository| {
-                if !new_stamps.may_have_changed(inner) {
+                if !new_stamps.refresh(inner) {
                     return Ok((new_stamps, None));
                 }
                 let now = RefsState::read(repository)?;
-                // If the comparison takes too long, it is not repeated: all changes are reported as lost.
+                // If the comparison fails, for example because it takes too long, it is not repeated. Then the watch
+                // reports that changes were lost.
                 let changes =
                     was.map_or_else(|| Ok(vec![Change::Lost]), |was| was.changes_to(&now, inner, repository));
                 let changes = changes.unwrap_or_else(|_| vec![Change::Lost]);
@@ -134,8 +139,9 @@ struct RefStamps {
 }
 
 impl RefStamps {
-    /// Whether the refs or the index may have changed since the last poll. If so, records the new stamps.
-    fn may_have_changed(&mut self, inner: &GitInner) -> bool {
+    /// Reads the stamps again if they differ or are not settled. Returns whether it did; then the refs or the index may
+    /// have changed since the last poll.
+    fn refresh(&mut self, inner: &GitInner) -> bool {
         let is_same = |(path, stamp): &(PathBuf, Option<GitFileStamp>)| {
             GitFileStamp::of(path).is_ok_and(|now| now == *stamp)
         };
@@ -234,7 +240,7 @@ impl RefsState {
         if self == later {
             return Ok(Vec::new());
         }
-        // All names in URIs that a changed ref may be addressed by.
+        // All names by which URIs can address a changed ref.
         let mut names = BTreeSet::from([LISTED_REV.to_owned()]);
         let all: BTreeSet<_> = self.refs.keys().chain(later.refs.keys()).collect();
         for name in all.into_iter().filter(|name| self.refs.get(*name) != later.refs.get(*name)) {
@@ -297,7 +303,7 @@ impl ChangeList<'_> {
             .collect();
         if touched.contains(&b""[..]) || old.is_none() || new.is_none() {
             let root = self.inner.space.path_uri(&rev, "");
-            self.changes.extend(root.map(|root| presence(listed, old.is_some(), new.is_some(), root)));
+            self.changes.extend(root.map(|root| change(listed, old.is_some(), new.is_some(), root)));
         }
         for difference in &differences {
             if !is_directory_in_both(difference) || touched.contains(&*difference.path) {
@@ -318,7 +324,7 @@ impl ChangeList<'_> {
         let path = if is_tree(difference.old) || is_tree(difference.new) { format!("{path}/") } else { path };
         let uri = self.inner.space.path_uri(rev, &path);
         let (old, new) = (difference.old.is_some(), difference.new.is_some());
-        self.changes.extend(uri.map(|uri| presence(listed, old, new, uri)));
+        self.changes.extend(uri.map(|uri| change(listed, old, new, uri)));
     }
 }
 
@@ -334,7 +340,7 @@ fn parent(path: &[u8]) -> &[u8] {
 
 /// The change to report for a resource; `old` and `new` are whether it existed before and exists now. Only listed
 /// resources are reported as added or removed.
-fn presence(listed: bool, old: bool, new: bool, uri: Uri) -> Change {
+fn change(listed: bool, old: bool, new: bool, uri: Uri) -> Change {
     match (listed, old, new) {
         (true, false, true) => Change::Added(uri),
         (true, true, false) => Change::Removed(uri),

@@ -21,7 +21,7 @@ pub(super) const MAX_QUEUED_TASKS: usize = 256;
 const DEADLINE_GRACE: Duration = Duration::from_secs(1);
 
 impl Git {
-    /// Runs work for a request of `uri`. Dropping the future cancels it.
+    /// Runs work for a request of `uri`. Dropping the future cancels the work.
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         uri: &Uri,

@@ -140,7 +140,7 @@ impl<'a> WorkTree<'a> {
     }
 
     /// The entry and the content that git would store for a modified file, as it is now; `None` if its directory
-    /// no longer exists.
+    /// no longer exists. A file that was removed meanwhile is reported as [`NewContent::TooLarge`].
     pub(super) fn content(
         &mut self,
         entry: &IndexEntry,

@@ -123,7 +123,8 @@ pub(super) struct FetchedResponse {
 pub(super) enum RequiredFreshness {
     /// Fresh by the rules of HTTP.
     Fresh,
-    /// Requested from the API or revalidated after this call, even if the cached response is fresh.
+    /// Requested from the API or revalidated, even if the cached response is fresh. A request that is already in flight
+    /// counts.
     Now,
 }
 
@@ -170,8 +171,7 @@ impl HttpCache {
         let mut outcome = asked.await;
         let is_current = *self.generation() == generation;
         if !is_current {
-            // Responses were invalidated during the request, perhaps before this caller joined it, so its response
-            // may be outdated.
+            // Responses were invalidated during the request, so its response may be outdated.
             outcome = join_or_fetch().1.await;
         }
         let fault = match outcome {
@@ -179,7 +179,7 @@ impl HttpCache {
             Err(fault) => fault,
         };
         match self.stored.get(&key).filter(|_| fault.is_outage()) {
-            Some(stored) if self.may_be_stale(&stored) => {
+            Some(stored) if self.may_be_served_stale(&stored) => {
                 let known = SystemTime::now().duration_since(stored.at).unwrap_or_default();
                 Ok(self.fetched(&key, &stored, Some(known)))
             }
@@ -287,7 +287,7 @@ impl HttpCache {
         ttl.min(self.config.max_age.saturating_sub(age))
     }
 
-    fn may_be_stale(&self, stored: &StoredResponse) -> bool {
+    fn may_be_served_stale(&self, stored: &StoredResponse) -> bool {
         let age = SystemTime::now().duration_since(stored.at).unwrap_or_default();
         !stored.strict
             && age < self.remaining_ttl(stored, stored.at).saturating_add(self.config.stale_if_error)
@@ -309,8 +309,8 @@ impl HttpCache {
         FetchedResponse { api_response: stored.api_response.clone(), freshness, stale }
     }
 
-    /// A proof that holds while a response is fresh and still in the cache: polling may replace the response before
-    /// it expires.
+    /// A proof that holds while a response is fresh and still in the cache. Polling may replace the response before it
+    /// expires.
     fn proof(&self, key: &StoredResponseKey, stored: &StoredResponse, expires: Instant) -> Proof {
         let (store, key, api_response) =
             (Arc::downgrade(&self.stored), key.clone(), Arc::downgrade(&stored.api_response));

@@ -28,8 +28,8 @@ use crate::descriptive::with_descriptive_keys;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The name of the source in messages. Default: the scheme of its first URI. Errors in opening the source
-    /// name `base` instead, or `[[http]]` without one.
+    /// The name of the source in messages. Default: the scheme of its first URI. Without a name, messages about a
+    /// source that cannot be opened use `base`, or `[[http]]` if there is no `base`.
     pub name: Option<String>,
     /// The base URL: the URLs of the entries are relative to it.
     pub base: Option<String>,

@@ -210,8 +210,8 @@ impl ApiEndpoint {
         Some(variables)
     }
 
-    /// The variables in the query of a URL, ignoring the constant parameters; `None` if a parameter is not a variable of
-    /// the URL.
+    /// The variables in the query of a URL, ignoring the constant parameters; `None` if a parameter is not a variable
+    /// of the URL, or occurs several times although its variable takes one value.
     fn query_of(&self, url: &Url) -> Option<Variables> {
         self.path.as_ref()?;
         let constant = parameters(&self.query);
@@ -439,7 +439,7 @@ fn headers(all: [&BTreeMap<String, TextOrSecret>; 2], mime: Option<&str>) -> Res
         let (text, secret) = resolve(value)?;
         let mut value = HeaderValue::from_str(&text).map_err(|_| {
             format!(
-                "the value of the header `{name}` contains characters that a header may not contain; hint: \
+                "the value of the header `{name}` contains characters that are not allowed in a header; hint: \
                      copy it again, without line breaks"
             )
         })?;

@@ -1,7 +1,7 @@
 //! Protection against server-side request forgery: which addresses requests may go to.
 //!
-//! This resolver returns only allowed addresses, and the client connects to no others, so DNS rebinding has
-//! no effect.
+//! [`AddressGuard`] is also the DNS resolver of the client. It returns only allowed addresses, and the client connects
+//! to no others, so DNS rebinding has no effect.
 
 use std::fmt;
 use std::io;

@@ -26,7 +26,7 @@ pub(super) enum ListSource {
 }
 
 /// The pagination of a list.
-pub(super) struct ListPages {
+pub(super) struct Pagination {
     /// A JSON pointer to the next URL or cursor; `None` for the `Link` header.
     pub(super) next: Option<String>,
     /// The query parameter for the cursor; `None` if `next` points to a URL.
@@ -34,7 +34,7 @@ pub(super) struct ListPages {
     pub(super) max_pages: usize,
 }
 
-impl ListPages {
+impl Pagination {
     /// Validates the configuration.
     pub(super) fn new(next: Option<&str>, cursor: Option<&str>, max_pages: usize) -> Result<Self, String> {
         if cursor.is_some() && next.is_none() {
@@ -47,7 +47,7 @@ impl ListPages {
 /// The listed resources of a template.
 pub(super) struct Instances {
     pub(super) list_source: ListSource,
-    pub(super) pages: ListPages,
+    pub(super) pages: Pagination,
     listing: ListConfig,
     /// The resources that were extracted from the last response.
     derived: DerivedValue<ListedResources>,
@@ -60,7 +60,7 @@ struct DerivedFrom<T> {
     /// The pages of the response, to compare their identity. Weak references do not keep them in memory.
     responses: Vec<Weak<ApiResponse>>,
     value: T,
-    /// The time of the last use.
+    /// When `get` or `set` last used the value. `recent` does not renew it.
     at: Instant,
 }
 
@@ -107,7 +107,7 @@ pub(super) struct ListedResource {
 }
 
 impl Instances {
-    pub(super) fn new(list_source: ListSource, pages: ListPages, listing: ListConfig) -> Self {
+    pub(super) fn new(list_source: ListSource, pages: Pagination, listing: ListConfig) -> Self {
         Self { list_source, pages, listing, derived: DerivedValue::default() }
     }
 
@@ -221,7 +221,7 @@ mod tests {
     use super::{Choice, complete};
 
     #[test]
-    fn values_are_found_by_their_names_too() {
+    fn values_are_found_by_their_labels_too() {
         let choices = || {
             [
                 ("LHR", "Heathrow"),

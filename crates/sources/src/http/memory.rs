@@ -1,6 +1,7 @@
 //! The memory budget of responses while they are received.
 //!
-//! Concurrent callers share one response, so its memory is reserved here and not in the request of one caller.
+//! Concurrent callers share one response, so its memory is reserved in a budget of its own, and not by the request of
+//! one caller.
 //! The reservation ends when the response is cached, or when all callers have their copies.
 
 use std::io::{self, Write};
@@ -126,7 +127,7 @@ impl ReceivedBody {
     }
 }
 
-/// A buffer that refuses data beyond its limit, and beyond the memory that is reserved for it.
+/// A buffer that refuses data beyond its limit, and data beyond [`UNRESERVED_BYTES`] until memory is reserved.
 struct BoundedBuffer {
     data: Vec<u8>,
     reserved: usize,

@@ -47,7 +47,7 @@ use crate::{meta, suggest, wrong_uri};
 use cache::{FetchedResponse, HttpCache, RequiredFreshness};
 use endpoint::ApiEndpoint;
 use fault::HttpFault;
-use list::{DerivedValue, Instances, ListPages, ListSource, ListedResources};
+use list::{DerivedValue, Instances, ListSource, ListedResources, Pagination};
 use parsing::ResponseParser;
 use response::ApiResponse;
 use watch::FollowedResources;
@@ -97,7 +97,7 @@ enum Completions {
 /// Completions from a list in a response.
 struct ListCompletions {
     list_source: ListSource,
-    pages: ListPages,
+    pages: Pagination,
     items: String,
     value: String,
     label: Option<String>,

@@ -11,7 +11,7 @@ use super::client::ApiClient;
 use super::config::{Choices, Config, EndpointConfig, Link, Method};
 use super::endpoint::{ApiEndpoint, EndpointSpec};
 use super::guard::AddressGuard;
-use super::list::{DerivedValue, Instances, ListPages, ListSource};
+use super::list::{DerivedValue, Instances, ListSource, Pagination};
 use super::parsing::ResponseParser;
 use super::{ApiResource, ApiTemplate, Completions, HttpInner, ListCompletions, TYPED_VARIABLE};
 use crate::segment;
@@ -210,7 +210,7 @@ impl<'a> EndpointBuilder<'a> {
                         self.list_source(&entry, found.url.as_deref(), found.from.as_deref(), known)?;
                     // The best results of a search are on its first page.
                     let max_pages = if list_source.searches() { 1 } else { found.max_pages };
-                    let pages = ListPages::new(found.next.as_deref(), found.cursor.as_deref(), max_pages)?;
+                    let pages = Pagination::new(found.next.as_deref(), found.cursor.as_deref(), max_pages)?;
                     let (items, value, label) =
                         (found.items.clone(), found.value.clone(), found.label.clone());
                     Completions::Found(Arc::new(ListCompletions {
@@ -244,7 +244,7 @@ impl<'a> EndpointBuilder<'a> {
                 }
                 let list_source =
                     self.list_source(&entry, list.url.as_deref(), list.from.as_deref(), Vec::new())?;
-                let pages = ListPages::new(list.next.as_deref(), list.cursor.as_deref(), list.max_pages)?;
+                let pages = Pagination::new(list.next.as_deref(), list.cursor.as_deref(), list.max_pages)?;
                 Some(Arc::new(Instances::new(list_source, pages, list.clone())))
             }
         };

@@ -13,7 +13,7 @@ use super::HttpInner;
 use super::cache::RequiredFreshness;
 use super::endpoint::ApiEndpoint;
 use super::fault::HttpFault;
-use super::list::{ListPages, ListSource};
+use super::list::{ListSource, Pagination};
 use super::response::ApiResponse;
 use super::{extract, link};
 
@@ -22,7 +22,7 @@ use super::{extract, link};
 /// quarters of this memory.
 const PAGE_MEMORY_BYTES: usize = 32 << 20;
 
-/// The pages of a list up to this size need no reservation.
+/// Lists whose pages together have at most this size need no reservation.
 const UNRESERVED_PAGE_BYTES: u64 = 1 << 20;
 
 /// The time-out of the wait for memory.
@@ -63,7 +63,7 @@ impl HttpInner {
     pub(super) async fn pages(
         &self,
         (endpoint, mut url): ListLocation,
-        pages: &ListPages,
+        pages: &Pagination,
         required: RequiredFreshness,
         client: Client,
     ) -> Result<Vec<Arc<ApiResponse>>, HttpFault> {
@@ -100,7 +100,7 @@ impl HttpInner {
     async fn next_page(
         &self,
         url: &Url,
-        pages: &ListPages,
+        pages: &Pagination,
         page: &[Arc<ApiResponse>],
         client: Client,
     ) -> Result<Option<Url>, HttpFault> {

@@ -1,4 +1,4 @@
-//! Detects changes of an API by polling.
+//! Detects changes of the resources of an API by polling.
 //!
 //! A round polls the lists and the subscribed resources. The concurrency of a round is limited, so a round takes
 //! longer the more resources there are. A newly followed resource is polled at once, outside the rounds. Otherwise

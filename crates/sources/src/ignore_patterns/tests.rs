@@ -28,8 +28,8 @@ fn names_suffixes_and_paths() {
         assert!(!ignores("//", path) && !ignores("/", path) && !ignores("!", path), "{path}");
     }
     assert!(ignores("*.log", "x.log") && ignores("*.log", ".log") && !ignores("*.log", "log"));
-    // As in git, the literal prefix is stripped first, so in `a**/b` the stars are at the start and match slashes; in
-    // `?**/b` they act as `*`.
+    // As in git, the rest after the literal prefix is matched as a separate pattern. In `a**/b`, the rest begins with
+    // `**/`, which matches slashes. `?**/b` has no literal prefix, so its `**` is not at the start and acts as `*`.
     assert!(ignores("a**/b", "ax/y/b") && ignores("a**/b", "ab") && !ignores("?**/b", "ax/y/b"));
     // `**\/` requires the slash, which in `**/` is optional.
     assert!(ignores("**\\/b", "x/b") && !ignores("**\\/b", "b"));
@@ -126,7 +126,8 @@ fn a_pattern_takes_20_bytes_beside_its_text() {
     assert!(IgnorePatterns::parse(&text, 999).is_none());
 }
 
-/// Patterns for which a matcher that backtracks over every `*` needs exponential or cubic time; the test would not finish.
+/// Patterns for which a matcher that backtracks over every `*` needs exponential or cubic time; the test would not
+/// finish.
 #[test]
 fn hostile_patterns_do_not_cause_backtracking() {
     let path = format!("{}x", format!("{}/", "a".repeat(250)).repeat(15));

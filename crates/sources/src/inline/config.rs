@@ -63,7 +63,8 @@ with_descriptive_keys! {
         pub uri: U,
         /// The media type. Default: detected from `file` or `base64`; `text/plain` for `text`.
         pub mime: Option<String>,
-        /// The time of the last change, as in `"2026-07-28T12:00:00Z"`. Default: that of the `file`.
+        /// The time of the last change, as in `"2026-07-28T12:00:00Z"`. Default: for a resource, that of the `file`;
+        /// for a template, none.
         pub last_modified: Option<Timestamp>,
         /// The content as text. In a template, `{{name}}` is replaced by the value of the variable `name`; if the media
         /// type is JSON, the value is escaped for a JSON string.

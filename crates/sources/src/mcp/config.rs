@@ -36,8 +36,11 @@ pub struct Config {
     /// Whether the prompts of the server are served, too. With prefixed URIs, their names begin with the name of the
     /// server and `_`.
     pub prompts: bool,
-    /// The environment variable with the access token for the server. Without it, the token of `libris login` is sent, if
-    /// there is one. Tokens of callers are never sent to it.
+    /// Whether the tools of the server are served, too. With prefixed URIs, their names begin with the name of the server
+    /// and `_`. Rules decide who may call them.
+    pub tools: bool,
+    /// The environment variable with the access token for the server. Without it, the token of `libris login` is sent,
+    /// if there is one. Tokens of callers are never sent to the server.
     pub token_env: String,
     /// Additional headers for the server, each with the environment variable that has its value.
     pub header_env: BTreeMap<String, String>,
@@ -61,7 +64,7 @@ pub struct Config {
     /// How long a list of the server is cached if the server does not report its changes.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub list_ttl: Duration,
-    /// The pause before the first attempt to reconnect. It doubles up to 30 seconds.
+    /// The pause before the first attempt to reconnect. It doubles with each attempt that fails, up to 30 seconds.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub retry: Duration,
     /// The size of the largest message of the server, in bytes. At most 1 GiB.
@@ -70,7 +73,7 @@ pub struct Config {
     /// The most pages of a list. From 1 to 1,000,000.
     #[serde(deserialize_with = "million")]
     pub max_pages: usize,
-    /// The most resources of a list, and the most templates. From 1 to 1,000,000.
+    /// The most entries of a list: resources, templates, prompts or skills. From 1 to 1,000,000.
     #[serde(deserialize_with = "million")]
     pub max_resources: usize,
 }
@@ -84,6 +87,7 @@ impl Default for Config {
             run: Vec::new(),
             uris: MountedUris::Kept,
             prompts: false,
+            tools: false,
             token_env: String::new(),
             header_env: BTreeMap::new(),
             folder: PathBuf::new(),

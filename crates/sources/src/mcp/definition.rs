@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use libris_core::{Error, Result, Uri};
+use libris_process::SYSTEM_VARIABLES;
 use libris_remote::{ChildEnvironment, Remote, RemoteConfig, RemoteTarget, TokenStore, UriMount};
 
 use super::config::{Config, MountedUris};
@@ -15,7 +16,8 @@ const TOKEN_ENV: &str = "LIBRIS_TOKEN";
 
 /// The environment variables that every program of the configuration file inherits. A program after `--` inherits
 /// all.
-const INHERITED: [&str; 12] = [
+#[cfg(not(windows))]
+const INHERITED: &[&str] = &[
     "PATH",
     "HOME",
     "USER",
@@ -28,6 +30,19 @@ const INHERITED: [&str; 12] = [
     "XDG_DATA_HOME",
     "XDG_RUNTIME_DIR",
     "XDG_STATE_HOME",
+];
+#[cfg(windows)]
+const INHERITED: &[&str] = &[
+    "PATH",
+    "USERNAME",
+    "USERPROFILE",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "APPDATA",
+    "LOCALAPPDATA",
+    "ProgramData",
+    "ProgramFiles",
+    "ProgramFiles(x86)",
 ];
 
 /// An MCP server.
@@ -106,8 +121,8 @@ impl ServerDefinition {
             MountedUris::Prefixed => UriMount::prefixed(&name)?,
         };
         let target = self.target()?;
-        let (prompts, protocol, limits) = (config.prompts, config.protocol, config.limits());
-        Ok(RemoteConfig { name, target, mount, protocol, prompts, limits })
+        let Config { prompts, tools, protocol, .. } = *config;
+        Ok(RemoteConfig { name, target, mount, protocol, prompts, tools, limits: config.limits() })
     }
 
     /// How to reach the server: by the command line after `--`, by `url` or by `run`.
@@ -139,9 +154,10 @@ impl ServerDefinition {
         }
     }
 
-    /// A program without `/` is searched in `PATH`; one with `/` is relative to the configuration file.
+    /// A program without `/` is searched in `PATH`; one with `/`, on Windows also with `\\`, is relative to the
+    /// configuration file.
     fn program(&self, program: &str) -> OsString {
-        match program.contains('/') {
+        match program.contains(std::path::is_separator) {
             true => {
                 let path = self.file.folder().join(program);
                 std::path::absolute(&path).unwrap_or(path).into_os_string()
@@ -151,7 +167,8 @@ impl ServerDefinition {
     }
 
     fn environment(&self) -> BTreeMap<OsString, OsString> {
-        let inherited = INHERITED.into_iter().chain(self.config.inherit.iter().map(String::as_str));
+        let inherited = INHERITED.iter().chain(SYSTEM_VARIABLES).copied();
+        let inherited = inherited.chain(self.config.inherit.iter().map(String::as_str));
         let inherited = inherited.filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
         inherited.chain(self.config.env.iter().map(|(name, value)| (name.into(), value.into()))).collect()
     }
@@ -205,7 +222,8 @@ impl Definition for ServerDefinition {
         let config = self.remote_config()?;
         let root = match &config.mount {
             UriMount::Kept => None,
-            // Two servers with the same prefix could not be distinguished, so the prefix is the root.
+            // Two servers with the same prefix could not be distinguished. So the prefix is the root, which must be
+            // unique.
             UriMount::Prefixed(name) => Some(Uri::parse(&format!("{name}+mcp:"))?),
         };
         let remote = Remote::new(config)?;

@@ -35,8 +35,8 @@ pub(crate) const HEAD_BYTES: usize = 8 * 1024;
 /// The media type of a file whose name does not determine it, from the beginning of its content.
 pub(crate) fn by_content(file_name: &str, head: &[u8]) -> &'static str {
     let head = &head[..head.len().min(HEAD_BYTES)];
-    // Text is checked first: `infer` takes a sentence that begins with `BM` for a bitmap. A PDF can consist of ASCII
-    // only.
+    // Text is checked first, because `infer` takes a sentence that begins with `BM` for a bitmap. A PDF is excluded,
+    // because it may consist of ASCII only.
     if text::looks_like_text(head) && !head.starts_with(b"%PDF-") {
         return name::by_name_of_text(file_name).unwrap_or_else(|| markup(head).unwrap_or("text/plain"));
     }

@@ -7,7 +7,7 @@ use super::client::{NotionClient, NotionFault, RequestBudget};
 use super::{NotionInner, block_tree, id, markdown, property, text};
 use crate::meta;
 
-/// A page ends once it has at least this many rows. Each request to Notion adds up to 100.
+/// A page of rows ends once it has at least this many rows. Each request to Notion adds up to 100.
 const ROWS_PER_PAGE: usize = 500;
 
 /// A parsed URI.

@@ -1,7 +1,7 @@
 //! Detects edits by polling while there are subscriptions.
 //!
-//! A search ordered by edit time finds edits in one request. Such a search does not find removed objects, so a full
-//! search runs as often as the listing expires.
+//! A search ordered by edit time finds edits in one request. Such a search does not find removed objects. So the first
+//! poll after each period of the setting `cache` is a full search.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::listing::MAX_SEARCH_BYTES;
 use super::objects::{self, NotionObject, ObjectMap};
 use super::text;
 
-/// Notion rounds edit times to minutes: a second edit in the same minute is not visible.
+/// Notion rounds edit times down to minutes, so a second edit in the same minute is not visible.
 const EDIT_TIME_GRANULARITY: SignedDuration = SignedDuration::from_mins(1);
 
 /// The end of the minute of an edit.
@@ -28,7 +28,9 @@ fn end_of_minute(edited: Timestamp) -> Timestamp {
 struct NotionWatch {
     inner: Arc<NotionInner>,
     ticks: Interval,
+    /// When the watch was opened.
     opened: Timestamp,
+    /// The objects at the last poll; before the first poll, those of the last listing, if there was one.
     known: Option<ObjectMap>,
     /// The time of the last full search.
     searched: Option<Instant>,

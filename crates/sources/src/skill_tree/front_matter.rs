@@ -1,4 +1,5 @@
-//! The front matter of a `SKILL.md`: parsed completely, and checked against the rules of the Agent Skills specification.
+//! The front matter of a `SKILL.md`: parsed completely, and checked against the rules of the Agent Skills
+//! specification.
 
 use libris_core::Meta;
 use serde_json::Value;
@@ -15,7 +16,8 @@ const MAX_DESCRIPTION: usize = 1024;
 /// The longest `compatibility` of a skill, in characters.
 const MAX_COMPATIBILITY: usize = 500;
 
-/// Parses the YAML between the two lines of `---` at the beginning of a file to JSON. The error says what is wrong.
+/// Parses the front matter: the YAML at the beginning of a file, between two lines of `---`. The error says what is
+/// wrong.
 pub(super) fn parse(file: &[u8]) -> Result<Meta, String> {
     let text = std::str::from_utf8(file).map_err(|_| "its `SKILL.md` is not UTF-8")?;
     let yaml = block(text).ok_or(
@@ -25,7 +27,8 @@ pub(super) fn parse(file: &[u8]) -> Result<Meta, String> {
         return Err(format!("the front matter of its `SKILL.md` has more than {MAX_BYTES} bytes"));
     }
     let options = serde_saphyr::options! {
-        // The core schema of YAML 1.2, by which hosts compare the front matter: `yes` is a text.
+        // As in the core schema of YAML 1.2, which hosts use to compare the front matter: `yes` is a text, not a
+        // Boolean.
         strict_booleans: true,
         with_snippet: false,
     };

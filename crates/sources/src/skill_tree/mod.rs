@@ -66,7 +66,7 @@ pub(crate) struct SkillOptions {
     pub(crate) max_size: u64,
     /// Whether the first directory of a path is the authority of its URI.
     pub(crate) authority: bool,
-    /// The skills that have no digests.
+    /// The skills that are published without digests.
     pub(crate) dynamic: ConfiguredPatterns,
     /// The skills that are not listed.
     pub(crate) unlisted: ConfiguredPatterns,
@@ -75,9 +75,9 @@ pub(crate) struct SkillOptions {
 /// The skills of a tree at one time.
 #[derive(Default)]
 pub(crate) struct SkillSnapshot {
-    /// By the key of their `SKILL.md`.
+    /// The skills, by the key of their `SKILL.md`.
     skills: BTreeMap<String, FoundSkill>,
-    /// Evidence that nothing in the tree changed since.
+    /// Evidence that nothing in the tree has changed since the scan.
     evidence: Option<ProofBuilder>,
     entries: OnceLock<BTreeMap<String, SkillTreeEntry>>,
 }
@@ -85,11 +85,11 @@ pub(crate) struct SkillSnapshot {
 /// A skill that breaks no rule.
 pub(crate) struct FoundSkill {
     pub(crate) front_matter: Arc<Meta>,
-    /// The digest and the size of the `SKILL.md` that the front matter is from.
+    /// The digest and the size of `SKILL.md`, from the same read as the front matter.
     skill_file: (Sha256Digest, u64),
     /// All files, in the order of their keys.
     files: Vec<Arc<SkillFileEntry>>,
-    /// The keys of the directories in it, with the slash at the end.
+    /// The keys of the directories in the skill, with a slash at the end.
     folders: Vec<String>,
     dynamic: bool,
     listed: bool,
@@ -165,7 +165,8 @@ impl SkillTree {
         }
     }
 
-    /// The skills as they are now. Concurrent callers share one scan.
+    /// The skills as they are now. Concurrent callers share one scan if its evidence holds; otherwise each scans in
+    /// turn.
     pub(crate) fn snapshot(&self, tree: &Tree) -> io::Result<Arc<SkillSnapshot>> {
         let mut latest = lock(&self.latest);
         if let Some(snapshot) = latest.as_ref().filter(|snapshot| snapshot.holds()) {
@@ -262,19 +263,24 @@ impl SkillTree {
         Ok(Skill { uri: skill_uri, frontmatter: Meta::clone(&found.front_matter), resources })
     }
 
-    /// Logs why a skill is not published, once.
+    /// Logs why the skill in a folder is not published, once.
     fn warn(&self, folder: &str, reason: &str) {
-        let mut warned = lock(&self.warned);
-        if warned.len() >= MAX_WARNED {
-            warned.clear();
-        }
         let folder = match folder.trim_end_matches('/') {
             "" => &self.options.root_name,
             folder => folder,
         };
-        if warned.insert(format!("{folder}\n{reason}")) {
+        if self.record_warning(format!("{folder}\n{reason}")) {
             tracing::warn!(folder, reason, "a skill is not published");
         }
+    }
+
+    /// Records that a warning is logged. Returns whether it was not logged before.
+    fn record_warning(&self, warning: String) -> bool {
+        let mut warned = lock(&self.warned);
+        if warned.len() >= MAX_WARNED {
+            warned.clear();
+        }
+        warned.insert(warning)
     }
 }
 

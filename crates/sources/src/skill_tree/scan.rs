@@ -17,7 +17,7 @@ use crate::tree::{DirectoryHandle, OpenFolder, ProofBuilder, StatStamp, Tree, ch
 /// The most directories that a scan visits.
 const MAX_FOLDERS: usize = 100_000;
 
-/// The most directories in one skill.
+/// The most directories of a skill that are recorded. Further ones are left out of the skill's entries.
 const MAX_SKILL_FOLDERS: usize = 4_096;
 
 /// The most files of all skills together. The files of a nested skill count for each skill that they belong to.
@@ -51,22 +51,23 @@ pub(super) struct Scan<'a> {
     open: Vec<OpenSkill>,
     /// The number of directories visited.
     folders: usize,
-    /// The number of files of all skills.
+    /// The number of files of all skills that were added to the snapshot.
     files: usize,
 }
 
 /// A skill whose directory is being visited.
 #[derive(Default)]
 struct OpenSkill {
-    /// The key of its directory.
+    /// The key of its directory: the percent-encoded path from the root, with a slash at the end.
     key: String,
     /// Its first files, at most one more than a skill may have.
     files: Vec<Arc<SkillFileEntry>>,
     folders: Vec<String>,
-    /// The number of its files, and of their bytes.
+    /// The number of all its files.
     count: usize,
+    /// The total size of all its files.
     bytes: u64,
-    /// The first file that is too large to be read.
+    /// The path in the skill of the first file that is too large to be read whole.
     too_large: Option<String>,
 }
 
@@ -93,9 +94,11 @@ impl<'a> Scan<'a> {
         let key = &folder.logical.key;
         self.folders += 1;
         if self.folders > MAX_FOLDERS {
-            if self.folders == MAX_FOLDERS + 1 {
-                let why = format!("only the first {MAX_FOLDERS} folders are searched for skills");
-                self.skills.warn(key, &why);
+            if self.skills.record_warning("too many folders".to_owned()) {
+                tracing::warn!(
+                    folder = self.skills.options.root_name,
+                    "the folder has too many subfolders; only the first {MAX_FOLDERS} are searched for skills"
+                );
             }
             self.evidence.invalidate();
             return Ok(());
@@ -151,7 +154,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Publishes a skill whose directory was visited, unless it breaks a rule.
+    /// Adds a skill whose directory was visited to the snapshot, unless it breaks a rule.
     fn close(&mut self, folder: &OpenFolder, skill: OpenSkill) -> io::Result<()> {
         let key = format!("{}{SKILL_FILE}", skill.key);
         let Some(entry) = skill.files.iter().find(|file| file.key == key) else {
@@ -197,7 +200,8 @@ impl<'a> Scan<'a> {
         let first = path.split('/').next().unwrap_or_default();
         if options.authority && first.contains([':', '@']) {
             return Err(format!(
-                "the folder `{first}` cannot be the authority of a URI; hint: set `prefix`, so that it is a segment"
+                "the folder `{first}` cannot be the authority of a URI; hint: set `prefix`; the folder is then a path \
+                 segment of the URI"
             ));
         }
         check_limits(skill, options.max_size)?;
@@ -243,7 +247,7 @@ impl SkillTree {
         };
         let stamp = StatStamp::of(&metadata);
         let mut bytes = Vec::new();
-        // A larger `SKILL.md` exceeds the limit for all files of the skill, whatever its front matter is.
+        // If the file is larger, `check_limits` refuses the skill, whatever was parsed from the first bytes.
         file.into_std().take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
         let parsed = Arc::new(ParsedSkillFile {
             front_matter: front_matter::parse(&bytes).map(Arc::new),

@@ -4,8 +4,8 @@ use libris_core::{Skill, SkillResources, Uri};
 
 use super::{SKILL_FILE, digest, front_matter};
 
-/// Checks the entry of a skill, before its files are read: its front matter, the total size of its files, and their URIs.
-/// An error says why the skill cannot be loaded.
+/// Checks the entry of a skill, before its files are read: its front matter, the total size of its files, and their
+/// URIs. An error says why the skill cannot be loaded.
 pub fn check_entry(skill: &Skill) -> Result<(), String> {
     let folder = folder(&skill.uri).ok_or_else(|| format!("its URI does not end with `/{SKILL_FILE}`"))?;
     let name = folder.rsplit('/').next().unwrap_or_default();
@@ -24,8 +24,8 @@ pub fn check_entry(skill: &Skill) -> Result<(), String> {
     }
 }
 
-/// Compares the bytes at a URI with the entry of the skill: their number, their digest, and for its `SKILL.md` the front
-/// matter. An error says what differs; then the bytes must not be used.
+/// Compares the bytes at a URI with the entry of the skill: their number, their digest, and for its `SKILL.md` the
+/// front matter. An error says what differs; then the bytes must not be used.
 pub fn verify(skill: &Skill, uri: &Uri, bytes: &[u8]) -> Result<(), String> {
     if let SkillResources::Files(files) = &skill.resources {
         let Some(file) = files.iter().find(|file| file.uri == *uri) else {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::tree::{ChangeDetection, TreeOptions};
 
-/// A folder of skills: each folder in it with a `SKILL.md`, at any depth, is one.
+/// A folder of skills: each folder with a `SKILL.md`, at any depth in it, is a skill.
 ///
 /// ```toml
 /// [[skills]]
@@ -25,8 +25,8 @@ use crate::tree::{ChangeDetection, TreeOptions};
 pub struct Config {
     /// The path of the folder. It may be a skill itself. Required.
     pub path: PathBuf,
-    /// The first segments of the URIs, as in `skill://acme/billing/refunds/SKILL.md` for `"acme/billing"`. Default: none,
-    /// as in `skill://refunds/SKILL.md`.
+    /// The first segments of the URIs, as in `skill://acme/billing/refunds/SKILL.md` for `"acme/billing"`. Default:
+    /// none, as in `skill://refunds/SKILL.md`.
     pub prefix: Option<String>,
     /// Patterns of files and folders that are not visible.
     pub exclude: Vec<String>,

@@ -31,7 +31,7 @@ impl Definition for Config {
     }
 
     fn open(&self) -> Result<OpenedSource> {
-        // Without a root: several sources may have skills below the same prefix, even in the same directory of URIs.
+        // The source claims no root for itself, because several sources may have the same prefix.
         Ok(OpenedSource::new(Skills::open(self.clone())?))
     }
 

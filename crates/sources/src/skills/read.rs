@@ -178,7 +178,7 @@ impl SkillsInner {
 
     fn read_folder(&self, snapshot: &SkillSnapshot, uri: &Uri, context: &Context) -> Result<Content> {
         let children = self.child_resources(snapshot, uri).map_err(|error| match error {
-            // A file with a slash at the end.
+            // The URI of a file, with a slash at the end, is not that of a resource.
             Error::NotDirectory(uri) => Error::NotFound(uri),
             error => error,
         })?;

@@ -13,7 +13,7 @@ use super::SkillsInner;
 use crate::skill_tree::{SkillSnapshot, SkillTreeEntry};
 use crate::tree::watch::{self, ChangeStream};
 
-/// The URI that the keys in the changes of the tree are appended to.
+/// The root URI in the changes of the tree: the URI of a change is this root with the key of the file appended.
 const ROOT: &str = "tree:///";
 
 /// Converts the changes of the tree.
@@ -70,7 +70,7 @@ impl SkillChanges {
         }
     }
 
-    /// Reports the change of a file that existed before it and still exists.
+    /// Reports the change of a file that is in both snapshots.
     fn updated(&mut self, before: &SkillSnapshot, uri: &Uri) {
         let Some(key) = uri.as_str().strip_prefix(ROOT) else { return };
         let entries = self.latest.entries();

@@ -173,7 +173,7 @@ pub struct QueryConfig {
     /// variables to the values already chosen.
     #[serde(default)]
     pub complete: BTreeMap<String, String>,
-    /// Whether it returns one row; if it returns none, the resource is not found.
+    /// Whether the query returns one row; if it returns none, the resource is not found.
     #[serde(default)]
     pub one: bool,
     /// The default format of rows. Default: that of the database.

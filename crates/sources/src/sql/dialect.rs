@@ -59,7 +59,7 @@ impl Dialect {
         match (self, column.kind) {
             (Self::Postgres, ValueType::Bytes) => format!("pg_catalog.decode({placeholder}, 'base64')"),
             (Self::Postgres, _) => format!("CAST({placeholder} AS {})", column.cast),
-            // Compared with a text, MySQL would round decimals and would not order dates.
+            // If such a column were compared with text, MySQL would round decimals and would not order dates.
             (Self::Mysql, ValueType::Decimal | ValueType::Date | ValueType::Time | ValueType::Timestamp) => {
                 format!("CAST({placeholder} AS {})", column.cast)
             }

@@ -77,7 +77,7 @@ impl<'a> Lexer<'a> {
                 '$' if self.rest[1..].starts_with(|digit: char| digit.is_ascii_digit()) => {
                     return Err(positional());
                 }
-                _ if is_name(next) => self.word()?,
+                _ if begins_name(next) => self.word()?,
                 '(' | ')' => {
                     let open = if next == '(' { self.depth + 1 } else { self.depth.saturating_sub(1) };
                     self.depth = open;
@@ -96,7 +96,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn word(&mut self) -> Result<(), String> {
-        let name = |character: char| is_name(character) || character.is_ascii_digit() || character == '$';
+        let name = |character: char| begins_name(character) || character.is_ascii_digit() || character == '$';
         let end = self.rest.find(|character| !name(character)).unwrap_or(self.rest.len());
         let word = &self.rest[..end];
         // `SELECT … INTO OUTFILE` of MySQL writes a file even in a read-only transaction.
@@ -124,7 +124,7 @@ impl<'a> Lexer<'a> {
                 matches!(before.next(), Some('e' | 'E'))
                     && !before
                         .next()
-                        .is_some_and(|character| is_name(character) || character.is_ascii_digit())
+                        .is_some_and(|character| begins_name(character) || character.is_ascii_digit())
             }
         }
     }
@@ -160,7 +160,7 @@ impl<'a> Lexer<'a> {
         let end = self.rest[1..].find('$')? + 2;
         let tag = &self.rest[1..end - 1];
         let begins = !tag.starts_with(|digit: char| digit.is_ascii_digit());
-        let is_tag = tag.chars().all(|character| is_name(character) || character.is_ascii_digit());
+        let is_tag = tag.chars().all(|character| begins_name(character) || character.is_ascii_digit());
         (begins && is_tag).then_some(&self.rest[..end])
     }
 
@@ -205,11 +205,11 @@ impl<'a> Lexer<'a> {
         if self.rest.starts_with("::") {
             return self.take(2);
         }
-        let name = |character: char| is_name(character) || character.is_ascii_digit() || character == '.';
+        let name = |character: char| begins_name(character) || character.is_ascii_digit() || character == '.';
         let after = &self.rest[1..];
         let end = after.find(|character| !name(character)).unwrap_or(after.len());
         let variable = after[..end].trim_end_matches('.');
-        if !variable.starts_with(is_name) {
+        if !variable.starts_with(begins_name) {
             return self.take(1);
         }
         self.pieces.push(SqlPiece::Text(std::mem::take(&mut self.text)));
@@ -217,7 +217,7 @@ impl<'a> Lexer<'a> {
         self.rest = &after[variable.len()..];
     }
 
-    /// Nothing but blanks and comments may follow a semicolon.
+    /// Ends the query at a semicolon. Only blanks and comments may follow it.
     fn end(&mut self) -> Result<(), String> {
         let mut after = Lexer::new(&self.rest[1..], self.dialect);
         loop {
@@ -238,7 +238,7 @@ fn positional() -> String {
 }
 
 /// Whether a name may begin with this character.
-fn is_name(character: char) -> bool {
+fn begins_name(character: char) -> bool {
     character.is_alphabetic() || character == '_'
 }
 

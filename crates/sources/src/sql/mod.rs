@@ -59,7 +59,7 @@ use catalog::{TableInfo, TableName, TableSummary};
 use dialect::Dialect;
 use driver::{DatabaseVersion, Driver, DriverSettings, REQUEST_CONTEXT, Statement};
 use evidence::NotificationCount;
-use follow::FollowedRows;
+use follow::FollowedSqlResources;
 use single_flight::SingleFlight;
 
 /// How long the description of a table is cached if no [`DatabaseVersion`] can be compared, as for PostgreSQL and
@@ -83,9 +83,9 @@ struct SqlInner {
     table_cache: Mutex<HashMap<TableName, CachedTable>>,
     /// The default schema, which is omitted in URIs.
     default: OnceLock<String>,
-    followed: Arc<FollowedRows>,
+    followed: Arc<FollowedSqlResources>,
     loads: CatalogLoads,
-    /// Whether the configured queries were verified since the start.
+    /// Whether the verification of the configured queries has begun since the start.
     verified: AtomicBool,
     /// Counts the notifications of changes; each invalidates all cached responses.
     notifications: Arc<NotificationCount>,
@@ -377,7 +377,7 @@ impl SqlInner {
         Ok(self.default.get_or_init(|| found))
     }
 
-    /// Whether a table is visible.
+    /// Whether the configuration makes a table visible.
     fn shows(&self, name: &TableName, default: &str) -> bool {
         let Config { schemas, tables, .. } = &self.config;
         let full = format!("{}.{}", name.schema, name.table);
@@ -410,7 +410,8 @@ impl SqlInner {
         self.loads.tables.load(&(), load).await.map_err(|problem| self.error(problem))
     }
 
-    /// The description of the table that a URI names, if it is visible.
+    /// Loads the description of the table with this name in URIs, and caches it; `None` if there is no such visible
+    /// table. `version` is the version of the database before the load.
     async fn load_table(
         &self,
         label: &str,
@@ -430,7 +431,8 @@ impl SqlInner {
         self.loads.table.load(&name, load).await.map_err(|problem| self.error(problem))
     }
 
-    /// The description of a table, from the cache if it is valid at this version of the database.
+    /// Like [`load_table`](Self::load_table), but from the cache if the cached description is valid at this version of
+    /// the database.
     async fn cached_table(
         &self,
         label: &str,
@@ -500,7 +502,7 @@ impl SqlInner {
         for summary in self.summaries().await?.iter() {
             let label = key::format_table(&summary.name, default);
             let folder = Uri::parse(&self.folder(&summary.name, default))?;
-            // Words that a model may search for, also for tables without a comment.
+            // The description contains words that a model may search for, even if the table has no comment.
             let description = match &summary.comment {
                 Some(comment) => format!("{comment} (columns, keys, indexes and checks)"),
                 None => "Columns, keys, indexes and checks".to_owned(),

@@ -13,7 +13,7 @@ use super::value::{SqlValue, encode};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RowFormat {
-    /// Objects by the names of the columns.
+    /// Each row is an object with one member per column.
     #[default]
     Json,
     /// RFC 4180 with a header line. Null is an empty field.
@@ -65,8 +65,9 @@ pub(super) struct RowWriter {
     /// The number of hidden values at the end of each row. The key of the row is made from them.
     hidden: usize,
     text: String,
-    /// The context of the request, whose memory budget pays for `text`; `reserved` is the reserved size in bytes.
+    /// The context of the request, whose memory budget pays for `text`.
     context: Context,
+    /// The size in bytes up to which `text` can grow without another reservation.
     reserved: usize,
     /// The error of a memory reservation that failed.
     pub(super) reservation_error: Option<Error>,
@@ -197,7 +198,7 @@ impl RowWriter {
         }
     }
 
-    /// The output, with the URI of the next page.
+    /// The output. Lists in JSON and Markdown include the URI of the next page.
     pub(super) fn finish(self, next: Option<&Uri>) -> String {
         if self.format != RowFormat::Json {
             let more = match (next, self.more) {

@@ -186,7 +186,7 @@ impl CheckedQuery {
 /// Adds the parameter `format` to a template.
 fn with_format(uri: &UriTemplate) -> Result<UriTemplate> {
     let text = uri.as_str();
-    // A query after a fragment would be part of the fragment.
+    // After a `#`, a query parameter would be part of the fragment.
     if uri.variables().any(|name| name == "format") || text.contains('#') {
         return Ok(uri.clone());
     }

@@ -24,7 +24,7 @@ use crate::meta;
 const DEFAULT_PAGE_ROWS: u64 = 100;
 
 /// The hint for rows that are too large.
-const SMALLER_PAGE_HINT: &str = "ask for fewer columns with a configured query";
+const FEWER_COLUMNS_HINT: &str = "ask for fewer columns with a configured query";
 
 /// The hint for a schema that is too large.
 const SINGLE_TABLE_HINT: &str = "read it as Markdown, or the schemas of single tables";
@@ -34,6 +34,7 @@ const SINGLE_TABLE_HINT: &str = "read it as Markdown, or the schemas of single t
 struct TableRequest<'a> {
     uri: &'a Uri,
     uri_kind: UriKind,
+    /// The name of the table in the URI.
     label: &'a str,
     variables: &'a Variables,
     /// The version of the database when the read began.
@@ -174,7 +175,7 @@ impl SqlInner {
         context: &Context,
         write: impl FnOnce(&SchemaDocument<'_>) -> T,
     ) -> T {
-        // The access rules for the URI of its schema decide whether a table is visible.
+        // A caller sees a table if the access rules let the caller see the URI of its schema.
         let schema_of = |name: &TableName| Uri::parse(&format!("{}schema", self.folder(name, default))).ok();
         write(&SchemaDocument {
             name: self.config.title.as_deref().unwrap_or(&self.name),
@@ -347,7 +348,7 @@ impl SqlInner {
             return Err(reservation_error.into());
         }
         match writer.too_large {
-            Some(size) => Err(self.too_large(uri, size, SMALLER_PAGE_HINT).into()),
+            Some(size) => Err(self.too_large(uri, size, FEWER_COLUMNS_HINT).into()),
             None => Ok(writer),
         }
     }
@@ -524,7 +525,7 @@ enum SchemaCache {
 
 /// Why rows could not be read.
 enum RowsFailure {
-    /// A table or column does not exist: the cached description is stale.
+    /// A table or column does not exist, for example because the cached description is stale.
     Missing,
     Error(Error),
 }

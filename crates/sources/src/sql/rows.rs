@@ -107,7 +107,7 @@ impl RowStatements<'_> {
         }
     }
 
-    /// The row with this key.
+    /// Selects the row with this key.
     pub(super) fn by_key(&self, key: RowKey) -> Statement {
         let mut condition = Condition::default();
         for (column, value) in self.table.key.iter().zip(key.values) {
@@ -119,7 +119,7 @@ impl RowStatements<'_> {
         self.select(&self.table.columns, condition, 2)
     }
 
-    /// The rows that match all filters, after the row with this key or from the beginning.
+    /// Selects the rows that match all filters, after the row with this key or from the beginning.
     pub(super) fn page(
         &self,
         filters: Vec<ColumnFilter<'_>>,
@@ -327,8 +327,8 @@ impl RowStatements<'_> {
     }
 }
 
-/// The type of a column in a key. Arrays and composite types are in the text form of PostgreSQL, which cannot cast
-/// JSON to these types.
+/// The type of a column's values in keys. In a key, arrays and composite values have PostgreSQL's text form, because
+/// PostgreSQL cannot cast JSON to these types.
 pub(super) fn key_kind(column: &TableColumn) -> ValueType {
     match &*column.base {
         "array" | "composite" => ValueType::Other,

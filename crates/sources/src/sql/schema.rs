@@ -17,7 +17,7 @@ pub(super) struct SchemaDocument<'a> {
     pub(super) label: &'a (dyn Fn(&TableName) -> String + Sync),
     /// The URI of the folder of a table.
     pub(super) folder: &'a (dyn Fn(&TableName) -> String + Sync),
-    /// Whether the definitions of views are shown: they may name tables that the caller may not see.
+    /// Whether the definitions of views and tables are shown. They may name tables that are hidden from the caller.
     pub(super) definitions: bool,
     /// Whether a table may be named.
     pub(super) shown: &'a (dyn Fn(&TableName) -> bool + Sync),

@@ -17,7 +17,8 @@ use query::FullTextQuery;
 /// The most tables with a full-text index that are searched.
 const MAX_TABLES: usize = 16;
 
-/// The most rows that are fetched per table, including rows that the caller may not see, which are then left out.
+/// The most rows that are fetched per table. Rows that are hidden from the caller count too; they are left out
+/// afterwards.
 const MAX_ROWS: usize = 500;
 
 /// The most characters of a row that PostgreSQL makes an excerpt from.
@@ -41,7 +42,8 @@ struct FoundRow {
 }
 
 impl SqlInner {
-    /// Searches all visible tables with a full-text index; `None` if there are none.
+    /// Searches all visible tables with a full-text index; `None` if the query has no words or no table can be
+    /// searched.
     pub(super) async fn search(
         &self,
         query: &SearchQuery,

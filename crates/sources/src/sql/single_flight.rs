@@ -10,9 +10,9 @@ use super::driver::DriverError;
 
 /// Loads in progress, by key.
 ///
-/// A result is shared only with callers who arrived before its load began, so that no caller gets a result that was
-/// outdated when it called. Errors are shared too: otherwise the callers of an unresponsive database would wait one
-/// after the other.
+/// A result is shared only with callers who arrived before its load began. Otherwise a caller could get a result that
+/// was already outdated at the time of the call. Errors are shared too: otherwise the callers of an unresponsive
+/// database would wait one after the other.
 pub(super) struct SingleFlight<K, V> {
     slots: Mutex<HashMap<K, Arc<Slot<V>>>>,
 }

@@ -134,8 +134,8 @@ impl SqlValue {
 
 /// Converts `2026-07-28 12:00:00+00` to ISO 8601. Other formats, such as `infinity`, are unchanged.
 fn moment(text: String) -> String {
-    let begins_as_one = text.len() >= 19 && text.as_bytes()[10] == b' ' && !text.ends_with("BC");
-    if !begins_as_one {
+    let is_timestamp = text.len() >= 19 && text.as_bytes()[10] == b' ' && !text.ends_with("BC");
+    if !is_timestamp {
         return text;
     }
     let text = text.replacen(' ', "T", 1);

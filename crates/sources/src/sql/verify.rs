@@ -1,4 +1,4 @@
-//! Verifies that the database accepts the configured queries, without running them.
+//! Verifies that the database accepts the configured queries, without computing their results.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,8 @@ use super::driver::{self, DatabaseError, DriverError, QueryLimits, Statement};
 use super::{SqlInner, query};
 
 impl SqlInner {
-    /// Prepares every configured query and its completion queries; the error names the first that is wrong.
+    /// Sends every configured query and its completion queries to the database, with a limit of no rows. The error
+    /// names the first query that is wrong.
     pub(super) async fn verify(&self) -> Result<()> {
         self.verified.store(true, Ordering::Relaxed);
         for query in &self.queries {

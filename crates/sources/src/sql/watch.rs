@@ -1,9 +1,9 @@
 //! Detects changes of a database while there are subscriptions.
 //!
-//! A poll compares the version of the database with that of the last poll. Only if the version has changed, or if
-//! the database has none (MySQL), the poll compares the catalog and the followed resources. Triggers on PostgreSQL
-//! tables also send notifications. After an outage, a poll compares everything, to report changes during the
-//! outage.
+//! A poll compares the version of the database with that of the last poll. If the version has changed, or if the
+//! database has none (MySQL), the poll also compares the catalog and the followed resources; otherwise only the
+//! resources that the last poll did not reach. After an outage, a poll compares everything, to report changes during
+//! the outage. Triggers on PostgreSQL tables also send notifications, which do not wait for a poll.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -20,11 +20,11 @@ use tokio::time::{Instant, sleep_until};
 use super::catalog::{TableInfo, TableName};
 use super::dialect::Dialect;
 use super::driver::{NotificationListener, Statement, collect};
-use super::follow::{FollowedRow, RowDigests, by_client};
+use super::follow::{FollowedSqlResource, SqlResourceDigests, by_client};
 use super::{SqlInner, UriKind, key};
 use crate::followed::FollowedWatch;
 
-/// The debounce window of notifications before queries and pages are polled.
+/// The debounce window: how long notifications are collected before the resources that they may affect are polled.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// The time-out of the first poll. If it is exceeded, the watch begins without a baseline.
@@ -73,7 +73,7 @@ pub(super) async fn changes(inner: Arc<SqlInner>) -> BoxStream<'static, Change> 
 
 struct DatabaseWatch {
     inner: Arc<SqlInner>,
-    watching: FollowedWatch<FollowedRow>,
+    watching: FollowedWatch<FollowedSqlResource>,
     /// The configured interval.
     poll: Duration,
     /// The current interval: longer if polls take long, or while the database is unavailable.
@@ -194,14 +194,14 @@ impl DatabaseWatch {
                     self.listening = true;
                     missed = true;
                 }
-                // A connection pooler may not support `LISTEN`; polling still works.
+                // Some connection poolers do not support `LISTEN`; polling still works.
                 Err(problem) => tracing::debug!(?problem, "could not listen for notifications"),
             }
         }
         if !missed && version.is_some() && version == self.version {
             return self.poll_followed(PollScope::Unfinished).await;
         }
-        self.compare_tables().await?;
+        self.compare_tables(version.as_deref()).await?;
         if self.watching.overflowed() {
             self.changes.push_back(Change::Lost);
         }
@@ -210,14 +210,14 @@ impl DatabaseWatch {
         Ok(())
     }
 
-    /// Reports added, removed and changed tables.
-    async fn compare_tables(&mut self) -> Result<(), PollFailed> {
+    /// Reports added, removed and changed tables; `version` is the version of the data now.
+    async fn compare_tables(&mut self, version: Option<&str>) -> Result<(), PollFailed> {
         let schema = match self.inner.driver.dialect() {
             Dialect::Sqlite => {
                 let statement = Statement::new("PRAGMA schema_version".to_owned(), Vec::new());
                 let rows = collect(&*self.inner.driver, &statement).await.map_err(|_| PollFailed)?;
-                // With the epoch of the connection, because another file may have the same schema version.
-                let epoch = self.version.as_deref().and_then(|version| Some(version.split_once(' ')?.0));
+                // The epoch distinguishes files: each file counts its own schema versions.
+                let epoch = version.and_then(|version| Some(version.split_once(' ')?.0));
                 rows.first().map(|row| format!("{epoch:?} {}", row[0].to_text_lossy()))
             }
             Dialect::Postgres | Dialect::Mysql => None,
@@ -231,7 +231,7 @@ impl DatabaseWatch {
         let default = self.inner.default_schema().await.map_err(|_| PollFailed)?.to_owned();
         self.inner.table_cache().clear();
         match self.tables.replace(tables) {
-            // The database was unavailable when the watch began, so there is no baseline.
+            // There is no baseline: this is the first poll, or the database did not respond when the watch began.
             None => self.changes.push_back(Change::Lost),
             Some(before) => self.report_tables(&before, &default),
         }
@@ -314,7 +314,7 @@ impl DatabaseWatch {
     async fn poll_client(
         &mut self,
         client: Client,
-        followed: RowDigests,
+        followed: SqlResourceDigests,
         which: PollScope<'_>,
     ) -> Result<(), PollFailed> {
         let inner = Arc::clone(&self.inner);
@@ -326,7 +326,7 @@ impl DatabaseWatch {
             PollScope::Notified(_) => notified(uri) || inner.uri_kind(uri) != Some(UriKind::Row),
             PollScope::Unfinished => false,
         };
-        let (first, rest): (RowDigests, RowDigests) =
+        let (first, rest): (SqlResourceDigests, SqlResourceDigests) =
             followed.into_iter().partition(|(uri, _)| unfinished.contains(uri));
         let mut queue = VecDeque::from(first);
         queue.extend(rest.into_iter().filter(|(uri, _)| is_concerned(uri)));
@@ -375,7 +375,7 @@ impl DatabaseWatch {
             _ => None,
         };
         match row {
-            // Rows beyond the limit are not remembered, so that a row may be reported several times.
+            // Rows beyond the limit are not remembered, so such a row may be reported several times.
             Some(row) if self.notified.rows.len() >= MAX_NOTIFIED_ROWS => {
                 self.notified.unspecific = true;
                 self.changes.push_back(Change::Updated(row));
@@ -422,22 +422,24 @@ impl SqlInner {
 
     /// Follows a resource.
     pub(super) fn follow(&self, subject: &Uri, client: Client) {
-        if self.is_followed(subject) {
-            let known = FollowedRow { digest: None, is_baseline_reported: false, client };
+        if self.must_be_followed(subject) {
+            let known = FollowedSqlResource { digest: None, is_baseline_reported: false, client };
             self.followed.add(subject, known, |known, again| known.client = again.client);
         }
     }
 
     /// Follows a resource for clients of other replicas.
     pub(super) fn follow_for_replicas(&self, subject: &Uri) {
-        if self.is_followed(subject) {
-            let known = FollowedRow { digest: None, is_baseline_reported: true, client: Client::default() };
+        if self.must_be_followed(subject) {
+            let known =
+                FollowedSqlResource { digest: None, is_baseline_reported: true, client: Client::default() };
             self.followed.add(subject, known, |_, _| {});
         }
     }
 
-    /// Whether a resource must be followed to be polled. Schemas need not: they are compared after every change.
-    fn is_followed(&self, subject: &Uri) -> bool {
+    /// Whether polls check a resource only if it is followed. Schemas are not followed, because the tables are compared
+    /// after every change.
+    fn must_be_followed(&self, subject: &Uri) -> bool {
         !matches!(
             self.uri_kind(subject),
             None | Some(UriKind::Schema | UriKind::TableSchema | UriKind::Folder | UriKind::Unknown)
@@ -471,7 +473,7 @@ fn same(one: &TableInfo, other: &TableInfo) -> bool {
         && one.summary.view == other.summary.view
 }
 
-/// A digest of the contents or the error of a read; `None` if the database is unavailable.
+/// A digest of the contents or the error of a read; `None` if the database is unavailable or did not respond in time.
 fn digest_of(read: Result<Contents>) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     match read {

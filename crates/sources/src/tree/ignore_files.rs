@@ -262,7 +262,7 @@ impl Tree {
 
     /// Creates the error that hides a directory, and logs it once for each ignore file.
     fn unreadable_rules(&self, file: String, why: impl fmt::Display) -> UnreadableRules {
-        if self.is_first_warning(&file) {
+        if self.record_warning(&file) {
             tracing::warn!(
                 path = file,
                 %why,
@@ -281,7 +281,7 @@ struct IgnoreFile {
 }
 
 impl RulesSize {
-    /// The limit of ignore files on one path that is exceeded; `None` if none is.
+    /// The limit for the ignore files on one path that this size exceeds; `None` if it exceeds none.
     fn exceeded_limit(self) -> Option<String> {
         if self.text > MAX_ON_PATH.text {
             Some(format!("{} bytes", MAX_ON_PATH.text))
@@ -292,5 +292,6 @@ impl RulesSize {
         }
     }
 }
+
 #[cfg(test)]
 mod tests;

@@ -28,7 +28,7 @@ const JOURNAL_THRESHOLD: usize = 1024;
 /// full read, since some changes cause no events.
 const REREAD_FACTOR: u32 = 20;
 
-/// The target of the events about entries that are not served.
+/// The tracing target of the messages about entries that are not served.
 const LEFT_OUT: &str = "libris_sources::left_out";
 
 /// The single-flight state of one directory.
@@ -56,7 +56,7 @@ struct ListingRead {
     verified: Instant,
     /// The duration of the read.
     cost: Duration,
-    /// The names that changed since, for a large directory on a system with inotify.
+    /// The names that changed since the read, for a large directory on a system with inotify.
     journal: Option<Arc<NameJournal>>,
 }
 
@@ -250,8 +250,8 @@ impl Tree {
     }
 }
 
-/// Reports an entry that is not served, for `libris check`, which alone listens to this target. What the configuration
-/// does not select is not reported: `include` may select a few files of thousands.
+/// Reports an entry that is not served, for `libris check`, which alone listens to this target. Entries that the
+/// configuration does not select are not reported, because `include` may select a few files of thousands.
 fn report_omission(folder: &OpenFolder, name: &OsStr, why: impl FnOnce() -> Option<Omission>) {
     if tracing::enabled!(target: LEFT_OUT, tracing::Level::DEBUG)
         && let Some(why) = why().filter(|why| *why != Omission::NotSelected)

@@ -9,10 +9,10 @@
 //! Terms:
 //! - The *key* of a file or directory is its path from the root as it appears in a URI. The key of a directory
 //!   ends with a slash, that of the root is empty.
-//! - A *stamp* is the part of a `stat` result that changes with the file. It is *settled* if it is so old that an
-//!   equal stamp proves an unchanged file ([`stamp`]).
-//! - *Evidence* is a set of generation counters that inotify events advance. While no counter advances, the
-//!   evidence *holds*, and the directory is unchanged ([`proof`]).
+//! - A *stamp* is the part of a `stat` result that changes with the file. It is *settled* if it was so old when the
+//!   file was read that an equal stamp later proves an unchanged file ([`stamp`]).
+//! - *Evidence* is the values that generation counters had when a directory was observed. Inotify events advance the
+//!   counters. While none has advanced, the evidence *holds*, and the directory is unchanged ([`proof`]).
 
 mod cache;
 mod cancellation;
@@ -69,7 +69,7 @@ use stamp_table::StampTable;
 use subtree::SubtreeResult;
 use symlink::{ParentMemo, Symlinks};
 
-/// The most names of directory entries that each cache holds.
+/// The most names of directory entries in the cache of listings, and in the cache of stamp tables.
 const MAX_CACHED_NAMES: usize = 1_000_000;
 
 /// The most keys for which a logged warning is remembered.
@@ -94,8 +94,7 @@ pub(crate) struct Tree {
     filter: PathFilter,
     gitignore: bool,
     listings: LruCache<Arc<DirectoryListing>>,
-    /// The minimum time for which names that were updated only from events are trusted, before the directory is read
-    /// again.
+    /// The shortest time for which the names in a directory are updated only from events, before it is read again.
     event_trust: Duration,
     cached_rules: LruCache<Arc<CachedRules>>,
     /// The last [identity](IgnoreRules::identity) that was assigned to ignore rules.
@@ -167,7 +166,7 @@ impl TreePath {
 }
 
 impl PathIdentity {
-    /// Whether the same names are visible in the directory at that path.
+    /// Whether this is the identity of `path`.
     fn is_of(&self, path: &TreePath) -> bool {
         self.path == path.path && self.rules == path.rules_identity()
     }
@@ -286,8 +285,8 @@ impl Tree {
         Ok(ResolvedPath::Folder(folder))
     }
 
-    /// Looks up a URI segment in a directory. Returns the file name, and whether it is a directory; fails with "not
-    /// found" if it is not visible.
+    /// Looks up the entry of a URI segment in a directory. Returns its file name, and whether it is a directory. Fails
+    /// with "not found" if the entry is not visible.
     pub(crate) fn entry(&self, folder: &OpenFolder, segment: &str) -> io::Result<(OsString, bool)> {
         let name = name::from_segment(segment).ok_or_else(missing)?;
         let metadata = self.with_target(folder, &name, DirectoryHandle::stat)?;
@@ -437,13 +436,13 @@ impl Tree {
 
     /// Logs a failed read, once for each key.
     pub(crate) fn warn(&self, key: &str, cause: &io::Error) {
-        if self.is_first_warning(key) {
+        if self.record_warning(key) {
             tracing::warn!(path = key, %cause, "skipped what cannot be read");
         }
     }
 
     /// Records that a warning is logged for a key. Returns whether it is the first one.
-    fn is_first_warning(&self, key: &str) -> bool {
+    fn record_warning(&self, key: &str) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.len() >= MAX_WARNED {
             warned.clear();

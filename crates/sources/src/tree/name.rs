@@ -5,12 +5,12 @@ use std::path::{Component, Path};
 
 use libris_core::Uri;
 
-/// A file name as a URI segment; `None` if it is not Unicode on a platform whose names are not bytes.
+/// A file name as a URI segment; `None` if it is not Unicode, on systems other than Unix.
 pub(crate) fn to_segment(name: &OsStr) -> Option<String> {
     bytes(name).map(Uri::encode_segment)
 }
 
-/// The file name that a URI segment encodes; `None` if it is not a single path component, such as `..` or `a%2Fb`.
+/// The file name that a URI segment encodes; `None` if it encodes no file name, as `..` and `a%2Fb`.
 pub(crate) fn from_segment(segment: &str) -> Option<OsString> {
     let decoded = Uri::decode_segment(segment)?;
     if decoded.contains(&0) || decoded.contains(&b'/') {

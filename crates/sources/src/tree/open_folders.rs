@@ -46,7 +46,7 @@ impl OpenFolders {
                     continue;
                 }
                 open.closing.store(false, Ordering::SeqCst);
-                // A directory may have been inserted just before that.
+                // A caller that inserted a directory just before found `closing` set, and started no thread.
                 if !open.folders.retain(recent) || open.closing.swap(true, Ordering::SeqCst) {
                     return;
                 }

@@ -1,7 +1,7 @@
-//! Directory handles: the only code that opens files and directories, and never outside the root.
+//! Directory handles: the only code of the tree that opens files and directories, and never outside the root.
 //!
-//! Every name is resolved relative to an open handle, and the system call that opens it also decides whether it is a
-//! symbolic link. So there is no race between a check and its use (TOCTOU).
+//! Every name is resolved relative to an open handle, and the system call that opens a name fails if it is a symbolic
+//! link. So there is no race between a check and its use (TOCTOU).
 
 use std::ffi::OsStr;
 use std::io;
@@ -85,8 +85,8 @@ impl Root {
     }
 
     /// Whether the open directory is still the one at the path. This check may follow symbolic links. If they
-    /// resolve to another directory, the caller opens the path again, and that rejects links that were inserted
-    /// later.
+    /// resolve to another directory, the caller opens the path again, and that fails if a component has become a
+    /// symbolic link since the first time.
     #[cfg(unix)]
     fn is_at_path(&self, dir: &Dir) -> io::Result<bool> {
         use std::os::unix::fs::MetadataExt as _;
@@ -263,7 +263,7 @@ fn has_permission(_dir: &Dir, _name: &OsStr, _permission: Permission) -> bool {
     false
 }
 
-/// Opens a regular file. For any other type of file, the error [`is_missing`].
+/// Opens a regular file. For any other type of file, fails with an error for which [`is_missing`] is true.
 fn open(dir: &Dir, name: &OsStr) -> io::Result<(File, Metadata)> {
     // Checked first, because opening a device can have side effects.
     if !metadata::of_entry(dir, name)?.is_file() {
@@ -294,9 +294,10 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
         | io::ErrorKind::NotADirectory
         | io::ErrorKind::IsADirectory
         | io::ErrorKind::InvalidFilename => true,
-        // cap-std rejects an invalid name before any system call, except on Windows.
+        // An error without an errno is from cap-std, which rejects an invalid name before any system call. On Windows,
+        // the system rejects it.
         io::ErrorKind::InvalidInput => cfg!(windows) || error.raw_os_error().is_none(),
-        // cap-std, not the system, denies a path that escapes from the root.
+        // An error without an errno is from cap-std, which denies paths that lead out of the root.
         io::ErrorKind::PermissionDenied => error.raw_os_error().is_none(),
         _ => is_link_or_socket(error),
     }

@@ -78,8 +78,9 @@ impl StatStamp {
 
     /// Whether content read at `seen` can be trusted for as long as the stamp stays the same.
     ///
-    /// Two changes within one tick of the file system's clock leave the same stamp. So a file that was that young
-    /// when it was read may have changed since. Git calls such index entries "racily clean" and treats them alike.
+    /// Two changes within one tick of the file system's clock leave the same stamp. So a file that had changed less
+    /// than a tick before it was read may have changed again since, without another stamp. Git treats such entries of
+    /// its index in the same way, and calls them "racily clean".
     pub(crate) fn settled(&self, seen: SystemTime) -> bool {
         [self.modified, self.changed]
             .into_iter()
@@ -90,8 +91,8 @@ impl StatStamp {
 
     /// Whether a change after `since` could have left this very stamp.
     ///
-    /// True in fewer cases than [`settled`](Self::settled) is false. There, a doubt only costs reading a file
-    /// again. Here, it sends a notification of a change that may not have happened.
+    /// This is true in fewer cases than [`settled`](Self::settled) is false: a stamp that is not settled only costs
+    /// another read of the file, but this causes a notification, perhaps of a change that has not happened.
     pub(super) fn may_hide_a_change(&self, since: SystemTime) -> bool {
         // A process can set the mtime, but not the ctime.
         let Some(latest) = self.changed.or(self.modified) else { return true };

@@ -1,5 +1,5 @@
-//! Searches for a visible file below a directory: with `include`, directories without one are neither listed
-//! nor completed.
+//! Searches for a visible file below a directory: with `include`, directories without one are neither listed nor
+//! offered as completions.
 
 use std::io;
 use std::sync::Arc;

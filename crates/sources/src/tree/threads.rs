@@ -17,8 +17,9 @@ impl TreeThreads {
         Self { permits: Arc::new(Semaphore::new(most)) }
     }
 
-    /// Runs `work` on a thread that may block. If the caller is cancelled, the work ends at the next name or
-    /// directory. The permit is released when the work has ended.
+    /// Runs `work` on a thread that may block. If the caller is cancelled, the work fails at its next
+    /// `cancellation::check`, which runs while directories are opened, listed and walked. The permit is released when the
+    /// work has ended.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,

@@ -40,7 +40,7 @@ fn mistakes_are_explained() {
     assert_snapshot!(with("exit = { 256 = \"ok\" }"), @"`256` is not an exit code; hint: use a number from 0 to 255");
     assert_snapshot!(with("exit = { 1 = \"fine\" }"), @"unknown variant `fine`, expected one of `ok`, `not-found`, `denied`, `invalid`, `unavailable`");
     assert_snapshot!(with("priority = 2.0"), @"the command `a://{b}{?c}`: its `priority` must be from 0 to 1, not `2`");
-    assert_snapshot!(said("[[command]]\nuri = \"a://{b*}\"\nrun = [\"echo\", \"{{b}}\"]"), @"the command `a://{b*}`: its variables must not have `*`: each is one value");
+    assert_snapshot!(said("[[command]]\nuri = \"a://{b*}\"\nrun = [\"echo\", \"{{b}}\"]"), @"the command `a://{b*}`: its `uri` must not contain the modifier `*`, as in `{name*}`: each variable has one value");
     assert_snapshot!(said("[[command]]\nuri = \"a://b{?lines}\"\nrun = [\"echo\"]\npattern = { lines = \"1\" }"), @"the command `a://b{?lines}`: its `lines` selects a range of the output and cannot have a pattern; hint: remove it");
     assert_snapshot!(said("[[command]]\nuri = \"a://b{?lines}\"\nrun = [\"echo\"]\ndefault = { lines = \"0\" }"), @"the command `a://b{?lines}`: its `default`: `lines=0` begins too early: lines count from 1");
     assert_snapshot!(said("[[command]]\nuri = \"a://b\"\nrun = [\"echo\"]\n[[command]]\nuri = \"a://b\"\nrun = [\"echo\"]"), @"the command `a://b`: it is declared twice; hint: remove one, or give it another `uri`");

@@ -125,3 +125,23 @@ async fn no_program_starts_without_memory_nor_runs_twice_for_it() {
     assert_eq!(read(&bench, "print://3000000/a", &enough).await.unwrap(), 3_000_000);
     assert_eq!(runs(&bench), 2);
 }
+
+#[tokio::test]
+async fn a_large_output_is_soon_forgotten() {
+    let bench = Bench::with(CONFIG, &[("print", PRINT)]);
+    let reserved = async |uri: &str| {
+        let reserved = Total::new(64 << 20).reserved();
+        read(&bench, uri, &reserved).await.unwrap();
+        reserved.bytes.load(Ordering::Relaxed)
+    };
+    let large = reserved("print://8000000/a").await;
+    assert!(large >= 8_000_000, "{large}");
+    let mut before = reserved("print://10/a").await;
+    assert_eq!(before, large, "the next output may be as large");
+    for run in 0..60 {
+        let now = reserved("print://10/a").await;
+        assert!(now < before || now == 256 << 10, "run {run}: {now} bytes, {before} before");
+        before = now;
+    }
+    assert_eq!(before, 256 << 10);
+}

@@ -188,7 +188,7 @@ async fn a_deleted_root_is_unavailable_until_it_is_back() {
     let files = sandbox.files();
     fs::remove_dir_all(sandbox.path("")).unwrap();
     assert!(matches!(files.list(None, 10, &Context::default()).await, Err(Error::Unavailable(_))));
-    insta::assert_snapshot!(rendered(&files, "x").await, @"Unavailable: the folder `root` cannot be read now; hint: check that it still exists and that Libris may read it");
+    insta::assert_snapshot!(rendered(&files, "x").await, @"Unavailable: `root` cannot be read now; hint: check that it still exists and that Libris may read it");
     sandbox.write("x", "2");
     insta::assert_snapshot!(rendered(&files, "x").await, @r#"file:///root/x text/plain text "2""#);
 }

@@ -22,5 +22,6 @@ mod single_file;
 mod times;
 mod transcript;
 mod watch;
-#[cfg(unix)]
 mod watch_model;
+#[cfg(windows)]
+mod windows;

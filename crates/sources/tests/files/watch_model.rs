@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use libris_sources::files::ChangeDetection;
 
@@ -28,9 +28,33 @@ impl Random {
 #[derive(Clone, Debug, PartialEq)]
 struct FileState {
     content: Vec<u8>,
-    node: u64,
-    changed: (i64, i64),
+    identity: (u64, i64, i64),
 }
+
+/// What changes whenever the file changes or is replaced: the inode number and the time of the last change.
+#[cfg(unix)]
+fn identity(metadata: &fs::Metadata) -> (u64, i64, i64) {
+    use std::os::unix::fs::MetadataExt as _;
+    (metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
+}
+
+/// What changes whenever the file changes: the time of the last change.
+#[cfg(windows)]
+fn identity(metadata: &fs::Metadata) -> (u64, i64, i64) {
+    (std::os::windows::fs::MetadataExt::last_write_time(metadata), 0, 0)
+}
+
+/// Changes who may read the file.
+#[cfg(unix)]
+fn restrict(file: &Path, restricted: bool) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = if restricted { 0o600 } else { 0o644 };
+    fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Nothing: permissions are no part of a file's metadata.
+#[cfg(windows)]
+fn restrict(_: &Path, _: bool) {}
 
 /// The served folder on disk, to which random changes are made.
 struct DiskModel {
@@ -47,10 +71,10 @@ impl DiskModel {
         self.walk(&self.root, &mut |path, metadata| {
             if metadata.is_file() {
                 let key = path.strip_prefix(&self.root).unwrap().to_str().unwrap().to_owned();
-                let changed = (metadata.ctime(), metadata.ctime_nsec());
+                let key = key.replace('\\', "/");
                 files.insert(
                     key,
-                    FileState { content: fs::read(path).unwrap(), node: metadata.ino(), changed },
+                    FileState { content: fs::read(path).unwrap(), identity: identity(metadata) },
                 );
             }
         });
@@ -58,12 +82,12 @@ impl DiskModel {
     }
 
     /// The modification time of each directory.
-    fn directory_times(&self) -> BTreeMap<String, (i64, i64)> {
+    fn directory_times(&self) -> BTreeMap<String, SystemTime> {
         let mut times = BTreeMap::new();
         self.walk(&self.root, &mut |path, metadata| {
             if metadata.is_dir() {
                 let key = format!("{}/", path.strip_prefix(&self.root).unwrap().to_str().unwrap());
-                times.insert(key, (metadata.mtime(), metadata.mtime_nsec()));
+                times.insert(key.replace('\\', "/"), metadata.modified().unwrap());
             }
         });
         times
@@ -120,8 +144,8 @@ impl DiskModel {
                 fs::rename(&temporary, &file).unwrap();
             }
             7 if file.exists() => {
-                let mode = [0o600, 0o644][self.random.below(2)];
-                fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+                let restricted = self.random.below(2) == 0;
+                restrict(&file, restricted);
             }
             8 => {
                 let deep = folder.join(self.fresh("d")).join(self.fresh("d"));

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use libris_core::{CompletionRequest, Context, Proof, Source as _, Uri, UriTemplate};
 use libris_sources::Git;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, config, run};
 
 const FILES: [&str; 3] = ["one.txt", "two.txt", "deep/three.txt"];
 const BRANCHES: [&str; 3] = ["main", "feature/one", "two"];
@@ -84,4 +84,34 @@ async fn cached_responses_are_never_stale() {
         }
     }
     assert!(reused > 10 && outdated > 10, "{reused} reused, {outdated} outdated");
+}
+
+/// A proof covers the ref that a symbolic ref leads to, wherever that is stored and however the symbolic ref is written.
+#[tokio::test]
+async fn a_proof_ends_when_the_target_of_a_symbolic_ref_moves() {
+    let sandbox = Sandbox::with(&[("one.txt", "first")]);
+    // Git writes a space after `ref:`, but does not need it.
+    std::fs::write(sandbox.work.join(".git/refs/heads/alias"), "ref:refs/heads/main\n").unwrap();
+    // The refs in `refs/worktree/` are private to a linked working tree.
+    let linked = sandbox.dir.path().join("linked");
+    sandbox.git(&["worktree", "add", "--quiet", "--detach", linked.to_str().unwrap()]);
+    run(&linked, &["update-ref", "refs/worktree/mine", "HEAD"]);
+    run(&linked, &["symbolic-ref", "HEAD", "refs/worktree/mine"]);
+    let cases =
+        [(sandbox.open(), "tree/alias/one.txt"), (Git::open(config(&linked)).unwrap(), "tree/HEAD/one.txt")];
+    let mut proofs = Vec::new();
+    for (git, path) in &cases {
+        let (text, proof) = response(git, path).await;
+        assert!(text.contains("first"), "{path}: {text}");
+        let proof = proof.unwrap();
+        assert!(proof.holds(), "{path}");
+        proofs.push(proof);
+    }
+    sandbox.write("one.txt", b"second");
+    let second = sandbox.commit("second");
+    run(&linked, &["update-ref", "refs/worktree/mine", &second]);
+    for ((git, path), proof) in cases.iter().zip(proofs) {
+        assert!(response(git, path).await.0.contains("second"), "{path}");
+        assert!(!proof.holds(), "{path}");
+    }
 }

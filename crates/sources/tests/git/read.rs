@@ -113,7 +113,13 @@ async fn what_is_too_large_says_how_to_read_a_part() {
     };
     assert!(size > limit && hint.unwrap().contains("?lines=1-500"));
     assert_eq!(text(&source, "blob/HEAD/big.txt?lines=1500-1501").await, "LINE 1500\nLINE 1501\n");
-    let Err(Error::TooLarge { .. }) = ask(&source, "blob/HEAD/big.txt?lines=1-").await else { panic!() };
+    for (range, expected) in [("lines=1-", "ask for fewer lines"), ("bytes=0-1000", "ask for fewer bytes")] {
+        let Err(Error::TooLarge { hint, .. }) = ask(&source, &format!("blob/HEAD/big.txt?{range}")).await
+        else {
+            panic!()
+        };
+        assert_eq!(hint.as_deref(), Some(expected));
+    }
     let parts = ask(&source, "tree/HEAD/").await.unwrap().parts;
     let uris: Vec<_> = parts.iter().map(|part| part.uri.path()).collect();
     assert_eq!(uris, ["/tree/HEAD/", "/tree/HEAD/small.txt"]);

@@ -139,6 +139,32 @@ async fn a_file_that_is_replaced_is_another_database() {
     );
 }
 
+/// A new file may have the same schema version as the old one, because each file counts its own schema changes.
+#[tokio::test]
+async fn the_tables_of_a_replaced_file_are_reported() {
+    let database = Database::new(Engine::Sqlite).await;
+    database.execute(TABLES).await;
+    let other = Database::new(Engine::Sqlite).await;
+    other.execute("CREATE TABLE u (id integer PRIMARY KEY, v text)").await;
+    let shop = database.source("poll = \"50ms\"");
+    let one = shop.uri("t/rows/1");
+    let mut subscriber = Subscriber::to(&shop, std::slice::from_ref(&one)).await;
+    subscriber.settle().await;
+    database.execute("UPDATE t SET v = 'changed' WHERE id = 1").await;
+    subscriber.hears(&[one]).await;
+    subscriber.settle().await;
+    std::fs::rename(other.folder.path().join("shop.db"), database.folder.path().join("shop.db")).unwrap();
+    let mut missing = vec![Change::Added(shop.uri("u/")), Change::Removed(shop.uri("t/"))];
+    let heard = async {
+        while !missing.is_empty() {
+            let change = subscriber.changes.next().await.unwrap();
+            missing.retain(|other| *other != change);
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(20), heard).await;
+    assert!(in_time.is_ok(), "not reported: {missing:?}");
+}
+
 #[tokio::test]
 async fn what_one_client_follows_does_not_hold_up_another() {
     const SLOW: usize = 16;

@@ -30,6 +30,7 @@ modules! {
     "format.js",
     "host.js",
     "library.js",
+    "pages.js",
     "preview.js",
     "rows.js",
     "search.js",

@@ -1,7 +1,8 @@
 //! The catalog as a read-only WebDAV share at `/dav`, for file browsers.
 //!
-//! Four methods answer: OPTIONS, PROPFIND, GET and HEAD. All of them ask the view of the caller, so the share has what
-//! `resources/list`, `resources/templates/list` and `resources/read` have, and nothing else.
+//! The share supports four methods: OPTIONS, PROPFIND, GET and HEAD. PROPFIND, GET and HEAD query the view of the
+//! caller, so the share has what `resources/list`, `resources/templates/list` and `resources/read` have, and nothing
+//! else.
 
 mod conditions;
 mod content;

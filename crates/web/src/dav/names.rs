@@ -134,7 +134,7 @@ pub(super) fn segment(name: &str) -> Option<String> {
     Some(segment)
 }
 
-/// What most URIs of a scheme have between its colon and the first segment.
+/// The slashes that most URIs of a scheme have between the colon and the first segment.
 fn usual_start(scheme: &str) -> &'static str {
     match scheme {
         "file" => "///",

@@ -71,17 +71,17 @@ fn variable(segment: &str) -> Option<&str> {
     is_name.then_some(name)
 }
 
-/// What a template has directly below a prefix.
+/// The segment of a template that is directly below a prefix.
 #[derive(Debug, PartialEq, Eq)]
 struct TemplateStep<'t> {
     /// The values of the variables in the prefix.
     known: BTreeMap<String, String>,
-    /// The prefix, with what stands between it and the next segment.
+    /// The prefix, with the slashes between it and the segment `next`.
     start: String,
     next: TemplateSegment<'t>,
     /// Whether nothing follows the segment.
     is_last: bool,
-    /// Whether what follows a variable is neither literal nor one variable.
+    /// Whether `next` is a variable, and the segment after it is neither literal nor a single variable.
     needs_directory: bool,
 }
 

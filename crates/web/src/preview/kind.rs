@@ -30,7 +30,8 @@ impl PreviewKind {
     }
 }
 
-/// The kind of a text by its media type; if that is missing or generic, by the extension of its URI.
+/// The kind of a text by its media type; if that is missing or generic, by the extension of its URI. The extension
+/// `ipynb` decides even if there is another media type than Markdown.
 pub(super) fn of(mime: Option<&str>, uri: &str) -> PreviewKind {
     let mime = mime.unwrap_or_default();
     let mime = mime.split(';').next().unwrap_or_default().trim();

@@ -67,7 +67,7 @@ struct PreviewRequest {
     /// The size of the resource in bytes, if the list says it.
     #[serde(default)]
     size: Option<u64>,
-    /// Whether to show the source instead of rendering it, for example of Markdown.
+    /// Whether to show the source, for example of Markdown, instead of rendering it.
     #[serde(default)]
     source: bool,
 }
@@ -146,7 +146,10 @@ impl Previews {
 
 /// The URI of the first byte range of a resource; `None` if the URI already selects a range, or text.
 fn first_range(uri: &str) -> Option<String> {
-    let has_range = uri.contains("bytes=") || uri.contains("lines=") || uri.contains("as=text");
+    let has_range = uri.contains("bytes=")
+        || uri.contains("lines=")
+        || uri.contains("as=text")
+        || uri.contains("as=image");
     let separator = if uri.contains('?') { '&' } else { '?' };
     (!has_range).then(|| format!("{uri}{separator}bytes=0-{}", PART_BYTES - 1))
 }

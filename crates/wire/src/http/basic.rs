@@ -8,8 +8,8 @@ use super::Body;
 /// The longest credentials that are decoded, in bytes: the limit of a request head.
 const MAX_CREDENTIALS: usize = 16 << 10;
 
-/// The `Authorization` headers of a request, with each Basic password replaced by a bearer token. Credentials that cannot
-/// be decoded stay unchanged, so that they are refused like other invalid credentials.
+/// The `Authorization` headers of a request, in which the password of Basic credentials is a bearer token. Credentials
+/// that cannot be decoded stay unchanged, so that they are refused like other invalid credentials.
 pub(super) fn as_bearer(headers: &HeaderMap) -> HeaderMap {
     let mut credentials = HeaderMap::new();
     for value in headers.get_all(AUTHORIZATION) {

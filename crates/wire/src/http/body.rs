@@ -44,7 +44,7 @@ enum BodyKind {
     Events(Box<Events>),
 }
 
-/// A piece of a body that a route produces while it is sent.
+/// A piece of a body, which a route produces while the body is sent.
 pub(super) struct RoutePiece {
     pub(super) bytes: Bytes,
     /// Its memory reservation.
@@ -189,10 +189,10 @@ impl Body {
 
 /// Registers the recipient of the bytes of this memory reservation, an HTTP/2 stream or a connection, so that its read rate
 /// is measured.
-fn register_recipient(lease: &ContentLease, connection: &Arc<Liveness>, stream: Option<&Arc<Stream>>) {
+fn register_recipient(lease: &ContentLease, liveness: &Arc<Liveness>, stream: Option<&Arc<Stream>>) {
     match stream {
         Some(stream) => lease.sending_to(stream),
-        None => lease.sending_to(connection),
+        None => lease.sending_to(liveness),
     }
 }
 

@@ -29,11 +29,12 @@ const EVICTION_INTERVAL: Duration = Duration::from_millis(100);
 /// The most connections that one eviction examines.
 const MAX_EVICTION_SCAN: usize = 64;
 
-/// With more connections than this, or than half of the maximum if that is less, each idle connection drops its hyper to
-/// free memory.
+/// With more connections than this, or than half of the maximum if that is less, each idle connection drops its hyper
+/// to free memory.
 const CROWDED: usize = 2_048;
 
-/// Closed connections are removed when the queues have this many more entries than twice the number of open connections.
+/// Closed connections are removed when the queues have this many more entries than twice the number of open
+/// connections.
 const PRUNE_SLACK: usize = 64;
 
 /// The response to a client whose connection is over the limit.
@@ -61,7 +62,7 @@ struct ConnectionQueues {
     used: VecDeque<(Client, Weak<Liveness>)>,
 }
 
-/// An accepted connection that may not have a slot yet.
+/// An accepted connection, perhaps without a slot yet.
 pub(super) struct AcceptedConnection {
     pub(super) peer: Peer,
     pub(super) liveness: Arc<Liveness>,
@@ -70,7 +71,8 @@ pub(super) struct AcceptedConnection {
 }
 
 impl Connections {
-    /// Bounds the connections to `most`, or to the available file descriptors if these are fewer.
+    /// Bounds the connections to `most`, or to the file descriptors that [are not reserved](connection_limit) if these
+    /// are fewer.
     pub(super) fn new(most: usize) -> Arc<Self> {
         let available = descriptor_limit().map_or(most, connection_limit);
         if available < most {
@@ -128,7 +130,8 @@ impl Connections {
         self.most
     }
 
-    /// Takes a slot for a new connection. If there is none, an idle connection is evicted.
+    /// Takes a slot for a new connection. If no slot is free, evicts an idle connection;
+    /// [`wait_for_slot`](AcceptedConnection::wait_for_slot) then waits for the slot.
     pub(super) fn accept(self: &Arc<Self>, address: IpAddr) -> AcceptedConnection {
         let client = Client::at(address);
         let lease = self.budget.try_take(client, 1);
@@ -141,8 +144,8 @@ impl Connections {
         AcceptedConnection { peer, liveness: Arc::default(), connections: self.clone(), lease }
     }
 
-    /// Takes a slot for a connection that already has a slot in another `Connections`: an HTTP/2 connection takes one in
-    /// both.
+    /// Takes a slot for a connection that already has a slot in another `Connections`: an HTTP/2 connection takes one
+    /// in both.
     pub(super) fn accept_existing(
         self: &Arc<Self>,
         peer: Peer,
@@ -169,9 +172,9 @@ impl Connections {
         }
     }
 
-    /// Evicts an idle connection to make room for this client. In order of preference: a connection of this client that has
-    /// received no request; another idle connection of this client; if the total limit is reached, a connection of any
-    /// client that has received no request.
+    /// Evicts an idle connection to make room for this client. In order of preference: a connection of this client on
+    /// which no request has arrived; another idle connection of this client; if the total limit is reached, a
+    /// connection of any client on which no request has arrived.
     fn evict(&self, client: Client) {
         let idle = {
             let mut state = lock(&self.state);
@@ -198,8 +201,8 @@ impl ConnectionQueues {
         self.unused.remove(at)?.1.upgrade()
     }
 
-    /// Removes a connection of this client that has no response outstanding. Used connections of other clients are never
-    /// evicted, so that a flood of new connections does not close those of clients within their share.
+    /// Removes a connection of this client that has no response outstanding. Used connections of other clients are
+    /// never evicted, so that a flood of new connections does not close those of clients within their share.
     fn take_idle(&mut self, client: Client) -> Option<Arc<Liveness>> {
         for _ in 0..self.used.len().min(MAX_EVICTION_SCAN) {
             let (owner, connection) = self.used.pop_front()?;
@@ -213,8 +216,8 @@ impl ConnectionQueues {
         None
     }
 
-    /// Moves connections that have received their first request from the front of `unused` to `used`, and removes closed
-    /// ones from the front of both.
+    /// Moves connections that have received their first request from the front of `unused` to `used`, and removes
+    /// closed ones from the front of both.
     fn update_queues(&mut self) {
         while let Some((client, connection)) = self.unused.pop_front_if(|(_, liveness)| !is_unused(liveness))
         {
@@ -228,7 +231,7 @@ impl ConnectionQueues {
 
 impl AcceptedConnection {
     /// Waits for a slot. If there is none in time, writes a 503 response to `stream` and returns `None`.
-    pub(super) async fn admitted(self, stream: Option<&TcpStream>) -> Option<Lease> {
+    pub(super) async fn wait_for_slot(self, stream: Option<&TcpStream>) -> Option<Lease> {
         let Self { peer: Peer { client, .. }, liveness, connections, lease } = self;
         let lease = match lease {
             Some(lease) => Some(lease),
@@ -269,8 +272,8 @@ fn descriptor_limit() -> Option<usize> {
     None
 }
 
-/// How many of the file descriptors connections may use. The rest is reserved for sources: for example, a source that
-/// cannot open its ignore files cannot decide what to hide.
+/// The number of file descriptors that connections may use. The rest is reserved for sources: for example, a source
+/// that cannot open its ignore files cannot decide what to hide.
 fn connection_limit(descriptors: usize) -> usize {
     let reserved = (descriptors / 4).clamp(128, 4_096).min(descriptors - descriptors / 4);
     descriptors.saturating_sub(reserved).max(1)
@@ -312,14 +315,14 @@ mod tests {
         for last in clients {
             let accepted = connections.accept(address(*last));
             let liveness = accepted.liveness.clone();
-            open.push((liveness, accepted.admitted(Some(&stream)).await.unwrap()));
+            open.push((liveness, accepted.wait_for_slot(Some(&stream)).await.unwrap()));
         }
         open
     }
 
     /// The indexes of the connections that are being closed.
     fn closed(open: &[(Arc<Liveness>, Lease)]) -> Vec<usize> {
-        let is_closed = |liveness: &Arc<Liveness>| liveness.closed().now_or_never().is_some();
+        let is_closed = |liveness: &Arc<Liveness>| liveness.close_requested().now_or_never().is_some();
         open.iter().enumerate().filter(|(_, (liveness, _))| is_closed(liveness)).map(|(at, _)| at).collect()
     }
 
@@ -334,7 +337,7 @@ mod tests {
         assert!(late.lease.is_none());
         assert_eq!(closed(&open), [1]);
         open.remove(1);
-        assert!(late.admitted(Some(&stream)).await.is_some());
+        assert!(late.wait_for_slot(Some(&stream)).await.is_some());
         // Another client has a share of its own.
         assert!(connections.accept(address(2)).lease.is_some());
     }
@@ -364,10 +367,10 @@ mod tests {
         assert!(quick.lease.is_some());
         let (liveness, lease) = open.remove(0);
         tokio::spawn(async move {
-            liveness.closed().await;
+            liveness.close_requested().await;
             drop(lease);
         });
-        assert!(late.admitted(Some(&stream)).await.is_some());
+        assert!(late.wait_for_slot(Some(&stream)).await.is_some());
     }
 
     #[tokio::test(start_paused = true)]
@@ -379,7 +382,7 @@ mod tests {
             liveness.begin_request();
         }
         let (mut client, stream) = ends().await;
-        assert!(connections.accept(address(1)).admitted(Some(&stream)).await.is_none());
+        assert!(connections.accept(address(1)).wait_for_slot(Some(&stream)).await.is_none());
         drop(stream);
         let mut received = String::new();
         client.read_to_string(&mut received).await.unwrap();
@@ -430,7 +433,9 @@ mod tests {
         let mut leases = Vec::new();
         for (liveness, _) in &open[..3] {
             let peer = all.accept(address(1)).peer;
-            leases.push(few.accept_existing(peer, liveness.clone()).admitted(Some(&stream)).await.unwrap());
+            leases.push(
+                few.accept_existing(peer, liveness.clone()).wait_for_slot(Some(&stream)).await.unwrap(),
+            );
         }
         // The client has used its share of `few`, and its oldest connection is evicted.
         let late = all.accept(address(1));

@@ -31,7 +31,7 @@ const MAX_RELEASED_EARLY: usize = 16 << 10;
 /// A body whose pieces are gathered.
 pub(super) struct GatheredBody {
     body: Body,
-    /// Pieces are gathered until they have this many bytes, or until the next one is not available without waiting.
+    /// Pieces are gathered until they have this many bytes, or until the next piece would have to be awaited.
     target_size: usize,
     /// Whether the body has at most `MAX_RELEASED_EARLY` bytes.
     is_small: bool,

@@ -2,7 +2,7 @@
 //!
 //! A page that rebinds its own name to our address sends that name as the host. So only configured host names and
 //! `localhost` are allowed; IP addresses are always allowed, because they cannot be rebound. A page from elsewhere sends
-//! its origin. It must be local, the server's own, or configured.
+//! its origin, which must be local, the server's own, or configured.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,

@@ -44,9 +44,9 @@ struct SseClient {
 }
 
 impl SseClient {
-    /// Whether the principal of this view opened the session. If it has renewed its token, which may have other scopes,
-    /// the session uses the new identity from now on.
-    fn admits(&mut self, view: &Arc<dyn ServiceView>) -> bool {
+    /// Returns whether the principal of this view opened the session. If the principal has renewed its token, which may
+    /// have other scopes, the session uses the new identity from now on.
+    fn admit(&mut self, view: &Arc<dyn ServiceView>) -> bool {
         let same = match (self.view.caller(), view.caller()) {
             (None, None) => return true,
             (Some(last), Some(now)) if last == now => return true,
@@ -120,13 +120,15 @@ impl Endpoint {
         let query = request.uri().query().unwrap_or_default();
         let id = query.strip_prefix("sessionId=").unwrap_or_default().to_owned();
         let known =
-            lock(&sse.open).get_mut(&id).and_then(|client| client.admits(&view).then(|| client.clone()));
+            lock(&sse.open).get_mut(&id).and_then(|client| client.admit(&view).then(|| client.clone()));
         let Some(SseClient { view: _, revision, answers, listener }) = known else {
             return response::refusal(StatusCode::NOT_FOUND, "this session is unknown or has ended");
         };
         // The request counts while it waits for a queue slot, since its head, and over HTTP/2 a part of its body, is in
         // memory.
-        let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
+        let Some(_request_slot) = self.requests.try_take(peer.client, 1) else {
+            return self.busy(None, TOO_MANY);
+        };
         // The queue slot is reserved first, so that no response is computed that cannot be queued.
         let queue_slot = match within(self.protocol.limits.time, answers.reserve()).await {
             Some(Ok(queue_slot)) => queue_slot,

@@ -1,5 +1,5 @@
-//! The memory budget of input that cannot be answered yet, mostly unfinished request heads. When the budget is exceeded,
-//! the oldest connection with such input is evicted, of the client that has the most of it.
+//! The memory budget of input that cannot be answered yet, mostly unfinished request heads. When the budget is
+//! exceeded, the client with the most such input loses a connection: the one whose input is the oldest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, Weak};
@@ -61,12 +61,12 @@ impl InputBudget {
     }
 
     /// Registers a connection of this client that has unfinished input, initially of zero bytes.
-    pub(super) fn register(self: &Arc<Self>, client: Client, connection: &Arc<Liveness>) -> InputReservation {
+    pub(super) fn register(self: &Arc<Self>, client: Client, liveness: &Arc<Liveness>) -> InputReservation {
         let mut table = lock(&self.table);
         table.last += 1;
         let number = table.last;
         let inputs = table.clients.entry(client).or_default();
-        inputs.inputs.insert(number, (0, Arc::downgrade(connection)));
+        inputs.inputs.insert(number, (0, Arc::downgrade(liveness)));
         InputReservation { budget: self.clone(), client, number }
     }
 }
@@ -149,7 +149,7 @@ mod tests {
 
     /// The indexes of the connections that were asked to close since the last call.
     fn closed(open: &[(Arc<Liveness>, InputReservation)]) -> Vec<usize> {
-        let is_closed = |liveness: &Arc<Liveness>| liveness.closed().now_or_never().is_some();
+        let is_closed = |liveness: &Arc<Liveness>| liveness.close_requested().now_or_never().is_some();
         open.iter().enumerate().filter(|(_, (liveness, _))| is_closed(liveness)).map(|(at, _)| at).collect()
     }
 

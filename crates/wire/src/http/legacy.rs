@@ -100,7 +100,9 @@ impl Endpoint {
             let why = format!("a batch may have {most} messages at most");
             return response::refusal(StatusCode::BAD_REQUEST, why);
         }
-        let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
+        let Some(_request_slot) = self.requests.try_take(peer.client, 1) else {
+            return self.busy(None, TOO_MANY);
+        };
         let _running = session.run_batch();
         let answering = async {
             let Ok(_queue_slot) = session.waiting.try_acquire() else { return self.busy(None, TOO_MANY) };
@@ -143,7 +145,7 @@ impl Endpoint {
         let seen = text(headers, &LAST_EVENT).ok().flatten().and_then(|id| id.parse().ok());
         let notifications = session.notifications.open(seen);
         let listener = session.notifications.listener.clone();
-        // The response is sent at once. The subscription to the list, which may take longer, is made by the stream.
+        // The response is sent at once. The stream then subscribes to changes of the lists, which may take longer.
         let begun = async move {
             protocol::follow_lists(&*listener).await;
             None

@@ -37,7 +37,8 @@ pub(super) struct Liveness {
     checks: AtomicU32,
     /// The value of `checks` at the last activity.
     last_active: AtomicU32,
-    /// Response bytes written to the socket.
+    /// Response bytes written to the socket. Of a cached response on the express lane, only the bytes that are written
+    /// after the socket was full; over HTTP/2, dropped bytes count too.
     bytes_sent: AtomicU64,
     /// Notified when the connection is evicted, or when the server shuts down.
     closing: Notify,
@@ -45,8 +46,8 @@ pub(super) struct Liveness {
     stopping: AtomicBool,
     /// The streams of an HTTP/2 connection.
     streams: Mutex<Vec<WatchedStream>>,
-    /// The number of the last request that hyper got while it was idle. Hyper has nothing to write before the response to
-    /// that request, so the express lane may take the response over.
+    /// The ordinal of the last request that hyper got while it was idle, as returned by `begin_request`. Hyper has
+    /// nothing to write before the response to that request, so the express lane may take the response over.
     request_of_idle_hyper: AtomicU32,
     /// An event stream that the express lane takes over from hyper.
     detached: Mutex<Option<Box<DetachedStream>>>,
@@ -74,7 +75,8 @@ impl WatchedStream {
 }
 
 impl Liveness {
-    /// Records a request that is not answered from the cache by the express lane, and returns its number.
+    /// Records a request that is not answered from the cache by the express lane, and returns its ordinal: 1 for the
+    /// first.
     pub(super) fn begin_request(&self) -> u32 {
         let number = self.requests.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         self.record_request();
@@ -82,7 +84,7 @@ impl Liveness {
     }
 
     /// Records that hyper is idle when it gets the next request.
-    pub(super) fn hyper_is_idle_before_next_request(&self) {
+    pub(super) fn record_hyper_idle_before_next_request(&self) {
         self.request_of_idle_hyper.store(self.requests().wrapping_add(1), Ordering::Relaxed);
     }
 
@@ -151,7 +153,7 @@ impl Liveness {
         streams.push(WatchedStream { stream: Arc::downgrade(stream), bytes_sent: 0, last_active });
     }
 
-    /// The number of HTTP/2 streams with response bytes that the client has not read.
+    /// The number of HTTP/2 streams with response bytes that hyper has not sent.
     pub(super) fn unsent_streams(&self) -> usize {
         let streams = lock(&self.streams);
         streams.iter().filter(|watched| watched.stream.upgrade().is_some_and(|it| it.is_unsent())).count()
@@ -174,7 +176,7 @@ impl Liveness {
     }
 
     /// Completes when the connection is evicted, or when the server shuts down.
-    pub(super) async fn closed(&self) {
+    pub(super) async fn close_requested(&self) {
         self.closing.notified().await;
     }
 
@@ -191,7 +193,7 @@ impl Liveness {
             streams.retain(|watched| watched.stream.strong_count() > 0);
             streams.iter_mut().filter_map(|watched| watched.stalled(checks)).collect()
         };
-        // Not under the lock: dropping a stream may drop a part of this connection.
+        // Closed after the lock is released, so that no code of other types runs while it is held.
         stalled.iter().for_each(|stream| stream.close());
         if !self.any_request.load(Ordering::Relaxed) {
             return (checks > CHECKS_TO_FIRST_REQUEST).then_some("the client sent no request");
@@ -203,7 +205,7 @@ impl Liveness {
             .map(|count| count.load(Ordering::Relaxed));
         match (requests == begun, begun == ended) {
             (_, false) => Some("the client does not read its response"),
-            // The server has not finished the response yet.
+            // A request has no response body yet: the client has nothing to read.
             (false, true) => None,
             (true, true) => Some("the client sent no further request"),
         }

@@ -20,13 +20,13 @@ mod no_tls;
 mod notification_log;
 mod probes;
 mod proxies;
+#[cfg(test)]
+mod queue_listener;
 mod rate_exchange;
 mod rates;
 mod receive;
 mod response;
 mod route;
-#[cfg(test)]
-mod scripted;
 mod serve;
 mod session;
 mod session_store;
@@ -79,18 +79,19 @@ pub struct Config {
     /// Origins whose pages may send requests, in addition to local ones and the server's own.
     pub origins: Vec<String>,
     /// The maximum number of sessions. One client may use three quarters of this number, and of each of the numbers and
-    /// budgets below.
+    /// budgets below except `head_bytes`.
     pub sessions: usize,
     /// A session ends after it was idle for this long.
     pub idle: Duration,
     /// The maximum number of connections. The process's limit of open files may allow fewer.
     pub connections: usize,
-    /// The maximum number of HTTP/2 connections. Each takes about 35 KiB, and up to 220 KiB more for an unfinished request
-    /// head and for bodies that wait for memory, up to the flow-control window.
+    /// The maximum number of HTTP/2 connections. Each takes about 35 KiB, and up to 160 KiB more for an unfinished
+    /// request head and for body bytes that the server has not read, at most the flow-control window.
     pub http2_connections: usize,
     /// The maximum number of requests in progress; further ones are refused.
     pub requests: usize,
-    /// The memory budget of unfinished request heads, in bytes.
+    /// The memory budget of unfinished request heads and pipelined input, in bytes. If it is exceeded, connections of
+    /// the client that uses the most of it are closed.
     pub head_bytes: usize,
     /// The memory budget of requests whose bodies are being received, in bytes. Each takes 48 KiB and twice the size of
     /// its head. The bodies themselves count against `body_bytes`.
@@ -162,7 +163,7 @@ pub struct Endpoint {
     http_sse: Option<HttpSse>,
     /// Bounds the requests in progress.
     requests: Arc<Budget>,
-    /// The number of requests refused since the start because a limit other than a rate was reached.
+    /// The number of requests refused with status 503 since the start.
     refused: AtomicUsize,
     /// The number of requests since the start that the rate limit admitted. Each message of a batch counts.
     admitted: AtomicUsize,
@@ -292,8 +293,8 @@ impl Endpoint {
         response
     }
 
-    /// The peer of a request. Our own server puts a `Peer` into the extensions of the request, an embedding program a
-    /// `Client`. If that is a trusted proxy, the result is the client that the proxy names.
+    /// The peer of a request. Our own server puts a `Peer` into the extensions of the request; an embedding program
+    /// puts a `Client` there. If the peer is a trusted proxy, its `client` is the one that the proxy names.
     fn peer<B>(&self, request: &Request<B>) -> Peer {
         let extensions = request.extensions();
         let client = || extensions.get::<Client>().copied().unwrap_or_default();

@@ -41,8 +41,8 @@ pub(super) struct NotificationLog {
     open: watch::Sender<Vec<u64>>,
 }
 
-/// Notifications that were sent but may not have arrived. Only the last one of each resource is recorded, so there are
-/// hardly more of them than subscriptions.
+/// Notifications that were sent but perhaps did not arrive. Only the last one of each resource is recorded, so there
+/// are hardly more of them than subscriptions.
 #[derive(Default)]
 struct SentNotifications {
     /// The last event id.
@@ -125,6 +125,10 @@ impl Listener for RecordingListener {
 
     async fn follow_prompts(&self) -> Result<(), Failure> {
         self.listener.follow_prompts().await
+    }
+
+    async fn follow_tools(&self) -> Result<(), Failure> {
+        self.listener.follow_tools().await
     }
 
     fn listed(&self) {
@@ -301,7 +305,7 @@ impl Drop for OpenStream {
 #[cfg(test)]
 mod tests {
     use super::{MAX_RECORDED, NotificationLog};
-    use crate::http::scripted::Scripted;
+    use crate::http::queue_listener::QueueListener;
     use crate::{Listener as _, Notification};
     use futures_util::StreamExt as _;
     use std::pin::pin;
@@ -313,15 +317,15 @@ mod tests {
 
     #[tokio::test]
     async fn unsubscribing_discards_the_recorded_notification() {
-        let script = Arc::new(Scripted::default());
-        let log = Arc::new(NotificationLog::new(script.clone(), None));
+        let queue = Arc::new(QueueListener::default());
+        let log = Arc::new(NotificationLog::new(queue.clone(), None));
         let mut stream = pin!(log.open(None));
         for number in 0..100 {
-            script.requeue(updated(number));
+            queue.requeue(updated(number));
             stream.next().await.unwrap();
         }
         let name: Arc<str> = "a:text".into();
-        script.requeue(Notification::Updated(name.clone()));
+        queue.requeue(Notification::Updated(name.clone()));
         stream.next().await.unwrap();
         assert!(Arc::strong_count(&name) > 1);
         log.listener.unsubscribe(&name);
@@ -330,20 +334,20 @@ mod tests {
             log.listener.unsubscribe(&format!("a:{number}"));
         }
         let _next = log.open(None);
-        assert_eq!(script.pending(), [updated(99)]);
+        assert_eq!(queue.take_pending(), [updated(99)]);
     }
 
     #[tokio::test]
     async fn the_newest_notifications_are_recorded_and_resent_in_order() {
-        let script = Arc::new(Scripted::default());
-        let log = Arc::new(NotificationLog::new(script.clone(), None));
+        let queue = Arc::new(QueueListener::default());
+        let log = Arc::new(NotificationLog::new(queue.clone(), None));
         let mut stream = pin!(log.open(None));
         for number in (0..MAX_RECORDED + 5).chain([7]) {
-            script.requeue(updated(number));
+            queue.requeue(updated(number));
             stream.next().await.unwrap();
         }
         let _next = log.open(None);
-        let pending = script.pending();
+        let pending = queue.take_pending();
         let expected: Vec<_> = (5..MAX_RECORDED + 5).filter(|n| *n != 7).chain([7]).map(updated).collect();
         assert_eq!(pending.len(), expected.len());
         assert!(pending == expected, "{:?} … {:?}", pending.first(), pending.last());

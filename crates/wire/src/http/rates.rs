@@ -149,8 +149,8 @@ impl RateLimiter {
         &self.clients[self.hasher.hash_one(client) as usize % SHARDS]
     }
 
-    /// Counts requests of a client: several for a batch. It is enough if the bucket holds one. The error is how long the
-    /// client must wait; then nothing is counted.
+    /// Counts requests of a client: several for a batch, which is admitted if the bucket holds at least one request.
+    /// The error is how long the client must wait; then nothing is counted.
     pub(super) fn request(&self, client: Client, count: usize) -> Result<(), Duration> {
         self.request_at(client, count as u64, self.began.elapsed())
     }

@@ -96,8 +96,8 @@ impl Endpoint {
         Ok(Received { bytes, _memory: memory, _head: is_large.then_some(receiving) })
     }
 
-    /// Collects a body, and returns it with its memory reservation. A body over the limit is discarded, read for up to
-    /// `MAX_DISCARDED` more bytes, and then refused.
+    /// Collects a body, and returns it with its memory reservation. A body over the limit is refused, after up to
+    /// `MAX_DISCARDED` more bytes were read and discarded.
     async fn collect<B>(
         &self,
         client: Client,

@@ -90,7 +90,9 @@ impl Endpoint {
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let Some(entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
+        let Some(request_slot) = self.requests.try_take(peer.client, 1) else {
+            return self.busy(None, TOO_MANY);
+        };
         let (head, body) = request.into_parts();
         let received = match self.receive(peer.client, &head.headers, body).await {
             Ok(received) => received,
@@ -105,7 +107,7 @@ impl Endpoint {
         // Releases the memory reservation of the contents that the route has read.
         drop(call);
         if response.body().is_streamed() {
-            let limit = |pieces| self.clone().limit_pieces(peer, entered, pieces);
+            let limit = |pieces| self.clone().limit_pieces(peer, request_slot, pieces);
             return response.map(|body| body.with_pieces(limit));
         }
         let size = response.body().size_hint().exact().unwrap_or_default() as usize;
@@ -121,18 +123,18 @@ impl Endpoint {
     fn limit_pieces(
         self: Arc<Self>,
         peer: Peer,
-        entered: Lease,
+        request_slot: Lease,
         pieces: BoxStream<'static, RoutePiece>,
     ) -> BoxStream<'static, RoutePiece> {
-        let state = (self, peer.client, entered, pieces);
-        Box::pin(stream::unfold(state, async |(endpoint, client, entered, mut pieces)| {
+        let state = (self, peer.client, request_slot, pieces);
+        Box::pin(stream::unfold(state, async |(endpoint, client, request_slot, mut pieces)| {
             // In a task of its own: over HTTP/2 a body is not polled while the flow-control window is closed, so the piece
             // would hold the permits of its sources without reaching its time limit.
             let making = tokio::spawn(async move {
                 let piece = within(endpoint.protocol.limits.time, pieces.next()).await.flatten()?;
                 endpoint.count_bytes(client, piece.bytes.len());
                 let lease = endpoint.content_budget.take(client, piece.bytes.len()).await?;
-                Some((RoutePiece { lease: Some(lease), ..piece }, (endpoint, client, entered, pieces)))
+                Some((RoutePiece { lease: Some(lease), ..piece }, (endpoint, client, request_slot, pieces)))
             });
             AbortOnDropHandle::new(making).await.ok().flatten()
         }))

@@ -1,5 +1,5 @@
-//! Accepts and serves connections: completes the TLS handshake, determines the HTTP version, and serves requests until the
-//! connection ends.
+//! Accepts and serves connections: completes the TLS handshake, determines the HTTP version, and serves requests until
+//! the connection ends.
 
 use std::io;
 use std::net::SocketAddr;
@@ -54,7 +54,8 @@ const SLOTS_IN_HYPER: usize = 4;
 /// How many units of the event stream budget an HTTP/2 event stream takes.
 const SLOTS_IN_HTTP2: usize = 2;
 
-/// The first delay before the first bytes of a connection are peeked at again, if they do not determine the HTTP version.
+/// The first delay before the first bytes of a connection are peeked at again, if they do not determine the HTTP
+/// version.
 const MIN_PEEK_DELAY: Duration = Duration::from_millis(5);
 
 /// The longest such delay. The delay doubles each time.
@@ -157,9 +158,10 @@ impl ConnectionTask {
         let (peer, liveness) = (accepted.peer, accepted.liveness.clone());
         // A client that expects TLS would not understand the plain-text response of a refusal.
         let in_clear = self.tls.is_none().then_some(&stream);
-        let Some(_lease) = accepted.admitted(in_clear).await else { return };
+        let Some(_lease) = accepted.wait_for_slot(in_clear).await else { return };
         let Self { endpoint, builders, tls, graceful, stop } = self;
-        let (counted, watched, served) = (liveness.clone(), liveness.clone(), endpoint.clone());
+        let (service_liveness, connection_liveness, connection_endpoint) =
+            (liveness.clone(), liveness.clone(), endpoint.clone());
         // An `async` block and not a function: the future of a function would occupy memory twice, as the argument and
         // where it is pinned.
         let connection = async move {
@@ -170,8 +172,8 @@ impl ConnectionTask {
             };
             let client_certificate = certificate.clone();
             let service = service_fn(move |mut request: Request<Incoming>| {
-                let number = counted.begin_request();
-                let (endpoint, liveness) = (endpoint.clone(), counted.clone());
+                let number = service_liveness.begin_request();
+                let (endpoint, liveness) = (endpoint.clone(), service_liveness.clone());
                 let certificate = client_certificate.clone();
                 // Boxed, or the connection would contain the memory of this future as long as an event stream is open.
                 Box::pin(async move {
@@ -208,21 +210,24 @@ impl ConnectionTask {
             match version {
                 // Boxed, since it is by far the larger future.
                 Version::HTTP_2 => {
-                    let accepted = served.http2_connections.accept_existing(peer, watched);
-                    let Some(_http2_lease) = accepted.admitted(socket.plain()).await else { return Ok(()) };
+                    let accepted =
+                        connection_endpoint.http2_connections.accept_existing(peer, connection_liveness);
+                    let Some(_http2_lease) = accepted.wait_for_slot(socket.plain()).await else {
+                        return Ok(());
+                    };
                     let socket = TokioIo::new(socket);
                     Ok(Box::pin(graceful.watch(http2.serve_connection(socket, service))).await?)
                 }
                 _ => {
                     // A graceful shutdown waits until this is dropped, at the end of the connection.
                     let _graceful = graceful;
-                    let mut lane =
-                        Lane::new(socket, served, peer, watched.clone()).with_certificate(certificate);
+                    let mut lane = Lane::new(socket, connection_endpoint, peer, connection_liveness.clone())
+                        .with_certificate(certificate);
                     while let Some(with_request) = lane.without_hyper().await? {
                         // Boxed, since most connections never need it.
                         let hyper = Box::new(http1.serve_connection(with_request, service.clone()));
-                        lane = through_hyper(hyper, &watched).await?;
-                        if !lane.was_detached() {
+                        lane = through_hyper(hyper, &connection_liveness).await?;
+                        if !lane.take_detached_flag() {
                             break;
                         }
                     }
@@ -242,7 +247,7 @@ impl ConnectionTask {
                     break;
                 }
                 // Leaving the loop drops the connection, which aborts its requests in progress.
-                () = liveness.closed(), if !liveness.is_stopping() => {
+                () = liveness.close_requested(), if !liveness.is_stopping() => {
                     if !liveness.is_stopping() {
                         tracing::debug!(?peer, "evicted a connection to free its slot or its memory");
                         break;

@@ -1,7 +1,7 @@
 //! A store of legacy sessions that several replicas of a server share, so that each of them can serve every session.
 //!
-//! A replica has the sessions that it serves in memory. It loads a session from the store if it does not have it, and
-//! saves in the store what other replicas need to serve its own sessions.
+//! A replica holds in memory the sessions that it serves. If it does not have a session, it loads the session from the
+//! store. It saves in the store what other replicas need to serve its own sessions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,13 +32,13 @@ pub trait SessionStore: Send + Sync + 'static {
     /// Records that these sessions are in use: they now expire after `keep`. Does not wait.
     fn touch(&self, ids: Vec<Arc<str>>, keep: Duration);
 
-    /// Sends the usage of clients at this replica since the last call to the other replicas, and returns the usage at the
-    /// others. The default does nothing.
+    /// Sends to the other replicas the usage of clients at this replica since the last call, and returns the usage at
+    /// the others. The default does nothing.
     async fn exchange_usage(&self, _used: Vec<ClientUsage>) -> Result<Vec<ClientUsage>, StoreUnavailable> {
         Ok(Vec::new())
     }
 
-    /// Waits for the next event. One task calls this.
+    /// Waits for the next event. Only one task calls this.
     async fn next(&self) -> SessionEvent;
 }
 
@@ -90,7 +90,7 @@ pub enum SessionEvent {
         /// The id of the session.
         id: String,
     },
-    /// The store may have lost sessions: each replica must save the sessions that it serves once more.
+    /// The store may have lost sessions: each replica must save again the sessions that it serves.
     SaveAgain,
 }
 

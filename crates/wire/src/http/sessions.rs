@@ -15,7 +15,7 @@ use crate::lock::lock;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) client: Client,
-    /// The address of the connection, whole: that of an IPv6 `client` is reduced to its network.
+    /// The full address of the connection; `client` has only the network of an IPv6 address.
     pub(super) address: Option<IpAddr>,
     /// The number of its connection, if this server accepted it.
     pub(super) connection: Option<u64>,
@@ -239,8 +239,8 @@ impl SessionTable {
         self.open.insert(id, entry);
     }
 
-    /// Evicts the first session of an owner that is not busy. Its open event streams end with it. For `Everybody`,
-    /// evicts a session of the client that has the most sessions.
+    /// Removes the first session in the eviction order of an owner, except busy ones, and returns it; the caller ends
+    /// the session. For `Everybody`, removes a session of the client that has the most sessions.
     fn make_room(&mut self, owner: Owner, now: Duration) -> Option<Arc<HttpSession>> {
         let owner = match owner {
             Owner::Everybody => Owner::Client(self.largest.last()?.1),
@@ -291,7 +291,7 @@ mod tests {
     use crate::Revision;
     use crate::empty::Empty;
     use crate::envelope::Id;
-    use crate::http::scripted::Scripted;
+    use crate::http::queue_listener::QueueListener;
     use crate::http::session::HttpSession;
     use crate::lock::lock;
     use libris_core::Client;
@@ -299,7 +299,7 @@ mod tests {
     use std::time::Duration;
 
     fn session() -> HttpSession {
-        HttpSession::new(Arc::new(Empty), Revision::V2025_06_18, 1, Arc::new(Scripted::default()), None)
+        HttpSession::new(Arc::new(Empty), Revision::V2025_06_18, 1, Arc::new(QueueListener::default()), None)
     }
 
     impl Sessions {

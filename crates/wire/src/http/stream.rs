@@ -30,8 +30,8 @@ pub(super) struct Stream {
     drained: AtomicWaker,
     /// The task that answers the request. When it is aborted, hyper resets the stream.
     task: OnceLock<AbortHandle>,
-    /// The connection of the stream.
-    connection: OnceLock<Arc<Liveness>>,
+    /// The activity and the close signal of the connection that carries the stream.
+    liveness: OnceLock<Arc<Liveness>>,
     /// The unit of the stream budget that it holds. Event streams hold none.
     slot: Mutex<Option<Lease>>,
 }
@@ -58,12 +58,12 @@ impl Stream {
     pub(super) fn enter(
         streams: &Arc<Budget>,
         client: Client,
-        connection: &Arc<Liveness>,
+        liveness: &Arc<Liveness>,
     ) -> Option<Arc<Self>> {
         let stream = CURRENT.try_with(Arc::clone).ok()?;
         *lock(&stream.slot) = Some(streams.try_take(client, 1)?);
-        let _ = stream.connection.set(connection.clone());
-        connection.watch_stream(&stream);
+        let _ = stream.liveness.set(liveness.clone());
+        liveness.watch_stream(&stream);
         Some(stream)
     }
 
@@ -80,8 +80,8 @@ impl Stream {
     /// Records bytes that hyper has sent or dropped.
     pub(super) fn record_sent(&self, bytes: usize) {
         let sent = self.bytes_sent.fetch_add(bytes as u64, Ordering::AcqRel) + bytes as u64;
-        if let Some(connection) = self.connection.get() {
-            connection.record_sent(bytes);
+        if let Some(liveness) = self.liveness.get() {
+            liveness.record_sent(bytes);
         }
         if sent >= self.bytes_passed.load(Ordering::Acquire) {
             self.drained.wake();
@@ -109,15 +109,15 @@ impl Recipient for Stream {
     }
 
     fn sharers(&self) -> u64 {
-        self.connection.get().map_or(1, |connection| connection.unsent_streams() as u64)
+        self.liveness.get().map_or(1, |liveness| liveness.unsent_streams() as u64)
     }
 
-    /// Resets the stream. Once hyper has received the whole response, it has released the stream; then this closes the
-    /// connection instead.
+    /// Resets the stream by aborting its task. If the task has ended, because hyper has taken the whole response, the
+    /// stream can no longer be reset; then closes the connection.
     fn close(&self) {
         match self.task.get() {
             Some(task) if !task.is_finished() => task.abort(),
-            _ => self.connection.get().into_iter().for_each(|connection| connection.close()),
+            _ => self.liveness.get().into_iter().for_each(|liveness| liveness.close()),
         }
     }
 }
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(checks, super::super::liveness::CHECKS_WITHOUT_ACTIVITY + 1);
         drop(stalled);
         assert_eq!(streams.used(), 2);
-        assert!(liveness.closed().now_or_never().is_none(), "the connection stays");
+        assert!(liveness.close_requested().now_or_never().is_none(), "the connection stays");
         assert_eq!(busy.sharers(), 0);
         busy.record_passed(1);
         assert_eq!(busy.sharers(), 1);
@@ -201,8 +201,8 @@ mod tests {
         let stream = stream.unwrap();
         stream.close();
         end.closed().await;
-        assert!(liveness.closed().now_or_never().is_none());
+        assert!(liveness.close_requested().now_or_never().is_none());
         stream.close();
-        assert!(liveness.closed().now_or_never().is_some());
+        assert!(liveness.close_requested().now_or_never().is_some());
     }
 }

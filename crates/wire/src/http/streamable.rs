@@ -155,7 +155,7 @@ impl Endpoint {
         Ok(self.answer_in_session(&session, accepts, call, token, id, request).await)
     }
 
-    /// Admits the sender of a request to its view; the error is the response that refuses it.
+    /// Admits the sender of a request and returns its view. The error is the response that refuses the request.
     pub(super) async fn admit(
         &self,
         peer: Peer,
@@ -216,10 +216,10 @@ impl Endpoint {
             let why = "the session has too many requests in progress; wait for their responses";
             return self.busy(Some(id), why);
         };
-        let progress = InProgress { _lease: lease, session: Some((running, permit)) };
+        let in_progress = InProgress { _lease: lease, session: Some((running, permit)) };
         let call = call.with_listener(Some(session.notifications.listener.clone()));
         tokio::select! {
-            answered = self.answer_admitted(progress, accepts, call, token, id, request) => answered,
+            answered = self.answer_admitted(in_progress, accepts, call, token, id, request) => answered,
             // A cancelled request has no response: the client gets an empty event stream.
             () = cancelled.cancelled() => response::events(Body::empty()),
         }
@@ -235,15 +235,15 @@ impl Endpoint {
         request: McpRequest,
     ) -> Response<Body> {
         let Ok(lease) = self.take_request_slot(&call, &request) else { return self.busy(Some(id), TOO_MANY) };
-        let progress = InProgress { _lease: lease, session: None };
-        self.answer_admitted(progress, accepts, call, token, id, request).await
+        let in_progress = InProgress { _lease: lease, session: None };
+        self.answer_admitted(in_progress, accepts, call, token, id, request).await
     }
 
-    /// Answers a request that is within its limits: with JSON, or with an event stream if there is a progress notification
-    /// first.
+    /// Answers a request that is within its limits: with JSON, or with an event stream if a progress notification comes
+    /// before the response.
     async fn answer_admitted(
         self: Arc<Self>,
-        progress: InProgress,
+        in_progress: InProgress,
         accepts: Accepts,
         call: Call,
         token: Option<&str>,
@@ -259,14 +259,14 @@ impl Endpoint {
         let send = move |framed| drop(sender.try_send(framed));
         let call = call.with_reporter(Some(Reporter::new(token, send)));
         let (endpoint, asked) = (self.clone(), id.clone());
-        let cancelled = progress.session.as_ref().map(|(running, _)| running.token.clone());
+        let cancelled = in_progress.session.as_ref().map(|(running, _)| running.token.clone());
         // In a task of its own: over HTTP/2 a body is not polled while the flow-control window is closed, so the request
         // would hold its resources without reaching its time limit.
         let answer = tokio::spawn(async move {
             let framed = endpoint.protocol.answer(&call, &asked, &request).await;
             let lease = endpoint.content_lease(&call, &framed).await;
             // The request is no longer in progress; from here on the memory budget bounds the unsent response.
-            drop(progress);
+            drop(in_progress);
             (framed, lease)
         });
         let mut answer = AbortOnDropHandle::new(answer)
@@ -278,7 +278,7 @@ impl Endpoint {
                 None => self.busy(Some(id), CONTENT_BUDGET_FULL),
             },
             Some(first) = receiver.recv() => {
-                let progress = stream::unfold(receiver, async |mut receiver| {
+                let notifications = stream::unfold(receiver, async |mut receiver| {
                     receiver.recv().await.map(|framed| (Event::from(framed), receiver))
                 });
                 let id = id.clone();
@@ -287,7 +287,7 @@ impl Endpoint {
                     None => Event::from(Framed::error(Some(&id), &ErrorObject::new(INTERNAL_ERROR, CONTENT_BUDGET_FULL))),
                 });
                 // The call owns the sender, so the progress stream ends when the call ends.
-                let rest = stream::select(progress, answer.into_stream());
+                let rest = stream::select(notifications, answer.into_stream());
                 let ends = async move {
                     match cancelled {
                         Some(token) => token.cancelled().await,
@@ -300,7 +300,7 @@ impl Endpoint {
         }
     }
 
-    /// Refuses a request with status 503 because a limit is reached.
+    /// Refuses a request with status 503, because a limit is reached or something took too long.
     pub(super) fn busy(&self, id: Option<&Id>, why: &'static str) -> Response<Body> {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let error = Failure::Busy { message: why.into() }.object(Revision::ALL[0]);

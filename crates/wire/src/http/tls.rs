@@ -18,11 +18,11 @@ use super::ClientCertificate;
 use super::socket::Socket;
 use crate::lock::lock;
 
-/// The time limit of a handshake, with the time that it waits for a permit.
+/// The time limit of a handshake, including the time that it waits for a permit.
 const HANDSHAKE_TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// The most concurrent handshakes, of which one client may have three quarters. Each takes up to 100 KiB, because a
-/// message of a handshake may have 64 KiB. Further ones wait, and are not read meanwhile.
+/// message of a handshake may have 64 KiB. Further handshakes wait; their bytes are not read meanwhile.
 const MAX_HANDSHAKES: usize = 256;
 
 /// The most handshakes that wait; further connections are closed.

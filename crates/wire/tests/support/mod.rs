@@ -52,6 +52,10 @@ impl Listener for Ear {
         Ok(())
     }
 
+    async fn follow_tools(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     fn listed(&self) {}
 
     async fn reserve(&self, uris: &[&str]) -> Result<(), Failure> {

@@ -1,6 +1,6 @@
 //! Reads the catalog of a database: tables, columns, indexes, foreign keys, CHECK constraints, view definitions.
 //!
-//! Each database has six queries. Their result columns are the same for all databases, so that the same code
+//! Each SQL dialect has its own six queries. Their result columns are the same in all dialects, so that the same code
 //! combines the results. Names from a URI are bound as values. Later statements contain only names that the catalog
 //! returned.
 
@@ -41,7 +41,7 @@ pub(super) struct TableInfo {
     pub(super) key: Vec<TableColumn>,
     /// Whether `key` was declared as the primary key.
     pub(super) primary: bool,
-    /// The `rowid` of SQLite, if `key` may contain nulls: keys with nulls are not unique.
+    /// The `rowid` of SQLite if `key` may contain nulls, because keys with nulls are not unique.
     pub(super) tie_breaker: Option<TableColumn>,
     pub(super) indexes: Vec<TableIndex>,
     pub(super) references: Vec<ForeignKey>,
@@ -74,7 +74,7 @@ pub(super) struct TableIndex {
     pub(super) name: String,
     pub(super) unique: bool,
     pub(super) primary: bool,
-    /// Whether it can find all rows with a given value of its first column, unlike a partial or full-text index.
+    /// Whether the index can find all rows with a given value of its first column, unlike a partial or full-text index.
     pub(super) equality: bool,
     pub(super) columns: Vec<String>,
 }
@@ -96,8 +96,8 @@ pub(super) struct CheckConstraint {
     pub(super) expression: String,
 }
 
-/// The catalog queries of one database. Bound values may restrict each of them to one table. The fields list the
-/// result columns.
+/// The catalog queries of one SQL dialect. Bound values may restrict each of them to one table. The comment of each
+/// field lists the result columns.
 struct CatalogQueries {
     /// Schema, table, whether it is a view, comment, estimate of rows.
     tables: String,
@@ -174,9 +174,10 @@ async fn describe(
     }
     // In SQLite, a view still exists after its table was dropped, but then the queries for the columns of the view
     // fail.
-    let broken = driver.dialect() == Dialect::Sqlite && tables.values().all(|table| table.summary.view);
+    let may_be_broken =
+        driver.dialect() == Dialect::Sqlite && tables.values().all(|table| table.summary.view);
     let or_empty_if_broken = |answer: Result<Vec<_>, DriverError>| match answer {
-        Err(DriverError::Missing(_) | DriverError::Failed(_)) if broken => Ok(Vec::new()),
+        Err(DriverError::Missing(_) | DriverError::Failed(_)) if may_be_broken => Ok(Vec::new()),
         answer => answer,
     };
     for row in or_empty_if_broken(query(driver, queries.columns, only).await)? {
@@ -292,9 +293,8 @@ impl TableInfo {
         }
     }
 
-    /// Stores the definition of a view, which is its query. The definition of a SQLite table is its `CREATE TABLE`
-    /// statement: its CHECK constraints are added to `checks`, and the statement is stored only if it contains
-    /// comments.
+    /// Stores the query of a view as its definition. For a SQLite table, `definition` is the `CREATE TABLE` statement:
+    /// adds the CHECK constraints in the statement to `checks`, and stores the statement only if it contains comments.
     fn define(&mut self, definition: Option<String>) {
         if self.summary.view {
             self.definition = definition;

@@ -23,8 +23,8 @@ fn table_condition(schema: &str, table: &str, schemas: &[String]) -> String {
     )
 }
 
-/// Changes columns of MariaDB that were declared as JSON from text to JSON. MariaDB stores JSON as text and adds the
-/// constraint `json_valid(…)` to the column; such constraints are removed.
+/// In MariaDB, a column that was declared as JSON is a text column with the constraint `json_valid(…)`. Gives such
+/// columns the type JSON, and removes these constraints.
 pub(super) fn recognise_json(table: &mut TableInfo) {
     let TableInfo { columns, checks, .. } = table;
     checks.retain(|check| {

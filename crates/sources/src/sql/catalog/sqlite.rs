@@ -52,7 +52,8 @@ pub(super) fn catalog_queries() -> CatalogQueries {
     }
 }
 
-/// The descriptions of all tables, queried one by one, so that an error in one does not hide the others.
+/// The descriptions of all tables, queried one by one, so that a broken view does not make the queries for the others
+/// fail.
 pub(super) async fn tables(driver: &dyn Driver) -> Result<Vec<TableInfo>, DriverError> {
     let mut tables = Vec::new();
     for summary in summaries(driver, &[]).await? {

@@ -68,6 +68,7 @@ pub(super) struct QueryLimits {
 /// `bytes`, the row is oversized, and its large values may be null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SizeColumns {
+    /// The number of these columns.
     pub(super) columns: usize,
     /// The most bytes of one row.
     pub(super) bytes: u64,
@@ -125,8 +126,7 @@ pub(super) type DatabaseError = Arc<dyn std::error::Error + Send + Sync>;
 pub(super) trait Driver: Send + Sync {
     fn dialect(&self) -> Dialect;
 
-    /// Runs a statement in a read-only transaction and returns the sink. If the future is dropped, the statement is
-    /// cancelled.
+    /// Runs a statement that cannot write, and returns the sink. If the future is dropped, the statement is cancelled.
     async fn run(
         &self,
         statement: &Statement,
@@ -308,7 +308,7 @@ const NO_DATABASE: DriverError = DriverError::Misconfigured {
     fix: "correct the name of the database in `url`, or create the database",
 };
 
-/// The error if the user may not use the database.
+/// The error if the user is not allowed to use the database.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 const NOT_ADMITTED: DriverError = DriverError::Misconfigured {
     why: "the server does not admit the user to this database",

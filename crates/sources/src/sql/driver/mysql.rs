@@ -61,8 +61,8 @@ impl Driver for Pool<MysqlServer> {
 impl MysqlServer {
     async fn session(&self) -> sqlx::Result<MysqlSession> {
         let mut connection = self.options.connect().await?;
-        // The lexer of configured queries relies on this mode: without `NO_BACKSLASH_ESCAPES` and `ANSI_QUOTES`,
-        // whatever the configuration of the server.
+        // The lexer of configured queries relies on a mode without `NO_BACKSLASH_ESCAPES` and `ANSI_QUOTES`, which the
+        // configuration of the server could include.
         connection.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'").await?;
         let (version, number): (String, u64) =
             sqlx::query_as("SELECT VERSION(), CAST(CONNECTION_ID() AS UNSIGNED)")
@@ -109,7 +109,7 @@ impl Backend for MysqlServer {
     }
 
     async fn recover(&self, session: &mut MysqlSession) -> bool {
-        // A late cancel request, which arrives after the statement has ended, aborts the first `ROLLBACK`.
+        // A cancel request that arrives after the statement has ended aborts the first `ROLLBACK`.
         let first = session.connection.execute("ROLLBACK").await;
         first.is_ok() || session.connection.execute("ROLLBACK").await.is_ok()
     }

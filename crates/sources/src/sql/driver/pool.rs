@@ -15,8 +15,8 @@ use super::{
     StopSignal, TIMEOUT_GRACE,
 };
 
-/// The interval between cancel requests for one statement: a server ignores a request that arrives just before the
-/// statement starts.
+/// The interval between cancel requests for one statement. They are repeated, because a server ignores a request that
+/// arrives just before the statement starts.
 const CANCEL_RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long a statement may run past its deadline before the connection is closed. Also the time-out for the reset

@@ -89,7 +89,7 @@ impl SqliteFile {
 
 impl Pool<SqliteFile> {
     /// The identity of the file; fails if there is none. Closes the idle connections if the file was replaced.
-    fn check(&self) -> Result<FileIdentity, DriverError> {
+    fn checked_identity(&self) -> Result<FileIdentity, DriverError> {
         let now = sqlite_version::identity(&self.backend().path);
         let mut known = self.backend().known.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != now {
@@ -111,18 +111,18 @@ impl Driver for Pool<SqliteFile> {
         statement: &Statement,
         sink: Box<dyn RowSink>,
     ) -> Result<Box<dyn RowSink>, DriverError> {
-        self.check()?;
+        self.checked_identity()?;
         Pool::run(self, statement, sink).await
     }
 
     async fn version(&self) -> Result<Option<String>, DriverError> {
-        let identity = self.check()?;
+        let identity = self.checked_identity()?;
         let DatabaseVersion { epoch, data, .. } = self.backend().awaited_version(identity).await?;
         Ok(Some(format!("{epoch} {data}")))
     }
 
     async fn observe(&self) -> Option<ObservedVersion> {
-        let identity = self.check().ok()?;
+        let identity = self.checked_identity().ok()?;
         self.backend().open_detector(identity).await.ok()?;
         let check = Arc::clone(&self.backend().detector);
         Some(ObservedVersion { version: check.current()?, check })

@@ -45,7 +45,7 @@ const USER_SHARE: usize = 4;
 pub(super) struct GenerationTracker {
     inotify: Inotify,
     max_watches: usize,
-    /// Whether a thread has read events that it has not yet applied to the counters.
+    /// Whether a thread is reading events and applying them to the counters.
     draining: AtomicBool,
     table: Mutex<WatchTable>,
 }
@@ -141,7 +141,7 @@ impl GenerationTracker {
     /// whether that was possible.
     pub(super) fn catch_up(&self) -> bool {
         match self.inotify.has_queued_events() {
-            // A thread sets `draining` before it reads events, so none was read that is not yet applied.
+            // A thread sets `draining` before it reads events. It is not set, so all events that were read are applied.
             Ok(false) if !self.draining.load(Ordering::SeqCst) => true,
             // Waits until the other thread has applied the events that it has read.
             Ok(false) => {

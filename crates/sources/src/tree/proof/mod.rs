@@ -5,8 +5,9 @@
 //! directory, and one drain proves a whole page of a listing. For a response about a single file, its `stat` result is
 //! compared too, which also reveals changes through other hard links.
 //!
-//! Some changes are detected by neither: writes through a memory map or a deleted name, a change of an ignore file
-//! through another hard link, and mounts. That is why no evidence is trusted for longer than [`MAX_AGE`].
+//! Some changes are detected in neither way: writes through a memory map or through a name that was deleted since, a
+//! change of an ignore file through another hard link, and mounts. That is why no evidence is trusted for longer than
+//! [`MAX_AGE`].
 
 #[cfg_attr(
     not(target_os = "linux"),
@@ -114,7 +115,7 @@ impl ObservedGeneration {
 #[derive(Debug)]
 pub(super) struct PathEvidence {
     observed: ObservedGeneration,
-    /// For the root only: its ancestors and the directories of `.git/info/exclude`.
+    /// For the root only: its ancestors, `.git` and `.git/info`.
     also_observed: Vec<ObservedGeneration>,
     /// For a root whose ancestors cannot be watched: its path, at which a directory of this identity must still be.
     expected_root: Option<(PathBuf, FileId)>,

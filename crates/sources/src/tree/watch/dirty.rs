@@ -18,7 +18,7 @@ pub(super) struct DirtySet {
     names: usize,
     /// Whether to scan the whole tree.
     pub(super) all: bool,
-    /// Whether events were lost, so that a file with an unchanged stamp may have changed.
+    /// Whether some changes may have had no event, so that a file with an unchanged stamp may have changed.
     pub(super) lost: bool,
 }
 
@@ -98,7 +98,7 @@ impl DirtySet {
         self.all = true;
     }
 
-    /// Marks everything, because events were lost or the set became too large.
+    /// Marks everything, including files with an unchanged stamp, because it is not known which entries changed.
     pub(super) fn mark_lost(&mut self) {
         *self = Self { all: true, lost: true, ..Self::default() };
     }

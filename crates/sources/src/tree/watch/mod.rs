@@ -173,7 +173,7 @@ impl TreeWatcher {
         next.saturating_duration_since(Instant::now())
     }
 
-    /// Marks what no event reports as dirty: hidden directories, failed scans, and a root that was moved or restored.
+    /// Marks as dirty what no event reports: hidden directories, failed scans, and a root that was moved or restored.
     fn check_root(&mut self) {
         self.root_check_at = Instant::now() + ROOT_CHECK_INTERVAL;
         for key in std::mem::take(&mut self.hidden) {

@@ -124,9 +124,10 @@ impl ChangeSet {
         let uri = next.or_else(|| self.changes.first_key_value())?.0.clone();
         let pending = self.changes.get_mut(&uri)?;
         if pending.presence.is_none() && pending.updated && pending.described {
-            // Both changed: delivers `Updated` now and `Described` later. `last` is not advanced, so that this URI is
-            // not skipped.
+            // Both changed: delivers `Updated` now and `Described` in the next round. `last` advances here too: a file that
+            // changes before each delivery would otherwise be delivered for ever.
             pending.updated = false;
+            self.last = Some(uri.clone());
             return Some(Change::Updated(uri));
         }
         let pending = self.changes.remove(&uri)?;
@@ -182,5 +183,25 @@ impl Drop for ChangeStream {
     fn drop(&mut self) {
         self.pending.close();
         self.wake_handle.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PendingChanges;
+    use libris_core::{Change, Uri};
+
+    #[test]
+    fn a_resource_that_changes_before_each_delivery_does_not_starve_the_others() {
+        let [busy, other] = ["test:a", "test:b"].map(|uri| Uri::parse(uri).unwrap());
+        let pending = PendingChanges::default();
+        pending.put(Change::Updated(other.clone()));
+        let mut delivered = Vec::new();
+        for _ in 0..3 {
+            pending.put(Change::Updated(busy.clone()));
+            pending.put(Change::Described(busy.clone()));
+            delivered.extend(pending.lock().take());
+        }
+        assert_eq!(delivered, [Change::Updated(busy.clone()), Change::Updated(other), Change::Updated(busy)]);
     }
 }

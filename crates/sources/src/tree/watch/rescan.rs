@@ -298,7 +298,8 @@ impl<'a> Rescan<'a> {
         }
     }
 
-    /// The snapshot of a directory that was not in the snapshot; `None` if it cannot be read.
+    /// Scans a directory that is not in the snapshot of the last scan, and everything below it. `None` if it cannot be
+    /// read.
     fn new_directory(&mut self, folder: &OpenFolder) -> Option<SnapshotDirectory> {
         // The stream may have been dropped, and the first scan can take long.
         if self.pending.is_closed() {
@@ -407,8 +408,8 @@ impl<'a> Rescan<'a> {
         }
     }
 
-    /// Reports all ancestors as updated. With `include`, their listings contain a directory only while there is a
-    /// file below it, and that has changed.
+    /// Reports all ancestors of a directory as updated, after it got its first file or lost its last one. With
+    /// `include`, a listing contains only directories with a file below them.
     fn emit_ancestors_updated(&self, key: &str) {
         let mut rest = key;
         while let Some(end) = rest.strip_suffix('/') {

@@ -23,7 +23,7 @@ use crate::http::liveness::Liveness;
 /// The framing of the response to an HTTP/1 request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) struct Framing {
-    /// Whether the response may use chunked encoding; otherwise the end of the connection ends it.
+    /// Whether the response may use chunked encoding; otherwise the response ends with the connection.
     pub(in crate::http) chunked: bool,
     /// Whether the connection closes after the response.
     pub(in crate::http) last: bool,
@@ -60,8 +60,9 @@ impl fmt::Display for StreamDetached {
 
 impl Error for StreamDetached {}
 
-/// Serves an HTTP/1 connection through hyper until the connection ends, the lane takes an event stream over, or hyper ends
-/// while it is idle to free its memory. In the last two cases [`Lane::was_detached`] is true. Returns the connection.
+/// Serves an HTTP/1 connection through hyper until the connection ends, the lane takes an event stream over, or hyper
+/// ends while it is idle to free its memory. In the last two cases [`Lane::take_detached_flag`] is true. Returns the
+/// connection.
 pub(in crate::http) async fn through_hyper<S>(
     mut hyper: Box<http1::Connection<Lane, S>>,
     liveness: &Liveness,

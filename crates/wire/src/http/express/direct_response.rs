@@ -81,7 +81,7 @@ impl DirectResponse {
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,
-        stream: &mut Socket,
+        socket: &mut Socket,
         closing: &CancellationToken,
     ) -> Poll<io::Result<()>> {
         loop {
@@ -95,14 +95,14 @@ impl DirectResponse {
                 Stage::Sending(sending) => {
                     if !sending.pieces.has_remaining() {
                         // TLS has buffered the bytes that the socket did not accept.
-                        ready!(Pin::new(&mut *stream).poll_flush(context))?;
+                        ready!(Pin::new(&mut *socket).poll_flush(context))?;
                         if !ready!(sending.poll_pieces(context)) {
                             return Poll::Ready(Ok(()));
                         }
                     }
                     let mut slices = [IoSlice::new(&[]); MAX_SLICES];
                     let count = sending.pieces.chunks_vectored(&mut slices);
-                    let write = Pin::new(&mut *stream).poll_write_vectored(context, &slices[..count]);
+                    let write = Pin::new(&mut *socket).poll_write_vectored(context, &slices[..count]);
                     let written = ready!(write)?;
                     if written == 0 {
                         return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));

@@ -24,7 +24,8 @@ use crate::http::sessions::Peer;
 use crate::http::socket::Socket;
 use crate::http::{ClientCertificate, Endpoint};
 
-/// The size of one read, and the limit of pipelined input that is buffered while a response is outstanding.
+/// The smallest capacity for one read, in bytes. While a response is outstanding, no more input is read once this much
+/// is buffered.
 const READ_SIZE: usize = 8 << 10;
 
 /// The unused capacity that the buffer of an unfinished request may have.
@@ -39,7 +40,7 @@ const HALF_CLOSED_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// One HTTP/1 connection: hyper's I/O object, and the express lane.
 pub(in crate::http) struct Lane {
-    stream: Socket,
+    socket: Socket,
     endpoint: Arc<Endpoint>,
     liveness: Arc<Liveness>,
     connection: ConnectionContext,
@@ -58,11 +59,11 @@ pub(in crate::http) struct Lane {
     half_closed: Option<Pin<Box<Sleep>>>,
     /// The memory reservation of `input`, and of an unfinished head in hyper.
     reservation: Option<InputReservation>,
-    /// With `Hyper::OwnsConnection`: the number of requests that hyper had parsed when it last read, as long as it may
-    /// hold an unfinished head. `None` once it has parsed another request.
+    /// Set with `Hyper::OwnsConnection` while hyper may hold an unfinished head: the number of requests that hyper had
+    /// parsed when it last got input. `None` once hyper has parsed another request.
     parsing: Option<u32>,
-    /// Whether hyper ended (or is about to end) although the connection continues: to free its memory, or because the lane
-    /// has taken an event stream over.
+    /// Whether hyper ended (or is about to end) although the connection continues: to free its memory, or because the
+    /// lane has taken an event stream over.
     detached: bool,
     /// Whether the connection closes after the current response.
     closes: bool,
@@ -81,13 +82,13 @@ enum Hyper {
 
 impl Lane {
     pub(in crate::http) fn new(
-        stream: impl Into<Socket>,
+        socket: impl Into<Socket>,
         endpoint: Arc<Endpoint>,
         peer: Peer,
         liveness: Arc<Liveness>,
     ) -> Self {
         Self {
-            stream: stream.into(),
+            socket: socket.into(),
             endpoint,
             liveness,
             connection: ConnectionContext::new(peer),
@@ -119,7 +120,7 @@ impl Lane {
 
     /// Whether hyper ended although the connection continues, to free its memory or because the lane has taken an event
     /// stream over. Resets the flag.
-    pub(in crate::http) fn was_detached(&mut self) -> bool {
+    pub(in crate::http) fn take_detached_flag(&mut self) -> bool {
         std::mem::take(&mut self.detached)
     }
 
@@ -159,14 +160,14 @@ impl Lane {
                 self.response = Some(Box::new(DirectResponse::new(future, self.liveness.clone())));
             }
             Parsed::ThroughHyper(size) => {
-                self.liveness.hyper_is_idle_before_next_request();
+                self.liveness.record_hyper_idle_before_next_request();
                 let until_ended = self.liveness.bodies_ended().wrapping_add(1);
                 self.hyper = Hyper::Answering { until_ended };
                 self.request_left = size;
             }
             Parsed::Incomplete => return false,
             Parsed::Unframed => {
-                self.liveness.hyper_is_idle_before_next_request();
+                self.liveness.record_hyper_idle_before_next_request();
                 self.hyper = Hyper::OwnsConnection;
             }
         }
@@ -200,7 +201,7 @@ impl Lane {
     /// Writes the response of the express lane. Ready when there is none, or when it is written.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.unsent.is_empty() {
-            let Poll::Ready(sent) = Pin::new(&mut self.stream).poll_write(context, &self.unsent)? else {
+            let Poll::Ready(sent) = Pin::new(&mut self.socket).poll_write(context, &self.unsent)? else {
                 self.reserve_unsent()?;
                 return Poll::Pending;
             };
@@ -212,20 +213,20 @@ impl Lane {
                 self.liveness.record_sent(sent);
             }
         }
-        if self.lease.is_some() || self.stream.plain().is_none() {
+        if self.lease.is_some() || self.socket.plain().is_none() {
             // TLS buffers what the socket does not accept.
-            ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+            ready!(Pin::new(&mut self.socket).poll_flush(context))?;
         }
         self.lease = None;
         if let Some(response) = &mut self.response {
-            ready!(response.poll(context, &mut self.stream, &self.endpoint.closing))?;
+            ready!(response.poll(context, &mut self.socket, &self.endpoint.closing))?;
             self.response = None;
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Serves the connection on the express lane. Ready when there is input for hyper, which is copied to `buffer` if hyper
-    /// exists, or when the connection (for hyper: its input) ends.
+    /// Serves the connection on the express lane. Ready when there is input for hyper, which is copied to `buffer` if
+    /// hyper exists, or when the connection (for hyper: its input) ends.
     fn poll_input_for_hyper(
         &mut self,
         context: &mut Context<'_>,
@@ -258,8 +259,8 @@ impl Lane {
                 return self.suspend();
             }
             if let Some(deadline) = &mut self.half_closed {
-                // Hyper would abort its response if it read an end of file now. Pipelined requests in `input` are processed
-                // after the response.
+                // Hyper would abort its response if it read an end of file now. Pipelined requests in `input` are
+                // processed after the response.
                 if busy && (!self.input.is_empty() || deadline.as_mut().poll(context).is_pending()) {
                     return self.suspend();
                 }
@@ -272,14 +273,14 @@ impl Lane {
                 return Poll::Ready(Ok(()));
             }
             // Checked before the buffer is allocated: most connections are idle, or receive an event stream.
-            if self.stream.poll_read_ready(context)?.is_pending() {
+            if self.socket.poll_read_ready(context)?.is_pending() {
                 if !busy && self.must_end_idle(buffer.is_some()) {
                     return Poll::Ready(Ok(()));
                 }
                 return self.suspend();
             }
             self.input.reserve(READ_SIZE);
-            let Poll::Ready(read) = poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input)?
+            let Poll::Ready(read) = poll_read_buf(Pin::new(&mut self.socket), context, &mut self.input)?
             else {
                 if !busy && self.must_end_idle(buffer.is_some()) {
                     return Poll::Ready(Ok(()));
@@ -294,8 +295,8 @@ impl Lane {
     }
 
     /// Whether `poll_input_for_hyper` must return although the connection is idle. With hyper: if there are so many
-    /// connections that hyper must end to free its memory, which sets `detached`. Without hyper: if the server is shutting
-    /// down.
+    /// connections that hyper must end to free its memory, which sets `detached`. Without hyper: if the server is
+    /// shutting down.
     fn must_end_idle(&mut self, with_hyper: bool) -> bool {
         match with_hyper {
             // Hyper does the graceful shutdown itself.
@@ -308,7 +309,7 @@ impl Lane {
         }
     }
 
-    /// Returns `Pending` with the read buffer shrunk to its content, and updates the memory reservation for it.
+    /// Shrinks the read buffer to its content, updates the memory reservation, and returns `Pending`.
     fn suspend(&mut self) -> Poll<io::Result<()>> {
         if self.input.is_empty() {
             // An idle connection needs no buffer.
@@ -320,7 +321,7 @@ impl Lane {
         } else if self.input.capacity() > self.input.len() + MAX_SLACK {
             self.input = BytesMut::from(&self.input[..]);
         }
-        if self.parsing.is_some_and(|asked| asked != self.liveness.requests() || !self.liveness.is_idle()) {
+        if self.parsing.is_some_and(|before| before != self.liveness.requests() || !self.liveness.is_idle()) {
             // Hyper has parsed the request.
             self.parsing = None;
         }
@@ -337,8 +338,8 @@ impl Lane {
         Poll::Pending
     }
 
-    /// Reserves memory for a response that the socket does not accept at once. Fails if the budget, or the client's share
-    /// of it, is used up.
+    /// Reserves memory for a response that the socket does not accept at once. Fails if the budget, or the client's
+    /// share of it, is used up.
     fn reserve_unsent(&mut self) -> io::Result<()> {
         if self.lease.is_some() {
             return Ok(());
@@ -353,7 +354,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Drops an unfinished response. Otherwise `poll_shutdown` would wait for it before it closes the connection.
+    /// Drops an unfinished response. Otherwise `poll_shutdown` would send the response before it closes the connection.
     fn drop_response(&mut self) {
         self.response = None;
         self.unsent = Bytes::new();
@@ -381,7 +382,7 @@ impl Write for Lane {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        let written = ready!(Pin::new(&mut self.socket).poll_write(context, bytes))?;
         self.liveness.record_sent(written);
         Poll::Ready(Ok(written))
     }
@@ -391,13 +392,13 @@ impl Write for Lane {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
+        let written = ready!(Pin::new(&mut self.socket).poll_write_vectored(context, slices))?;
         self.liveness.record_sent(written);
         Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.socket.is_write_vectored()
     }
 
     /// Hyper calls this when its write buffer is empty.
@@ -406,13 +407,13 @@ impl Write for Lane {
             && self.liveness.bodies_ended() == until_ended
         {
             self.hyper = Hyper::Idle;
-            // Hyper may not read again unless its task is woken.
+            // Perhaps hyper does not read again unless its task is woken.
             let detaches = self.endpoint.connections.is_crowded();
             if detaches || !self.input.is_empty() || self.half_closed.is_some() {
                 context.waker().wake_by_ref();
             }
         }
-        Pin::new(&mut self.stream).poll_flush(context)
+        Pin::new(&mut self.socket).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -420,7 +421,7 @@ impl Write for Lane {
             return Poll::Ready(Ok(()));
         }
         ready!(self.poll_send(context))?;
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }
 

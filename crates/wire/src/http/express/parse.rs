@@ -19,13 +19,14 @@ use crate::request::McpRequest;
 /// The most header fields that a request on the express lane may have.
 const MAX_FIELDS: usize = 32;
 
-/// The largest request on the express lane, and the largest response that is copied into one buffer, in bytes. Not more
-/// than the kernel's socket buffers hold for a connection anyway.
+/// The largest request on the express lane, and the largest response that is copied into one buffer, in bytes. The
+/// kernel's socket buffers hold at least as much for a connection anyway.
 const MAX_MESSAGE: usize = 64 << 10;
 
-/// The most bytes of a request with an unfinished body that are buffered here. A larger request goes through hyper, where a
-/// budget limits the bodies of all requests. Unfinished heads stay here, because hyper takes far more memory for them.
-const MAX_UNFINISHED_BODY: usize = 8 << 10;
+/// A request with an unfinished body is buffered here until this many bytes of its head and body have arrived. Then it
+/// goes through hyper, where a budget limits the bodies of all requests. Unfinished heads stay here, because hyper
+/// takes far more memory for them.
+const MAX_WITH_UNFINISHED_BODY: usize = 8 << 10;
 
 /// The longest `Host` value that is cached for a connection: a DNS name with a port.
 const MAX_CACHED_HOST: usize = 260;
@@ -83,10 +84,10 @@ struct Head<'a> {
     /// Whether one of these two fields is repeated. That matters only if the request comes from a trusted proxy.
     forwarded_is_repeated: bool,
     mcp: McpHeaders<'a>,
-    /// Whether a field is repeated, invalid or unknown, so that the request goes through hyper.
+    /// Whether a field is repeated, invalid or unknown, or is `Origin`, so that the request goes through hyper.
     needs_validation: bool,
-    /// Whether hyper must get the whole connection: the body is not framed by `Content-Length` alone, or the request has
-    /// `Expect`, `Upgrade`, or a `Connection` value other than `keep-alive`.
+    /// Whether hyper must get the whole connection: the body is not framed by `Content-Length` alone, or the request
+    /// has `Expect`, `Upgrade`, or a `Connection` value other than `keep-alive`.
     needs_hyper: bool,
 }
 
@@ -128,7 +129,8 @@ impl<'a> Head<'a> {
         self.needs_validation |= needs_validation;
     }
 
-    /// The length of the body; zero without `Content-Length`, `None` if its value is not a number of at most eight digits.
+    /// The length of the body; zero without `Content-Length`, `None` if its value is not a number of at most eight
+    /// digits.
     fn length(&self) -> Option<usize> {
         match self.length {
             None => Some(0),
@@ -141,12 +143,13 @@ impl<'a> Head<'a> {
 }
 
 impl Endpoint {
-    /// Parses the input that follows the last request of a connection, and answers the next request if it is a common one.
+    /// Parses the input that follows the last request of a connection, and answers the next request if it is a common
+    /// one.
     pub(super) fn parse_input(self: &Arc<Self>, connection: &mut ConnectionContext, bytes: &[u8]) -> Parsed {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut request = httparse::Request::new(&mut fields);
         let start = match request.parse(bytes) {
-            Ok(httparse::Status::Complete(start)) => start,
+            Ok(httparse::Status::Complete(start)) if start < MAX_HEAD => start,
             Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Parsed::Incomplete,
             Err(httparse::Error::TooManyHeaders) if bytes.len() < MAX_HEAD && !has_complete_head(bytes) => {
                 return Parsed::Incomplete;
@@ -166,7 +169,11 @@ impl Endpoint {
             _ => return Parsed::Unframed,
         };
         if bytes.len() < end {
-            return if bytes.len() < MAX_UNFINISHED_BODY { Parsed::Incomplete } else { Parsed::Unframed };
+            return if bytes.len() < MAX_WITH_UNFINISHED_BODY {
+                Parsed::Incomplete
+            } else {
+                Parsed::Unframed
+            };
         }
         let is_eligible = self.config.express
             && request.method == Some("POST")
@@ -243,7 +250,7 @@ impl Endpoint {
             return Some(Parsed::Handled(end, Box::pin(future)));
         }
         let request = request?;
-        // Their responses have additional headers (`Mcp-Session-Id`) or are event streams.
+        // The responses to these requests have additional headers (`Mcp-Session-Id`) or are event streams.
         let needs_hyper = matches!(request, McpRequest::Initialize { .. } | McpRequest::Listen(_));
         if needs_hyper || meta.progress_token().is_some() {
             return None;
@@ -265,8 +272,8 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// The peer of a request. If it is a trusted proxy, the client that the proxy names; `None` if a forwarding header is
-    /// repeated, so that the request must go through hyper.
+    /// The peer of a request. If it is a trusted proxy, its `client` is the one that the proxy names; `None` if the
+    /// proxy repeats a forwarding header, so that the request must go through hyper.
     fn forwarded_peer(&self, peer: Peer, head: &Head<'_>) -> Option<Peer> {
         let proxies = &self.config.proxies;
         if !proxies.trust(peer.address) {

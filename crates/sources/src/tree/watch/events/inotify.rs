@@ -261,8 +261,8 @@ impl DirectoryWatches {
         Ok(new)
     }
 
-    /// Watches a directory under a key, replacing the previous watch of that key. Returns whether it is a different
-    /// directory.
+    /// Watches a directory under a key. Returns whether the watch is new; then it replaces the watch of the directory
+    /// that had the key before.
     fn watch(
         &mut self,
         key: &str,

@@ -1,4 +1,4 @@
-//! File system events: the only module of the watcher that depends on the platform.
+//! File system events: the platform-specific part of the watcher.
 //!
 //! [`EventSource`] has the same methods everywhere. On Linux it has an inotify watch for each visible directory,
 //! since a recursive watch would include ignored directories such as `target/`. Elsewhere one recursive watch covers

@@ -123,7 +123,7 @@ async fn with_many_connections_hyper_exists_for_one_request_only() {
         let detached = timeout(Duration::from_secs(40), through_hyper(hyper, &liveness)).await;
         lane = detached.expect("hyper should end").unwrap();
         // The first call resets the flag.
-        assert!(lane.was_detached() && !lane.was_detached());
+        assert!(lane.take_detached_flag() && !lane.take_detached_flag());
         let mut answer = [0; 12];
         client.read_exact(&mut answer).await.unwrap();
         assert_eq!(&answer, b"HTTP/1.1 200");

@@ -278,11 +278,11 @@ fn large_requests_go_to_hyper() {
     for (size, expected) in [(super::MAX_MESSAGE, "cached"), (super::MAX_MESSAGE + 1, "unframed")] {
         let bytes = TestRequest::usual().padded(size - head).bytes();
         assert_eq!((bytes.len(), parsed(&bytes).0), (size, expected));
-        assert_eq!(parsed(&bytes[..super::MAX_UNFINISHED_BODY]).0, "unframed", "{size}, unfinished");
+        assert_eq!(parsed(&bytes[..super::MAX_WITH_UNFINISHED_BODY]).0, "unframed", "{size}, unfinished");
     }
     let bytes = TestRequest::usual().padded(10_000).bytes();
-    assert_eq!(parsed(&bytes[..super::MAX_UNFINISHED_BODY - 1]).0, "incomplete");
-    assert_eq!(parsed(&bytes[..super::MAX_UNFINISHED_BODY]).0, "unframed");
+    assert_eq!(parsed(&bytes[..super::MAX_WITH_UNFINISHED_BODY - 1]).0, "incomplete");
+    assert_eq!(parsed(&bytes[..super::MAX_WITH_UNFINISHED_BODY]).0, "unframed");
 }
 
 #[test]
@@ -297,6 +297,20 @@ fn a_request_with_too_many_fields_goes_to_hyper_once_its_head_is_complete() {
     assert!(endless.len() >= super::MAX_HEAD);
     assert_eq!(parsed(endless.as_bytes()).0, "unframed");
     assert_eq!(parsed(&endless.as_bytes()[..super::MAX_HEAD - 1]).0, "incomplete");
+}
+
+#[test]
+fn a_request_with_a_large_head_goes_to_hyper_even_if_it_arrives_at_once() {
+    let usual = TestRequest::usual().bytes();
+    let first_line = usual.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let body = usual.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+    let name = "traceparent: ";
+    for (head, expected) in [(super::MAX_HEAD - 1, "cached"), (super::MAX_HEAD, "unframed")] {
+        let value = "0".repeat(head - body - name.len() - 2);
+        let field = format!("{name}{value}\r\n");
+        let bytes = [&usual[..first_line], field.as_bytes(), &usual[first_line..]].concat();
+        assert_eq!(parsed(&bytes).0, expected, "{head}");
+    }
 }
 
 #[test]

@@ -266,7 +266,7 @@ async fn hyper_is_not_detached_while_it_owns_the_connection() {
     assert_eq!(read_some(&mut lane).await, CHUNKED);
     answered_by_hyper(&mut lane);
     assert!(read(&mut lane).is_pending());
-    assert!(!lane.was_detached());
+    assert!(!lane.take_detached_flag());
 }
 
 #[tokio::test]
@@ -281,7 +281,7 @@ async fn the_start_of_a_request_is_not_lost_when_hyper_ends() {
     assert!(read(&mut lane).is_pending());
     answered_by_hyper(&mut lane);
     assert_eq!(read_some(&mut lane).await, b"");
-    assert!(shuts_down(&mut lane) && lane.was_detached());
+    assert!(shuts_down(&mut lane) && lane.take_detached_flag());
     assert_eq!(lane.input, first);
     client.write_all(rest).await.unwrap();
     assert!(super::answered(&mut lane, &mut client).await.starts_with("HTTP/1.1 200"));
@@ -296,7 +296,7 @@ async fn with_few_connections_hyper_stays() {
     answered_by_hyper(&mut lane);
     assert_eq!(lane.hyper, Hyper::Idle);
     assert!(read(&mut lane).is_pending());
-    assert!(!lane.was_detached());
+    assert!(!lane.take_detached_flag());
 }
 
 #[tokio::test]
@@ -339,7 +339,7 @@ async fn a_response_without_memory_closes_slow_connections_and_its_own() {
     let (mut slow, _unread) = stalled(&endpoint).await;
     assert!(step(&mut slow).is_pending());
     let leases = reserve_all(&endpoint);
-    let is_closed = |lane: &Lane| lane.liveness.closed().now_or_never().is_some();
+    let is_closed = |lane: &Lane| lane.liveness.close_requested().now_or_never().is_some();
     let mut refused = Vec::new();
     for seconds in [2, 13] {
         assert!(!is_closed(&slow));
@@ -428,7 +428,7 @@ async fn an_event_stream_is_taken_over_with_the_input_behind_it() {
         let framing = Framing { chunked: true, last };
         let response = Response::new(Body::empty());
         lane.take_over(b"GET ", DetachedStream { response, framing });
-        assert!(lane.was_detached());
+        assert!(lane.take_detached_flag());
         assert_eq!((lane.hyper, lane.bytes_for_hyper(), lane.parsing), (Hyper::Idle, 0, None));
         assert_eq!(lane.input, [&b"GET "[..], LONG, b"PUT"].concat());
         lane.input.truncate(3);

@@ -10,22 +10,26 @@ use crate::{Failure, Identity, Listener, Notification};
 
 /// A listener whose only pending notifications are those passed to `requeue`.
 #[derive(Default)]
-pub(super) struct Scripted(Mutex<VecDeque<Notification>>);
+pub(super) struct QueueListener(Mutex<VecDeque<Notification>>);
 
-impl Scripted {
+impl QueueListener {
     /// Takes all pending notifications.
-    pub(super) fn pending(&self) -> Vec<Notification> {
+    pub(super) fn take_pending(&self) -> Vec<Notification> {
         lock(&self.0).drain(..).collect()
     }
 }
 
 #[async_trait]
-impl Listener for Scripted {
+impl Listener for QueueListener {
     async fn follow_list(&self) -> Result<(), Failure> {
         Ok(())
     }
 
     async fn follow_prompts(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn follow_tools(&self) -> Result<(), Failure> {
         Ok(())
     }
 
