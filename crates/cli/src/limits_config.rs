@@ -5,13 +5,13 @@ use libris::wire::http::{self, UsageLimits};
 use libris_sources::settings;
 use serde::{Deserialize, Deserializer};
 
-/// Limits for each identity, for each address without an identity, and for all callers.
+/// Limits for each identity, for each address of unauthenticated callers, and for all callers together.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LimitsConfig {
     /// For each authenticated caller, wherever its requests come from.
     identity: CallerLimits,
-    /// For each address, of requests without an identity. An IPv6 /64 network counts as one address.
+    /// For each network address from which unauthenticated requests come. An IPv6 /64 network counts as one address.
     address: CallerLimits,
     /// For all callers together.
     total: CallerLimits,

@@ -20,7 +20,7 @@ use crate::sources::{ConfiguredSource, OpenedConfig, SourceArguments, check_root
 use crate::terminal::{advice, note, report};
 
 /// The polling interval of the configuration file. One `stat` is cheaper and more reliable than a watch of a file that
-/// editors replace. A rule that takes a right away is in effect within a second.
+/// editors replace. A rule that revokes a right takes effect within a second.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The first pause before a source that could not be opened is tried again.
@@ -72,11 +72,11 @@ impl ServerAccess {
 /// invalid configuration is reported, and the previous one stays in effect. Sources that could not be opened are tried
 /// again with exponential backoff.
 ///
-/// `seen` is the stamp of the configuration file from before `open` was configured from it, so that no later change is
-/// missed.
+/// `seen` is the stamp that the configuration file had before the sources in `open` were read from it. A change since
+/// then triggers a reload.
 ///
-/// The rules and the authentication take effect before sources are opened, which can take long, and even if a source cannot be
-/// opened.
+/// New rules and authentication take effect even if a source cannot be opened, and before any source is opened, because
+/// opening can take long.
 pub(crate) async fn run(
     arguments: SourceArguments,
     mut open: Vec<ConfiguredSource>,
@@ -216,7 +216,7 @@ pub(crate) fn stamp(path: &Path) -> Option<ConfigFileStamp> {
     Some(ConfigFileStamp { modified: metadata.modified().ok()?, size: metadata.len(), inode })
 }
 
-/// SIGHUP, the signal to reload the configuration.
+/// SIGHUP, the signal to reopen the audit log and to reload the configuration.
 struct Hangup {
     #[cfg(unix)]
     signal: Option<tokio::signal::unix::Signal>,

@@ -14,7 +14,8 @@ use crate::cache::{CachedResult, RenderedPage, ResultKey};
 use crate::child::ChildResponse;
 use crate::{ExtractedText, PageImage};
 
-/// The subfolder of the results. Increase the number when an extraction gives other results for the same document.
+/// The subfolder of the results. Increase the number when a change to the extraction changes the results for the same
+/// documents.
 const FOLDER: &str = "documents-1";
 
 /// The usual block size of file systems. Small files occupy a whole block.
@@ -23,19 +24,19 @@ const BLOCK: u64 = 4096;
 /// The extension of files that are being written.
 const TEMPORARY: &str = "new";
 
-/// Temporary files that are older were left behind by a server that was killed.
+/// The age from which a temporary file counts as left behind by a server that was killed.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
 /// A folder of results. Several servers may share it. Its methods block.
 pub(crate) struct DiskCache {
     folder: PathBuf,
-    /// The most bytes of all results, in whole blocks.
+    /// The maximum size of all results together, in bytes of whole blocks.
     limit: u64,
     usage: Mutex<DiskUsage>,
 }
 
-/// A borrowed [`ChildResponse`], with the same encoding. In the file, a line end and the PNG follow the properties of
-/// an image.
+/// A borrowed [`ChildResponse`], with the same encoding. In the file of an image, a newline and the PNG follow the
+/// JSON.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 enum StoredExtraction<'a> {
@@ -49,8 +50,8 @@ enum StoredExtraction<'a> {
 struct DiskUsage {
     /// The bytes of all results; `None` before the first write.
     used: Option<u64>,
-    /// The bytes written since `used` was counted. Other servers that share the folder write to it as well, so it is
-    /// counted again from time to time.
+    /// The bytes written since `used` was counted. Other servers that share the folder write to it as well, so `used`
+    /// is counted again from time to time.
     written: u64,
 }
 
@@ -72,7 +73,7 @@ impl DiskCache {
 
     pub(crate) fn find(&self, key: &ResultKey) -> Option<CachedResult> {
         let data = fs::read(self.path(key)).ok()?;
-        // JSON has no line end within.
+        // The encoder writes JSON without newlines.
         let line = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
         match serde_json::from_slice(&data[..line]).ok()? {
             ChildResponse::Image(image) => {
@@ -251,7 +252,7 @@ mod tests {
         let [one, other] = [(); 2].map(|()| DiskCache::new(folder.path(), 163_840));
         for number in 0..200 {
             [&one, &other][usize::from(number) % 2].insert(&key(number), &result("x"));
-            // Each counts anew after a sixteenth of the limit.
+            // Each server counts the files again after it has written a sixteenth of the limit.
             assert!(occupied(&one) <= 163_840 / 16 * 18, "{}", occupied(&one));
         }
     }
@@ -261,7 +262,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = DiskCache::new(folder.path(), 100_000);
         cache.insert(&key(1), &result("one"));
-        // A rename onto a folder fails, as on a full disk.
+        // A rename onto a folder fails, as a write to a full disk does.
         std::fs::create_dir(cache.path(&key(2))).unwrap();
         cache.insert(&key(2), &result("two"));
         let names = || {

@@ -72,7 +72,7 @@ pub struct OpenedSource {
 pub struct SourceRoot {
     /// The URI. No other source may have the same one.
     pub uri: Uri,
-    /// The key of the configuration that changes it.
+    /// The configuration key that sets the URI.
     pub key: &'static str,
 }
 
@@ -82,7 +82,7 @@ impl OpenedSource {
         Self { source: Arc::new(source), root: None }
     }
 
-    /// A source whose URIs begin with a root, which `key` of its configuration changes.
+    /// A source whose URIs begin with `uri`, which the configuration key `key` sets.
     pub fn with_root(source: impl Source, uri: Uri, key: &'static str) -> Self {
         Self { source: Arc::new(source), root: Some(SourceRoot { uri, key }) }
     }
@@ -110,8 +110,8 @@ impl ConfigFile {
 /// How an argument of the command line names a source.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandLine {
-    /// The prefixes of its arguments, such as `git:`. Without any, it gets the arguments that no other source
-    /// accepts.
+    /// The prefixes of its arguments, such as `git:`. A source without prefixes accepts paths that begin with no prefix
+    /// of another source.
     pub prefixes: &'static [&'static str],
     /// The form of its arguments as part of a list, such as "a git repository as `git:PATH`".
     pub form: &'static str,

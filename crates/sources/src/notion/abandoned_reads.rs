@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 use super::NotionInner;
 use super::read::NotionUri;
 
-/// The most abandoned reads, in progress or completed.
+/// The maximum number of abandoned reads, in progress or completed.
 const MAX_ABANDONED_READS: usize = 8;
 
-/// A URI, and the generation of its object.
+/// A URI, and the value of the generation counter of its Notion object when the read started.
 pub(super) type AbandonedReadKey = (Uri, u64);
 
 /// The time and the content of a completed read.
@@ -87,8 +87,8 @@ impl NotionInner {
         }
     }
 
-    /// Registers an abandoned read. Returns whether it may continue: if several callers abandon the same read, only the
-    /// task of the first one continues it.
+    /// Registers an abandoned read. Returns whether the task of this caller continues the read: not if there are
+    /// [`MAX_ABANDONED_READS`] already, or if the task of an earlier caller continues the same read.
     fn abandon(&self, key: &AbandonedReadKey) -> bool {
         let mut abandoned = self.reads.abandoned();
         abandoned.retain(|_, done| done.as_ref().is_none_or(|(when, _)| when.elapsed() < self.config.cache));
