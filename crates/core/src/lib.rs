@@ -8,6 +8,7 @@ mod budget;
 mod change;
 mod client;
 mod content;
+mod context;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod error;
@@ -32,6 +33,7 @@ pub use budget::{Budget, Lease};
 pub use change::Change;
 pub use client::Client;
 pub use content::{Content, ContentBody, Contents};
+pub use context::{ContentMemory, Context, Progress, Visibility};
 pub use error::{Error, Result};
 pub use freshness::{CacheScope, Freshness};
 pub use identity::{Authentication, Identity};
@@ -44,10 +46,7 @@ pub use resource::{Annotations, Audience, DIRECTORY, Icon, Meta, Resource, Templ
 pub use search::{HitSection, IndexingProgress, SearchAnswer, SearchHit, SearchQuery, SnippetLine};
 pub use single_flight::{Flight, Flights};
 pub use skill::{Sha256Digest, Skill, SkillFile, SkillPage, SkillResources};
-pub use source::{
-    Completion, CompletionRequest, ContentMemory, Context, Package, Page, Progress, Source, Templates,
-    UnavailableSource, Visibility,
-};
+pub use source::{Completion, CompletionRequest, Package, Page, Source, Templates, UnavailableSource};
 pub use tool::{SourceTool, SourceToolResult, SourceTools, ToolContent};
 pub use uri::Uri;
 pub use uri_span::UriSpan;
