@@ -13,7 +13,7 @@ use crate::sources::SourceArguments;
 use crate::target::{EXIT_CODES, OpenedTarget, json_line};
 use crate::terminal::{HEADING, ProgressLine, advice, bytes, counted, grouped, print, styled, warn};
 
-/// The most resources that are read, if none are named.
+/// The maximum number of resources that are read, if none are named.
 const MAX_RESOURCES: usize = 20;
 
 /// Measure how fast a server reads its resources

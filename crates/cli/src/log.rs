@@ -98,7 +98,7 @@ impl<S> Filter<S> for HideReported {
 /// Warnings since the last call of [`take_warnings`]; `None` until its first call.
 static WARNINGS: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-/// The most warnings that are collected between two calls of [`take_warnings`].
+/// The maximum number of warnings that are collected between two calls of [`take_warnings`].
 const MAX_WARNINGS: usize = 1000;
 
 /// The default log level of `check`, whose report has the warnings.

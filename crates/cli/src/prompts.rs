@@ -15,7 +15,7 @@ use crate::target::{
 };
 use crate::terminal::{DETAIL, HEADING, advice, bytes, print, shown, styled};
 
-/// The most prompts that a hint names.
+/// The maximum number of prompts that a hint names.
 const MAX_NAMED_PROMPTS: usize = 10;
 
 /// List the prompts of a target, or print the messages of one

@@ -16,7 +16,7 @@ use crate::terminal::{DETAIL, advice, print, shown, styled};
 /// The number of skills per page.
 const PAGE_SIZE: usize = 100;
 
-/// The most skills that are listed.
+/// The maximum number of skills that are listed.
 const MAX_SKILLS: usize = 100_000;
 
 /// List the skills of a target, or load one

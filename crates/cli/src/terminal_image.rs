@@ -7,7 +7,7 @@ use crate::target::base64;
 /// The largest image that is shown.
 const MAX_IMAGE: usize = 8 << 20;
 
-/// The most base64 characters in one escape sequence of kitty's protocol.
+/// The maximum number of base64 characters in one escape sequence of kitty's protocol.
 const CHUNK: usize = 4096;
 
 /// How a terminal shows images.

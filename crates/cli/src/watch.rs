@@ -13,7 +13,7 @@ use crate::sources::SourceArguments;
 use crate::target::{EXIT_CODES, OpenedTarget, json_line};
 use crate::terminal::{advice, note, print, shown, warn};
 
-/// The most resources that are watched if none is named.
+/// The maximum number of resources that are watched if none is named.
 const MAX_WATCHED: usize = 1000;
 
 /// Print changes of resources as they happen

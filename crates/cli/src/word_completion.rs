@@ -26,13 +26,13 @@ pub(crate) const COMPLETION_COMMAND: &str = "complete-words";
 /// How long a user waits at most.
 const TIME_LIMIT: Duration = Duration::from_millis(1500);
 
-/// The most candidates.
+/// The maximum number of candidates.
 const MAX_CANDIDATES: usize = 500;
 
-/// The most listed resources that are searched for candidates.
+/// The maximum number of listed resources that are searched for candidates.
 const MAX_LISTED: usize = 10_000;
 
-/// The most resources of one page.
+/// The maximum number of resources of one page.
 const PAGE: usize = 500;
 
 /// Stands for the word at the cursor while the command line is parsed.

@@ -6,7 +6,7 @@
 
 use crate::{Error, Uri, UriTemplate, suggest};
 
-/// The most URIs and templates that a hint names.
+/// The maximum number of URIs and templates that a hint names.
 const MAX_NAMED: usize = 4;
 
 /// The error for a URI that is neither one of these resources nor matches one of these templates.

@@ -89,7 +89,7 @@ impl CachedResult {
 
 /// An LRU cache of results.
 pub(crate) struct ResultCache {
-    /// The most bytes in total.
+    /// The maximum number of bytes in total.
     limit: usize,
     entries: Mutex<Entries>,
 }

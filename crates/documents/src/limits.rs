@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 /// The limits of one extraction in a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ExtractionLimits {
-    /// The most private writable memory of the process, in bytes. Enforced on Linux only.
+    /// The maximum private writable memory of the process, in bytes. Enforced on Linux only.
     pub memory: u64,
-    /// The most processor time of the process. Enforced on Unix only.
+    /// The maximum processor time of the process. Enforced on Unix only.
     pub cpu: Duration,
-    /// The most time from the start of the process to its end.
+    /// The maximum time from the start of the process to its end.
     pub wall: Duration,
-    /// The most bytes of an extracted text or list of members, as JSON. The server parses them, so its memory grows by
-    /// twice as much for each concurrent extraction.
+    /// The maximum number of bytes of an extracted text or list of members, as JSON. The server parses them, so its
+    /// memory grows by twice as much for each concurrent extraction.
     pub text: u64,
-    /// The most bytes of the image of a page.
+    /// The maximum number of bytes of the image of a page.
     pub image: u64,
-    /// The most bytes of an extracted member.
+    /// The maximum number of bytes of an extracted member.
     pub member: u64,
-    /// The most bytes that may be decompressed from one document or archive.
+    /// The maximum number of bytes that may be decompressed from one document or archive.
     pub expanded: u64,
 }
 

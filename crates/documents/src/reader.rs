@@ -36,7 +36,7 @@ pub struct ReaderConfig {
     pub limits: ExtractionLimits,
     /// The largest document or archive, in bytes.
     pub max_document: u64,
-    /// The most extractions at once.
+    /// The maximum number of extractions at once.
     pub concurrency: usize,
     /// The size of the cache in memory, in bytes.
     pub cache_bytes: usize,

@@ -13,11 +13,11 @@ pub(crate) const WIDTHS: std::ops::RangeInclusive<u16> = 50..=2000;
 /// The width of an image if none is requested: text of 10 points is readable, for people and for models.
 pub(crate) const DEFAULT_WIDTH: u16 = 1000;
 
-/// The most pixels of an image. A page in A4 at the largest width has fewer.
+/// The maximum number of pixels of an image. A page in A4 at the largest width has fewer.
 #[cfg(feature = "pdf-images")]
 const MAX_PIXELS: f64 = 6e6;
 
-/// The most pixels of a side. The image of a page that is much longer than wide is smaller than requested.
+/// The maximum number of pixels of a side. The image of a page that is much longer than wide is smaller than requested.
 #[cfg(feature = "pdf-images")]
 const MAX_SIDE: f64 = 8000.0;
 

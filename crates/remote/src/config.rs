@@ -118,9 +118,10 @@ pub struct RemoteLimits {
     pub retry: Duration,
     /// The size of the largest message, in bytes.
     pub max_message: usize,
-    /// The most pages of a list.
+    /// The maximum number of pages of a list.
     pub max_pages: usize,
-    /// The most entries of a list: resources, templates, prompts or skills. Lists of tools have a smaller limit.
+    /// The maximum number of entries of a list: resources, templates, prompts or skills. Lists of tools have a smaller
+    /// limit.
     pub max_resources: usize,
 }
 

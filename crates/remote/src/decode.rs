@@ -38,8 +38,8 @@ pub(crate) const METHODS: [&str; 11] = [
 /// The id of the request is searched in this many bytes at each end of a dropped message.
 const ID_WINDOW: usize = 256;
 
-/// The most unanswered requests whose methods are remembered. If there are more, all are forgotten, and rmcp recognises
-/// the results by their shape.
+/// The maximum number of unanswered requests whose methods are remembered. If there are more, all are forgotten, and
+/// rmcp recognises the results by their shape.
 const MAX_PENDING: usize = 1024;
 
 /// The methods of the requests that are not answered yet.

@@ -37,10 +37,10 @@ const EVENT_STREAM: &str = "text/event-stream";
 const SESSION_ID: &str = "mcp-session-id";
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// The most bytes of an error response that are read.
+/// The maximum number of bytes of an error response that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// The most headers in a response.
+/// The maximum number of headers in a response.
 const MAX_HEADERS: usize = 100;
 
 /// An HTTP client with limits.

@@ -16,7 +16,7 @@ const INPUT_METHODS: [(&str, &str); 3] =
 /// The member of `_meta` with the capabilities of a client.
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// The most requests for input in one response.
+/// The maximum number of requests for input in one response.
 const MAX_REQUESTS: usize = 64;
 
 /// Whether a result asks for input.

@@ -32,7 +32,7 @@ use crate::mount::UriMount;
 use crate::upstream_watch::UpstreamEvents;
 use crate::{input_required, prompt_list, skill_list, tool_list};
 
-/// The most concurrent requests to a server. Each may hold a message of the maximum size in memory.
+/// The maximum number of concurrent requests to a server. Each may hold a message of the maximum size in memory.
 const CONCURRENCY: usize = 8;
 
 /// An MCP server as a source.

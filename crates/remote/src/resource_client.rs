@@ -22,7 +22,7 @@ use crate::remote::Remote;
 /// The number of resources requested per page.
 const PAGE_SIZE: usize = 1000;
 
-/// The most responses in the cache, and their total size in bytes.
+/// The maximum number of responses in the cache, and their total size in bytes.
 const MAX_CACHED: usize = 64;
 const MAX_CACHED_BYTES: usize = 8 << 20;
 

@@ -15,7 +15,7 @@ use crate::mount::UriMount;
 /// The method that calls a tool.
 pub(crate) const CALL: &str = "tools/call";
 
-/// The most tools of a server.
+/// The maximum number of tools of a server.
 const MAX_TOOLS: usize = 1000;
 
 /// The longest name of a tool that the protocol recommends, in characters. A tool with a longer name is left out.

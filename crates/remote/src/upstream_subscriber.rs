@@ -14,7 +14,7 @@ use crate::config::RemoteConfig;
 use crate::link::{UpstreamNotification, UpstreamSession};
 use crate::upstream_watch::FollowedUri;
 
-/// The most concurrent requests to subscribe or unsubscribe.
+/// The maximum number of concurrent requests to subscribe or unsubscribe.
 const CONCURRENT_SUBSCRIPTIONS: usize = 8;
 
 /// The subscriptions of a connection.

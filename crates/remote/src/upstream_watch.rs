@@ -21,7 +21,7 @@ use crate::skill_list::SkillList;
 use crate::tool_list::ToolList;
 use crate::upstream_subscriber::{Subscribed, UpstreamSubscriber};
 
-/// The most followed resources of a server.
+/// The maximum number of followed resources of a server.
 const MAX_FOLLOWED: usize = 20_000;
 
 /// How many changes a watcher may lag behind. Beyond that, it receives [`Change::Lost`].

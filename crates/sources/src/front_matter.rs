@@ -3,10 +3,10 @@
 /// How much of a file is parsed, in bytes.
 const MAX_PARSED_BYTES: usize = 4 * 1024;
 
-/// The most characters of a title.
+/// The maximum number of characters of a title.
 pub(crate) const MAX_TITLE_CHARACTERS: usize = 200;
 
-/// The most characters of a description.
+/// The maximum number of characters of a description.
 const MAX_DESCRIPTION_CHARACTERS: usize = 1000;
 
 /// The block between two lines of `---` at the top of a Markdown file.

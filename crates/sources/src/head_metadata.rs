@@ -105,7 +105,7 @@ fn atx_heading(line: &str) -> Option<&str> {
     Some(if closed.ends_with([' ', '\t']) || closed.is_empty() { closed.trim_end() } else { text })
 }
 
-/// The most characters of a heading that are examined. Parsing its links takes quadratic time.
+/// The maximum number of characters of a heading that are examined. Parsing its links takes quadratic time.
 const MAX_HEADING_CHARACTERS: usize = 1000;
 
 /// Markdown or HTML text without tags, images, link targets, emphasis and code marks, on one line; `None` if nothing

@@ -70,7 +70,7 @@ fn fault(pattern: &str) -> Option<&'static str> {
     None
 }
 
-/// The most patterns of one key after its alternatives were expanded.
+/// The maximum number of patterns of one key after its alternatives were expanded.
 const MAX_EXPANDED: usize = 1_000;
 
 /// Adds a pattern with each combination of its alternatives: `{a,b}.md` is `a.md` and `b.md`. Git has no alternatives.

@@ -12,8 +12,8 @@ use crate::range::{Range, RangeSpan};
 /// The size of the blocks in which a file is read. Even, so that no UTF-16 code unit is split.
 const BLOCK_BYTES: usize = 64 * 1024;
 
-/// The most bytes before, and the most bytes after a range in which lines are counted. More would make a small
-/// range of a large file expensive.
+/// The maximum number of bytes before a range, and after it, in which lines are counted. More would make a small range
+/// of a large file expensive.
 const MAX_COUNTED_BYTES: u64 = 1024 * 1024;
 
 /// The result of converting a range of lines or bytes to a byte range.

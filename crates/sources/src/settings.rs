@@ -139,12 +139,12 @@ pub fn folder_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usiz
     within(deserializer, 1..=100_000)
 }
 
-/// How deep lists go, of an optional key: from 1 to 128.
+/// The maximum depth of listed directories, as the value of an optional key: from 1 to 128.
 pub fn optional_depth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
     within(deserializer, 1..=128).map(Some)
 }
 
-/// The most listed resources, of an optional key: from 1 to 1,000,000.
+/// The maximum number of listed resources, as the value of an optional key: from 1 to 1,000,000.
 pub fn optional_listed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
     within(deserializer, 1..=1_000_000).map(Some)
 }

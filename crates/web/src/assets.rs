@@ -142,7 +142,7 @@ mod tests {
     use http::HeaderMap;
     use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, HeaderValue, IF_NONE_MATCH};
 
-    /// The most bytes that the first visit may transfer, compressed.
+    /// The maximum number of bytes that the first visit may transfer, compressed.
     const MAX_FIRST_LOAD: usize = 150 * 1024;
 
     #[test]

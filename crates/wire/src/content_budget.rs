@@ -30,7 +30,7 @@ const FIRST_MEASUREMENT: Duration = Duration::from_secs(1);
 /// The bytes per second that a client must read while others wait for the memory of its response.
 const MIN_RATE: u64 = 128 << 10;
 
-/// The most bytes of a response that are encoded but not yet sent.
+/// The maximum number of bytes of a response that are encoded but not yet sent.
 pub(crate) const ENCODED_AHEAD: usize = 13 * pool::SIZE;
 
 /// A connection or an HTTP/2 stream on which responses are sent.

@@ -7,11 +7,11 @@ use crate::envelope::Framed;
 use crate::splice_cache::SpliceCache;
 
 /// A piece that would fill the buffer to this size is written at once, together with the buffer. The transport also
-/// flushes the buffer when it has no further input or message.
+/// flushes the buffer when no further message is ready to be written.
 const BUFFER_SIZE: usize = 64 << 10;
 
-/// The most bytes of one write. The kernel locks a pipe during a write, so the client cannot read until the write
-/// returns.
+/// The maximum number of bytes of one write. The kernel locks a pipe during a write, so the client cannot read until
+/// the write returns.
 const MAX_WRITE: usize = 128 << 10;
 
 /// A stream that responses can be written to.

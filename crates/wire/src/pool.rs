@@ -9,7 +9,7 @@ use crate::lock::lock;
 /// The size of each buffer.
 pub(crate) const SIZE: usize = 64 << 10;
 
-/// The most unused buffers in the pool.
+/// The maximum number of unused buffers in the pool.
 const MAX_POOLED: usize = 64;
 
 static FREE: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());

@@ -19,11 +19,11 @@ use crate::{Era, Failure, Revision, ServiceView};
 /// The method that lists tools.
 pub(crate) const TOOLS_LIST: &str = "tools/list";
 
-/// The most characters of the input that an error quotes.
+/// The maximum number of characters of the input that an error quotes.
 const LONGEST_QUOTE: usize = 200;
 
-/// The most resources that one `subscriptions/listen` may name, and the most arguments in the context of a completion.
-/// Unknown resources are counted too: they take no subscription, but time.
+/// The maximum number of resources that one `subscriptions/listen` may name, and the maximum number of arguments in the
+/// context of a completion. Unknown resources are counted too: they take no subscription, but time.
 const MAX_NAMED: usize = 4_096;
 
 /// The members of a parameter object that some method uses. All are parsed in one pass; each is validated when it is

@@ -18,7 +18,7 @@ use rustix::process::{Resource, getrlimit};
 /// For at least this many bytes, `splice` is faster than a copy.
 const MIN_SPLICED: usize = 128 << 10;
 
-/// The most responses that are remembered, and the most bytes of them.
+/// The maximum number of cached responses, and their maximum size in bytes together.
 const MAX_RESPONSES: usize = 16;
 const MAX_BYTES: usize = 32 << 20;
 

@@ -3,8 +3,8 @@
 use super::{Fixture, LawCheck};
 use crate::{CacheScope, Context, Freshness, Identity, Proof};
 
-/// The most responses that are requested until one has a proof that holds. A proof need not hold for data that
-/// changed a moment ago: the data may change again with the same timestamp.
+/// The maximum number of responses that are requested until one has a proof that holds. A proof need not hold for data
+/// that changed a moment ago: the data may change again with the same timestamp.
 const PROOF_ATTEMPTS: usize = 20;
 
 /// How many listed resources are read and compared.

@@ -9,7 +9,7 @@ use super::markdown::{heading, push_block};
 use super::{ExtractFailure, ExtractResult};
 use crate::{DocumentSection, ExtractedText, Format};
 
-/// The most attachments that are listed by name.
+/// The maximum number of attachments that are listed by name.
 const MAX_NAMED: usize = 20;
 
 pub(super) fn extract(data: &[u8], format: Format) -> ExtractResult<ExtractedText> {

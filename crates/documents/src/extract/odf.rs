@@ -6,8 +6,8 @@ use super::xml::{self, Element, XmlNode};
 use super::{ExtractFailure, ExtractResult};
 use crate::{DocumentSection, ExtractedText, ExtractionLimits, Format};
 
-/// The most repetitions of a row, cell or space that are written out. Programs fill the rest of a table by repeating an
-/// empty row or cell many times.
+/// The maximum number of repetitions of a row, cell or space that are written out. Programs fill the rest of a table by
+/// repeating an empty row or cell many times.
 const MAX_REPETITIONS: usize = 64;
 
 pub(super) fn extract(

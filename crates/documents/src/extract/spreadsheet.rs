@@ -12,8 +12,8 @@ use super::package::ZipPackage;
 use super::{ExtractFailure, ExtractResult};
 use crate::{DocumentSection, ExtractedText, ExtractionLimits, Format};
 
-/// The most cells of a sheet, including empty ones before used ones: a single cell in the last row and column of a
-/// sheet would give billions.
+/// The maximum number of cells of a sheet, including empty ones before used ones: a single cell in the last row and
+/// column of a sheet would give billions.
 const MAX_CELLS: usize = 16 << 20;
 
 pub(super) fn extract(

@@ -11,10 +11,10 @@ use crate::extract::{ExtractOptions, HtmlContent};
 use crate::render::DEFAULT_WIDTH;
 use crate::{ArchiveFormat, ExtractionError, Format, PageRendering};
 
-/// The most pages in one response.
+/// The maximum number of pages in one response.
 const MAX_PAGES: usize = 10;
 
-/// The most bytes of all images in one response.
+/// The maximum number of bytes of all images in one response.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// The media type of images.

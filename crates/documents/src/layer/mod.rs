@@ -30,7 +30,7 @@ use crate::{DocumentReader, Format};
 use member_path::{MemberPath, is_member, may_be_own};
 use query::{document_uri, has_form};
 
-/// The most documents whose digest is remembered.
+/// The maximum number of documents whose digest is remembered.
 const MAX_KNOWN: usize = 4_096;
 
 /// What reading the plain URI of a document gives.

@@ -149,7 +149,7 @@ pub(super) struct NumberRanges {
     ranges: Vec<RangeInclusive<usize>>,
 }
 
-/// The most ranges in one value.
+/// The maximum number of ranges in one value.
 const MAX_RANGES: usize = 100;
 
 impl NumberRanges {

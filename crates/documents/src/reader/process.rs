@@ -15,10 +15,10 @@ use super::ReaderConfig;
 use crate::cache::ExceededLimit;
 use crate::child::{ChildRequest, ChildWork};
 
-/// The most bytes of standard error that are examined.
+/// The maximum number of bytes of standard error that are examined.
 const MAX_STDERR: u64 = 4 * 1024;
 
-/// The most bytes of the line before the contents of a member or an image.
+/// The maximum number of bytes of the line before the contents of a member or an image.
 const MAX_RESPONSE_LINE: u64 = 1024;
 
 /// The size in bytes of a chunk of the output.
@@ -67,7 +67,7 @@ pub(super) struct ChildProcess {
     child: GroupedChild,
     request: Vec<u8>,
     document: Bytes,
-    /// The most bytes of its output.
+    /// The maximum number of bytes of its output.
     output_limit: u64,
 }
 

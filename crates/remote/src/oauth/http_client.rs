@@ -31,7 +31,7 @@ use crate::http::connector;
 /// The largest response.
 const MAX_BODY: usize = 1 << 20;
 
-/// The most redirects that are followed.
+/// The maximum number of redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
 
 /// The default timeout of a request, with its redirects and the body.
@@ -43,8 +43,9 @@ pub(super) async fn manager(url: &str) -> Result<AuthorizationManager, AuthError
     AuthorizationManager::new_with_oauth_http_client(url, Arc::new(client)).await
 }
 
-/// The most private network that requests may reach: that of the MCP server. A server on the internet may name only
-/// public addresses, one in a private network also private ones, and one on this machine also loopback addresses.
+/// Which addresses OAuth requests may reach, depending on the network of the MCP server (protection against SSRF): for
+/// a server on the internet only public addresses, for one in a private network also private addresses, and for one on
+/// this machine also loopback addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AddressReach {
     Public,

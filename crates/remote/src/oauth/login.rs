@@ -25,7 +25,7 @@ use crate::fault::quoted;
 /// The path of the redirect URL.
 const CALLBACK: &str = "/callback";
 
-/// The most connections at once. A browser needs one or two.
+/// The maximum number of connections at once. A browser needs one or two.
 const MAX_CONNECTIONS: usize = 8;
 
 /// How long a connection may take to send its request.

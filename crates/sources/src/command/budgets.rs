@@ -7,11 +7,11 @@ use std::time::Duration;
 use libris_core::{Budget, Error, Lease, Result};
 use tokio::time::timeout;
 
-/// The most concurrent processes of all commands.
+/// The maximum number of concurrent processes of all commands.
 pub(super) const MAX_PROCESSES: usize = 256;
 
-/// The most runs that wait for a permit, and the time-out of this wait. The configured `timeout` of a program is
-/// separate: it counts from the start of the process.
+/// The maximum number of runs that wait for a permit, and the time-out of this wait. The configured `timeout` of a
+/// program is separate: it counts from the start of the process.
 const MAX_QUEUED_RUNS: usize = 1024;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -12,7 +12,8 @@ use super::invocation::Invocation;
 /// How long the values that a program printed are cached.
 const VALUES_TTL: Duration = Duration::from_secs(5);
 
-/// The most printed values. Each is a separate string, which needs far more memory than the text of a short line.
+/// The maximum number of printed values. Each is a separate string, which needs far more memory than the text of a
+/// short line.
 const MAX_VALUES: usize = 10_000;
 
 /// The completions of a variable.

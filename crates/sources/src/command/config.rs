@@ -55,7 +55,7 @@ with_descriptive_keys! {
         /// The largest output, in bytes. At most 1 GiB.
         #[serde(default = "eight_mebibytes", deserialize_with = "crate::settings::content_bytes")]
         pub max_size: u64,
-        /// The most concurrent runs. From 1 to 256, which is also the limit for all commands together.
+        /// The maximum number of concurrent runs. From 1 to 256, which is also the limit for all commands together.
         #[serde(default = "default_concurrency", deserialize_with = "crate::settings::processes")]
         pub concurrent: usize,
         /// The meanings of exit codes: `"ok"`, `"not-found"`, `"denied"`, `"invalid"` or `"unavailable"`. Default: codes

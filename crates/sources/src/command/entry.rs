@@ -29,7 +29,7 @@ pub(super) const RANGE_VARIABLES: [&str; 2] = ["lines", "bytes"];
 /// The shortest polling interval.
 pub(super) const MIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The most characters of standard error that are sent to a caller.
+/// The maximum number of characters of standard error that are sent to a caller.
 const MAX_SENT_STDERR_CHARACTERS: usize = 1_000;
 
 /// A command that can be run.

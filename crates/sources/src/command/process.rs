@@ -28,7 +28,7 @@ const LOOKAHEAD: Duration = Duration::from_millis(250);
 /// The size of a read, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The most bytes of standard error that are stored; the rest is discarded.
+/// The maximum number of bytes of standard error that are stored; the rest is discarded.
 const MAX_LOGGED_STDERR_BYTES: usize = 4 * 1024;
 
 /// A program to run.

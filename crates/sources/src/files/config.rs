@@ -58,15 +58,15 @@ pub struct Config {
     /// Default: no limit.
     #[serde(deserialize_with = "crate::settings::optional_depth")]
     pub depth: Option<usize>,
-    /// The most files and folders that are listed, in the order of their URIs. Others can still be read. Default: no
-    /// limit.
+    /// The maximum number of files and folders that are listed, in the order of their URIs. Others can still be read.
+    /// Default: no limit.
     #[serde(deserialize_with = "crate::settings::optional_listed")]
     pub max_listed: Option<usize>,
     /// The maximum size of a read, in bytes. Reading a larger file as a whole fails; clients can read it in ranges. At
     /// most 1 GiB.
     #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
-    /// The most entries on one page of the listing of a folder. At most 100,000.
+    /// The maximum number of entries on one page of the listing of a folder. At most 100,000.
     #[serde(deserialize_with = "crate::settings::folder_entries")]
     pub directory_entries: usize,
     /// When a folder is read, text files of at most 4 KiB each follow its listing, as far as the listing and these

@@ -7,13 +7,13 @@ use crate::path::value;
 use crate::suggest::did_you_mean;
 use crate::tree::{OpenFolder, ProofBuilder, ResolvedPath, Tree};
 
-/// The most segments of a path that are examined.
+/// The maximum number of segments of a path that are examined.
 const MAX_SEGMENTS: usize = 32;
 
 /// The longest segment that an error repeats: the longest file name with every byte escaped.
 const MAX_SEGMENT_LENGTH: usize = 3 * 255;
 
-/// The most names of a folder that are compared: those next to the wrong one in the order of names.
+/// The maximum number of names of a folder that are compared: those next to the wrong one in the order of names.
 const MAX_NAMES: usize = 2_000;
 
 /// The error for the URI of a file or directory that does not exist.

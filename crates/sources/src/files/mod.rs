@@ -54,10 +54,10 @@ use read::{FileReader, SearchControl};
 /// The longest mount as a URI segment: the longest file name with every byte escaped.
 const MAX_MOUNT_LENGTH: usize = 3 * 255;
 
-/// The most threads that work on requests for one folder at once.
+/// The maximum number of threads that work on requests for one folder at once.
 const MAX_THREADS: usize = 32;
 
-/// The most searches for lines in large files that run at once. Each keeps a processor busy.
+/// The maximum number of searches for lines in large files that run at once. Each keeps a processor busy.
 const MAX_LONG_SEARCHES: usize = 1;
 
 /// The duration after which a prefetch ends even in the middle of a directory.

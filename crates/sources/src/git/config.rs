@@ -34,10 +34,10 @@ pub struct Config {
     /// path. At most 1 GiB.
     #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
-    /// The most entries on one page of a folder's listing. At most 100,000.
+    /// The maximum number of entries on one page of a folder's listing. At most 100,000.
     #[serde(deserialize_with = "crate::settings::folder_entries")]
     pub directory_entries: usize,
-    /// The most bytes of a folder's listing and of the text files that follow it. At most 1 GiB.
+    /// The maximum number of bytes of a folder's listing and of the text files that follow it. At most 1 GiB.
     #[serde(deserialize_with = "crate::settings::folder_bytes")]
     pub directory_bytes: u64,
     /// The polling interval of the refs while there are subscriptions, as in `"1s"`.

@@ -40,7 +40,7 @@ const IMMUTABLE_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const DEFAULT_COMMITS: usize = 50;
 const MAX_COMMITS: usize = 1000;
 
-/// The most changed files in a commit page.
+/// The maximum number of changed files in a commit page.
 const MAX_COMMIT_FILES: usize = 1000;
 
 /// The largest patch in a commit page, in bytes.
@@ -49,10 +49,10 @@ const MAX_COMMIT_PATCH_BYTES: u64 = 32 * 1024;
 /// The largest file whose lines are counted for a commit page, in bytes.
 const MAX_COUNTED_FILE_BYTES: u64 = 512 * 1024;
 
-/// The most bytes of files whose lines are counted for a commit page.
+/// The maximum number of bytes of files whose lines are counted for a commit page.
 const MAX_COUNTED_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The most files in a diff.
+/// The maximum number of files in a diff.
 const MAX_DIFF_FILES: usize = 100_000;
 
 pub(super) fn read(inner: &GitInner, repository: &TaskRepository<'_>) -> Result<Contents> {

@@ -19,7 +19,7 @@ pub(super) const SUBMODULE_MIME: &str = "text/plain";
 /// The largest file that a listing reads for front matter, a media type or a Git LFS pointer, in bytes.
 const MAX_INSPECTED_FILE_BYTES: u64 = 256 * 1024;
 
-/// The most bytes of files that one page of a listing reads.
+/// The maximum number of bytes of files that one page of a listing reads.
 const MAX_INSPECTED_PAGE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The possible sizes of a Git LFS pointer file, in bytes.

@@ -20,10 +20,10 @@ const MAX_CONFIG_BYTES: u64 = 4 * 1024 * 1024;
 /// The largest file that contains paths, such as `.git`, `commondir` or `alternates`, in bytes.
 const MAX_PATH_FILE_BYTES: u64 = 64 * 1024;
 
-/// The most alternate object directories of a repository.
+/// The maximum number of alternate object directories of a repository.
 const MAX_ALTERNATES: usize = 64;
 
-/// The most replacement refs (`refs/replace/`).
+/// The maximum number of replacement refs (`refs/replace/`).
 const MAX_REPLACEMENT_REFS: usize = 100_000;
 
 /// Validates the repository at a path before the library opens it. The error states the reason.

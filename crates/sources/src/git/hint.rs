@@ -12,8 +12,8 @@ use super::repo::{TaskRepository, names};
 use super::{GitInner, LISTED_REV, rev};
 use crate::suggest::did_you_mean;
 
-/// The most slashes that a hint tries as part of a branch name. Each attempt looks up ref files, and a URI may
-/// have thousands of slashes.
+/// The maximum number of slashes that a hint tries as part of a branch name. Each attempt looks up ref files, and a URI
+/// may have thousands of slashes.
 const MAX_SLASHES: usize = 16;
 
 /// The hints about the URI of a task.

@@ -14,8 +14,8 @@ use super::walk::MAX_DEPTH;
 /// The largest index, in bytes: more than 500,000 files.
 const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The most memory of a parsed index, as a multiple of its size. In version 4, an entry stores only the part of
-/// its path that differs from the previous one. So a crafted entry of 70 bytes may have a path of 4 KiB.
+/// The maximum memory of a parsed index, as a multiple of its size. In version 4, an entry stores only the part of its
+/// path that differs from the previous one. So a crafted entry of 70 bytes may have a path of 4 KiB.
 const PARSED_FACTOR: u64 = 4;
 const PARSED_FACTOR_V4: u64 = 8;
 

@@ -8,14 +8,14 @@ use libris_core::{Error, Result};
 
 use super::repo::{TaskRepository, damaged};
 
-/// The most bytes of a commit or tag; almost all of it is the message.
+/// The maximum number of bytes of a commit or tag; almost all of it is the message.
 const MAX_COMMIT_BYTES: u64 = 1024 * 1024;
 
-/// The most bytes of a tree: some 200,000 entries.
+/// The maximum number of bytes of a tree: some 200,000 entries.
 const MAX_TREE_BYTES: u64 = 8 * 1024 * 1024;
 
-/// The most parents of a commit. A log queues the parents of every commit that it passes. Without this limit, a
-/// few crafted commits with many parents would take gigabytes.
+/// The maximum number of parents of a commit. A log queues the parents of every commit that it passes. Without this
+/// limit, a few crafted commits with many parents would take gigabytes.
 const MAX_PARENTS: usize = 1_000;
 
 /// How many bytes a task may use without reserving memory.

@@ -11,8 +11,8 @@ use libris_core::Result;
 
 use super::repo::Deadline;
 
-/// The most lines of one file in one call of the diff library, besides the common lines before and after them (see
-/// [`COMMON_MARGIN_LINES`]). The worst input of this size takes less than a second.
+/// The maximum number of lines of one file in one call of the diff library, besides the common lines before and after
+/// them (see [`COMMON_MARGIN_LINES`]). The worst input of this size takes less than a second.
 const MAX_DIFF_LINES: usize = 16_384;
 
 /// How many lines of the common prefix and of the common suffix are included in the diff. A change among repeated

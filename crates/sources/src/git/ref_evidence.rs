@@ -12,8 +12,8 @@ use super::regular::{self, GitFileStamp, RegularFile, UnreadableFile};
 use super::repo::TaskRepository;
 use super::rev::{VISIBLE_NAMESPACES, candidates};
 
-/// The most directories of refs whose stamps are compared, and their deepest nesting. Beyond that, nothing is
-/// proven.
+/// The maximum number of directories of refs whose stamps are compared, and their deepest nesting. Beyond that, nothing
+/// is proven.
 const MAX_REF_DIRECTORIES: usize = 32;
 const MAX_REF_DEPTH: usize = 8;
 

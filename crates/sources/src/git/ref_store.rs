@@ -21,7 +21,7 @@ pub(super) const MAX_LOOSE_REF_BYTES: u64 = 4 * 1024;
 /// The largest `packed-refs` file, in bytes: some 220,000 refs.
 pub(super) const MAX_PACKED_REFS_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The most listed refs.
+/// The maximum number of listed refs.
 const MAX_REFS: usize = 100_000;
 
 /// The memory of a listed ref in addition to its name, in bytes.
@@ -30,7 +30,7 @@ const REF_OVERHEAD: usize = 80;
 /// The deepest nesting of directories of loose refs.
 const MAX_DEPTH: usize = 64;
 
-/// The most symbolic refs in a chain, as in git.
+/// The maximum number of symbolic refs in a chain, as in git.
 pub(super) const MAX_SYMBOLIC_REFS: usize = 5;
 
 /// The namespaces of refs that are private to a working tree.

@@ -9,7 +9,7 @@ use super::ref_store::{AllRefs, RefTarget};
 use super::repo::TaskRepository;
 use super::rev::{VISIBLE_NAMESPACES, by_name, candidates, peel};
 
-/// The most refs on one page.
+/// The maximum number of refs on one page.
 const MAX_PAGE_REFS: usize = 2000;
 
 /// The visible refs of a repository, for one page.

@@ -20,16 +20,18 @@ const MIN_SCORE: u64 = MAX_SCORE / 2;
 /// The least similarity of a renamed file that keeps its name in another folder, if no other file has that name.
 const MIN_SAME_NAME_SCORE: u64 = MAX_SCORE / 4 * 3;
 
-/// The most pairs of files that are compared, as in git (`diff.renameLimit`). Beyond, only identical files are found.
+/// The maximum number of pairs of files that are compared, as in git (`diff.renameLimit`). Beyond, only identical files
+/// are found.
 const MAX_PAIRS: usize = 1_000_000;
 
-/// The most bytes of files that are compared. Beyond, only identical files are found.
+/// The maximum number of bytes of files that are compared. Beyond, only identical files are found.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The most candidates for one added file, as in git.
+/// The maximum number of candidates for one added file, as in git.
 const MAX_CANDIDATES: usize = 4;
 
-/// The most bytes in a fragment of a file. A fragment is a line, or a piece of a line that is longer than this.
+/// The maximum number of bytes in a fragment of a file. A fragment is a line, or a piece of a line that is longer than
+/// this.
 const MAX_FRAGMENT: u32 = 64;
 
 /// A file that differs between two versions.

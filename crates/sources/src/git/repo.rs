@@ -40,7 +40,7 @@ const ANCESTOR_CAPACITY: usize = 1000;
 /// The shortest time between two attempts to reopen a repository with missing objects.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(3);
 
-/// The most memory that the git library may allocate for one object.
+/// The maximum memory that the git library may allocate for one object.
 const MAX_ALLOCATION_BYTES: usize = 256 * 1024 * 1024;
 
 /// The largest `shallow` file, in bytes: some 400,000 commits.

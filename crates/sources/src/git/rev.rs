@@ -19,13 +19,14 @@ const MAX_REV_LENGTH: usize = 1024;
 /// The greatest number after a `~` or `^`.
 const MAX_ANCESTOR_DISTANCE: u32 = 100_000;
 
-/// The most `~` and `^` in a revision, and the most tags in a chain in which each tag points to the next.
+/// The maximum number of `~` and `^` in a revision, and the maximum number of tags in a chain in which each tag points
+/// to the next.
 const MAX_STEPS: usize = 16;
 
 /// The shortest id prefix.
 pub(super) const MIN_ID_PREFIX: usize = 4;
 
-/// The most objects with the same id prefix; with more, the prefix is too short.
+/// The maximum number of objects with the same id prefix; with more, the prefix is too short.
 pub(super) const MAX_PREFIX_MATCHES: usize = 1000;
 
 /// The namespaces of the visible refs. Other refs, such as stashes and notes, are private.

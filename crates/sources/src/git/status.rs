@@ -25,13 +25,13 @@ use super::walk::MAX_DEPTH;
 use super::worktree::{self, WorkChange, WorkTree};
 use crate::ignore_patterns::{IgnorePatterns, PatternVerdict};
 
-/// The most files of a commit that are compared with the index.
+/// The maximum number of files of a commit that are compared with the index.
 const MAX_FILES: usize = 1_000_000;
 
-/// The most entries of a status page.
+/// The maximum number of entries of a status page.
 const MAX_ENTRIES: usize = 1000;
 
-/// The most ignore patterns that apply to a directory, as in the files source.
+/// The maximum number of ignore patterns that apply to a directory, as in the files source.
 const MAX_PATTERNS_ON_PATH: usize = 16_384;
 
 /// The largest `info/exclude` file, in bytes.

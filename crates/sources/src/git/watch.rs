@@ -24,7 +24,7 @@ use super::repo::{TaskRepository, TreeEntry};
 use super::rev::{VISIBLE_NAMESPACES, candidates, peel};
 use super::{GitInner, LISTED_REV, work_tree_watch};
 
-/// The most changes that are reported one by one. If there are more, [`Change::Lost`] is reported instead.
+/// The maximum number of changes that are reported one by one. If there are more, [`Change::Lost`] is reported instead.
 const MAX_CHANGES: usize = 100_000;
 
 /// The capacity of the channel of changes.
@@ -37,7 +37,7 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// [`Change::Lost`].
 const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most folders of refs whose stamps are compared; beyond, every poll reads the refs.
+/// The maximum number of folders of refs whose stamps are compared; beyond, every poll reads the refs.
 const MAX_STAMPED_FOLDERS: usize = 10_000;
 
 /// Two changes within this time may leave the same modification time.

@@ -10,10 +10,10 @@ use tokio::time::timeout_at;
 use super::repo::{Deadline, Task, TaskRepository};
 use super::{Git, GitInner};
 
-/// The most concurrent tasks of one repository. Each may hold a large file in memory.
+/// The maximum number of concurrent tasks of one repository. Each may hold a large file in memory.
 pub(super) const MAX_CONCURRENT_TASKS: usize = 4;
 
-/// The most tasks that wait for a permit.
+/// The maximum number of tasks that wait for a permit.
 pub(super) const MAX_QUEUED_TASKS: usize = 256;
 
 /// How long after the deadline a caller waits for the task to end. A task that takes longer is blocked in a system

@@ -25,8 +25,8 @@ const INITIAL_CAPACITY: usize = 64;
 /// The memory of a cached response besides its data, in bytes.
 const RESPONSE_OVERHEAD: usize = 2048;
 
-/// The most bytes in the caches of all HTTP sources of the process together. If one cache is configured larger, its
-/// size is the limit instead.
+/// The maximum number of bytes in the caches of all HTTP sources of the process together. If one cache is configured
+/// larger, its size is the limit instead.
 const MAX_TOTAL_BYTES: u64 = 64 << 20;
 
 /// The endpoint and the URL of a request.

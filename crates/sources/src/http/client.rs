@@ -29,14 +29,14 @@ use crate::http_client::{self, HttpClient};
 /// The longest `Retry-After` that is respected.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-/// The most headers in a response.
+/// The maximum number of headers in a response.
 const MAX_HEADERS: usize = 100;
 
 /// The size of the read buffer, and so of the largest response head. A larger buffer would make one poll of a
 /// connection longer: hyper yields only after 128 reads.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// The most interim responses, such as `100 Continue`, before a response.
+/// The maximum number of interim responses, such as `100 Continue`, before a response.
 const MAX_INTERIM_RESPONSES: usize = 16;
 
 /// An HTTP client with limits.

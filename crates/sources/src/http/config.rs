@@ -85,10 +85,10 @@ pub struct RequestLimits {
     /// The largest response, in bytes after decompression. At most 1 GiB.
     #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
-    /// The most redirects that are followed, within the same origin only. At most 20.
+    /// The maximum number of redirects that are followed, within the same origin only. At most 20.
     #[serde(deserialize_with = "crate::settings::redirects")]
     pub redirects: usize,
-    /// The most concurrent requests. From 1 to 1,024.
+    /// The maximum number of concurrent requests. From 1 to 1,024.
     #[serde(deserialize_with = "crate::settings::concurrency")]
     pub concurrency: usize,
     /// Whether requests to non-public addresses are allowed.
@@ -312,7 +312,7 @@ pub struct ChoiceList {
     pub next: Option<String>,
     /// The query parameter for the cursor that `next` points to. Default: `next` points to a URL.
     pub cursor: Option<String>,
-    /// The most pages of the list that are requested. From 1 to 100.
+    /// The maximum number of pages of the list that are requested. From 1 to 100.
     #[serde(default = "default_pages", deserialize_with = "crate::settings::list_pages")]
     pub max_pages: usize,
 }
@@ -341,7 +341,7 @@ pub struct ListConfig {
     pub next: Option<String>,
     /// The query parameter for the cursor that `next` points to. Default: `next` points to a URL.
     pub cursor: Option<String>,
-    /// The most pages of the list that are requested. From 1 to 100.
+    /// The maximum number of pages of the list that are requested. From 1 to 100.
     #[serde(default = "default_pages", deserialize_with = "crate::settings::list_pages")]
     pub max_pages: usize,
 }

@@ -171,7 +171,7 @@ impl ApiEndpoint {
 
     /// Checks a value against the allowed values of its variable.
     fn check_allowed(&self, name: &str, value: &VariableValue) -> Result<(), HttpFault> {
-        /// The most values that the error names.
+        /// The maximum number of values that the error names.
         const MAX_NAMED: usize = 20;
         let Some(allowed) = self.allowed.get(name) else { return Ok(()) };
         let values = match value {

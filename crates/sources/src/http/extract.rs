@@ -8,10 +8,10 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use super::fault::{HttpFault, PointerTarget};
 use super::response::ApiResponse;
 
-/// The most items of one list.
+/// The maximum number of items of one list.
 const MAX_ITEMS: usize = 10_000;
 
-/// The most bytes of text from one list.
+/// The maximum number of bytes of text from one list.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// The fields of an item as text, in the requested order; `None` if a field is not a string, number or boolean.

@@ -21,7 +21,7 @@ use super::cache::RequiredFreshness;
 use super::list::ListedResources;
 use crate::followed::FollowedWatch;
 
-/// The most concurrent requests of a round.
+/// The maximum number of concurrent requests of a round.
 const CONCURRENT_REQUESTS: usize = 4;
 
 /// The time-out of the first requests, which a new watch waits for.

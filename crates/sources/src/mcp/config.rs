@@ -70,10 +70,10 @@ pub struct Config {
     /// The size of the largest message of the server, in bytes. At most 1 GiB.
     #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_message: u64,
-    /// The most pages of a list. From 1 to 1,000,000.
+    /// The maximum number of pages of a list. From 1 to 1,000,000.
     #[serde(deserialize_with = "million")]
     pub max_pages: usize,
-    /// The most entries of a list: resources, templates, prompts or skills. From 1 to 1,000,000.
+    /// The maximum number of entries of a list: resources, templates, prompts or skills. From 1 to 1,000,000.
     #[serde(deserialize_with = "million")]
     pub max_resources: usize,
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock};
 
-/// The most extensions in the cache.
+/// The maximum number of extensions in the cache.
 const MAX_CACHED_EXTENSIONS: usize = 1000;
 
 /// The media type of a file by its name; `None` if the content must decide.

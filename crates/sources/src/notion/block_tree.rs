@@ -8,7 +8,7 @@ use super::client::{NotionClient, NotionFault, RequestBudget};
 use super::id;
 use super::markdown::CHILDREN;
 
-/// The most nested levels of blocks.
+/// The maximum number of nested levels of blocks.
 const MAX_BLOCK_DEPTH: usize = 32;
 
 /// The child blocks of a block, with their descendants.

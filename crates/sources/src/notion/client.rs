@@ -31,7 +31,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(16);
 /// The longest `Retry-After` that is respected, in seconds.
 const MAX_RETRY_AFTER_SECONDS: u64 = 3_600;
 
-/// The most requests of one read.
+/// The maximum number of requests of one read.
 const MAX_READ_REQUESTS: u64 = 2_000;
 
 /// Why a request failed.

@@ -29,7 +29,7 @@ pub struct Config {
     /// How long a request is retried while Notion limits the rate or is unavailable.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub retry_timeout: Duration,
-    /// The most concurrent requests. From 1 to 1,024.
+    /// The maximum number of concurrent requests. From 1 to 1,024.
     #[serde(deserialize_with = "crate::settings::concurrency")]
     pub concurrent: usize,
     /// The largest response for one page or one database, in bytes. At most 1 GiB.

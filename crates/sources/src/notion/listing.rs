@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::objects::{self, NotionObject, ObjectKind, ObjectMap};
 use super::{INFO_URI, NotionInner};
 
-/// The most bytes of the responses of a search.
+/// The maximum number of bytes of the responses of a search.
 pub(super) const MAX_SEARCH_BYTES: u64 = 256 << 20;
 
 /// How long a caller waits for a new search before it gets the stale listing.

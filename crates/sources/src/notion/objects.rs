@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::client::{NotionClient, NotionFault, RequestBudget};
 use super::{block_tree, id, property, text};
 
-/// The most listed objects.
+/// The maximum number of listed objects.
 const MAX_OBJECTS: usize = 10_000;
 
 /// A page or a database.

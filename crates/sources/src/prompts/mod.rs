@@ -22,7 +22,7 @@ pub use config::{ArgumentConfig, Config, MessageConfig, PromptsConfig};
 use crate::registry::{CombinedSection, ConfigFile, Definition, OpenedSource, Section};
 use text::PromptText;
 
-/// The most resources that the texts of one prompt may embed.
+/// The maximum number of resources that the texts of one prompt may embed.
 const MAX_RESOURCES: usize = 32;
 
 impl Section for PromptsConfig {

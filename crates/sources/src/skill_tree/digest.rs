@@ -12,7 +12,7 @@ use crate::tree::{DirectoryHandle, ResolvedPath, StatStamp, Tree, check_cancelle
 /// The memory of a cached digest besides its key, in bytes.
 const ENTRY_OVERHEAD: usize = 192;
 
-/// The most times that a file is read if it keeps changing while it is read.
+/// The maximum number of times that a file is read if it keeps changing while it is read.
 const MAX_READS: usize = 3;
 
 /// The digest and the size of the file that had this stamp.

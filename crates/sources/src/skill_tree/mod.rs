@@ -27,10 +27,10 @@ pub use verify::{check_entry, relative_path, verify};
 /// The name of the file that makes a directory a skill.
 pub(crate) const SKILL_FILE: &str = "SKILL.md";
 
-/// The most files of a skill. A host need not accept more.
+/// The maximum number of files of a skill. A host need not accept more.
 const MAX_FILES: usize = 512;
 
-/// The most bytes of all files of a skill. A host need not accept more.
+/// The maximum number of bytes of all files of a skill. A host need not accept more.
 pub(crate) const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A page of skills ends when the skills on it have this many files.
@@ -42,10 +42,10 @@ const MAX_PAGE_BYTES: u64 = 64 * 1024 * 1024;
 /// The size of the cache of digests, and of the cache of front matter, in bytes.
 const MAX_CACHED_BYTES: usize = 8 * 1024 * 1024;
 
-/// The most warnings that are remembered, so that each is logged once.
+/// The maximum number of warnings that are remembered, so that each is logged once.
 const MAX_WARNED: usize = 10_000;
 
-/// The most scans of one request, if files vanish while their digests are computed.
+/// The maximum number of scans of one request, if files vanish while their digests are computed.
 const MAX_SCANS: usize = 3;
 
 /// Finds the skills of one tree.

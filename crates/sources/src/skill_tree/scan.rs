@@ -14,13 +14,14 @@ use super::{
 use crate::tree::walk::{self, FileEntry};
 use crate::tree::{DirectoryHandle, OpenFolder, ProofBuilder, StatStamp, Tree, check_cancelled};
 
-/// The most directories that a scan visits.
+/// The maximum number of directories that a scan visits.
 const MAX_FOLDERS: usize = 100_000;
 
-/// The most directories of a skill that are recorded. Further ones are left out of the skill's entries.
+/// The maximum number of directories of a skill that are recorded. Further ones are left out of the skill's entries.
 const MAX_SKILL_FOLDERS: usize = 4_096;
 
-/// The most files of all skills together. The files of a nested skill count for each skill that they belong to.
+/// The maximum number of files of all skills together. The files of a nested skill count for each skill that they
+/// belong to.
 const MAX_TOTAL_FILES: usize = 200_000;
 
 /// The memory of cached front matter besides its text, in bytes.

@@ -30,7 +30,7 @@ use crate::tree::{Root, Tree, TreeThreads, is_cancelled, name};
 /// The prefix of all URIs.
 const SCHEME: &str = "skill://";
 
-/// The most threads that work on requests for one folder at once.
+/// The maximum number of threads that work on requests for one folder at once.
 const MAX_THREADS: usize = 8;
 
 /// A folder of skills as a source.

@@ -13,7 +13,7 @@ use crate::media;
 use crate::skill_tree::{MAX_BYTES, SkillFileEntry, SkillSnapshot, SkillTreeEntry};
 use crate::tree::{DirectoryHandle, ResolvedPath, is_missing};
 
-/// The most entries in the contents of a directory.
+/// The maximum number of entries in the contents of a directory.
 const MAX_LISTED: usize = 1_000;
 
 /// Contents larger than this reserve memory before they are loaded.

@@ -10,13 +10,13 @@ use super::address::Url;
 use super::output::RowFormat;
 use super::value::ValueType;
 
-/// The most connections of one source. PostgreSQL allows 100 for all clients by default.
+/// The maximum number of connections of one source. PostgreSQL allows 100 for all clients by default.
 const MAX_CONNECTIONS: u64 = 256;
 
-/// The most rows of one read.
+/// The maximum number of rows of one read.
 const MAX_ROWS: u64 = 1_000_000;
 
-/// The most bytes of one read.
+/// The maximum number of bytes of one read.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The shortest and the longest time-out.
@@ -56,16 +56,16 @@ pub struct Config {
     pub schemas: Vec<String>,
     /// The visible tables and views, as in `orders`, `sales.orders` or `sales.*`. Default: all.
     pub tables: Vec<String>,
-    /// The most rows in a response, up to 1,000,000.
+    /// The maximum number of rows in a response, up to 1,000,000.
     pub max_rows: u64,
-    /// The most bytes in a response, up to 256 MiB.
+    /// The maximum number of bytes in a response, up to 256 MiB.
     #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_bytes: u64,
     /// The time-out of a statement, as in `"10s"`: from `1ms` to `1h`.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub timeout: Duration,
-    /// The most open connections, up to 256. Libris may open one more to cancel abandoned statements, and one to listen
-    /// for notifications.
+    /// The maximum number of open connections, up to 256. Libris may open one more to cancel abandoned statements, and
+    /// one to listen for notifications.
     pub connections: usize,
     /// The polling interval for changes while there are subscriptions, from `10ms` to `1day`. Default: `250ms` for
     /// SQLite, `5s` for PostgreSQL and MySQL.

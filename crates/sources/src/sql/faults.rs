@@ -11,7 +11,7 @@ use crate::suggest::{closest, did_you_mean};
 /// The resources of a table.
 const TABLE_RESOURCES: [&str; 2] = ["schema", "rows"];
 
-/// The most tables that a hint names if none is similar.
+/// The maximum number of tables that a hint names if none is similar.
 const MAX_NAMED_TABLES: usize = 10;
 
 impl SqlInner {

@@ -15,7 +15,7 @@ pub(super) const VARIABLE: &str = "filter";
 /// The query parameters of a page of rows, besides the filters.
 pub(super) const PAGE_OPTIONS: [&str; 3] = ["limit", "after", "format"];
 
-/// The most filters of one page.
+/// The maximum number of filters of one page.
 const MAX_FILTERS: usize = 8;
 
 /// The names and values of the filters in a URI.
@@ -119,7 +119,7 @@ fn unknown(table: &TableInfo, label: &str, name: &str) -> Error {
 
 /// A sentence for messages that names the columns by which rows can be filtered.
 fn possible(table: &TableInfo) -> String {
-    /// The most columns that the sentence names.
+    /// The maximum number of columns that the sentence names.
     const MAX_NAMED: usize = 20;
     let columns = table.filter_columns();
     let named: Vec<_> = columns.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();

@@ -455,7 +455,7 @@ impl SqlInner {
         table: TableInfo,
         version: Option<DatabaseVersion>,
     ) -> Arc<TableInfo> {
-        /// The most cached descriptions; a full cache is cleared. More tables are rarely read within
+        /// The maximum number of cached descriptions; a full cache is cleared. More tables are rarely read within
         /// `TABLE_CACHE_TTL`.
         const TABLE_CACHE_CAPACITY: usize = 1000;
         let table = Arc::new(table);

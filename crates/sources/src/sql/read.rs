@@ -479,7 +479,7 @@ struct CompletionSink {
     table: Option<(Dialect, Arc<TableInfo>)>,
     /// The number of bytes that may still be collected.
     budget: u64,
-    /// The most values to collect.
+    /// The maximum number of values to collect.
     most: usize,
     /// Whether values were left out.
     truncated: bool,

@@ -19,7 +19,7 @@ const MAX_SCANNED_KEYS: usize = 1000;
 pub(super) struct RowStatements<'a> {
     pub(super) dialect: Dialect,
     pub(super) table: &'a TableInfo,
-    /// The most bytes of one row.
+    /// The maximum number of bytes of one row.
     pub(super) most: u64,
 }
 

@@ -14,14 +14,14 @@ use super::value::{BindValue, SqlValue, ValueType};
 use super::{SqlInner, key};
 use query::FullTextQuery;
 
-/// The most tables with a full-text index that are searched.
+/// The maximum number of tables with a full-text index that are searched.
 const MAX_TABLES: usize = 16;
 
-/// The most rows that are fetched per table. Rows that are hidden from the caller count too; they are left out
-/// afterwards.
+/// The maximum number of rows that are fetched per table. Rows that are hidden from the caller count too; they are left
+/// out afterwards.
 const MAX_ROWS: usize = 500;
 
-/// The most characters of a row that PostgreSQL makes an excerpt from.
+/// The maximum number of characters of a row that PostgreSQL makes an excerpt from.
 const MAX_EXCERPT_SOURCE: usize = 5000;
 
 /// A table that the database can search.

@@ -30,7 +30,7 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 /// The time-out of the first poll. If it is exceeded, the watch begins without a baseline.
 const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most notified rows that are remembered until the debounce window ends.
+/// The maximum number of notified rows that are remembered until the debounce window ends.
 const MAX_NOTIFIED_ROWS: usize = 10_000;
 
 /// The polling time per client in one poll. At least one resource is polled; the others wait for the next poll.

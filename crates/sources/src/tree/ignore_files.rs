@@ -31,17 +31,17 @@ use crate::ignore_patterns::IgnorePatterns;
 /// The largest ignore file that is read, in bytes.
 const MAX_FILE_SIZE: u64 = 256 * 1024;
 
-/// The most patterns that an ignore file may have.
+/// The maximum number of patterns that an ignore file may have.
 const MAX_PATTERNS: usize = 4096;
 
-/// The most that all ignore files from the root to a directory may have together. Every name in the directory is
-/// matched against all of them.
+/// The maximum size of the text, and the maximum number of patterns, of all ignore files from the root to a directory
+/// together. Every name in the directory is matched against all of them.
 const MAX_ON_PATH: RulesSize = RulesSize { text: 1024 * 1024, patterns: 16_384 };
 
 /// The weight limit of the cache, in bytes.
 pub(super) const MAX_CACHED: usize = 8 * 1024 * 1024;
 
-/// The weight of a cached directory beside that of its ignore files and its key.
+/// The weight of a cached directory in addition to that of its ignore files and its key.
 const OVERHEAD: usize = 640;
 
 /// The parsed ignore files of a directory, with the inputs that must be unchanged for the entry to be reused.

@@ -69,16 +69,17 @@ use stamp_table::StampTable;
 use subtree::SubtreeResult;
 use symlink::{ParentMemo, Symlinks};
 
-/// The most names of directory entries in the cache of listings, and in the cache of stamp tables.
+/// The maximum number of names of directory entries in the cache of listings, and in the cache of stamp tables.
 const MAX_CACHED_NAMES: usize = 1_000_000;
 
-/// The most keys for which a logged warning is remembered.
+/// The maximum number of keys for which a logged warning is remembered.
 const MAX_WARNED: usize = 10_000;
 
-/// The most directories that the cache keeps open.
+/// The maximum number of directories that the cache keeps open.
 const MAX_OPEN_FOLDERS: usize = 128;
 
-/// The most steps (bytes of patterns times bytes of the path) for which matching counts as quick: a few milliseconds.
+/// The maximum number of steps (bytes of patterns times bytes of the path) for which matching counts as quick: a few
+/// milliseconds.
 const MAX_QUICK_STEPS: usize = 8 * 1024 * 1024;
 
 /// How deep directories may be nested. A walk holds one open directory for each level.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use libris_core::Uri;
 
-/// The most names in a chunk. An edit splits a larger one in half.
+/// The maximum number of names in a chunk. An edit splits a larger one in half.
 const CHUNK_SIZE: usize = 1024;
 
 /// Sorted names as URI segments; those of directories end with a slash.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::proof::ProofBuilder;
 use super::{OpenFolder, Tree, walk};
 
-/// The most directories that one search opens. Directories beyond that count as having a file.
+/// The maximum number of directories that one search opens. Directories beyond that count as having a file.
 const MAX_SEARCHED: usize = 10_000;
 
 /// The weight limit of the cache: the total number of directories on which the cached results depend.

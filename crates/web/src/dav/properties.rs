@@ -16,7 +16,7 @@ use super::conditions::http_date;
 /// The namespace of WebDAV.
 const DAV: &str = "DAV:";
 
-/// The most properties that a request may ask for, and the longest name of one.
+/// The maximum number of properties that a request may ask for, and the longest name of one.
 const MAX_PROPERTIES: usize = 100;
 const MAX_NAME: usize = 200;
 

@@ -6,10 +6,10 @@
 use super::language::{Grammar, SourceLanguage};
 use crate::html;
 
-/// The most lines that are shown.
+/// The maximum number of lines that are shown.
 const MAX_LINES: usize = 6_000;
 
-/// The most characters of a line that are shown.
+/// The maximum number of characters of a line that are shown.
 const MAX_LINE: usize = 2_000;
 
 /// The kind of a token, which decides the CSS class of its element.

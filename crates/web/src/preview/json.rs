@@ -7,10 +7,10 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use super::table;
 use crate::html;
 
-/// The most values that are shown.
+/// The maximum number of values that are shown.
 const MAX_VALUES: usize = 5_000;
 
-/// The most characters of a string that are shown.
+/// The maximum number of characters of a string that are shown.
 const MAX_TEXT: usize = 1_000;
 
 /// The tree is initially unfolded to this depth.

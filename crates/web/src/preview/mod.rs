@@ -27,7 +27,7 @@ use self::links::LinkBase;
 use crate::html;
 use crate::read::read;
 
-/// The most previews that are rendered at once; further requests wait.
+/// The maximum number of previews that are rendered at once; further requests wait.
 const CONCURRENT: usize = 4;
 
 /// Larger resources are read in byte ranges, if their source supports these.
@@ -36,13 +36,13 @@ const WHOLE_BYTES: u64 = 1 << 20;
 /// The size of such a range.
 const PART_BYTES: u64 = 256 << 10;
 
-/// The most bytes of a text that are rendered.
+/// The maximum number of bytes of a text that are rendered.
 const MAX_RENDERED: usize = 1 << 20;
 
-/// The most parts of a resource (entries of `contents`) that are shown.
+/// The maximum number of parts of a resource (entries of `contents`) that are shown.
 const MAX_CONTENTS: usize = 20;
 
-/// The most pictures of a document that are shown.
+/// The maximum number of pictures of a document that are shown.
 const MAX_PICTURES: usize = 16;
 
 /// The largest picture that is shown, in characters of Base64.

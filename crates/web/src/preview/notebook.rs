@@ -9,13 +9,13 @@ use super::links::LinkBase;
 use super::{highlight, language, markdown, within};
 use crate::html;
 
-/// The most cells that are shown.
+/// The maximum number of cells that are shown.
 const MAX_CELLS: usize = 500;
 
-/// The most outputs of a cell that are shown.
+/// The maximum number of outputs of a cell that are shown.
 const MAX_OUTPUTS: usize = 20;
 
-/// The most bytes of an output that are shown.
+/// The maximum number of bytes of an output that are shown.
 const MAX_OUTPUT: usize = 32 << 10;
 
 /// The largest picture that is shown, in characters of Base64.

@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 
 use crate::html;
 
-/// The most rows that are shown, without the head.
+/// The maximum number of rows that are shown, without the head.
 const MAX_ROWS: usize = 1_000;
 
-/// The most columns that are shown.
+/// The maximum number of columns that are shown.
 const MAX_COLUMNS: usize = 60;
 
-/// The most characters of a cell that are shown.
+/// The maximum number of characters of a cell that are shown.
 const MAX_CELL: usize = 300;
 
-/// The most bytes that are shown in hexadecimal.
+/// The maximum number of bytes that are shown in hexadecimal.
 const MAX_HEX: usize = 8 << 10;
 
 /// The bytes on a line in hexadecimal.

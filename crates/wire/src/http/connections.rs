@@ -26,7 +26,7 @@ const MAX_WAITERS: usize = 32;
 /// The interval at which a waiting connection evicts another one.
 const EVICTION_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The most connections that one eviction examines.
+/// The maximum number of connections that one eviction examines.
 const MAX_EVICTION_SCAN: usize = 64;
 
 /// With more connections than this, or than half of the maximum if that is less, each idle connection drops its hyper

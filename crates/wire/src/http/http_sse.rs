@@ -26,7 +26,7 @@ use crate::request::McpRequest;
 use crate::time_limit::within;
 use crate::{Listener, Revision, ServiceView};
 
-/// The most queued responses of a client that does not read its stream.
+/// The maximum number of queued responses of a client that does not read its stream.
 const MAX_QUEUED: usize = 8;
 
 /// The clients of this transport by session id.

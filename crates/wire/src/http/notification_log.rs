@@ -18,8 +18,8 @@ use crate::protocol;
 use crate::{Failure, Listener, Notification};
 use libris_core::Identity;
 
-/// The most open event streams of a session. Opening one more ends the oldest, which the client has most likely lost
-/// without the server noticing.
+/// The maximum number of open event streams of a session. Opening one more ends the oldest, which the client has most
+/// likely lost without the server noticing.
 const MAX_STREAMS: usize = 4;
 
 /// If a client opens a stream without a valid `Last-Event-ID`, the notifications that were sent within this period are sent

@@ -15,8 +15,8 @@ use super::body::Body;
 use super::{Endpoint, response};
 use crate::time_limit::within;
 
-/// The most bytes of a body over the limit that are read and discarded. Many clients read the response only after they
-/// have sent the whole request, and would report a connection error instead of the refusal.
+/// The maximum number of bytes of a body over the limit that are read and discarded. Many clients read the response
+/// only after they have sent the whole request, and would report a connection error instead of the refusal.
 const MAX_DISCARDED: usize = 64 << 20;
 
 /// A body of up to this many bytes does not count against the budget of bodies: usually it stays in hyper's read buffer.

@@ -44,7 +44,7 @@ pub(super) const CONNECTION_WINDOW: u32 = 64 << 10;
 /// The HTTP/2 flow-control window of each stream.
 const STREAM_WINDOW: u32 = 32 << 10;
 
-/// The most response bytes that hyper buffers for each HTTP/2 stream.
+/// The maximum number of response bytes that hyper buffers for each HTTP/2 stream.
 const SEND_BUFFER: usize = 16 << 10;
 
 /// How many units of the event stream budget an HTTP/1 event stream takes if hyper sends it, because hyper owned the

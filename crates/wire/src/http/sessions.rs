@@ -24,7 +24,7 @@ pub(super) struct Peer {
 /// The resolution of the LRU order: a session that is used again within this time is not moved in it.
 const RESOLUTION: Duration = Duration::from_secs(1);
 
-/// The most sessions that one eviction examines. Busy ones are not evicted.
+/// The maximum number of sessions that one eviction examines. Busy ones are not evicted.
 const MAX_EVICTION_SCAN: usize = 16;
 
 /// All sessions by id.

@@ -21,11 +21,11 @@ use crate::lock::lock;
 /// The time limit of a handshake, including the time that it waits for a permit.
 const HANDSHAKE_TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// The most concurrent handshakes, of which one client may have three quarters. Each takes up to 100 KiB, because a
-/// message of a handshake may have 64 KiB. Further handshakes wait; their bytes are not read meanwhile.
+/// The maximum number of concurrent handshakes, of which one client may have three quarters. Each takes up to 100 KiB,
+/// because a message of a handshake may have 64 KiB. Further handshakes wait; their bytes are not read meanwhile.
 const MAX_HANDSHAKES: usize = 256;
 
-/// The most handshakes that wait; further connections are closed.
+/// The maximum number of handshakes that wait; further connections are closed.
 const MAX_WAITING_HANDSHAKES: usize = 2_048;
 
 /// The files of a TLS server, in PEM.

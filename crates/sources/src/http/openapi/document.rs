@@ -9,7 +9,7 @@ use url::Url;
 use super::operation::OpenApiOperation;
 use crate::http::list;
 
-/// The most references in a chain, and the deepest nesting of schema wrappers.
+/// The maximum number of references in a chain, and the deepest nesting of schema wrappers.
 const MAX_DEPTH: usize = 16;
 
 /// An OpenAPI document.

@@ -26,7 +26,7 @@ use document::OpenApiDocument;
 /// The largest document, in bytes.
 const MAX_DOCUMENT_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The most operations of a document.
+/// The maximum number of operations of a document.
 const MAX_OPERATIONS: usize = 1_000;
 
 /// Reads the document of a configuration; `folder` is the base of a relative path.

@@ -17,7 +17,7 @@ const MAX_TEXT_CHARACTERS: usize = 1_000;
 /// The longest description of a parameter, in characters.
 const MAX_PARAMETER_CHARACTERS: usize = 300;
 
-/// The most values of a parameter that its description names.
+/// The maximum number of values of a parameter that its description names.
 const MAX_NAMED_VALUES: usize = 20;
 
 /// A GET operation.

@@ -5,7 +5,8 @@ use crate::sql::dialect::Dialect;
 use crate::sql::driver::{Driver, DriverError, Statement, collect};
 use crate::sql::value::ValueType;
 
-/// The most rows that are counted. The number of rows of a larger table is estimated from its highest `rowid`.
+/// The maximum number of rows that are counted. The number of rows of a larger table is estimated from its highest
+/// `rowid`.
 const MAX_COUNTED_ROWS: u64 = 10_000;
 
 pub(super) fn catalog_queries() -> CatalogQueries {

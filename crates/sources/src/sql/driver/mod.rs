@@ -58,7 +58,7 @@ pub(super) struct Statement {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueryLimits {
     pub(super) rows: u64,
-    /// The most bytes of one row.
+    /// The maximum number of bytes of one row.
     pub(super) bytes: u64,
     /// Whether the query ends with an `ORDER BY`, so that a `LIMIT` may be appended.
     pub(super) ordered: bool,
@@ -70,7 +70,7 @@ pub(super) struct QueryLimits {
 pub(super) struct SizeColumns {
     /// The number of these columns.
     pub(super) columns: usize,
-    /// The most bytes of one row.
+    /// The maximum number of bytes of one row.
     pub(super) bytes: u64,
 }
 
@@ -210,7 +210,7 @@ pub(super) trait NotificationListener: Send {
 pub(super) struct DriverSettings {
     pub(super) connections: usize,
     pub(super) timeout: Duration,
-    /// The most bytes in a response.
+    /// The maximum number of bytes in a response.
     pub(super) max_bytes: u64,
 }
 
@@ -246,7 +246,7 @@ pub(super) async fn run<S: RowSink>(
     sink.downcast().map(|sink| *sink).map_err(|_| DriverError::Unavailable(CONNECTION_LOST))
 }
 
-/// The most bytes of all rows of an internal statement, such as one that reads the catalog.
+/// The maximum number of bytes of all rows of an internal statement, such as one that reads the catalog.
 const MAX_COLLECTED_BYTES: u64 = 32 * 1024 * 1024;
 
 /// Collects the rows of a statement; fails if they exceed [`MAX_COLLECTED_BYTES`].

@@ -29,8 +29,8 @@ const MAX_VALUE_BYTES: u64 = 32 * 1024 * 1024;
 /// allows.
 const HEAP_LIMIT_BYTES: i64 = 512 * 1024 * 1024;
 
-/// The most bytes of the `CREATE` statements in a schema. Each connection parses all of them and uses several times
-/// as much memory.
+/// The maximum number of bytes of the `CREATE` statements in a schema. Each connection parses all of them and uses
+/// several times as much memory.
 const MAX_SCHEMA_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The busy time-out of SQLite. When it expires, Libris checks whether to continue waiting for the lock.

@@ -1,6 +1,6 @@
 //! The text of a search in the query languages of databases.
 
-/// The most words of a query; the rest is ignored.
+/// The maximum number of words of a query; the rest is ignored.
 const MAX_WORDS: usize = 32;
 
 /// The parts of a search.

@@ -35,7 +35,7 @@ const MOVE_EVENTS: WatchFlags =
 const RENAMING: ReadFlags =
     ReadFlags::CREATE.union(ReadFlags::DELETE).union(ReadFlags::MOVED_FROM).union(ReadFlags::MOVED_TO);
 
-/// The most watches of this instance.
+/// The maximum number of watches of this instance.
 const MAX_WATCHES: usize = 16_384;
 /// This instance uses at most one in this many of the watches that the system allows the user
 /// (`fs.inotify.max_user_watches`), because the watchers behind subscriptions need watches too.

@@ -5,10 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// The most names in a journal. Beyond that, reading the whole directory costs less.
+/// The maximum number of names in a journal. Beyond that, reading the whole directory costs less.
 const MAX_NAMES: usize = 4_096;
 
-/// The most names in all journals of the process.
+/// The maximum number of names in all journals of the process.
 const MAX_TOTAL_NAMES: usize = 65_536;
 
 /// The number of names in all journals now.

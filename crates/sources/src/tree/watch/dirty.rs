@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use super::super::filter::IgnoreRules;
 use super::super::name;
 
-/// The most names in the set. Beyond that, a scan of the whole tree costs less.
+/// The maximum number of names in the set. Beyond that, a scan of the whole tree costs less.
 const MAX_NAMES: usize = 100_000;
 
 /// The files and directories to scan again.

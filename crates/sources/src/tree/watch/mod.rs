@@ -39,8 +39,8 @@ const DEBOUNCE: Duration = Duration::from_millis(10);
 /// it was moved, or that a deleted root was restored. Failed scans are retried at the same interval.
 const ROOT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The most directories with an unreadable ignore file that are checked one by one. Beyond that, the whole tree is
-/// scanned.
+/// The maximum number of directories with an unreadable ignore file that are checked one by one. Beyond that, the whole
+/// tree is scanned.
 const MAX_HIDDEN: usize = 1_000;
 
 /// Polling is idle for this many times the duration of a scan, so that it takes at most about a tenth of a processor.

@@ -11,7 +11,7 @@ use libris_core::{Change, Uri};
 
 use super::events::WakeHandle;
 
-/// The most resources with pending changes. Beyond that, the stream reports [`Change::Lost`].
+/// The maximum number of resources with pending changes. Beyond that, the stream reports [`Change::Lost`].
 const MAX_RESOURCES: usize = 100_000;
 
 /// The pending changes, shared by the watcher and the stream.

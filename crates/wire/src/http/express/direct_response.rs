@@ -19,7 +19,7 @@ use crate::http::gathered_body::{BufList, GatheredBody};
 use crate::http::liveness::Liveness;
 use crate::http::socket::Socket;
 
-/// The most slices of one vectored write.
+/// The maximum number of slices of one vectored write.
 const MAX_SLICES: usize = 64;
 
 /// The future that creates a response.

@@ -31,7 +31,7 @@ const READ_SIZE: usize = 8 << 10;
 /// The unused capacity that the buffer of an unfinished request may have.
 const MAX_SLACK: usize = 512;
 
-/// The most memory that hyper takes for an unfinished request head, in bytes.
+/// The maximum memory that hyper takes for an unfinished request head, in bytes.
 const HYPER_HEAD_MEMORY: usize = 24 << 10;
 
 /// The time limit of the last response after the client has closed its sending side. Such a client either waits for

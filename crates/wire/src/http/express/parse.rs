@@ -16,7 +16,7 @@ use crate::http::{ClientCertificate, Endpoint, ForwardedHeader, MAX_HEAD};
 use crate::protocol::RequestEnvelope;
 use crate::request::McpRequest;
 
-/// The most header fields that a request on the express lane may have.
+/// The maximum number of header fields that a request on the express lane may have.
 const MAX_FIELDS: usize = 32;
 
 /// The largest request on the express lane, and the largest response that is copied into one buffer, in bytes. The

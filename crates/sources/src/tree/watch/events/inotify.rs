@@ -39,7 +39,8 @@ const ARRIVAL_EVENTS: WatchFlags = WatchFlags::CREATE.union(WatchFlags::MOVED_TO
 const GIT: &str = ".git/";
 const GIT_INFO: &str = ".git/info/";
 
-/// The most events that one call of [`EventSource::drain`] reads, so that it returns while events keep coming.
+/// The maximum number of events that one call of [`EventSource::drain`] reads, so that it returns while events keep
+/// coming.
 const MAX_EVENTS: usize = 1_000_000;
 
 /// Wakes the watcher thread from another thread.
