@@ -7,7 +7,7 @@ use crate::envelope::Framed;
 use crate::splice_cache::SpliceCache;
 
 /// A piece that would fill the buffer to this size is written at once, together with the buffer. The transport also
-/// flushes the buffer when no further message is ready to be written.
+/// flushes the buffer when it has read all available input, and when its queue of messages is empty.
 const BUFFER_SIZE: usize = 64 << 10;
 
 /// The maximum number of bytes of one write. The kernel locks a pipe during a write, so the client cannot read until
