@@ -144,7 +144,7 @@ impl OdfWalk {
         }
     }
 
-    /// Appends a heading as a block; of any other element, the blocks in it.
+    /// Appends a heading as one block. For any other element, appends the blocks inside it.
     fn blocks_of(&mut self, element: &Element, out: &mut String) {
         match &*element.name {
             "h" => {

@@ -52,7 +52,7 @@ impl MemberPath {
         Some((archive, format, rest))
     }
 
-    /// Whether the path names a folder, by its form.
+    /// Whether the path has the form of a folder: it is empty or ends with a slash.
     pub(super) fn is_folder(&self) -> bool {
         self.path.is_empty() || self.path.ends_with('/')
     }

@@ -237,7 +237,7 @@ fn media_type(path: &str, data: &[u8]) -> (Option<String>, bool) {
     (Some(mime.to_owned()), is_text)
 }
 
-/// The error for a client whose member could not be extracted.
+/// The error for a member that could not be extracted from its archive.
 fn member_error(document: &Uri, error: ExtractionError) -> Error {
     match error {
         ExtractionError::Refused(_) | ExtractionError::TooLarge { .. } => {

@@ -80,7 +80,7 @@ impl TemplateTool {
 }
 
 impl ToolCall<'_> {
-    /// Reads the resource that the arguments of a template's tool name.
+    /// Expands the template of `tool` with the arguments, and reads the resource at that URI.
     pub(crate) async fn run_template(&self, tool: &TemplateTool, arguments: &str) -> ToolReply {
         let uri = match tool.uri(arguments) {
             Ok(uri) => uri,

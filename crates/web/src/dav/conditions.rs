@@ -58,7 +58,7 @@ impl Validators<'_> {
         tags.split(',').any(matches)
     }
 
-    /// Whether the file was modified after the date in a header; `None` if that cannot be said.
+    /// Whether the file was modified after the date in a header; `None` if either date is missing or malformed.
     fn is_newer_than(&self, headers: &HeaderMap, name: HeaderName) -> Option<bool> {
         let since = httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()?;
         Some(seconds(self.modified?) > seconds(since))
