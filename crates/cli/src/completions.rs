@@ -23,11 +23,11 @@ pub(crate) struct CompletionsOptions {
     shell: Shell,
 }
 
-/// The function that the scripts of clap for bash and zsh define. It is renamed to this, and the function of the original
-/// name completes URIs first.
+/// The new name of the completion function in clap's scripts for bash and zsh. A function with its original name,
+/// `_libris`, completes URIs, and calls it for other words.
 const STATIC: &str = "_libris_static";
 
-/// Completes URIs in bash. The result of this program is escaped, so that `compopt -o filenames` is not needed.
+/// Completes URIs in bash. This program prints escaped words, so `compopt -o filenames` is not needed.
 const BASH: &str = r#"
 _libris() {
     local found line

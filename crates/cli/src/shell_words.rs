@@ -6,7 +6,7 @@ const PLAIN: &str = "-_./:=@%+,";
 /// A command line as bash gives it to a completion function: as text, because bash splits words at `:` and `=`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BashLine {
-    /// The words, without quotes. That at the cursor ends at the cursor.
+    /// The words, without quotes. The word at the cursor is cut off at the cursor.
     pub(crate) words: Vec<String>,
     /// The number of the word at the cursor.
     pub(crate) current: usize,
@@ -14,7 +14,7 @@ pub(crate) struct BashLine {
     pub(crate) typed: String,
     /// The quote that is open at the cursor.
     quote: Option<char>,
-    /// How many characters of the typed word readline keeps: it replaces what is after the last word break.
+    /// How many characters of the typed word readline keeps: it replaces only the characters after the last word break.
     kept: usize,
 }
 
@@ -28,7 +28,7 @@ struct ShellWord {
 }
 
 impl ShellWord {
-    /// Adds a character; whether it ends the word.
+    /// Adds a character. Returns whether it ends the word.
     fn add(&mut self, letter: char) -> bool {
         let is_escaped = std::mem::take(&mut self.is_escaped);
         match (self.quote, letter) {
@@ -58,7 +58,7 @@ impl BashLine {
         }
         let (typed, quote, current) = (word.text.clone(), word.quote, words.len());
         words.push(typed.clone());
-        // What is left of the word at the cursor counts as not typed.
+        // Skips the part of the word after the cursor, because completion replaces only what precedes the cursor.
         let mut rest = after.chars();
         while rest.clone().next().is_some_and(|letter| !word.add(letter)) {
             rest.next();
@@ -77,8 +77,8 @@ impl BashLine {
         Self { words, current, typed, quote, kept }
     }
 
-    /// What bash inserts for a candidate: the text that readline replaces, escaped. `None` if the candidate does not begin
-    /// with the typed text, or cannot be escaped.
+    /// The text, escaped, by which readline replaces the last part of the typed word to complete it to this candidate.
+    /// `None` if the candidate does not begin with the typed text, or cannot be escaped.
     pub(crate) fn replacement(&self, candidate: &str) -> Option<String> {
         candidate.starts_with(&self.typed).then_some(())?;
         let rest = candidate.chars().skip(self.kept);
@@ -113,7 +113,7 @@ pub(crate) struct GivenWords {
 }
 
 impl GivenWords {
-    /// `typed` is the word at the cursor up to the cursor. fish leaves an empty one out of the words.
+    /// `typed` is the word at the cursor, up to the cursor. If it is empty, fish leaves it out of `words`.
     pub(crate) fn new(current: usize, typed: &str, words: &[String]) -> Self {
         let mut words = words.to_vec();
         let current = current.min(words.len());

@@ -23,7 +23,7 @@ use crate::{Arguments, Command};
 /// The first argument with which a script starts this program.
 pub(crate) const COMPLETION_COMMAND: &str = "complete-words";
 
-/// How long a user waits at most.
+/// The time limit of a completion, because a user waits for it.
 const TIME_LIMIT: Duration = Duration::from_millis(1500);
 
 /// The maximum number of candidates.
@@ -38,7 +38,7 @@ const PAGE: usize = 500;
 /// Stands for the word at the cursor while the command line is parsed.
 const PLACEHOLDER: &str = "libris:word-at-the-cursor";
 
-/// What the word at the cursor is.
+/// The kind of the word at the cursor, and what is needed to complete it.
 enum Subject {
     /// A URI.
     Uri(SourceArguments),
@@ -48,8 +48,8 @@ enum Subject {
     Variable { sources: SourceArguments, template: String, known: Vec<(String, String)> },
 }
 
-/// Prints the candidates for a word, one per line. Fails, without a message, if the word is none that this module completes:
-/// then the script completes options, commands and files.
+/// Prints the candidates for a word, one per line. If this module cannot complete the word, fails without a message:
+/// the script then completes options, commands and files.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<_> = arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
     let Some(candidates) = completed(&arguments) else { return ExitCode::FAILURE };
@@ -75,14 +75,14 @@ fn completed(arguments: &[String]) -> Option<Vec<String>> {
     }
 }
 
-/// The candidates for the word with this number; `None` if it is none that this module completes.
+/// The candidates for the word at the index `current`; `None` if this module does not complete such words.
 fn found(words: &[String], current: usize, typed: &str) -> Option<Vec<String>> {
     let subject = subject(words, current)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().ok()?;
     let typed = typed.to_owned();
     let searching = runtime.spawn(async move { candidates(subject, &typed).await });
     let found = runtime.block_on(async { tokio::time::timeout(TIME_LIMIT, searching).await });
-    // Waits for nothing that blocks.
+    // Does not wait for tasks that are still blocked.
     runtime.shutdown_background();
     let mut found = found.ok().and_then(Result::ok).flatten().unwrap_or_default();
     // A control character could not be typed, and would break the protocol with the script.
@@ -93,7 +93,7 @@ fn found(words: &[String], current: usize, typed: &str) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// What the word with this number is; `None` if this module does not complete it.
+/// The kind of the word at the index `current`; `None` if this module does not complete such words.
 fn subject(words: &[String], current: usize) -> Option<Subject> {
     let mut words = words.to_vec();
     let word = words.get_mut(current).filter(|word| !word.starts_with('-'))?;

@@ -68,8 +68,8 @@ pub enum Error {
     /// A limit on requests or memory is reached. The source works; the request can be retried later.
     #[error("{0}; try again later")]
     Busy(&'static str),
-    /// The source needs input of the user. Only a request whose context has an [input](crate::Context::input) gets this
-    /// error; the client then repeats the request with the input.
+    /// The source needs input from the user. Only a request whose context has an [input](crate::Context::input) gets
+    /// this error; the client then repeats the request with the input.
     #[error("the source needs input of the user")]
     InputRequired(Box<InputRequired>),
     /// An internal failure.

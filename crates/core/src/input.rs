@@ -1,10 +1,12 @@
-//! Requests in several rounds: a source asks for input of the user, and the client repeats its request with the input.
+//! Requests in several rounds: a source asks for input from the user, and the client repeats its request with the
+//! input.
 
 use std::fmt;
 
 use crate::Meta;
 
-/// What a client sent with a request to which a source may respond that it needs input.
+/// What a client sent with a request for which a source may ask for input: its capabilities and, if it repeats the
+/// request, the input.
 ///
 /// The texts are JSON, unparsed: most sources never ask for input.
 #[derive(Clone, Default, PartialEq, Eq)]

@@ -30,7 +30,7 @@ pub struct AuditRecord<'a> {
     /// The IP address of the caller; `None` if the caller has an identity, or no known address.
     pub address: Option<IpAddr>,
     /// The operation: one that rules can name, or `templates`, `complete`, `directory`, `skills`, `skill`, `prompts`,
-    /// `prompt` or `authenticate`.
+    /// `prompt`, `tool` (of a source) or `authenticate`.
     pub operation: &'static str,
     /// The resource or template; `None` for a list.
     pub uri: Option<&'a str>,

@@ -61,12 +61,13 @@ impl Call {
         self.shows_apps
     }
 
-    /// Sets what the client sent for a source that needs input of the user.
+    /// Sets the input capabilities of the client and, if it repeats a request, the input of its user.
     pub(crate) fn with_input(self, input: Option<Arc<RequestInput>>) -> Self {
         Self { input, ..self }
     }
 
-    /// What the client sent for a source that needs input of the user; `None` if the client cannot give any.
+    /// The input capabilities of the client and, if it repeats a request, the input of its user; `None` if the client
+    /// cannot give input.
     pub fn input(&self) -> Option<&Arc<RequestInput>> {
         self.input.as_ref()
     }

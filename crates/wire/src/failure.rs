@@ -49,8 +49,8 @@ pub enum Failure {
         /// Which limit is reached, and what to do.
         message: String,
     },
-    /// A source needs input of the user. In a revision with such results, this is the result of the request and not an
-    /// error.
+    /// A source needs input from the user. In a revision with results that ask for input, this is the result of the
+    /// request and not an error.
     InputRequired {
         /// The requests that the client must fulfil, by name.
         requests: Option<Value>,
@@ -77,8 +77,8 @@ impl Failure {
         Self::Invalid { message: message.into() }
     }
 
-    /// The members of the result with which a client is asked for input; `None` for every other failure, and in
-    /// revisions without such results.
+    /// The members of the result that asks the client for input; `None` for every other failure, and in revisions
+    /// without such results.
     pub(crate) fn input_request(&self, revision: Revision) -> Option<Members> {
         let Self::InputRequired { requests, state } = self else { return None };
         if revision.facts().era == Era::Legacy {

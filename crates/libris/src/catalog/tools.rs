@@ -101,7 +101,7 @@ impl Catalog {
 pub(crate) struct ToolCollisionLog(Mutex<BTreeSet<String>>);
 
 impl ToolCollisionLog {
-    /// Logs, once per tool, that the tool is not served because these two have it.
+    /// Logs, once per tool, that the tool is not served because both of these sources have it.
     pub(crate) fn log(&self, tool: &str, one: &str, other: &str) {
         let mut logged = lock(&self.0);
         if logged.len() < MAX_LOGGED && logged.insert(tool.to_owned()) {

@@ -169,7 +169,7 @@ impl ToolCall<'_> {
     }
 }
 
-/// The URI that the arguments of a tool name, for the audit log.
+/// The URI in the arguments of a tool, for the audit log.
 pub(crate) fn subject(arguments: &str) -> Option<String> {
     ToolArguments::first_text(arguments, &["uri", "parent", "scope", "id"])
 }

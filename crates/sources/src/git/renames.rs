@@ -20,11 +20,11 @@ const MIN_SCORE: u64 = MAX_SCORE / 2;
 /// The least similarity of a renamed file that keeps its name in another folder, if no other file has that name.
 const MIN_SAME_NAME_SCORE: u64 = MAX_SCORE / 4 * 3;
 
-/// The maximum number of pairs of files that are compared, as in git (`diff.renameLimit`). Beyond, only identical files
-/// are found.
+/// The maximum number of pairs of files that are compared, as in git (`diff.renameLimit`). Beyond that, only identical
+/// files are found.
 const MAX_PAIRS: usize = 1_000_000;
 
-/// The maximum number of bytes of files that are compared. Beyond, only identical files are found.
+/// The maximum number of bytes of files that are compared. Beyond that, only identical files are found.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
 
 /// The maximum number of candidates for one added file, as in git.

@@ -37,7 +37,7 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// [`Change::Lost`].
 const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum number of folders of refs whose stamps are compared; beyond, every poll reads the refs.
+/// The maximum number of folders of refs whose stamps are compared. Beyond that, every poll reads the refs.
 const MAX_STAMPED_FOLDERS: usize = 10_000;
 
 /// Two changes within this time may leave the same modification time.

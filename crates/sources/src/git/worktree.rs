@@ -22,7 +22,7 @@ use super::regular::is_absent;
 use super::repo::{TaskRepository, TreeEntry};
 use crate::ignore_patterns::IgnorePatterns;
 
-/// The largest ignore file, in bytes, and the most patterns in it.
+/// The largest ignore file, in bytes, and the maximum number of patterns in it.
 const MAX_IGNORE_BYTES: u64 = 256 * 1024;
 const MAX_IGNORE_PATTERNS: usize = 4096;
 

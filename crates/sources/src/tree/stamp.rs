@@ -92,7 +92,7 @@ impl StatStamp {
     /// Whether a change after `since` could have left this very stamp.
     ///
     /// This is true in fewer cases than [`settled`](Self::settled) is false: a stamp that is not settled only costs
-    /// another read of the file, but this causes a notification, perhaps of a change that has not happened.
+    /// another read of the file, but `true` here causes a notification, perhaps of a change that has not happened.
     pub(super) fn may_hide_a_change(&self, since: SystemTime) -> bool {
         // A process can set the mtime, but not the ctime.
         let Some(latest) = self.changed.or(self.modified) else { return true };

@@ -29,8 +29,8 @@ const EVICTION_INTERVAL: Duration = Duration::from_millis(100);
 /// The maximum number of connections that one eviction examines.
 const MAX_EVICTION_SCAN: usize = 64;
 
-/// With more connections than this, or than half of the maximum if that is less, each idle connection drops its hyper
-/// to free memory.
+/// With more connections than this, or than half of the maximum if that is less, each idle connection drops hyper's
+/// connection object to free memory.
 const CROWDED: usize = 2_048;
 
 /// Closed connections are removed when the queues have this many more entries than twice the number of open
@@ -106,7 +106,7 @@ impl Connections {
         self.budget.used()
     }
 
-    /// Whether there are so many connections that idle ones must drop their hyper to free memory.
+    /// Whether there are so many connections that idle ones must drop hyper's connection objects to free memory.
     pub(super) fn is_crowded(&self) -> bool {
         self.count() > CROWDED.min(self.most / 2)
     }

@@ -15,7 +15,7 @@ const CONNECTION: usize = 5 * KIB;
 const SESSION: usize = 4 * KIB;
 const REQUEST: usize = 32 * KIB;
 
-// The same, measured with 380 connections.
+// Resident memory per item, measured with 380 connections instead of 2,000.
 
 const HTTP_2_CONNECTION: usize = 35 * KIB;
 /// An unfinished request head.
