@@ -24,7 +24,7 @@ fn is_same(one: &OpenFolder, other: &OpenFolder) -> bool {
     one.logical.identity().is_of(&other.logical)
 }
 
-/// An ignore file of the largest size, with the most patterns.
+/// An ignore file of the largest allowed size, with the maximum number of patterns.
 fn large_file(n: usize) -> String {
     let size = usize::try_from(MAX_FILE_SIZE).unwrap() / MAX_PATTERNS;
     let line = |at: usize| format!("{:*<width$}\n", format!("{n}-{at}"), width = size - 1);

@@ -39,7 +39,7 @@ fn endpoint() -> Arc<Endpoint> {
     Endpoint::new(Arc::new(Empty), Config::default())
 }
 
-/// An endpoint with so many connections that idle ones drop their hyper, and these connections.
+/// An endpoint with so many connections that idle ones drop hyper's connection objects, and these connections.
 fn crowded() -> (Arc<Endpoint>, impl Sized) {
     let endpoint = Endpoint::new(Arc::new(Empty), Config { connections: 8, ..Config::default() });
     let crowd: Vec<_> = (0..5).map(|_| endpoint.connections.accept([127, 0, 0, 1].into())).collect();
