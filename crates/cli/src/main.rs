@@ -140,7 +140,7 @@ fn main() -> ExitCode {
     let level = match arguments.command {
         // The report contains the warnings.
         Command::Check(_) => log::OFF,
-        // These commands fail with the error of a source and print it, so a warning about it would repeat it.
+        // These commands fail with the error of a source and print it, so a warning would only repeat the error.
         Command::Ls(_)
         | Command::Read(_)
         | Command::Templates(_)

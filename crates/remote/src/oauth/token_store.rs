@@ -158,7 +158,7 @@ impl TokenFile {
     }
 }
 
-/// Creates a folder that only the user can open. On Windows, it inherits the permissions of the user's profile.
+/// A builder for folders that only the user can open. On Windows, they inherit the permissions of the user's profile.
 fn private_folder() -> DirBuilder {
     let mut builder = DirBuilder::new();
     builder.recursive(true);

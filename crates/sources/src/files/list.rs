@@ -275,7 +275,8 @@ impl FilesInner {
         Some(resource)
     }
 
-    /// The resource of a directory. Its description says so if its entries are not listed.
+    /// The resource of a directory. If the entries of the directory are not all listed, the description of the resource
+    /// says so.
     fn describe_folder(&self, folder: &OpenFolder) -> Option<Resource> {
         let uri = self.uri(&folder.logical.key)?;
         let Some(name) = folder.logical.path.file_name() else {

@@ -78,7 +78,7 @@ pub(super) fn looks_like_text(head: &[u8]) -> bool {
     }
 }
 
-/// Whether UTF-8 data has no NUL byte, which text never has.
+/// Whether UTF-8 data has no NUL byte. Text never has one.
 pub(super) fn has_no_nul(text: &str) -> bool {
     memchr::memchr(0, text.as_bytes()).is_none()
 }

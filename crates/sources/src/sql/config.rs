@@ -64,8 +64,8 @@ pub struct Config {
     /// The time-out of a statement, as in `"10s"`: from `1ms` to `1h`.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub timeout: Duration,
-    /// The maximum number of open connections, up to 256. Libris may open one more to cancel abandoned statements, and
-    /// one to listen for notifications.
+    /// The maximum number of open connections, up to 256. Libris may open more: one to cancel abandoned statements, one
+    /// or two to listen for notifications (PostgreSQL), and one to detect changes (SQLite).
     pub connections: usize,
     /// The polling interval for changes while there are subscriptions, from `10ms` to `1day`. Default: `250ms` for
     /// SQLite, `5s` for PostgreSQL and MySQL.
@@ -163,7 +163,8 @@ impl Default for Config {
 pub struct QueryConfig {
     /// A URI or a template such as `db://users/{user_id}/profile`.
     pub uri: UriTemplate,
-    /// One `SELECT`, in which `:user_id` is bound to the value of the variable `user_id`.
+    /// One `SELECT`, `WITH`, `VALUES` or `TABLE` statement, in which `:user_id` is bound to the value of the variable
+    /// `user_id`.
     pub sql: String,
     /// The types of the variables: `"integer"`, `"number"`, `"decimal"`, `"boolean"`, `"date"`, `"time"`,
     /// `"timestamp"`, `"uuid"`, `"json"` or `"bytes"`. Default: text.

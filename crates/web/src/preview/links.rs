@@ -28,8 +28,9 @@ impl LinkBase {
         Self(base)
     }
 
-    /// Resolves a link; `None` if it is relative and the base cannot be one. Every scheme but `http`, `https` and
-    /// `mailto` counts as the URI of a resource, so the browser never opens a URL such as `javascript:…`.
+    /// Resolves a link; `None` if the link is relative and cannot be resolved against the base. Every scheme but
+    /// `http`, `https` and `mailto` counts as the URI of a resource, so the browser never opens a URL such as
+    /// `javascript:…`.
     pub(super) fn resolve(&self, link: &str) -> Option<LinkTarget> {
         if let Some(heading) = link.strip_prefix('#') {
             return Some(LinkTarget::Heading(heading.to_owned()));

@@ -22,8 +22,8 @@ use crate::{Call, Revision, ServiceView};
 
 /// Answers HTTP requests for paths of its own, such as those of a web page.
 ///
-/// Before a request is routed, its `Host` and `Origin` are checked and its caller is admitted. Its body has the size limit
-/// of a message.
+/// The `Host` and `Origin` of a request are checked first. The caller is admitted before [`answer`](Self::answer) is
+/// called. The body has the size limit of a message.
 #[async_trait]
 pub trait Route: Send + Sync + 'static {
     /// Whether this route answers requests for this path. It never gets requests for the paths of the protocol.
