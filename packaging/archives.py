@@ -14,8 +14,7 @@ def pack(release, target):
     top = name(release, target)
     files = [(target.program, release.binaries[target], 0o755)]
     files += [(path.name, path, 0o644) for path in [*release.licences(), ROOT / "README.md", ROOT / "CHANGELOG.md"]]
-    files += [(f"man/{path.name}", path, 0o644) for path in sorted(release.man.iterdir())]
-    files += [(f"completions/{path.name}", path, 0o644) for path in sorted(release.completions.iterdir())]
+    files += [(name, path, 0o644) for name, path in release.pages()]
     entries = [(f"{top}/{name}", path.read_bytes(), mode) for name, path, mode in files]
     if target.os == "win32":
         zip_file(release.out / f"{top}.zip", entries, release.time)
@@ -64,13 +63,17 @@ end
 
 
 def container_context(release, target):
-    """What `docker build` needs: the container file, and the binary of each Linux by the name of its architecture."""
+    """What `docker build` needs: the container file, the binary of each Linux by the name of its architecture, the pages."""
     if target.os != "linux":
         return
     folder = release.out / "container"
     folder.mkdir(exist_ok=True)
     container = (ROOT / "packaging/Containerfile").read_text().replace("SERVER_NAME", release.server_name)
     (folder / "Containerfile").write_text(container)
+    for path, file in release.shared_pages():
+        copy = folder / "share" / path
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, copy)
     architecture = {"x64": "amd64", "arm64": "arm64"}[target.cpu]
     copy = folder / f"libris-{architecture}"
     # Of two binaries for an architecture, the static one runs on any base image.

@@ -58,15 +58,12 @@ def pack(release, target):
 
     owner = maintainer()
     put("usr/bin/libris", binary.read_bytes(), 0o755)
-    for page in release.man.iterdir():
-        put(f"usr/share/man/man1/{page.name}.gz", compressed(page.read_bytes()))
-    places = {
-        "libris.bash": "bash-completion/completions/libris",
-        "_libris": "zsh/vendor-completions/_libris",
-        "libris.fish": "fish/vendor_completions.d/libris.fish",
-    }
-    for name, place in places.items():
-        put(f"usr/share/{place}", (release.completions / name).read_bytes())
+    for path, file in release.shared_pages():
+        if path.startswith("man/"):
+            put(f"usr/share/{path}.gz", compressed(file.read_bytes()))
+        else:
+            # Debian's zsh has another folder for the scripts of packages.
+            put(f"usr/share/{path.replace('zsh/site-functions', 'zsh/vendor-completions')}", file.read_bytes())
     put("usr/share/doc/libris/copyright", (ROOT / "packaging/debian/copyright").read_bytes())
     put("usr/share/doc/libris/NEWS.md.gz", compressed((ROOT / "CHANGELOG.md").read_bytes()))
     date = email.utils.formatdate(release.time)

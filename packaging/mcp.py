@@ -52,6 +52,7 @@ def pack_bundle(release, target):
     entries = [
         ("manifest.json", manifest.encode(), 0o644),
         (f"server/{target.program}", release.binaries[target].read_bytes(), 0o755),
+        *((path, file.read_bytes(), 0o644) for path, file in release.pages()),
         *((path.name, path.read_bytes(), 0o644) for path in release.licences()),
     ]
     zip_file(release.out / f"{name(release, target)}.mcpb", entries, release.time)

@@ -41,9 +41,12 @@ def pack_wrapper(release):
         # By this the MCP registry knows that the package belongs to the server.
         "mcpName": release.server_name,
         "bin": {"libris": "bin/libris.js"},
-        "files": ["bin/libris.js"],
+        "files": ["bin/libris.js", "man", "completions"],
+        # `npm install --global` puts them where `man` looks.
+        "man": [f"./{path}" for path, _ in release.pages() if path.startswith("man/")],
         "engines": {"node": ">=18"},
         "optionalDependencies": {package_name(target): release.version for target in release.binaries},
     }
     script = (ROOT / "packaging/npm/libris.js").read_bytes()
-    write(release, "libris", fields, [("bin/libris.js", script, 0o755)])
+    pages = [(path, file.read_bytes(), 0o644) for path, file in release.pages()]
+    write(release, "libris", fields, [("bin/libris.js", script, 0o755), *pages])

@@ -17,6 +17,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = "Serve folders, git, databases and APIs as MCP resources"
 SHELLS = {"bash": "libris.bash", "zsh": "_libris", "fish": "libris.fish", "powershell": "_libris.ps1"}
+# Where shells look for the completion scripts, below a folder `share`.
+COMPLETION_PATHS = {
+    "libris.bash": "bash-completion/completions/libris",
+    "_libris": "zsh/site-functions/_libris",
+    "libris.fish": "fish/vendor_completions.d/libris.fish",
+}
 
 
 class Failure(Exception):
@@ -116,6 +122,16 @@ class Release:
         if said.stdout.decode().strip() != f"libris {self.version}":
             raise Failure(f"`{path.name}` says `{said.stdout.decode().strip()}`, not `libris {self.version}`", "build it again")
         return True
+
+    def pages(self):
+        """The man pages and completion scripts as (path, file), in the folders `man` and `completions`."""
+        folders = {"man": self.man, "completions": self.completions}
+        return [(f"{name}/{path.name}", path) for name, folder in folders.items() for path in sorted(folder.iterdir())]
+
+    def shared_pages(self):
+        """The man pages and completion scripts as (path, file), where programs look for them below a folder `share`."""
+        pages = [(f"man/man1/{path.name}", path) for path in sorted(self.man.iterdir())]
+        return pages + [(path, self.completions / name) for name, path in COMPLETION_PATHS.items()]
 
     def licences(self):
         return [ROOT / "LICENSE-APACHE", ROOT / "LICENSE-MIT"]

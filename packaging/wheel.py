@@ -48,11 +48,12 @@ def pack(release, target):
     info = f"{MODULE}-{release.version}.dist-info"
     wheel = f"Wheel-Version: 1.0\nGenerator: libris\nRoot-Is-Purelib: false\nTag: py3-none-{tag}\n"
     entry_points = f"[console_scripts]\n{PROJECT} = {MODULE}:main\n"
-    scripts = f"{MODULE}-{release.version}.data/scripts"
+    scripts, share = (f"{MODULE}-{release.version}.data/{folder}" for folder in ("scripts", "data/share"))
     entries = [
         (f"{MODULE}/__init__.py", (ROOT / "packaging/python/__init__.py").read_bytes(), 0o644),
         (f"{MODULE}/__main__.py", (ROOT / "packaging/python/__main__.py").read_bytes(), 0o644),
         (f"{scripts}/{target.program}", release.binaries[target].read_bytes(), 0o755),
+        *((f"{share}/{path}", file.read_bytes(), 0o644) for path, file in release.shared_pages()),
         (f"{info}/METADATA", metadata(release).encode(), 0o644),
         (f"{info}/WHEEL", wheel.encode(), 0o644),
         (f"{info}/entry_points.txt", entry_points.encode(), 0o644),

@@ -1,27 +1,20 @@
 // The client commands of Libris on servers that others wrote, or wrote with other SDKs.
 import assert from 'node:assert/strict';
-import { execFile, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { bin } from '../libris.mjs';
+import { serveHttp } from '../libris.mjs';
+import { libris, printsAsBefore } from './snapshots.mjs';
 
 const at = path => fileURLToPath(new URL(path, import.meta.url));
 const programs = at('../../examples/compare');
 const everything = fileURLToPath(import.meta.resolve('@modelcontextprotocol/server-everything/dist/index.js'));
-
-/** Runs a command of Libris at 80 columns: its exit code and what it printed. */
-function libris(args, target) {
-  const command = [...args, ...(typeof target === 'string' ? [target] : ['--', ...target])];
-  const env = { ...process.env, COLUMNS: '80', LIBRIS_LOG: 'error' };
-  return new Promise(resolve => {
-    execFile(bin, command, { env, maxBuffer: 1 << 26, timeout: 120_000 }, (error, stdout, stderr) =>
-      resolve({ code: error ? error.code : 0, stdout, stderr }),
-    );
-  });
-}
 
 /** Runs a command that succeeds. */
 async function succeeds(args, target) {
@@ -80,6 +73,31 @@ const servers = {
   '@modelcontextprotocol/server': [process.execPath, `${programs}/typescript.mjs`],
 };
 
+const fileName = sdk => ({ rmcp: 'rmcp', FastMCP: 'fastmcp' })[sdk] ?? 'typescript';
+
+// A note is added each second, so what counts or lists all of them is left out.
+const template = 'docs://documents/{doc_id}{?version}';
+const commandsOnNotes = [
+  ['info'],
+  ['ls', '--below', 'docs://documents/note-00'],
+  ['ls', '--long', '--below', 'docs://documents/note-00'],
+  ['ls', '--tree', '--below', 'docs://documents/note-01'],
+  ['ls', '--json', '--below', 'docs://documents/note-017'],
+  ['ls', '--mime', 'image/*'],
+  ['templates'],
+  ['templates', '--long'],
+  ['complete', template, 'doc_id=note-01'],
+  ['complete', template, 'doc_id=nothing'],
+  ['read', 'docs://documents/note-017'],
+  ['read', '--json', 'docs://documents/note-017?version=1'],
+  ['read', 'docs://documents/none'],
+  ['search', 'note-017', '--limit', '1', '--below', 'docs://documents/note-01'],
+  ['bundle', '--query', 'note-017', '--budget', '200', '--below', 'docs://documents/note-017'],
+  ['prompts'],
+  ['skills'],
+  ['bench', '--requests', '3', '--uri', 'docs://documents/note-017'],
+];
+
 for (const [sdk, command] of Object.entries(servers)) {
   describe(`libris on a server with ${sdk}`, { concurrency: 2 }, () => {
     allows(() => command, {
@@ -93,6 +111,7 @@ for (const [sdk, command] of Object.entries(servers)) {
     });
     // FastMCP accepts subscriptions, and its servers never send an update.
     if (sdk !== 'FastMCP') test('watch', () => watches(command, 'docs://documents/note-000'));
+    test('what every command prints', () => printsAsBefore(fileName(sdk), command, commandsOnNotes));
   });
 }
 
@@ -107,6 +126,30 @@ const ofEverything = {
   },
 };
 
+const commandsOnEverything = [
+  ['info'],
+  ['ls'],
+  ['ls', '--long'],
+  ['ls', '--tree'],
+  ['ls', '--json', '--below', 'demo://resource/static/document/startup.md'],
+  ['ls', '--mime', 'image/*'],
+  ['templates'],
+  ['templates', '--long'],
+  ['complete', 'demo://resource/dynamic/text/{resourceId}', 'resourceId=1'],
+  ['read', 'demo://resource/dynamic/text/7'],
+  ['read', '--json', 'demo://resource/dynamic/text/7'],
+  ['read', 'demo://resource/static/document/none.md'],
+  ['search', 'simulated logging', '--limit', '3'],
+  ['bundle', '--query', 'simulated logging', '--budget', '200'],
+  ['prompts'],
+  ['prompts', '--get', 'args-prompt', '--with', 'city=Oslo'],
+  ['prompts', '--get', 'args-prompt'],
+  ['prompts', '--get', 'none'],
+  ['skills'],
+  ['watch', '--uri', 'demo://resource/dynamic/text/7', '--count', '1'],
+  ['bench', '--requests', '14'],
+];
+
 describe('libris on server-everything over stdio', { concurrency: 2 }, () => {
   const target = [process.execPath, everything, 'stdio'];
   allows(() => target, ofEverything);
@@ -114,29 +157,99 @@ describe('libris on server-everything over stdio', { concurrency: 2 }, () => {
     const [part] = jsonLines(await succeeds(['read', '--json', 'demo://resource/dynamic/blob/7'], target));
     assert.match(Buffer.from(part.blob, 'base64').toString(), /7/);
   });
+  test('what every command prints', () => printsAsBefore('everything', target, commandsOnEverything));
 });
 
+/** Starts server-everything over HTTP, on a free port or on this one. */
+async function everythingOverHttp(wanted = 0) {
+  const probe = createServer().listen(wanted, '127.0.0.1');
+  await once(probe, 'listening');
+  const { port } = probe.address();
+  probe.close();
+  await once(probe, 'close');
+  const server = spawn(process.execPath, [everything, 'streamableHttp'], {
+    env: { ...process.env, PORT: String(port) },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  const ended = once(server, 'close');
+  process.once('exit', () => server.kill('SIGKILL'));
+  for await (const line of createInterface({ input: server.stderr })) {
+    if (/listening/i.test(line)) break;
+  }
+  server.stderr.resume();
+  const stop = async () => {
+    server.kill('SIGKILL');
+    await ended;
+  };
+  return { url: `http://127.0.0.1:${port}/mcp`, port, stop };
+}
+
 describe('libris on server-everything over HTTP', async () => {
-  let url;
-  let server;
-  const started = (async () => {
-    const probe = createServer().listen(0, '127.0.0.1');
-    await once(probe, 'listening');
-    const { port } = probe.address();
-    probe.close();
-    await once(probe, 'close');
-    server = spawn(process.execPath, [everything, 'streamableHttp'], {
-      env: { ...process.env, PORT: String(port) },
-      stdio: ['ignore', 'ignore', 'pipe'],
-    });
-    process.once('exit', () => server.kill('SIGKILL'));
-    for await (const line of createInterface({ input: server.stderr })) {
-      if (/listening/i.test(line)) break;
+  const server = await everythingOverHttp();
+  after(() => server.stop());
+  allows(() => server.url, ofEverything);
+  // The same as over stdio.
+  test('what every command prints', () => printsAsBefore('everything', server.url, commandsOnEverything));
+});
+
+describe('a gateway of three servers', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'libris-gateway-'));
+  let http = await everythingOverHttp();
+  const upstream = (name, keys) =>
+    ['[[mcp]]', `name = "${name}"`, 'uris = "prefixed"', 'prompts = true', 'retry = "100ms"', ...keys, ''].join('\n');
+  const run = words => `run = ${JSON.stringify(words)}`;
+  writeFileSync(
+    join(folder, 'libris.toml'),
+    upstream('one', [run([process.execPath, everything, 'stdio'])]) +
+      upstream('two', [`url = "${http.url}"`]) +
+      upstream('three', [run(servers['@modelcontextprotocol/server'])]),
+  );
+  const gateway = await serveHttp(['--config', join(folder, 'libris.toml')]);
+  after(async () => {
+    await gateway.stop();
+    await http.stop();
+    rmSync(folder, { recursive: true });
+  });
+
+  test('serves the resources of all', async () => {
+    const uris = jsonLines(await succeeds(['ls', '--json'], gateway.url)).map(resource => resource.uri);
+    for (const uri of ['one+demo://resource/static/document/startup.md', 'two+demo://resource/static/document/startup.md', 'three+docs://documents/note-001']) {
+      assert.ok(uris.includes(uri), `${uri} is listed`);
     }
-    server.stderr.resume();
-    url = `http://127.0.0.1:${port}/mcp`;
-  })();
-  after(() => server?.kill());
-  await started;
-  allows(() => url, ofEverything);
+    assert.equal(await succeeds(['read', 'three+docs://documents/note-002?version=2'], gateway.url), '# note-002\n\nVersion 2.\n');
+    const [text] = jsonLines(await succeeds(['read', '--json', 'one+demo://resource/dynamic/text/7'], gateway.url));
+    assert.equal(text.uri, 'one+demo://resource/dynamic/text/7');
+    const [blob] = jsonLines(await succeeds(['read', '--json', 'two+demo://resource/dynamic/blob/7'], gateway.url));
+    assert.match(Buffer.from(blob.blob, 'base64').toString(), /^Resource 7/);
+  });
+
+  test('routes templates, completion and prompts', async () => {
+    const templates = jsonLines(await succeeds(['templates', '--json'], gateway.url)).map(one => one.uriTemplate);
+    for (const template of ['one+demo://resource/dynamic/text/{resourceId}', 'two+demo://resource/dynamic/blob/{resourceId}', 'three+docs://documents/{doc_id}{?version}']) {
+      assert.ok(templates.includes(template), `${template} is listed`);
+    }
+    assert.equal(await succeeds(['complete', 'one+demo://resource/dynamic/text/{resourceId}', 'resourceId=3'], gateway.url), '3\n');
+    assert.match(await succeeds(['complete', 'three+docs://documents/{doc_id}{?version}', 'doc_id=note-00'], gateway.url), /^note-000\nnote-001\n/);
+    assert.match(await succeeds(['prompts', '--get', 'two_args-prompt', '--with', 'city=Oslo'], gateway.url), /weather in Oslo/);
+    const embedded = ['prompts', '--get', 'one_resource-prompt', '--with', 'resourceType=Text', '--with', 'resourceId=1'];
+    assert.match(await succeeds(embedded, gateway.url), /\(resource one\+demo:\/\/resource\/dynamic\/text\/1\)/);
+  });
+
+  test('passes updates on', () => watches(gateway.url, 'three+docs://documents/note-000'));
+
+  test('survives the end of one, and its return', async () => {
+    await http.stop();
+    const gone = 'two+demo://resource/static/document/startup.md';
+    const read = () => libris(['read', gone], gateway.url);
+    for (let answer = await read(); answer.code === 0; answer = await read());
+    const { code, stderr } = await read();
+    assert.equal(code, 4, stderr);
+    assert.match(stderr, /MCP server `two`/);
+    assert.match(await succeeds(['read', 'one+demo://resource/static/document/startup.md'], gateway.url), /^# Everything Server/);
+    const status = await succeeds(['read', 'libris://status'], gateway.url);
+    assert.match(status, /mcp two/);
+    http = await everythingOverHttp(http.port);
+    const deadline = Date.now() + 60_000;
+    while ((await read()).code !== 0) assert.ok(Date.now() < deadline, 'the server is found again');
+  });
 });

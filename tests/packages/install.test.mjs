@@ -12,6 +12,19 @@ import { newUser, packages, packed, visit } from './visit.mjs';
 const cargo = readFileSync(join(import.meta.dirname, '../../Cargo.toml'), 'utf8');
 const VERSION = cargo.match(/^version = "(.+)"$/m)[1];
 
+/** Man pages and completions are where programs look for them below a folder `share`. */
+const hasSharedPages = (share, zsh = 'zsh/site-functions', suffix = '') => {
+  for (const name of ['libris', 'libris-serve', 'libris-read']) assert(existsSync(join(share, `man/man1/${name}.1${suffix}`)), name);
+  assert.match(readFileSync(join(share, 'bash-completion/completions/libris'), 'utf8'), /^ *complete .* libris$/m);
+  assert.match(readFileSync(join(share, zsh, '_libris'), 'utf8'), /^#compdef libris/);
+  assert.match(readFileSync(join(share, 'fish/vendor_completions.d/libris.fish'), 'utf8'), /^complete -c libris /m);
+};
+
+test('the container has man pages and completions', () => {
+  hasSharedPages(join(packages, 'container/share'));
+  assert.match(readFileSync(join(packages, 'container/Containerfile'), 'utf8'), /^COPY share \/usr\/share$/m);
+});
+
 const installed = (name, install, tests) =>
   describe(name, () => {
     const user = newUser();
@@ -62,6 +75,14 @@ installed(
   user => {
     test('npx runs it', () => assert.equal(user.run('npx', '--offline', 'libris', '--version'), `libris ${VERSION}\n`));
     test('npx serves a folder', () => visit(user, 'npx', ['--offline', 'libris', 'serve', 'docs', '--stdio']));
+    test('has man pages and completions', () => {
+      const npx = join(user.folder, 'node_modules/libris');
+      assert.match(readFileSync(join(npx, 'completions/_libris'), 'utf8'), /^#compdef libris/);
+      const prefix = join(user.home, 'global');
+      user.run('npm', ...npm, '--global', '--prefix', prefix, packed(/^libris-linux-.*\.tgz$/), packed(/^libris-\d.*\.tgz$/));
+      assert.match(readFileSync(join(prefix, 'share/man/man1/libris-serve.1'), 'utf8'), /^\.TH libris-serve 1/m);
+      assert.equal(user.run(join(prefix, 'bin/libris'), '--version'), `libris ${VERSION}\n`);
+    });
     test('passes on the exit code', () => {
       const { status, stderr } = spawnSync('node_modules/.bin/libris', ['read', 'file:///docs/none', 'docs'], { cwd: user.folder, env: user.env });
       assert.equal(status, 3);
@@ -115,6 +136,7 @@ installed(
     }
     test('the module runs it', () =>
       assert.equal(user.run('venv/bin/python', '-m', 'libris_mcp', '--version'), `libris ${VERSION}\n`));
+    test('has man pages and completions', () => hasSharedPages(join(user.folder, 'venv/share')));
     test('is removed whole', () => {
       user.run('venv/bin/pip', 'uninstall', '--yes', '--quiet', 'libris-mcp');
       const left = readdirSync(join(user.folder, 'venv'), { recursive: true }).filter(name => /libris/.test(name));
@@ -138,6 +160,8 @@ installed(
   user => {
     const program = join(user.home, 'system/usr/bin/libris');
     test('serves a folder', () => visit(user, program));
+    test('has man pages and completions', () =>
+      hasSharedPages(join(user.home, 'system/usr/share'), 'zsh/vendor-completions', '.gz'));
     test('has what lintian expects', () => {
       const tags = user.run('lintian', '--fail-on=none', '--allow-root', packed(/\.deb$/));
       assert.equal(tags, '');

@@ -24,6 +24,7 @@ describe('bundle', () => {
     const { command, args } = manifest.server.mcp_config;
     const filled = args.map(argument => argument.replace(`\${user_config.${key}}`, 'docs'));
     await visit(user, command.replace('${__dirname}', bundle), filled);
+    for (const page of ['man/libris-serve.1', 'completions/libris.bash']) assert(existsSync(join(bundle, page)), page);
   });
 });
 

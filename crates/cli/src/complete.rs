@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::sources::SourceArguments;
 use crate::target::{EXIT_CODES, OpenedTarget, assignment, json_line};
-use crate::terminal::{advice, print, shown};
+use crate::terminal::{advice, note, print, shown};
 
 /// Complete a variable of a URI template
 ///
@@ -59,5 +59,8 @@ pub(crate) async fn run(options: CompleteOptions) -> Result<ExitCode> {
         false => values.iter().map(|value| shown(&value.replace('\n', " ")) + "\n").collect(),
     };
     print(&text).context("could not print")?;
+    if values.is_empty() {
+        note(format_args!("the target suggests no values of `{}`", shown(&options.variable)));
+    }
     Ok(if values.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -9,8 +9,11 @@ use libris_sources::registry::KeyedDefinition;
 use serde_json::{Value, json};
 
 use crate::sources::SourceArguments;
-use crate::target::{EXIT_CODES, clipped, json_line, width};
-use crate::terminal::{HEADING, print, shown, styled};
+use crate::target::{EXIT_CODES, json_line, one_line, width};
+use crate::terminal::{HEADING, print, shown, styled, wrapped_at};
+
+/// The columns before the values.
+const INDENT: usize = 14;
 
 /// Show the identity, protocol revision and capabilities of a server
 ///
@@ -76,8 +79,16 @@ fn to_text(info: &Value) -> String {
     let mut lines = String::new();
     let mut line = |key: &str, value: String| {
         if !value.is_empty() {
-            let value = clipped(&value, width().map(|width| width.saturating_sub(14)));
-            lines.push_str(&format!("{}  {value}\n", styled(HEADING, format_args!("{key:<12}"))));
+            let wrapped = match width() {
+                // Continued lines have two more spaces, and come below the first value.
+                Some(width) => wrapped_at(&one_line(&value), width.saturating_sub(INDENT)),
+                None => one_line(&value),
+            };
+            for (at, value) in wrapped.lines().enumerate() {
+                let key = if at == 0 { key } else { "" };
+                let value = value.trim_start();
+                lines.push_str(&format!("{}  {value}\n", styled(HEADING, format_args!("{key:<12}"))));
+            }
         }
     };
     let text = |key: &str| info[key].as_str().unwrap_or_default().to_owned();
@@ -107,7 +118,9 @@ fn to_text(info: &Value) -> String {
     );
     if let Some(instructions) = info["instructions"].as_str() {
         lines.push_str(&format!("{}\n", styled(HEADING, "instructions")));
-        instructions.lines().for_each(|line| lines.push_str(&format!("  {}\n", shown(line))));
+        let indented: String = instructions.lines().map(|line| format!("  {}\n", shown(line))).collect();
+        let wrapped = width().map_or_else(|| indented.clone(), |width| wrapped_at(&indented, width));
+        wrapped.lines().for_each(|line| lines.push_str(&format!("{}\n", line.trim_end())));
     }
     lines
 }

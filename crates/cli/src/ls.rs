@@ -10,10 +10,13 @@ use libris::{Audience, Context, DIRECTORY, Resource};
 
 use crate::sources::SourceArguments;
 use crate::target::{EXIT_CODES, OpenedTarget, clipped, json_line, resource_json, width};
-use crate::terminal::{DETAIL, ProgressLine, bytes, counted, print, shown, styled};
+use crate::terminal::{DETAIL, ProgressLine, bytes, columns, counted, note, print, shown, styled};
 
 /// The number of resources per page.
 const PAGE_SIZE: usize = 1000;
+
+/// The widest media type that `--long` prints in full.
+const MAX_MIME: usize = 16;
 
 /// List the resources of a folder, a database, another MCP server or any other source
 ///
@@ -74,18 +77,23 @@ pub(crate) async fn run(options: LsOptions) -> Result<ExitCode> {
 async fn list(options: &LsOptions, target: &OpenedTarget) -> Result<ExitCode> {
     let mut progress = ProgressLine::new();
     let (mut after, mut found, mut tree) = (None, 0, PathTree::default());
+    let mut widths = DetailWidths::default();
     loop {
         let page = target.view.snapshot().list(after.as_ref(), PAGE_SIZE, &Context::default()).await;
         progress.clear();
         let page = page.context("could not list the resources")?;
         after = page.resources.last().map(|last| last.uri.clone());
         let mut text = String::new();
-        for resource in page.resources.iter().filter(|resource| options.selects(resource)) {
+        let selected = || page.resources.iter().filter(|resource| options.selects(resource));
+        if options.long {
+            selected().for_each(|resource| widths.fit(&details(resource)));
+        }
+        for resource in selected() {
             found += 1;
             match (options.json, options.tree) {
                 (true, _) => text.push_str(&json_line(&resource_json(resource))),
                 (false, true) => tree.add(resource.uri.as_str()),
-                (false, false) => text.push_str(&line(resource, options.long, width())),
+                (false, false) => text.push_str(&line(resource, options.long.then_some(&widths), width())),
             }
         }
         print(&text).context("could not print")?;
@@ -95,10 +103,21 @@ async fn list(options: &LsOptions, target: &OpenedTarget) -> Result<ExitCode> {
         progress.update(format_args!("{} …", counted(found, "resource")));
     }
     print(&tree.text()).context("could not print")?;
+    if found == 0 {
+        note(if options.has_filters() { "no resource matches" } else { "the target has no resources" });
+    }
     Ok(if found == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 impl LsOptions {
+    fn has_filters(&self) -> bool {
+        !self.mime.is_empty()
+            || self.audience.is_some()
+            || self.min_priority.is_some()
+            || self.modified_since.is_some()
+            || self.below.is_some()
+    }
+
     fn selects(&self, resource: &Resource) -> bool {
         let mime = resource.mime.as_deref().unwrap_or_default();
         let annotations = &resource.annotations;
@@ -128,20 +147,38 @@ fn is_of_type(mime: &str, wanted: &str) -> bool {
     }
 }
 
-fn line(resource: &Resource, long: bool, width: Option<usize>) -> String {
+/// The size, time and media type of a resource, as `--long` prints them.
+fn details(resource: &Resource) -> [String; 3] {
+    let is_directory = resource.mime.as_deref() == Some(DIRECTORY);
+    let size = resource.size.filter(|_| !is_directory).map_or_else(|| "-".to_owned(), bytes);
+    let time = resource
+        .annotations
+        .last_modified
+        .map_or_else(|| "-".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M").to_string());
+    [size, time, clipped(resource.mime.as_deref().unwrap_or("-"), Some(MAX_MIME))]
+}
+
+/// The widths of the columns of `--long`: as wide as the widest value of this and the earlier pages, so that the columns of
+/// a target without sizes and times take no room from the URIs.
+#[derive(Default)]
+struct DetailWidths([usize; 3]);
+
+impl DetailWidths {
+    fn fit(&mut self, values: &[String; 3]) {
+        for (width, value) in self.0.iter_mut().zip(values) {
+            *width = columns(value).max(*width);
+        }
+    }
+}
+
+fn line(resource: &Resource, widths: Option<&DetailWidths>, width: Option<usize>) -> String {
     let mut start = String::new();
-    if long {
-        let is_directory = resource.mime.as_deref() == Some(DIRECTORY);
-        let size = resource.size.filter(|_| !is_directory).map_or_else(|| "-".to_owned(), bytes);
-        let time = resource
-            .annotations
-            .last_modified
-            .map_or_else(|| "-".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M").to_string());
-        let mime = resource.mime.as_deref().unwrap_or("-");
-        start = format!("{size:>10}  {time:<16}  {:<16}  ", clipped(mime, Some(16)));
+    if let Some(DetailWidths([size_width, time_width, mime_width])) = widths {
+        let [size, time, mime] = details(resource);
+        start = format!("{size:>size_width$}  {time:<time_width$}  {mime:<mime_width$}  ");
     }
     let uri = shown(resource.uri.as_str());
-    let used = start.chars().count() + uri.chars().count() + 2;
+    let used = columns(&start) + columns(&uri) + 2;
     let title = resource.title.as_deref().unwrap_or(&resource.name);
     let repeats = uri.trim_end_matches('/').ends_with(title.trim_end_matches('/'));
     let title =

@@ -13,7 +13,7 @@ use crate::target::{
     EXIT_CODES, OpenedTarget, assignment, base64, clipped, content_json, json_line, one_line, resource_json,
     width,
 };
-use crate::terminal::{DETAIL, HEADING, advice, bytes, print, shown, styled};
+use crate::terminal::{DETAIL, HEADING, advice, bytes, columns, note, print, shown, styled};
 
 /// The maximum number of prompts that a hint names.
 const MAX_NAMED_PROMPTS: usize = 10;
@@ -58,6 +58,9 @@ async fn list(target: &OpenedTarget, as_json: bool) -> Result<ExitCode> {
         false => line(prompt, width()),
     });
     print(&lines.collect::<String>()).context("could not print")?;
+    if prompts.is_empty() {
+        note("the target has no prompts");
+    }
     Ok(if prompts.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -128,7 +131,7 @@ fn line(prompt: &Prompt, width: Option<usize>) -> String {
         false => format!(" [{}]", one_line(&argument.name)),
     });
     let call = format!("{}{}", one_line(&prompt.name), arguments.collect::<String>());
-    let left = width.map(|width| width.saturating_sub(call.chars().count() + 2));
+    let left = width.map(|width| width.saturating_sub(columns(&call) + 2));
     let text = prompt.description.as_deref().or(prompt.title.as_deref()).unwrap_or_default();
     match clipped(text, left) {
         text if text.is_empty() => format!("{call}\n"),

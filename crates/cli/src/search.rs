@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::sources::{OpenedConfig, SourceArguments};
-use crate::target::EXIT_CODES;
+use crate::target::{EXIT_CODES, width};
 use crate::terminal::{
-    DETAIL, HEADING, ProgressLine, advice, counted, grouped, note, print, report, shown, styled,
+    DETAIL, HEADING, ProgressLine, advice, counted, cut, grouped, note, print, report, shown, styled,
 };
 
 /// The style of matches in snippets.
@@ -128,7 +128,7 @@ pub(crate) async fn run(options: SearchOptions) -> Result<ExitCode> {
     } else if let (true, Some(best)) = (options.open, answer.hits.first()) {
         open(&view, best).await?;
     } else {
-        print(&to_text(&answer, columns())).context("could not print")?;
+        print(&to_text(&answer, width().unwrap_or(usize::MAX))).context("could not print")?;
     }
     Ok(if answer.hits.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -228,14 +228,6 @@ async fn open(view: &View, hit: &SearchHit) -> Result<()> {
     Ok(())
 }
 
-/// The width of the terminal; `usize::MAX` if standard output is not a terminal.
-fn columns() -> usize {
-    match terminal_size::terminal_size_of(std::io::stdout()) {
-        Some((terminal_size::Width(width), _)) if width >= 20 => usize::from(width),
-        _ => usize::MAX,
-    }
-}
-
 /// The hits as text for a terminal. Lines of snippets and headings are cut to this many columns.
 fn to_text(answer: &SearchAnswer, columns: usize) -> String {
     let mut text = String::new();
@@ -285,14 +277,6 @@ fn to_text(answer: &SearchAnswer, columns: usize) -> String {
         (false, rest) => line(styled(DETAIL, format_args!("… and {} more", grouped(rest as u64)))),
     }
     text
-}
-
-/// The beginning of a text that fits into this many columns.
-fn cut(text: &str, columns: usize) -> String {
-    match text.char_indices().nth(columns) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
-    }
 }
 
 /// A line of a snippet that fits into this many columns and shows its first match.
@@ -370,7 +354,7 @@ fn to_json(query: &str, answer: &SearchAnswer) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{cut, narrowed, since};
+    use super::{narrowed, since};
     use libris::SnippetLine;
 
     #[test]
@@ -385,7 +369,6 @@ mod tests {
             assert_eq!(&narrow.text[narrow.matches[0].clone()], "übereinstimmung", "{columns}");
         }
         assert_eq!(narrowed(&line, 215), line);
-        assert_eq!((cut("abc", 3), cut("abcd", 3)), ("abc".to_owned(), "ab…".to_owned()));
     }
 
     #[test]

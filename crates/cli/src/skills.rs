@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::sources::SourceArguments;
 use crate::target::{EXIT_CODES, OpenedTarget, clipped, json_line, one_line, width};
-use crate::terminal::{DETAIL, advice, print, shown, styled};
+use crate::terminal::{DETAIL, advice, columns, note, print, shown, styled};
 
 /// The number of skills per page.
 const PAGE_SIZE: usize = 100;
@@ -66,6 +66,9 @@ async fn list(target: &OpenedTarget, as_json: bool) -> Result<ExitCode> {
         false => line(skill, width()),
     });
     print(&lines.collect::<String>()).context("could not print")?;
+    if skills.is_empty() {
+        note("the target has no skills");
+    }
     Ok(if skills.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -194,7 +197,7 @@ fn line(skill: &Skill, width: Option<usize>) -> String {
         "" => shown(skill.uri.as_str()),
         name => one_line(name),
     };
-    let left = width.map(|width| width.saturating_sub(name.chars().count() + 2));
+    let left = width.map(|width| width.saturating_sub(columns(&name) + 2));
     let description = clipped(text(&skill.frontmatter, "description"), left);
     format!("{name}  {}\n", styled(DETAIL, description))
 }

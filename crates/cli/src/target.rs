@@ -11,7 +11,7 @@ use libris::{Annotations, Catalog, Content, ContentBody, Resource, Server, Templ
 use serde_json::{Map, Value, json};
 
 use crate::sources::{ConfiguredSource, OpenedConfig, SourceArguments};
-use crate::terminal::{advice, report, shown};
+use crate::terminal::{advice, columns, cut, report, shown};
 
 /// The exit codes of the client commands, for their help texts.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
@@ -106,11 +106,10 @@ pub(crate) fn one_line(text: &str) -> String {
 pub(crate) fn clipped(text: &str, left: Option<usize>) -> String {
     let line = one_line(text);
     match left {
-        Some(left) if line.chars().count() > left => match left {
-            0..=3 => String::new(),
-            left => line.chars().take(left - 1).chain(['…']).collect(),
-        },
-        _ => line,
+        // So few columns are left that nothing could be recognised.
+        Some(left) if left <= 3 && columns(&line) > left => String::new(),
+        Some(left) => cut(&line, left),
+        None => line,
     }
 }
 

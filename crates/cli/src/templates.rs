@@ -8,7 +8,7 @@ use libris::{Context, Template};
 
 use crate::sources::SourceArguments;
 use crate::target::{EXIT_CODES, OpenedTarget, clipped, json_line, template_json, width};
-use crate::terminal::{DETAIL, print, shown, styled};
+use crate::terminal::{DETAIL, columns, note, print, shown, styled};
 
 /// List the URI templates of a target
 #[derive(Debug, Args)]
@@ -39,12 +39,15 @@ pub(crate) async fn run(options: TemplatesOptions) -> Result<ExitCode> {
         false => line(template, options.long, width()),
     });
     print(&lines.collect::<String>()).context("could not print")?;
+    if templates.is_empty() {
+        note("the target has no templates");
+    }
     Ok(if templates.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn line(template: &Template, long: bool, width: Option<usize>) -> String {
     let uri = shown(template.uri.as_str());
-    let left = width.map(|width| width.saturating_sub(uri.chars().count() + 2));
+    let left = width.map(|width| width.saturating_sub(columns(&uri) + 2));
     let title = clipped(template.title.as_deref().unwrap_or(&template.name), left);
     let mut text = match title.is_empty() {
         true => format!("{uri}\n"),

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// The styles of clap, so that its messages and ours look alike.
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -137,8 +138,8 @@ pub(crate) fn wrapped(text: &str) -> String {
 }
 
 /// Breaks lines that are longer than `width` between words. The rest of a line is indented by two more spaces.
-fn wrapped_at(text: &str, width: usize) -> String {
-    let visible = |word: &str| anstream::adapter::strip_str(word).to_string().chars().count();
+pub(crate) fn wrapped_at(text: &str, width: usize) -> String {
+    let visible = |word: &str| columns(&anstream::adapter::strip_str(word).to_string());
     let mut lines = Vec::new();
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();
@@ -192,6 +193,24 @@ impl ProgressLine {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
+}
+
+/// The number of columns that a text takes on a terminal: most characters of East Asian scripts and emoji take two.
+pub(crate) fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// The beginning of a text that fits into this many columns, with an ellipsis if there is more.
+pub(crate) fn cut(text: &str, limit: usize) -> String {
+    if columns(text) <= limit {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let fitting = text.chars().take_while(|character| {
+        used += character.width().unwrap_or_default();
+        used <= limit
+    });
+    fitting.chain((limit > 0).then_some('…')).collect()
 }
 
 /// A number of things, such as `1 resource` or `12,000 resources`.
@@ -248,7 +267,7 @@ pub(crate) fn bytes(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{advice, bytes, counted, describe, shown, wrapped_at};
+    use super::{advice, bytes, columns, counted, cut, describe, shown, wrapped_at};
 
     #[test]
     fn long_lines_are_broken_between_words() {
@@ -256,6 +275,18 @@ mod tests {
         let expected = "\u{1b}[31merror:\u{1b}[0m one\n  two\n  because:\n    one two\n    three\n  short\n\
                         unbreakable-word";
         assert_eq!(wrapped_at(text, 13), expected);
+    }
+
+    #[test]
+    fn texts_are_cut_by_the_columns_that_they_take() {
+        assert_eq!([columns("abc"), columns("日本語"), columns("e\u{301}"), columns("📚")], [3, 6, 1, 2]);
+        let cut = ["abc", "abcd", "日本", "日本語", "ab日"].map(|text| cut(text, 4));
+        assert_eq!(cut, ["abc", "abcd", "日本", "日…", "ab日"]);
+        assert_eq!(
+            (super::cut("abc", 2), super::cut("abc", 1), super::cut("abc", 0)),
+            ("a…".into(), "…".into(), "".into())
+        );
+        assert_eq!(super::cut("日本語", 3), "日…");
     }
 
     #[test]

@@ -19,7 +19,8 @@ const MAX_WATCHED: usize = 1000;
 /// Print changes of resources as they happen
 ///
 /// Prints a line for each change: `updated`, `described` (its metadata changed), `added` or `removed`, and the URI; or
-/// `lost` if changes were missed, for example because a server was restarted.
+/// `lost` if changes were missed, for example because a server was restarted. A resource of another server is reported as
+/// `updated` once when the server has accepted the subscription, because earlier changes are unknown.
 #[derive(Debug, Args)]
 #[command(after_help = format!("Examples:
   libris watch ./docs                                        every change in a folder

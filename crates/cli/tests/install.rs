@@ -151,3 +151,62 @@ fn a_link_to_the_file_stays_a_link() {
     assert!(written.status.success(), "{}", said(&written));
     assert!(file.is_symlink() && std::fs::read_to_string(&file).unwrap().contains("4747"));
 }
+
+/// Each host: the path of its configuration file in the home folder, and a file as the host and its users write it.
+const HOSTS: [(&str, &str, &str); 9] = [
+    ("claude-code", ".claude.json", include_str!("host_configs/claude-code.json")),
+    (
+        "claude-desktop",
+        ".config/Claude/claude_desktop_config.json",
+        include_str!("host_configs/claude-desktop.json"),
+    ),
+    ("vscode", ".config/Code/User/mcp.json", include_str!("host_configs/vscode.json")),
+    ("cursor", ".cursor/mcp.json", include_str!("host_configs/cursor.json")),
+    ("zed", ".config/zed/settings.json", include_str!("host_configs/zed.json")),
+    ("codex", ".codex/config.toml", include_str!("host_configs/codex.toml")),
+    ("goose", ".config/goose/config.yaml", include_str!("host_configs/goose.yaml")),
+    ("opencode", ".config/opencode/opencode.jsonc", include_str!("host_configs/opencode.jsonc")),
+    ("gemini", ".gemini/settings.json", include_str!("host_configs/gemini.json")),
+];
+
+/// Whether `after` is `before` with one insertion, apart from a comma or the line break that the insertion needs.
+fn is_insertion(before: &str, after: &str) -> bool {
+    let start = before.bytes().zip(after.bytes()).take_while(|(one, other)| one == other).count();
+    let rest = before.len() - start;
+    let end = before.bytes().rev().zip(after.bytes().rev()).take_while(|(one, other)| one == other).count();
+    end >= rest || before.as_bytes()[start..before.len() - end].iter().all(u8::is_ascii_whitespace)
+}
+
+#[test]
+fn the_file_of_each_host_is_restored_byte_for_byte() {
+    for (host, path, before) in HOSTS {
+        let home = home();
+        let file = home.path().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, before).unwrap();
+        let text = || std::fs::read_to_string(&file).unwrap();
+        let run = |arguments: &[&str]| {
+            let output = install(home.path(), &[&[host], arguments, &["--yes"]].concat());
+            assert!(output.status.success(), "{host} {arguments:?}: {}", said(&output));
+        };
+
+        run(&["docs"]);
+        let added = text();
+        let docs = home.path().join("docs").display().to_string();
+        assert!(added.contains(&docs) && added.contains("--stdio"), "{host}: {added}");
+        assert!(is_insertion(before, &added), "{host}: {added}");
+        run(&["docs"]);
+        assert_eq!(text(), added, "{host}: a second time changes nothing");
+
+        // Replaces the entry, also one that a user has changed.
+        std::fs::write(home.path().join("docs/libris.toml"), "[[files]]\npath = \".\"\n").unwrap();
+        run(&["--config", "docs/libris.toml"]);
+        let replaced = text();
+        assert!(replaced.contains("libris.toml") && is_insertion(before, &replaced), "{host}: {replaced}");
+
+        run(&["--remove"]);
+        assert_eq!(text(), before, "{host}");
+        let listed = said(&install(home.path(), &[]));
+        assert!(listed.contains(&format!("libris install {host} SOURCE")), "{listed}");
+    }
+}

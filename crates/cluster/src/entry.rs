@@ -1,6 +1,37 @@
-//! Encodes the entries of the Redis stream: changes of sources, and subscriptions and ends of sessions.
+//! Encodes the entries of the Redis stream: changes of sources, and subscriptions and ends of sessions. Parses their ids.
 
+use libris::cluster::ChangePosition;
 use libris::{Change, Uri};
+
+/// The id of an entry: the Unix time of Redis in milliseconds, and a sequence number within the millisecond.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EntryId {
+    pub(crate) milliseconds: u64,
+    number: u64,
+}
+
+impl EntryId {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (milliseconds, number) = text.split_once('-')?;
+        Some(Self { milliseconds: milliseconds.parse().ok()?, number: number.parse().ok()? })
+    }
+
+    pub(crate) fn at(milliseconds: u64) -> Self {
+        Self { milliseconds, number: 0 }
+    }
+}
+
+impl std::fmt::Display for EntryId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.milliseconds, self.number)
+    }
+}
+
+impl From<EntryId> for ChangePosition {
+    fn from(EntryId { milliseconds, number }: EntryId) -> Self {
+        Self { milliseconds, number }
+    }
+}
 
 /// One message, which is one line of a stream entry.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,12 @@
-//! Replicas of a Libris server that share changes and sessions through Redis or Valkey.
+//! Replicas of a Libris server that share changes, sessions and cached contents through Redis or Valkey.
 //!
 //! Changes go through one Redis stream that every replica reads (`reader`) and writes to (`writer`). Sessions of legacy
-//! clients are hashes (`sessions`). Leases decide which replica polls a source (`polling`). All keys have the same hash
-//! tag, so that they are in one slot of a Redis Cluster. Requests that a replica answers from its memory cause no Redis
-//! operation.
+//! clients are hashes (`sessions`). Leases decide which replica polls a source (`polling`). Replicas share contents from
+//! slow services (`cache`). All keys have the same hash tag, so that they are in one slot of a Redis Cluster. Requests
+//! that a replica answers from its memory cause no Redis operation.
 
 mod address;
+mod cache;
 mod connection;
 mod entry;
 mod polling;
@@ -20,13 +21,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use libris::cluster::Client;
+use libris::cluster::{Client, ReplicaCache};
 use libris::wire::http::SessionEvent;
 use libris::{Change, ChangeBus, ClusterEvent, Uri};
 use serde::Deserialize;
 use tokio::sync::{Mutex, mpsc, watch};
 
 pub use crate::address::RedisUrl;
+use crate::cache::ContentCache;
 use crate::connection::{Connector, RedisConnection};
 use crate::polling::Polling;
 use crate::status::{LinkStatus, StatusWatch};
@@ -51,6 +53,9 @@ pub struct Config {
     /// The prefix of all keys. Servers that share a Redis but are not replicas of each other need different prefixes.
     /// Default: `libris`.
     pub prefix: Option<String>,
+    /// The size of the cache in Redis for contents of HTTP APIs, Notion and other MCP servers, in bytes. 0: replicas
+    /// share no contents. Default: 64 MiB.
+    pub cache_bytes: Option<u64>,
 }
 
 /// Why the cluster cannot start: an error in the configuration or its environment variables, or no source of random
@@ -173,6 +178,8 @@ pub struct RedisCluster {
     /// The id after which the next exchange reads the stream [`Keys::usage`]; empty before the first exchange, and after
     /// one that Redis answered with an error.
     last_usage: Mutex<String>,
+    /// The cache that the replicas share; `None` if it is turned off.
+    cache: Option<ContentCache>,
 }
 
 /// The state that the tasks of this replica share: reader, writer and lease renewal.
@@ -206,7 +213,8 @@ impl RedisCluster {
         let keys = config.keys()?;
         // The secret in the hashes of identities. All replicas derive it from the configuration that they share, so that
         // an identity has the same hash at each of them.
-        Client::share_secret(&format!("{} {} {password:?}", keys.prefix, url.credentials()));
+        let secret = format!("{} {} {password:?}", keys.prefix, url.credentials());
+        Client::share_secret(&secret);
         let mut random = [0; 8];
         getrandom::fill(&mut random)
             .map_err(|error| ClusterConfigError::new(format!("there are no random numbers: {error}")))?;
@@ -228,7 +236,7 @@ impl RedisCluster {
         let (session_writes, writes) = mpsc::channel(QUEUED_WRITES);
         // Subscribes before the tasks run, because a watch reports only the states set after it was created.
         let status = Mutex::new(shared.status.watch());
-        let writer = RedisWriter::new(shared.clone(), writes, session_events.clone());
+        let writer = RedisWriter::new(shared.clone(), writes, events.clone(), session_events.clone());
         tokio::spawn(writer.run());
         tokio::spawn(polling::run(shared.clone(), events.clone()));
         tokio::spawn(reader::run(shared.clone(), events, session_events));
@@ -240,14 +248,15 @@ impl RedisCluster {
             status,
             queries: Mutex::default(),
             last_usage: Mutex::default(),
+            cache: ContentCache::new(config.cache_bytes.unwrap_or(cache::DEFAULT_BYTES), secret),
         }))
     }
 }
 
 #[async_trait]
 impl ChangeBus for RedisCluster {
-    fn publish(&self, change: &Change) {
-        self.shared.pending.put(change);
+    fn publish(&self, change: &Change) -> u64 {
+        self.shared.pending.put(change)
     }
 
     async fn next(&self) -> ClusterEvent {
@@ -275,11 +284,15 @@ impl ChangeBus for RedisCluster {
         self.shared.polling.unfollow(subject);
     }
 
+    fn cache(&self) -> Option<&dyn ReplicaCache> {
+        self.cache.is_some().then_some(self)
+    }
+
     fn counts(&self) -> Vec<(&'static str, usize)> {
         let ReplicaState { published, received, lost, reconnected, used_elsewhere, pending, polling, .. } =
             &*self.shared;
         let load = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
-        vec![
+        let counts = [
             ("cluster_polled_sources", polling.polled()),
             ("cluster_unpublished", pending.len()),
             ("cluster_published_total", load(published)),
@@ -287,7 +300,8 @@ impl ChangeBus for RedisCluster {
             ("cluster_lost_total", load(lost)),
             ("cluster_reconnections_total", load(reconnected)),
             ("cluster_requests_elsewhere_total", load(used_elsewhere)),
-        ]
+        ];
+        counts.into_iter().chain(self.cache.iter().flat_map(ContentCache::counts)).collect()
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use crate::ReplicaState;
 use crate::connection::{ReconnectPause, RedisConnection, reason};
-use crate::entry::{self, StreamMessage};
+use crate::entry::{self, EntryId, StreamMessage};
 
 /// How long Redis waits for an entry before it responds without one.
 const BLOCK: Duration = Duration::from_secs(2);
@@ -32,30 +32,6 @@ const ENTRIES: usize = 128;
 
 /// The largest number of replicas whose entry numbers are tracked. When it is reached, all numbers are discarded.
 const MAX_REPLICAS: usize = 4_096;
-
-/// The id of an entry: the Unix time of Redis in milliseconds, and a sequence number within the millisecond.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct EntryId {
-    milliseconds: u64,
-    number: u64,
-}
-
-impl EntryId {
-    fn parse(text: &str) -> Option<Self> {
-        let (milliseconds, number) = text.split_once('-')?;
-        Some(Self { milliseconds: milliseconds.parse().ok()?, number: number.parse().ok()? })
-    }
-
-    fn at(milliseconds: u64) -> Self {
-        Self { milliseconds, number: 0 }
-    }
-}
-
-impl std::fmt::Display for EntryId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}", self.milliseconds, self.number)
-    }
-}
 
 /// Returns the state of the server and of the stream. Creates the incarnation key if it is missing. One script, so that
 /// the result is consistent, and so that Redis Cluster runs it on the node that holds the stream.
@@ -142,6 +118,14 @@ struct EventSenders {
     sessions: mpsc::Sender<SessionEvent>,
 }
 
+impl EventSenders {
+    /// Reports that all entries up to this one are delivered.
+    async fn reached(&self, id: EntryId) -> Result<(), Closed> {
+        let reached = ClusterEvent::Reached { position: id.into() };
+        self.changes.send(reached).await.map_err(|_| Closed)
+    }
+}
+
 /// A receiver of the events no longer exists, because this replica has ended.
 struct Closed;
 
@@ -186,7 +170,7 @@ async fn read_stream(
     let state = inspect(shared, &mut connection).await?;
     *is_open = true;
     let is_first = position.is_none();
-    let mut is_lost = false;
+    let (mut is_other, mut is_lost) = (is_first, false);
     let at = position.get_or_insert_with(|| Position {
         incarnation: state.incarnation.clone(),
         last_read: state.recent_start(),
@@ -194,7 +178,7 @@ async fn read_stream(
     });
     if !is_first {
         shared.reconnected.fetch_add(1, Ordering::Relaxed);
-        let is_other = at.incarnation != state.incarnation;
+        is_other = at.incarnation != state.incarnation;
         is_lost = is_other || state.has_lost_since(at.last_read);
         if is_other {
             at.incarnation = state.incarnation.clone();
@@ -206,7 +190,16 @@ async fn read_stream(
             }
         }
     }
-    if is_lost && report_lost(shared, senders).await.is_err() {
+    if is_other {
+        let sequence = format!("{} {}", at.incarnation.0, at.incarnation.1);
+        let begun = ClusterEvent::Begun { sequence, position: at.last_read.into() };
+        if senders.changes.send(begun).await.is_err() {
+            return Ok(Closed);
+        }
+    }
+    // Everything counts as changed, so that all changes until now are applied.
+    let now = EntryId::at(state.now);
+    if is_lost && (report_lost(shared, senders, now).await.is_err() || senders.reached(now).await.is_err()) {
         return Ok(Closed);
     }
     // Only the first connection reads the last minute of the stream. After a reconnection, the reader continues after
@@ -220,22 +213,28 @@ async fn read_stream(
         read.arg("STREAMS").arg(&stream).arg(at.last_read.to_string());
         let reply: Option<StreamReadReply> = connection.query(&read).await?;
         let entries = reply.map(|reply| reply.keys).unwrap_or_default();
+        let mut has_new = false;
         for entry in entries.into_iter().flat_map(|key| key.ids) {
             let Some(id) = EntryId::parse(&entry.id) else { continue };
             now = now.max(id.milliseconds);
-            let delivered = deliver(shared, senders, at, &entry, now.saturating_sub(id.milliseconds)).await;
+            let age = now.saturating_sub(id.milliseconds);
+            let delivered = deliver(shared, senders, at, (id, &entry), age).await;
             if delivered.is_err() {
                 return Ok(Closed);
             }
             at.last_read = id;
+            has_new = true;
+        }
+        if has_new && senders.reached(at.last_read).await.is_err() {
+            return Ok(Closed);
         }
     }
 }
 
-/// Reports that changes were missed.
-async fn report_lost(shared: &ReplicaState, senders: &EventSenders) -> Result<(), Closed> {
+/// Reports that changes before this entry were missed.
+async fn report_lost(shared: &ReplicaState, senders: &EventSenders, id: EntryId) -> Result<(), Closed> {
     shared.lost.fetch_add(1, Ordering::Relaxed);
-    let event = ClusterEvent::Changed { change: Change::Lost, age: Duration::ZERO };
+    let event = ClusterEvent::Changed { change: Change::Lost, age: Duration::ZERO, position: id.into() };
     senders.changes.send(event).await.map_err(|_| Closed)
 }
 
@@ -244,13 +243,13 @@ async fn deliver(
     shared: &ReplicaState,
     senders: &EventSenders,
     at: &mut Position,
-    entry: &StreamId,
+    (id, entry): (EntryId, &StreamId),
     age: u64,
 ) -> Result<(), Closed> {
     let (Some(replica), Some(number), Some(data)) =
         (entry.get::<String>("r"), entry.get::<u64>("n"), entry.get::<String>("d"))
     else {
-        return report_lost(shared, senders).await;
+        return report_lost(shared, senders, id).await;
     };
     if replica == shared.replica {
         return Ok(());
@@ -260,13 +259,14 @@ async fn deliver(
     }
     let before = at.numbers.insert(replica, number);
     if before.is_some_and(|before| number > before + 1) {
-        report_lost(shared, senders).await?;
+        report_lost(shared, senders, id).await?;
     }
     for message in entry::decode(&data) {
         shared.received.fetch_add(1, Ordering::Relaxed);
         let sent = match message {
             StreamMessage::Change(change) => {
-                let event = ClusterEvent::Changed { change, age: Duration::from_millis(age) };
+                let age = Duration::from_millis(age);
+                let event = ClusterEvent::Changed { change, age, position: id.into() };
                 senders.changes.send(event).await.is_ok()
             }
             StreamMessage::Subscribed { session: id, uri } => {

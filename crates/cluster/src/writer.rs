@@ -9,15 +9,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use libris::Change;
 use libris::wire::http::{SavedSession, SessionEvent};
-use redis::{Pipeline, RedisResult, Value};
+use libris::{Change, ClusterEvent};
+use redis::{Pipeline, RedisResult};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::ReplicaState;
 use crate::connection::{ReconnectPause, RedisConnection, reason};
-use crate::entry::StreamMessage;
+use crate::entry::{self, EntryId, StreamMessage};
 
 /// The approximate maximum number of entries in the stream. Redis removes the oldest.
 const STREAM_LENGTH: usize = 65_536;
@@ -50,7 +50,15 @@ pub(crate) struct Pending {
 
 #[derive(Default)]
 struct PendingState {
-    order: VecDeque<String>,
+    queue: PendingQueue,
+    /// The number of the last change.
+    last: u64,
+}
+
+#[derive(Default)]
+struct PendingQueue {
+    /// The encoded changes, each with the number of its first occurrence, in the order of these numbers.
+    order: VecDeque<(u64, String)>,
     lines: HashSet<String>,
     bytes: usize,
 }
@@ -62,51 +70,64 @@ impl Pending {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.lock().order.len()
+        self.lock().queue.order.len()
     }
 
-    pub(crate) fn put(&self, change: &Change) {
+    /// Adds a change. Returns its number.
+    pub(crate) fn put(&self, change: &Change) -> u64 {
         let line = StreamMessage::Change(change.clone()).encode().unwrap_or_else(|| "L".to_owned());
-        self.lock().put(line);
+        let mut state = self.lock();
+        state.last += 1;
+        let number = state.last;
+        state.queue.put(number, line);
+        drop(state);
         self.added.notify_one();
+        number
     }
 
     /// Removes and returns the changes for the next stream entry.
-    fn take(&self) -> Vec<String> {
-        let mut state = self.lock();
-        let count = state.order.len().min(CHANGES_PER_ENTRY);
-        let taken: Vec<_> = state.order.drain(..count).collect();
-        for line in &taken {
-            state.lines.remove(line);
-            state.bytes -= line.len();
+    fn take(&self) -> Vec<(u64, String)> {
+        let queue = &mut self.lock().queue;
+        let count = queue.order.len().min(CHANGES_PER_ENTRY);
+        let taken: Vec<_> = queue.order.drain(..count).collect();
+        for (_, line) in &taken {
+            queue.lines.remove(line);
+            queue.bytes -= line.len();
         }
-        if state.order.is_empty() {
-            *state = PendingState::default();
+        if queue.order.is_empty() {
+            *queue = PendingQueue::default();
         }
         taken
     }
 
     /// Puts changes whose publication failed back to the front of the queue, before later changes: if a resource was
     /// added and then removed, the removal stays after the addition.
-    fn put_back(&self, lines: Vec<String>) {
-        let mut state = self.lock();
-        let later = mem::take(&mut *state);
-        lines.into_iter().chain(later.order).for_each(|line| state.put(line));
+    fn put_back(&self, lines: Vec<(u64, String)>) {
+        let queue = &mut self.lock().queue;
+        let later = mem::take(queue);
+        lines.into_iter().chain(later.order).for_each(|(number, line)| queue.put(number, line));
+    }
+
+    /// The number before which all changes are published, if all taken changes are.
+    fn published_before(&self) -> u64 {
+        let state = self.lock();
+        state.queue.order.front().map_or(state.last + 1, |(number, _)| *number)
     }
 }
 
-impl PendingState {
-    fn put(&mut self, line: String) {
+impl PendingQueue {
+    fn put(&mut self, number: u64, line: String) {
         if self.lines.contains(&line) {
             return;
         }
         if self.order.len() >= MAX_PENDING || self.bytes + line.len() > MAX_PENDING_BYTES {
+            let first = self.order.front().map_or(number, |(first, _)| *first);
             *self = Self::default();
-            return self.put("L".to_owned());
+            return self.put(first, "L".to_owned());
         }
         self.bytes += line.len();
         self.lines.insert(line.clone());
-        self.order.push_back(line);
+        self.order.push_back((number, line));
     }
 }
 
@@ -129,6 +150,7 @@ pub(crate) enum SessionAction {
 pub(crate) struct RedisWriter {
     shared: Arc<ReplicaState>,
     writes: mpsc::Receiver<SessionWrite>,
+    events: mpsc::Sender<ClusterEvent>,
     session_events: mpsc::Sender<SessionEvent>,
     connection: Option<RedisConnection>,
     /// The number of the next stream entry of this replica.
@@ -141,10 +163,11 @@ impl RedisWriter {
     pub(crate) fn new(
         shared: Arc<ReplicaState>,
         writes: mpsc::Receiver<SessionWrite>,
+        events: mpsc::Sender<ClusterEvent>,
         session_events: mpsc::Sender<SessionEvent>,
     ) -> Self {
         let pause = ReconnectPause::new();
-        Self { shared, writes, session_events, connection: None, number: 1, pause, has_failed: false }
+        Self { shared, writes, events, session_events, connection: None, number: 1, pause, has_failed: false }
     }
 
     /// Writes until the replica ends.
@@ -171,15 +194,17 @@ impl RedisWriter {
             {
                 writes.push(write);
             }
-            let changes = shared.pending.take();
+            let taken = shared.pending.take();
+            let changes: Vec<_> = taken.iter().map(|(_, line)| &**line).collect();
             let written = self.write(&changes, &writes).await;
             for done in writes.into_iter().filter_map(|write| write.done) {
                 // Fails if the caller no longer waits.
                 let _ = done.send(written.is_ok());
             }
             match written {
-                Ok(()) => {
+                Ok(position) => {
                     shared.published.fetch_add(changes.len(), Ordering::Relaxed);
+                    self.report_published(&changes, position).await;
                     shared.status.set_writer(Ok(()));
                     self.pause = ReconnectPause::new();
                     if mem::take(&mut self.has_failed) {
@@ -189,7 +214,7 @@ impl RedisWriter {
                     }
                 }
                 Err(error) => {
-                    shared.pending.put_back(changes);
+                    shared.pending.put_back(taken);
                     shared.status.set_writer(Err(reason(&error)));
                     self.connection = None;
                     self.has_failed = true;
@@ -211,8 +236,22 @@ impl RedisWriter {
         }
     }
 
-    /// Writes changes and sessions in one pipeline.
-    async fn write(&mut self, changes: &[String], writes: &[SessionWrite]) -> RedisResult<()> {
+    /// Reports at which position changes of this replica were published.
+    async fn report_published(&self, changes: &[&str], position: Option<EntryId>) {
+        let Some(position) = position.filter(|_| !changes.is_empty()) else { return };
+        let messages = entry::decode(&changes.join("\n")).into_iter();
+        let changes = messages.filter_map(|message| match message {
+            StreamMessage::Change(change) => Some(change),
+            _ => None,
+        });
+        let published_before = self.shared.pending.published_before();
+        let (changes, position) = (changes.collect(), position.into());
+        // Fails if the replica has ended.
+        let _ = self.events.send(ClusterEvent::Published { changes, position, published_before }).await;
+    }
+
+    /// Writes changes and sessions in one pipeline. Returns the id of the stream entry, if one was written.
+    async fn write(&mut self, changes: &[&str], writes: &[SessionWrite]) -> RedisResult<Option<EntryId>> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.shared.connector.connect(RESPONSE_TIMEOUT).await?,
@@ -222,19 +261,19 @@ impl RedisWriter {
         for write in writes {
             events.extend(self.add_write(&mut pipeline, &write.action));
         }
-        let lines = [&events[..], changes].concat();
+        let lines: Vec<_> = events.iter().map(String::as_str).chain(changes.iter().copied()).collect();
         if !lines.is_empty() {
             pipeline.cmd("XADD").arg(self.shared.keys.stream()).arg("MAXLEN").arg("~").arg(STREAM_LENGTH);
             pipeline.arg("*").arg("r").arg(&self.shared.replica).arg("n").arg(self.number);
-            pipeline.arg("d").arg(lines.join("\n")).ignore();
+            pipeline.arg("d").arg(lines.join("\n"));
         }
         // In one transaction, so that no replica learns of a subscription that is not saved.
-        let _: Value = connection.pipeline(pipeline.atomic()).await?;
+        let ids: Vec<String> = connection.pipeline(pipeline.atomic()).await?;
         // The number grows only after success. After a failure it is unknown whether the entry was written. The next
         // entry then has the same number, so that readers see no gap.
         self.number += u64::from(!lines.is_empty());
         self.connection = Some(connection);
-        Ok(())
+        Ok(ids.first().and_then(|id| EntryId::parse(id)))
     }
 
     /// Adds a session write to the pipeline. Returns the stream line that announces the write to other replicas; `None`
@@ -295,6 +334,11 @@ mod tests {
     use super::{CHANGES_PER_ENTRY, MAX_PENDING, Pending};
     use libris::{Change, Uri};
 
+    /// The lines for the next entry.
+    fn take(pending: &Pending) -> Vec<String> {
+        pending.take().into_iter().map(|(_, line)| line).collect()
+    }
+
     fn updated(number: usize) -> Change {
         Change::Updated(Uri::parse(&format!("a://{number}")).unwrap())
     }
@@ -305,8 +349,8 @@ mod tests {
         for number in [1, 2, 1, 3] {
             pending.put(&updated(number));
         }
-        assert_eq!(pending.take(), ["Ua://1", "Ua://2", "Ua://3"]);
-        assert_eq!(pending.take(), Vec::<String>::new());
+        assert_eq!(take(&pending), ["Ua://1", "Ua://2", "Ua://3"]);
+        assert_eq!(take(&pending), Vec::<String>::new());
         pending.put(&updated(1));
         assert_eq!(pending.len(), 1, "it changed again");
     }
@@ -319,13 +363,13 @@ mod tests {
         let taken = pending.take();
         pending.put(&Change::Removed(uri()));
         pending.put_back(taken);
-        assert_eq!(pending.take(), ["Aa://1", "Ra://1"]);
+        assert_eq!(take(&pending), ["Aa://1", "Ra://1"]);
     }
 
     #[test]
     fn an_entry_is_bounded_and_unpublished_changes_return() {
         let pending = Pending::default();
-        (0..CHANGES_PER_ENTRY + 1).for_each(|number| pending.put(&updated(number)));
+        (0..CHANGES_PER_ENTRY + 1).for_each(|number| _ = pending.put(&updated(number)));
         let taken = pending.take();
         assert_eq!((taken.len(), pending.len()), (CHANGES_PER_ENTRY, 1));
         pending.put_back(taken);
@@ -335,9 +379,27 @@ mod tests {
     #[test]
     fn too_many_changes_become_lost_changes() {
         let pending = Pending::default();
-        (0..MAX_PENDING).for_each(|number| pending.put(&updated(number)));
+        (0..MAX_PENDING).for_each(|number| _ = pending.put(&updated(number)));
         assert_eq!(pending.len(), MAX_PENDING);
         pending.put(&updated(MAX_PENDING));
-        assert_eq!(pending.take(), ["L"]);
+        assert_eq!(take(&pending), ["L"]);
+    }
+
+    #[test]
+    fn a_change_counts_as_published_after_its_first_occurrence_and_all_before() {
+        let pending = Pending::default();
+        assert_eq!(pending.published_before(), 1);
+        assert_eq!([1, 2, 1].map(|number| pending.put(&updated(number))), [1, 2, 3]);
+        assert_eq!(pending.published_before(), 1);
+        let taken = pending.take();
+        assert_eq!(pending.put(&updated(1)), 4);
+        assert_eq!(pending.published_before(), 4, "it changed again");
+        pending.put_back(taken);
+        assert_eq!(pending.published_before(), 1);
+        assert_eq!(take(&pending), ["Ua://1", "Ua://2"]);
+        assert_eq!(pending.published_before(), 5);
+        // One lost change stands for all dropped ones.
+        (0..=MAX_PENDING).for_each(|number| _ = pending.put(&updated(number)));
+        assert_eq!((pending.len(), pending.published_before()), (1, 5));
     }
 }

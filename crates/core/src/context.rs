@@ -74,13 +74,13 @@ impl Context {
         self.visibility.as_ref()
     }
 
-    /// Sets what the client sent for a source that needs input of the user.
+    /// Sets the input capabilities of the client and, if it repeats a request, the input of its user.
     pub fn with_input(self, input: Option<Arc<RequestInput>>) -> Self {
         Self { input, ..self }
     }
 
-    /// What the client sent for a source that needs input of the user; `None` if the client cannot give any. A source may
-    /// return [`Error::InputRequired`] only if this is `Some`.
+    /// The input capabilities of the client and, if it repeats a request, the input of its user; `None` if the client
+    /// cannot give input. A source may return [`Error::InputRequired`] only if this is `Some`.
     pub fn input(&self) -> Option<&RequestInput> {
         self.input.as_deref()
     }
@@ -187,6 +187,12 @@ pub trait Visibility: Send + Sync {
 
     /// A cache key: two checks with the same class always have the same results. `None` if results must not be cached.
     fn class(&self) -> Option<u64> {
+        None
+    }
+
+    /// Like [`class`](Self::class), but a text that is the same in every process with the same rules, so that it can be part
+    /// of the key of a cache that several replicas share. `None` if results must not be shared with other processes.
+    fn shared_class(&self) -> Option<String> {
         None
     }
 }

@@ -192,6 +192,15 @@ pub trait Source: Send + Sync + 'static {
         false
     }
 
+    /// A key under which the replicas of a server share the contents at `uri`, because they come from a slow service that
+    /// is the same for all replicas. The contents must be independent of the caller, and may be shared until their
+    /// [`ttl`](Freshness::ttl) ends. The key contains what the contents depend on besides the URI, such as the address
+    /// and the credentials of the service: replicas with different configurations must not share contents. `None`, the
+    /// default, for data that is cheap to read or may differ between machines.
+    fn replica_key(&self, _uri: &Uri) -> Option<String> {
+        None
+    }
+
     /// The subject of `uri`: the URI under which changes of `uri` are reported. For a part of a file, such as a
     /// range of lines, the subject is the URI of the file. Called for subscribed and for changed URIs.
     fn subject(&self, uri: &Uri) -> Uri {
@@ -378,6 +387,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn is_shared(&self, uri: &Uri) -> bool {
         (**self).is_shared(uri)
+    }
+
+    fn replica_key(&self, uri: &Uri) -> Option<String> {
+        (**self).replica_key(uri)
     }
 
     fn subject(&self, uri: &Uri) -> Uri {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use libris_core::{Budget, Client, Flights, Lease};
+use libris_core::{Budget, Client, Context, Flights, Lease};
 use sha2::{Digest as _, Sha256};
 
 use crate::archive::Member;
@@ -20,7 +20,7 @@ use crate::{ArchiveFormat, ExtractedText, ExtractionLimits, PageRendering};
 
 mod process;
 
-use process::{ChildEnd, ChildOutput, ChildProcess};
+use process::{ChildEnd, ChildOutput, ChildProcess, MemberAdmission};
 
 /// Documents up to this size are hashed on the calling thread, larger ones on a blocking thread.
 const SMALL: usize = 256 * 1024;
@@ -90,6 +90,9 @@ pub enum ExtractionError {
     /// Too many extractions are waiting.
     #[error("too many documents are waiting to be extracted")]
     Busy,
+    /// The server has no memory for the contents. The caller of [`Context::reserve`] waits and tries again.
+    #[error("there is no memory for the contents")]
+    NoMemory,
     /// The child process could not be started, or violated the protocol.
     #[error("the extraction of a document failed: {0}")]
     Failed(Arc<std::io::Error>),
@@ -211,18 +214,20 @@ impl DocumentReader {
         }
     }
 
-    /// The contents of a member of an archive, which are not cached.
+    /// The contents of a member of an archive, which are not cached. Before the server receives them from the child
+    /// process, it reserves their memory from `context`.
     pub async fn member(
         &self,
         data: &Bytes,
         format: ArchiveFormat,
         path: &str,
-        client: Client,
+        context: &Context,
     ) -> Result<Bytes, ExtractionError> {
         self.check_size(data)?;
         let work = ChildWork::Member(format, path.to_owned());
-        let permit = self.inner.permit(client).await?;
-        match self.inner.run(permit, work.clone(), data.clone()).await? {
+        let permit = self.inner.permit(context.client()).await?;
+        let admit = |size| context.reserve(size).is_ok();
+        match self.inner.run(permit, work.clone(), data.clone(), Some(&admit)).await? {
             Ok((ChildResponse::Member(_), contents)) => Ok(contents),
             Ok((ChildResponse::Failed(failure), _)) => {
                 Err(self.inner.refused(&CachedResult::Failed(failure), &work))
@@ -297,7 +302,7 @@ impl ReaderInner {
         data: Bytes,
         client: Client,
     ) -> Result<CachedResult, ExtractionError> {
-        let result = match self.run(permit, key.work.clone(), data).await? {
+        let result = match self.run(permit, key.work.clone(), data, None).await? {
             Ok((ChildResponse::Text(text), _)) => CachedResult::Text(Arc::new(text)),
             Ok((ChildResponse::Image(image), png)) => match RenderedPage::new(image, png) {
                 Some(page) => CachedResult::Image(page),
@@ -330,21 +335,23 @@ impl ReaderInner {
     }
 
     /// Runs a child process while it holds the permit. Returns the response and the bytes that follow it, or the limit
-    /// that the process exceeded, which is cached as a result.
+    /// that the process exceeded, which is cached as a result. `admit` grants memory for the contents of a member.
     async fn run(
         &self,
         _permit: Lease,
         work: ChildWork,
         data: Bytes,
+        admit: MemberAdmission<'_>,
     ) -> Result<Result<(ChildResponse, Bytes), ExceededLimit>, ExtractionError> {
         self.started.fetch_add(1, Ordering::Relaxed);
         let limits = self.config.limits;
         let request = ChildRequest { limits, size: data.len() as u64, work };
         let failed = |cause| ExtractionError::Failed(Arc::new(cause));
         let process = ChildProcess::start(&self.config, &request, data).map_err(failed)?;
-        let output = match process.finish(limits.wall).await.map_err(failed)? {
+        let output = match process.finish(limits.wall, admit).await.map_err(failed)? {
             ChildEnd::Output(output) => output,
             ChildEnd::Exceeded(exceeded) => return Ok(Err(exceeded)),
+            ChildEnd::NoMemory => return Err(ExtractionError::NoMemory),
             ChildEnd::TimedOut => {
                 let seconds = limits.wall.as_secs();
                 return Err(ExtractionError::Refused(format!("it takes longer than {seconds} seconds")));

@@ -79,6 +79,12 @@ pub trait Rules: Send + Sync + 'static {
     fn may_allow_below(&self, _prefix: &str) -> bool {
         true
     }
+
+    /// A text that differs between rules that decide differently, and is the same in every process with the same rules.
+    /// Replicas share contents between callers of classes with the same text. `None`, the default: they share none.
+    fn shared_class(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The rights of a caller. Clones belong to one rights class, and callers of one class share cached responses.
@@ -156,6 +162,11 @@ impl Rights {
     /// Whether there are no restrictions.
     pub(crate) fn are_everything(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// The text that identifies the rights class at other replicas; empty without restrictions.
+    pub(crate) fn shared_class(&self) -> Option<String> {
+        self.0.as_ref().map_or(Some(String::new()), |class| class.rules.shared_class())
     }
 
     /// The number of the rights class, which is part of cache keys.

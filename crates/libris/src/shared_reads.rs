@@ -7,6 +7,7 @@ use libris_core::{Budget, Contents, Context, Error, Flights, Freshness, Lease, P
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
+use crate::cluster::ReplicaRead;
 use crate::gate::GatedSource;
 use crate::lock::lock;
 use crate::read_memory::ReadMemory;
@@ -47,11 +48,22 @@ type ReadKey = (usize, Uri);
 
 type ReadResult = Result<Arc<CachedContents>, Arc<Error>>;
 
+/// With whom a read is shared, besides the concurrent callers of this process.
+#[derive(Clone, Default)]
+pub(crate) struct ReadScope {
+    /// Holds until a replica reports a change of the contents; `None` if there are no replicas.
+    pub(crate) unchanged: Option<Proof>,
+    /// The read through the cache of the replicas, if they share the contents.
+    pub(crate) replicas: Option<ReplicaRead>,
+}
+
 /// Contents in the cache, or just read.
 struct CachedContents {
     contents: Contents,
-    /// Holds until another replica reports a change of the contents; `None` if there are no other replicas.
+    /// See [`ReadScope::unchanged`].
     unchanged: Option<Proof>,
+    /// Whether replicas share the contents.
+    is_replicated: bool,
     /// When the TTL of the contents ends.
     expires: Instant,
     /// The reservation from the memory budget, released when the cache accounts for the contents.
@@ -59,9 +71,11 @@ struct CachedContents {
 }
 
 impl CachedContents {
-    fn new(contents: Contents, unchanged: Option<Proof>, loading: Option<Lease>) -> Self {
+    fn new(contents: Contents, scope: ReadScope, loading: Option<Lease>) -> Self {
         let expires = Instant::now() + contents.freshness.ttl.min(LONGEST_TTL);
-        Self { contents, unchanged, expires, loading: Mutex::new(loading) }
+        let ReadScope { unchanged, replicas } = scope;
+        let is_replicated = replicas.is_some();
+        Self { contents, unchanged, is_replicated, expires, loading: Mutex::new(loading) }
     }
 
     fn is_fresh(&self) -> bool {
@@ -69,8 +83,11 @@ impl CachedContents {
     }
 
     fn is_valid(&self) -> bool {
-        let proofs = [&self.contents.freshness.proof, &self.unchanged];
-        proofs.into_iter().flatten().all(Proof::holds)
+        self.proofs().all(Proof::holds)
+    }
+
+    fn proofs(&self) -> impl Iterator<Item = &Proof> {
+        [&self.contents.freshness.proof, &self.unchanged].into_iter().flatten()
     }
 
     /// The size of the contents in bytes.
@@ -83,8 +100,17 @@ impl CachedContents {
             true => self.expires.saturating_duration_since(Instant::now()),
             false => Duration::ZERO,
         };
-        // Without a proof: the remaining TTL differs at each read, so the response cache must not store the response.
         let freshness = Freshness::unproven().with_ttl(left).with_scope(self.contents.freshness.scope);
+        // Contents that replicas share get a proof, so that the response cache stores the response: further reads are as
+        // fast as other cached reads.
+        let freshness = match self.is_replicated && !left.is_zero() {
+            true => {
+                let (proofs, expires) = (self.proofs().cloned().collect::<Vec<_>>(), self.expires);
+                let proof = Proof::new(move || Instant::now() < expires && proofs.iter().all(Proof::holds));
+                Freshness { proof: Some(proof), ..freshness.until(expires) }
+            }
+            false => freshness,
+        };
         Contents { parts: self.contents.parts.clone(), freshness }
     }
 }
@@ -115,13 +141,13 @@ impl Default for SharedReads {
 
 impl SharedReads {
     /// Reads `uri`: from the cache while the contents there are fresh, otherwise from the source, in one flight for all
-    /// concurrent callers. `unchanged` holds until another replica reports a change of the contents.
+    /// concurrent callers.
     pub(crate) async fn read(
         &self,
         gated: &GatedSource,
         uri: &Uri,
         context: &Context,
-        unchanged: Option<Proof>,
+        scope: ReadScope,
     ) -> Result<Contents> {
         let key = (Arc::as_ptr(gated.source()).addr(), uri.clone());
         let fresh = || self.cache.get(&key).filter(|cached| cached.is_fresh());
@@ -135,24 +161,31 @@ impl SharedReads {
         }
         let start = || {
             let (cache, gated, key) = (self.cache.clone(), gated.clone(), key.clone());
-            let unchanged = unchanged.clone();
+            let scope = scope.clone();
             // The flight uses a permit of the first caller, but not its memory budget: that caller may be cancelled
             // while others wait.
             let loading = ReadMemory::new(&self.loading, context.client());
             let context = context.clone().without_caller().with_memory(loading.clone());
             async move {
                 let source = gated.source();
-                let contents = loop {
-                    let permitted = gated.permit(&context).await.map_err(Arc::new)?;
-                    let read = source.read(&key.1, &permitted).await;
-                    drop(permitted);
-                    match read {
-                        Err(Error::Busy(_)) if loading.wait_for_memory().await => {}
-                        read => break read.map_err(Arc::new)?,
+                let load = async {
+                    loop {
+                        let permitted = gated.permit(&context).await?;
+                        let read = source.read(&key.1, &permitted).await;
+                        drop(permitted);
+                        match read {
+                            Err(Error::Busy(_)) if loading.wait_for_memory().await => {}
+                            read => return read,
+                        }
                     }
                 };
+                let contents = match &scope.replicas {
+                    Some(replicas) => replicas.run(load).await,
+                    None => load.await,
+                };
+                let contents = contents.map_err(Arc::new)?;
                 let counted = loading.raise_to(contents.parts.iter().map(|part| part.body.len()).sum());
-                let cached = Arc::new(CachedContents::new(contents, unchanged, loading.settle()));
+                let cached = Arc::new(CachedContents::new(contents, scope, loading.settle()));
                 if !counted && cached.size() > UNRESERVED_BYTES {
                     return Err(Arc::new(Error::NO_MEMORY));
                 }
@@ -176,7 +209,7 @@ impl SharedReads {
 
 #[cfg(test)]
 mod tests {
-    use super::{CACHE_BYTES, SharedReads};
+    use super::{CACHE_BYTES, ReadScope, SharedReads};
     use crate::gate::{GatedSource, SourceRole};
     use crate::health::Health;
     use crate::list_cache::{self, ListCache};
@@ -201,7 +234,7 @@ mod tests {
         let reads = SharedReads::default();
         for number in 0..100 {
             let uri = Uri::parse(&format!("big://{number}")).unwrap();
-            reads.read(&functions, &uri, &Context::default(), None).await.unwrap();
+            reads.read(&functions, &uri, &Context::default(), ReadScope::default()).await.unwrap();
         }
         assert!((CACHE_BYTES / 2..=CACHE_BYTES).contains(&reads.cache.weight()), "{}", reads.cache.weight());
         assert!(reads.in_flight.is_empty());
@@ -218,9 +251,9 @@ mod tests {
         let uri = Uri::parse("big://1").unwrap();
         let context = Context::default();
         let all = reads.loading.try_take(context.client(), usize::MAX).unwrap();
-        let error = reads.read(&functions, &uri, &context, None).await.unwrap_err();
+        let error = reads.read(&functions, &uri, &context, ReadScope::default()).await.unwrap_err();
         assert_eq!(error.to_string(), "the server has no memory left for large contents; try again later");
         drop(all);
-        assert!(reads.read(&functions, &uri, &context, None).await.is_ok());
+        assert!(reads.read(&functions, &uri, &context, ReadScope::default()).await.is_ok());
     }
 }

@@ -394,6 +394,10 @@ impl Visibility for RightsVisibility {
     fn class(&self) -> Option<u64> {
         Some(self.rights.class())
     }
+
+    fn shared_class(&self) -> Option<String> {
+        self.rights.shared_class()
+    }
 }
 
 /// The visibility check of a search. A hit shows contents, so the caller must be allowed to read the resource too.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
+use libris::cluster::ChangePosition;
 use libris::uri_template::Specificity;
 use libris::{
     Catalog, Change, ChangeBus, ClusterEvent, Contents, Context, Error, FunctionSource, FunctionSourceHandle,
@@ -27,9 +28,13 @@ struct MemoryBus {
 
 #[async_trait]
 impl ChangeBus for MemoryBus {
-    fn publish(&self, change: &Change) {
-        self.published.lock().unwrap().push(change.clone());
-        let _ = self.other.send(ClusterEvent::Changed { change: change.clone(), age: Duration::ZERO });
+    fn publish(&self, change: &Change) -> u64 {
+        let mut published = self.published.lock().unwrap();
+        published.push(change.clone());
+        let position = ChangePosition { milliseconds: 0, number: published.len() as u64 };
+        let (change, age) = (change.clone(), Duration::ZERO);
+        let _ = self.other.send(ClusterEvent::Changed { change, age, position });
+        published.len() as u64
     }
 
     fn poller(&self, source: &str) -> watch::Receiver<bool> {

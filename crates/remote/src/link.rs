@@ -38,7 +38,7 @@ const STABLE_AFTER: Duration = Duration::from_secs(60);
 /// The size of the notification queue. If it overflows, watchers receive `Change::Lost`.
 const MAX_NOTIFICATIONS: usize = 1024;
 
-/// The most concurrent HTTP requests to a server.
+/// The maximum number of concurrent HTTP requests to a server.
 const MAX_CONCURRENT_REQUESTS: usize = 32;
 
 /// How long to wait for a session to end.
@@ -149,7 +149,7 @@ impl UpstreamSession {
         }
     }
 
-    /// Sends a request, and cancels it if the future is dropped before the response arrives.
+    /// Sends a request, and cancels it if the future is dropped, or the transport fails, before the response arrives.
     ///
     /// `input` is what a client can give if the server needs input; the server learns it only in the revisions that have
     /// requests in several rounds.
@@ -163,7 +163,10 @@ impl UpstreamSession {
         let handle = self.peer.send_cancellable_request(request, options).await?;
         let mut abandoned = AbandonedRequest { peer: &self.peer, id: Some(handle.id.clone()) };
         let result = handle.await_response().await;
-        abandoned.id = None;
+        // Without an answer, such as after a timeout of the transport, the server may still be working.
+        if matches!(result, Ok(_) | Err(ServiceError::McpError(_))) {
+            abandoned.id = None;
+        }
         result
     }
 

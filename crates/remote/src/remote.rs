@@ -181,7 +181,7 @@ impl Remote {
             ServerResult::ReadResourceResult(result) => result,
             other => return Err(self.unfinished("resources/read", other, context)),
         };
-        // A response to input of the user is for this caller only.
+        // A response that depends on the user's input is for this caller only.
         let hints = match input.is_some_and(RequestInput::is_retry) {
             true => CacheHints::default(),
             false => convert::hints(result.ttl_ms, result.cache_scope),
@@ -314,6 +314,13 @@ impl Source for Remote {
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let Some(inner) = self.inner(uri) else { return Err(Error::NotFound(uri.clone())) };
         self.read_upstream(uri, &inner, context).await
+    }
+
+    /// A program may answer differently on each machine, and stored tokens may belong to different accounts.
+    fn replica_key(&self, _uri: &Uri) -> Option<String> {
+        let RemoteTarget::Http { url, token, headers, stored } = &self.config.target else { return None };
+        let is_account_known = token.is_some() || stored.as_ref().is_none_or(|stored| !stored.has_token(url));
+        is_account_known.then(|| format!("{url} {token:?} {headers:?} {:?}", self.config.mount))
     }
 
     async fn templates(&self, _context: &Context) -> Result<Templates> {

@@ -146,9 +146,15 @@ impl ResourceClient {
         pages.flat_map(stream::iter)
     }
 
-    /// All templates.
-    pub async fn templates(&self) -> Result<Vec<Template>> {
-        Ok(self.source.templates(&Context::default()).await?.templates)
+    /// All templates, of all pages.
+    pub fn templates(&self) -> impl Stream<Item = Result<Template>> + Send + '_ {
+        let fetched = stream::once(async { self.source.templates(&Context::default()).await });
+        fetched.flat_map(|fetched| {
+            stream::iter(match fetched {
+                Ok(fetched) => fetched.templates.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            })
+        })
     }
 
     /// Expands a template with these values to a URI.
@@ -167,7 +173,7 @@ impl ResourceClient {
         let limit = Completion::LIMIT;
         let request = CompletionRequest { template: &template, variable, typed, known: &known, limit };
         // `Remote` completes only templates that it has listed.
-        self.templates().await?;
+        self.source.templates(&Context::default()).await?;
         Ok(self.source.complete(request, &Context::default()).await?.values)
     }
 

@@ -321,10 +321,20 @@ pub(crate) async fn run(
     let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let is_http = matches!(config.target, RemoteTarget::Http { .. });
-    let mut is_first = true;
+    let (mut is_first, mut has_warned) = (true, false);
     loop {
         if subscribing.is_none() {
             let wanted = events.followed().clone();
+            if !session.supports_subscriptions()
+                && !wanted.is_empty()
+                && !std::mem::replace(&mut has_warned, true)
+            {
+                let server = &config.name;
+                tracing::warn!(
+                    server,
+                    "an MCP server does not support subscriptions; updates of its resources are not reported"
+                );
+            }
             subscribing = subscriber.change(wanted);
         }
         if is_first && subscribing.is_none() {

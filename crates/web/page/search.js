@@ -4,7 +4,7 @@ import { debounced, fill, h, icon } from './dom.js';
 import { KIND_NAMES, clean, count, kindOf, marked, nameOf, passage, titleOf } from './format.js';
 import { VirtualRows } from './rows.js';
 
-const ROW = 92;
+const ROW = 100;
 const PAUSE = 140;
 /** How the server says that its index is incomplete, and after how many milliseconds a search is repeated then. */
 const BUILDING = /The search index is being built[^\n]*/;

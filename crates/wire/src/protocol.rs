@@ -1,28 +1,26 @@
 //! MCP independent of the transport: translates requests into calls of a service, and frames the responses.
 
-use std::collections::HashSet;
+mod introduction;
+mod listen;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use futures_core::stream::BoxStream;
-use futures_util::{FutureExt as _, StreamExt as _, stream};
+use futures_util::FutureExt as _;
 use libris_core::{CacheScope, Freshness};
-use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
-use crate::content_budget::Outgoing;
 use crate::envelope::{self, Framed, Id, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST};
 use crate::members::Members;
-use crate::request::{ClientInfo, ListenFilter, McpRequest, Params, RequestMeta, TOOLS_LIST, missing};
-use crate::service::{
-    CacheableRequest, Caller, Capabilities, Listener, Notification, Refusal, Reply, ServerInfo, Service,
-    ServiceView,
-};
+use crate::request::{ClientInfo, McpRequest, Params, RequestMeta, TOOLS_LIST, missing};
+use crate::service::{CacheableRequest, Caller, Listener, Refusal, Reply, ServerInfo, Service, ServiceView};
 use crate::time_limit::within_from;
-use crate::{APPS_EXTENSION, Call, Era, Failure, Limits, Revision};
+use crate::{Call, Era, Limits, Revision};
+
+use introduction::implementation;
+pub(crate) use listen::{authentication_ended, follow_lists, notification};
 
 /// The error message if there is no memory for a response.
 pub(crate) const CONTENT_BUDGET_FULL: &str =
@@ -30,14 +28,6 @@ pub(crate) const CONTENT_BUDGET_FULL: &str =
 
 /// An empty result.
 const EMPTY: Reply = Reply { members: Members::NONE, freshness: None, meta: Bytes::new() };
-
-/// `subscriptions/listen` yields to other tasks each time it has subscribed to this many bytes of URIs: about 50 µs of
-/// work.
-const SUBSCRIBED_AT_ONCE: usize = 4 << 10;
-
-/// `subscriptions/listen` yields to other tasks each time it has searched this many bytes of URIs for duplicates: about
-/// 50 µs of work.
-const COMPARED_AT_ONCE: usize = 64 << 10;
 
 /// Once the responses of a batch have this many bytes, its remaining requests are refused.
 const MAX_BATCH_RESPONSE: usize = 16 << 20;
@@ -64,7 +54,7 @@ pub(crate) struct RequestEnvelope<'a> {
 /// Why a request has no [`Reply`].
 enum Unanswered {
     Error(ErrorObject),
-    /// The client must repeat the request with input of the user. These are the members of the result.
+    /// The client must repeat the request with input from its user. These are the members of the result.
     InputRequired(Members),
 }
 
@@ -326,115 +316,6 @@ impl Protocol {
         })
     }
 
-    /// Opens the stream of `subscriptions/listen`. It sends the acknowledgement with the granted subscriptions, then
-    /// notifications, and, once `closing` is cancelled or the caller's credentials expire, the result that ends it.
-    pub(crate) async fn listen(
-        &self,
-        call: &Call,
-        id: &Id,
-        filter: &ListenFilter,
-        closing: CancellationToken,
-    ) -> Result<BoxStream<'static, Outgoing>, ErrorObject> {
-        let revision = call.revision;
-        let listener = call.view.listener(call.client).map_err(|failure| failure.object(revision))?;
-        let mut granted = json!({});
-        if filter.list {
-            listener.follow_list().await.map_err(|failure| failure.object(revision))?;
-            granted["resourcesListChanged"] = true.into();
-        }
-        if filter.prompts && call.view.capabilities().prompts.is_some() {
-            listener.follow_prompts().await.map_err(|failure| failure.object(revision))?;
-            granted["promptsListChanged"] = true.into();
-        }
-        let tools = call.view.capabilities().tools;
-        if filter.tools && tools.is_some_and(|tools| tools["listChanged"] == true) {
-            listener.follow_tools().await.map_err(|failure| failure.object(revision))?;
-            granted["toolsListChanged"] = true.into();
-        }
-        let uris = distinct(&filter.resources).await;
-        listener.reserve(&uris).await.map_err(|failure| failure.object(revision))?;
-        let mut resources = Vec::new();
-        let mut since_yield = 0;
-        for uri in uris {
-            since_yield += uri.len();
-            if since_yield >= SUBSCRIBED_AT_ONCE {
-                since_yield = 0;
-                tokio::task::yield_now().await;
-            }
-            match listener.subscribe(uri).await {
-                Ok(()) => resources.push(uri),
-                Err(Failure::NotFound { .. } | Failure::Invalid { .. }) => {}
-                Err(failure) => return Err(failure.object(revision)),
-            }
-        }
-        // Releases what is left of the reservation: the part for unknown resources, which have no subscription.
-        listener.reserve(&[]).await.map_err(|failure| failure.object(revision))?;
-        if !resources.is_empty() {
-            granted["resourceSubscriptions"] = json!(resources);
-        }
-        let subscription =
-            format!("\"_meta\":{{\"io.modelcontextprotocol/subscriptionId\":{}}}", id.as_json());
-        let acknowledged = Framed::whole(format!(
-            "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\
-             \"params\":{{{subscription},\"notifications\":{granted}}}}}"
-        ));
-        let acknowledged = match &call.memory {
-            None => Outgoing::from(acknowledged),
-            Some(memory) => match memory.lease_for(&acknowledged).await {
-                Some(lease) => Outgoing { framed: acknowledged, lease: Some(lease) },
-                None => return Err(ErrorObject::new(INTERNAL_ERROR, CONTENT_BUDGET_FULL)),
-            },
-        };
-        let goodbye = format!("\"resultType\":\"complete\",{subscription}");
-        let ended = Framed::result(id, Members::NONE, format!(",{goodbye}}}}}").into());
-        let notifications = stream::unfold(listener, move |listener| {
-            let subscription = subscription.clone();
-            async move {
-                let next = listener.next().await;
-                Some((Outgoing::from(notification(&next, &subscription)), listener))
-            }
-        });
-        let authentication_ended = authentication_ended(&*call.view);
-        let notifications = notifications.take_until(async move {
-            tokio::select! {
-                () = closing.cancelled() => {}
-                () = authentication_ended => {}
-            }
-        });
-        Ok(stream::iter([acknowledged])
-            .chain(notifications)
-            .chain(stream::iter([Outgoing::from(ended)]))
-            .boxed())
-    }
-
-    async fn initialize(&self, call: &Call, revision: Revision, shows_apps: bool) -> Reply {
-        let mut result = json!({
-            "protocolVersion": revision.facts().date,
-            "capabilities": capabilities(&*call.view, revision, shows_apps),
-            "serverInfo": implementation(&self.info, revision),
-        });
-        self.add_instructions(call, &mut result).await;
-        Reply { members: members(&result), freshness: None, meta: Bytes::new() }
-    }
-
-    async fn discover(&self, call: &Call, shows_apps: bool) -> Reply {
-        let supported: Vec<_> = Revision::ALL.iter().map(|revision| revision.facts().date).collect();
-        let mut result = json!({
-            "supportedVersions": supported,
-            "capabilities": capabilities(&*call.view, call.revision, shows_apps),
-        });
-        self.add_instructions(call, &mut result).await;
-        Reply { members: members(&result), freshness: Some(Freshness::default()), meta: Bytes::new() }
-    }
-
-    /// Adds the instructions for the model to a result.
-    async fn add_instructions(&self, call: &Call, result: &mut Value) {
-        let instructions = call.view.instructions(call).await.or_else(|| self.info.instructions.clone());
-        if let Some(instructions) = instructions {
-            result["instructions"] = instructions.into();
-        }
-    }
-
     /// The end of a result in this revision: the members that every result has, and the closing braces.
     fn end(&self, revision: Revision, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
         if !revision.facts().hints {
@@ -488,66 +369,6 @@ fn end(server_member: &str, result_type: &str, freshness: Option<&Freshness>, me
     [head.as_bytes(), comma, meta, b"}}}"].concat().into()
 }
 
-/// Completes when the credentials of the view's caller expire or are revoked.
-pub(crate) fn authentication_ended(view: &dyn ServiceView) -> impl Future<Output = ()> + Send + 'static {
-    let ended = view.authentication_ended();
-    async move {
-        match ended {
-            Some(ended) => ended.await,
-            None => std::future::pending().await,
-        }
-    }
-}
-
-/// Encodes a notification. `meta` is the `_meta` member of its parameters as JSON, or empty.
-pub(crate) fn notification(content: &Notification, meta: &str) -> Framed {
-    let (method, members) = match content {
-        Notification::ListChanged => ("resources/list_changed", meta.to_owned()),
-        Notification::PromptsChanged => ("prompts/list_changed", meta.to_owned()),
-        Notification::ToolsChanged => ("tools/list_changed", meta.to_owned()),
-        Notification::Updated(uri) => {
-            let comma = if meta.is_empty() { "" } else { "," };
-            let uri = Value::from(&**uri);
-            ("resources/updated", format!("{meta}{comma}\"uri\":{uri}"))
-        }
-    };
-    let params = if members.is_empty() { String::new() } else { format!(",\"params\":{{{members}}}") };
-    Framed::whole(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{method}\"{params}}}"))
-}
-
-/// The URIs without duplicates: a repeated URI is one subscription, and is acknowledged once.
-async fn distinct(uris: &[String]) -> Vec<&str> {
-    let mut seen = HashSet::new();
-    let mut distinct = Vec::new();
-    let mut since_yield = 0;
-    for uri in uris {
-        since_yield += uri.len();
-        if since_yield >= COMPARED_AT_ONCE {
-            since_yield = 0;
-            tokio::task::yield_now().await;
-        }
-        if seen.insert(uri) {
-            distinct.push(uri.as_str());
-        }
-    }
-    distinct
-}
-
-/// Subscribes the listener of a session to changes of the lists of resources, prompts and tools.
-pub(crate) async fn follow_lists(listener: &dyn Listener) {
-    let followed = async {
-        listener.follow_list().await?;
-        listener.follow_prompts().await?;
-        listener.follow_tools().await
-    };
-    if let Err(failure) = followed.await {
-        tracing::warn!(
-            ?failure,
-            "could not subscribe the client to changes of the lists of resources, prompts and tools"
-        );
-    }
-}
-
 /// Determines the revision of a request from its `_meta`, or else from its session.
 pub(crate) fn revision(
     method: &str,
@@ -592,44 +413,4 @@ pub(crate) fn parse_request(
 ) -> Result<(Revision, McpRequest), ErrorObject> {
     let revision = revision(method, params.meta()?, session)?;
     Ok((revision, McpRequest::parse(revision, view, method, params)?))
-}
-
-/// The capabilities in the format of `revision`. The apps extension is declared only to clients that show apps.
-fn capabilities(view: &dyn ServiceView, revision: Revision, shows_apps: bool) -> Value {
-    let Capabilities { live, tools, prompts, mut extensions } = view.capabilities();
-    extensions.retain(|name, _| shows_apps || name != APPS_EXTENSION);
-    let resources = if live { json!({ "subscribe": true, "listChanged": true }) } else { json!({}) };
-    let mut object = json!({ "resources": resources });
-    for (name, capability) in [("tools", tools), ("prompts", prompts)] {
-        if let Some(capability) = capability {
-            object[name] = capability;
-        }
-    }
-    if revision.facts().completions {
-        object["completions"] = json!({});
-    }
-    if revision.facts().extensions && !extensions.is_empty() {
-        object["extensions"] = json!(extensions);
-    }
-    object
-}
-
-/// The implementation object in the format of `revision`.
-fn implementation(info: &ServerInfo, revision: Revision) -> Value {
-    let facts = revision.facts();
-    let mut object = json!({ "name": info.name, "version": info.version });
-    if let Some(title) = info.title.as_ref().filter(|_| facts.titles) {
-        object["title"] = title.clone().into();
-    }
-    // Revision 2025-11-25 added both `icons` and this `description`.
-    if let Some(description) = info.description.as_ref().filter(|_| facts.icons) {
-        object["description"] = description.clone().into();
-    }
-    object
-}
-
-/// The members of a JSON object, without its braces.
-fn members(object: &Value) -> Members {
-    let text = Bytes::from(object.to_string());
-    text.slice(1..text.len() - 1).into()
 }

@@ -64,7 +64,7 @@ fn ls_lists_what_a_server_has() {
     let long = on_server(folder.path(), &["ls", "--long", "--below", "file:///library/data.json"]);
     let line = long.lines().nth(1).unwrap();
     assert!(line.trim_start().starts_with("9 B  20") && line.contains("  application/json  "), "{long}");
-    assert_eq!(on_server(folder.path(), &["ls", "--mime", "video/*"]), "exit: 1\n");
+    assert_eq!(on_server(folder.path(), &["ls", "--mime", "video/*"]), "exit: 1\nno resource matches\n");
     let json = on_server(folder.path(), &["ls", "--json", "--mime", "text/markdown", "--below", "file:"]);
     let (_, json) = json.split_once('\n').unwrap();
     let resource: serde_json::Value = serde_json::from_str(json).unwrap();
@@ -175,6 +175,24 @@ async fn text_of_a_server_reaches_a_terminal_escaped() {
     // JSON has escapes of its own.
     let json = libris(folder.path(), &["ls", "--json", &recorder.url]);
     assert!(json.contains(r#""name":"\u001b]0;owned\u0007\u001b[2J"#), "{json}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_fit_and_columns_are_as_wide_as_their_values() {
+    let recorder = Recorder::start(&["odd://one"]).await;
+    recorder.rename(&"図書館の本 ".repeat(12));
+    let folder = tempfile::tempdir().unwrap();
+    // Each of these characters takes two columns.
+    let listed = libris(folder.path(), &["ls", &recorder.url]);
+    assert_eq!(listed, format!("exit: 0\nodd://one  {}図…\n", "図書館の本 ".repeat(6)));
+    // There are no sizes, times and types.
+    let long = libris(folder.path(), &["ls", "--long", &recorder.url]);
+    assert!(long.starts_with("exit: 0\n-  -  -  odd://one  図書館の本 "), "{long}");
+    let empty = libris(folder.path(), &["prompts", &recorder.url]);
+    assert_eq!(empty, "exit: 1\nthe target has no prompts\n");
+    assert_eq!(libris(folder.path(), &["skills", &recorder.url]), "exit: 1\nthe target has no skills\n");
+    let info = libris(folder.path(), &["info", &recorder.url]);
+    assert!(info.lines().all(|line| line.chars().count() <= 80), "{info}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -164,6 +164,99 @@ async fn parts_and_bytes_pass_unchanged_and_tokens_of_callers_do_not_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn templates_of_any_form_pass_and_a_malformed_one_is_left_out() {
+    let recorder = Recorder::start(&["odd://one"]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!("[[mcp]]\nname = \"far\"\nurl = \"{}\"\nuris = \"prefixed\"\n", recorder.url);
+    let gateway = gateway(folder.path(), &config).await;
+    let session = Session::open(&gateway.url, None).await;
+    let list = session.ask("resources/templates/list", json!({})).await;
+    let listed = list["result"]["resourceTemplates"].as_array().unwrap().iter();
+    let listed: Vec<_> = listed.map(|template| template["uriTemplate"].as_str().unwrap()).collect();
+    let mut far: Vec<_> = listed.into_iter().filter(|template| template.starts_with("far+tpl:")).collect();
+    far.sort_unstable();
+    assert_eq!(far, ["far+tpl://many{/x*}", "far+tpl://more{?x*}", "far+tpl://query{?a,b}"]);
+
+    for uri in ["tpl://query?a=1&b=2", "tpl://query?b=2", "tpl://many/x/y%20z", "tpl://more?x=1&x=2"] {
+        let read = session.ask("resources/read", json!({ "uri": format!("far+{uri}") })).await;
+        let contents = &read["result"]["contents"];
+        assert_eq!(contents[0]["uri"], format!("far+{uri}"), "{read}");
+        assert_eq!(contents[1]["blob"], "AAEC/w==", "{read}");
+    }
+    assert_eq!(
+        recorder.uris("resources/read"),
+        ["tpl://query?a=1&b=2", "tpl://query?b=2", "tpl://many/x/y%20z", "tpl://more?x=1&x=2"]
+    );
+
+    let reference = json!({ "type": "ref/resource", "uri": "far+tpl://query{?a,b}" });
+    let argument = json!({ "name": "b", "value": "x" });
+    let params = json!({ "ref": reference, "argument": argument, "context": { "arguments": { "a": "1" } } });
+    let completed = session.ask("completion/complete", params).await;
+    assert_eq!(completed["result"]["completion"]["values"], json!(["x/y", "z&z"]), "{completed}");
+    let asked = &recorder.requests("completion/complete")[0];
+    assert_eq!(asked["ref"]["uri"], "tpl://query{?a,b}");
+    assert_eq!((&asked["argument"], &asked["context"]["arguments"]), (&argument, &json!({ "a": "1" })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscribers_hear_of_changes_during_an_outage_and_others_notice_nothing() {
+    let folders = [folder("one", &[("a.md", "first")]), folder("two", &[("a.md", "first")])];
+    let (one, two) = (folders[0].path().join("one"), folders[1].path().join("two"));
+    let mut upstream = HttpServer::start(&[one.as_os_str()]).await;
+    let address = upstream.url.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
+    let config = format!(
+        "[[mcp]]\nname = \"far\"\nurl = {:?}\nuris = \"prefixed\"\nretry = \"50ms\"\n\
+         [[mcp]]\nname = \"near\"\nrun = [{:?}, \"serve\", {two:?}, \"--stdio\"]\nuris = \"prefixed\"\n\
+         [[files]]\npath = {two:?}\n",
+        upstream.url,
+        crate::LIBRIS,
+    );
+    let gateway = gateway(folders[0].path(), &config).await;
+    let session = Session::open(&gateway.url, None).await;
+    let mut events = session.events().await;
+    let far = "far+file:///one/a.md";
+    let read = async |uri: &str| session.ask("resources/read", json!({ "uri": uri })).await;
+    assert_eq!(read(far).await["result"]["contents"][0]["text"], "first");
+    let subscribed = session.ask("resources/subscribe", json!({ "uri": far })).await;
+    assert_eq!(subscribed["result"], json!({}), "{subscribed}");
+    // Changes before the subscription are unknown, so it counts as one.
+    tokio::time::timeout(LONG, updated(&mut events, far)).await.expect("the subscription is accepted");
+
+    upstream.process.kill().await.unwrap();
+    until(async || read(far).await["error"].is_object()).await;
+    // Everything else answers, in less time than one attempt to connect could take.
+    let others = async {
+        for _ in 0..50 {
+            for uri in ["near+file:///two/a.md", "file:///two/a.md"] {
+                assert_eq!(read(uri).await["result"]["contents"][0]["text"], "first");
+            }
+        }
+        let list = session.ask("resources/list", json!({})).await;
+        assert!(list.to_string().contains("near+file:///two/a.md"), "{list}");
+    };
+    tokio::time::timeout(Duration::from_secs(20), others).await.expect("the others answer at once");
+    until(async || {
+        session.ask("resources/list", json!({})).await["result"]["_meta"].to_string().contains("mcp far")
+    })
+    .await;
+
+    std::fs::write(one.join("a.md"), "second, during the outage").unwrap();
+    let _again = HttpServer::start_on(&address, &[one.as_os_str()]).await;
+    tokio::time::timeout(LONG, updated(&mut events, far)).await.expect("the subscriber is notified");
+    until(async || read(far).await["result"]["contents"][0]["text"] == "second, during the outage").await;
+}
+
+/// Waits for the notification that this resource was updated.
+async fn updated(events: &mut reqwest::Response, uri: &str) {
+    let mut received = String::new();
+    let notification = json!({ "uri": uri }).to_string();
+    while !(received.contains("notifications/resources/updated") && received.contains(&notification)) {
+        let chunk = events.chunk().await.unwrap().expect("the stream goes on");
+        received.push_str(&String::from_utf8_lossy(&chunk));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_uri_of_two_servers_is_served_from_neither() {
     let one = Recorder::start(&["odd://both", "odd://one"]).await;
     let two = Recorder::start(&["odd://both", "odd://two", "file:///library/a.md"]).await;

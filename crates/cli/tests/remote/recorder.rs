@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 
+/// The templates of the server: forms that gateways have failed at, and one that is malformed.
+const TEMPLATES: [&str; 4] = ["tpl://query{?a,b}", "tpl://many{/x*}", "tpl://more{?x*}", "tpl://broken{x"];
+
 /// The server. It ends when it is dropped.
 pub(crate) struct Recorder {
     pub(crate) url: String,
@@ -90,11 +93,18 @@ async fn answer(State(shared): State<Shared>, headers: HeaderMap, body: String) 
     let result = match &*method {
         "initialize" => json!({
             "protocolVersion": "2025-11-25",
-            "capabilities": { "resources": { "subscribe": true } },
+            "capabilities": { "resources": { "subscribe": true }, "completions": {} },
             "serverInfo": { "name": "recorder", "version": "1" },
         }),
         "resources/list" => json!({ "resources": *shared.resources.lock().unwrap() }),
-        "resources/templates/list" => json!({ "resourceTemplates": [] }),
+        "resources/templates/list" => {
+            let templates: Vec<_> = TEMPLATES
+                .iter()
+                .map(|template| json!({ "uriTemplate": template, "name": "of the recorder" }))
+                .collect();
+            json!({ "resourceTemplates": templates })
+        }
+        "completion/complete" => json!({ "completion": { "values": ["x/y", "z&z"] } }),
         "resources/read" => json!({ "contents": [
             { "uri": params["uri"], "mimeType": "text/plain", "text": "one" },
             { "uri": format!("{}/part", params["uri"].as_str().unwrap()), "blob": "AAEC/w==" },

@@ -285,6 +285,14 @@ async fn changes_of_tools_are_passed_on() {
     }
 }
 
+/// Whether the client has cancelled its call of a tool.
+fn is_cancelled(toolbox: &Toolbox, tool: &str) -> bool {
+    let calls = toolbox.requests("tools/call");
+    let call = calls.iter().find(|call| call["params"]["name"] == tool).expect("the call was received");
+    let cancelled = toolbox.requests("notifications/cancelled");
+    cancelled.iter().any(|one| one["params"]["requestId"] == call["id"])
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_takes_too_long_is_cancelled() {
     let toolbox = Toolbox::start(Handshake::Initialize, &["slow", "echo"]).await;
@@ -298,13 +306,17 @@ async fn a_call_that_takes_too_long_is_cancelled() {
     );
     let called = remote.call_tool("echo", Default::default(), &Context::default()).await.unwrap().unwrap();
     assert_eq!(texts(&called), ["null"]);
-    until(async || {
-        let calls = toolbox.requests("tools/call");
-        let slow = calls.iter().find(|call| call["params"]["name"] == "slow").expect("the call was received");
-        let cancelled = toolbox.requests("notifications/cancelled");
-        cancelled.iter().any(|one| one["params"]["requestId"] == slow["id"])
-    })
-    .await;
+    until(async || is_cancelled(&toolbox, "slow")).await;
+    assert!(!is_cancelled(&toolbox, "echo"), "a call with a result is not cancelled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_fails_in_the_transport_is_cancelled() {
+    let toolbox = Toolbox::start(Handshake::Initialize, &["relayed"]).await;
+    let remote = remote("far", &toolbox.url, UriMount::Kept, LONG);
+    let error = remote.call_tool("relayed", Default::default(), &Context::default()).await.unwrap_err();
+    assert_eq!(error.to_string(), "the MCP server `far` answered with HTTP status 504");
+    until(async || is_cancelled(&toolbox, "relayed")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

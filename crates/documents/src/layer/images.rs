@@ -35,7 +35,8 @@ impl Documents {
             )));
         }
         if let Some((pages, freshness)) = self.known_images(document, query) {
-            return image_contents(uri, document, query, &pages, freshness, context);
+            context.reserve(size(&pages))?;
+            return Ok(image_contents(uri, document, query, &pages, freshness));
         }
         let found = match self.find(document, context).await? {
             FoundContents::Document(found) => found,
@@ -58,10 +59,11 @@ impl Documents {
         let options =
             ExtractOptions { format: Format::Pdf, content: HtmlContent::default(), decoded: found.decoded };
         self.remember(document, &found, options, context).await;
-        image_contents(uri, document, query, &pages, found.freshness, context)
+        Ok(image_contents(uri, document, query, &pages, found.freshness))
     }
 
-    /// Renders the selected pages, one after the other. The first of them also reveals how many there are.
+    /// Renders the selected pages, one after the other. The first of them also reveals how many there are. Memory is
+    /// reserved for each image at once: the request holds it while it waits for a permit to render the next page.
     async fn render_pages(
         &self,
         document: &Uri,
@@ -71,7 +73,9 @@ impl Documents {
     ) -> Result<Vec<RenderedPage>> {
         let render = async |page: usize| {
             let rendered = self.reader.image(&found.data, rendering(query, page), context.client()).await;
-            rendered.map_err(|error| image_error(document, page, error))
+            let rendered = rendered.map_err(|error| image_error(document, page, error))?;
+            context.reserve(rendered.png.len() as u64)?;
+            Result::Ok(rendered)
         };
         let first = render(first_page(query)).await?;
         let numbers = selected_pages(document, query, first.image.pages)?;
@@ -135,9 +139,7 @@ fn image_contents(
     query: &DocumentQuery,
     pages: &[RenderedPage],
     freshness: Freshness,
-    context: &Context,
-) -> Result<Contents> {
-    context.reserve(size(pages))?;
+) -> Contents {
     let width = query.width.map(|width| format!("&{WIDTH}={width}")).unwrap_or_default();
     let content = |page: &RenderedPage| {
         let own = match pages {
@@ -152,7 +154,7 @@ fn image_contents(
         }
     };
     let parts = pages.iter().map(content).collect();
-    Ok(Contents { parts, freshness })
+    Contents { parts, freshness }
 }
 
 fn meta(page: &RenderedPage) -> Meta {
@@ -174,7 +176,7 @@ fn no_pages(document: &Uri, kind: &str) -> Error {
     ))
 }
 
-/// The error for a client whose page could not be rendered.
+/// The error for a page that could not be rendered.
 fn image_error(document: &Uri, page: usize, error: ExtractionError) -> Error {
     match error {
         ExtractionError::NoPage(pages) => Error::invalid(format!(

@@ -33,7 +33,6 @@ impl Documents {
         match self.find_member(document, member, context).await? {
             FoundContents::Other(contents) => Ok(contents),
             FoundContents::Document(DocumentBytes { data, mime, decoded, freshness, .. }) => {
-                context.reserve(data.len() as u64)?;
                 let body = match decoded {
                     true => ContentBody::Text(String::from_utf8(data.to_vec()).unwrap_or_default()),
                     false => ContentBody::Bytes(data),
@@ -73,8 +72,7 @@ impl Documents {
             resources.retain(|resource| context.sees(&resource.uri));
             return Ok(FoundContents::Other(folder_contents(document, &resources, archive.freshness)));
         }
-        let contents =
-            self.reader.member(&archive.data, archive.format, &archive.path, context.client()).await;
+        let contents = self.reader.member(&archive.data, archive.format, &archive.path, context).await;
         let data = contents.map_err(|error| member_error(document, error))?;
         let (mime, decoded) = media_type(&archive.path, &data);
         Ok(FoundContents::Document(DocumentBytes {
@@ -160,7 +158,7 @@ impl Documents {
                     format!("archives are opened to a depth of {MAX_DEPTH}"),
                 ));
             }
-            let nested = self.reader.member(&archive.data, archive.format, path, context.client()).await;
+            let nested = self.reader.member(&archive.data, archive.format, path, context).await;
             archive = match nested {
                 Ok(data) => OpenArchive { data, format, path: rest.to_owned(), freshness: archive.freshness },
                 // It is a folder whose name looks like that of an archive.

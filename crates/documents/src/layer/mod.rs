@@ -268,6 +268,12 @@ impl Source for Documents {
         self.source.is_shared(&self.inner_uri(uri))
     }
 
+    /// Replicas share documents, but not their texts and members: each replica has its own extraction cache.
+    fn replica_key(&self, uri: &Uri) -> Option<String> {
+        let is_unchanged = self.plain != PlainRead::Text && *self.inner_uri(uri) == *uri;
+        is_unchanged.then(|| self.source.replica_key(uri)).flatten()
+    }
+
     fn subject(&self, uri: &Uri) -> Uri {
         self.source.subject(&self.inner_uri(uri))
     }

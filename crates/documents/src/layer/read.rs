@@ -282,7 +282,7 @@ fn text_contents(
     Ok(Contents::from(content).with_freshness(freshness))
 }
 
-/// The error for a client whose document could not be extracted.
+/// The error for a document that could not be extracted.
 pub(super) fn extraction_error(document: &Uri, error: ExtractionError) -> Error {
     match error {
         ExtractionError::Refused(why) => no_result(document, "text", &why),
@@ -291,11 +291,12 @@ pub(super) fn extraction_error(document: &Uri, error: ExtractionError) -> Error 
         }
         ExtractionError::NoMember | ExtractionError::NoPage(_) => Error::NotFound(document.clone()),
         ExtractionError::Busy => Error::Busy("too many documents are waiting to be extracted"),
+        ExtractionError::NoMemory => Error::NO_MEMORY,
         ExtractionError::Failed(cause) => Error::failed("extract the text of the document", cause),
     }
 }
 
-/// The error for a client whose document has no text or no image.
+/// The error for a document that has no text or no image.
 pub(super) fn no_result(document: &Uri, what: &str, why: &str) -> Error {
     let original = with_form(document, "original");
     let original = original.as_ref().unwrap_or(document);

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::ReaderConfig;
 use crate::cache::ExceededLimit;
-use crate::child::{ChildRequest, ChildWork};
+use crate::child::{ChildRequest, ChildResponse, ChildWork};
 
 /// The maximum number of bytes of standard error that are examined.
 const MAX_STDERR: u64 = 4 * 1024;
@@ -50,10 +50,15 @@ impl io::Read for ChildOutput {
     }
 }
 
+/// Whether the server has memory for a member of this many bytes; `None` if no member was requested.
+pub(super) type MemberAdmission<'a> = Option<&'a (dyn Fn(u64) -> bool + Send + Sync)>;
+
 /// How a child process ended.
 pub(super) enum ChildEnd {
     /// With a response.
     Output(ChildOutput),
+    /// Killed, because the server has no memory for the member that it extracted.
+    NoMemory,
     /// By a limit or a crash, which another extraction would repeat.
     Exceeded(ExceededLimit),
     /// By the time-out of this process.
@@ -102,8 +107,9 @@ impl ChildProcess {
         Ok(Self { child, request, document, output_limit })
     }
 
-    /// Sends the document and waits for the end of the process, at most this long.
-    pub(super) async fn finish(mut self, most: Duration) -> io::Result<ChildEnd> {
+    /// Sends the document and waits for the end of the process, at most this long. The contents of a member are received
+    /// only if `admit` grants memory for them.
+    pub(super) async fn finish(mut self, most: Duration, admit: MemberAdmission<'_>) -> io::Result<ChildEnd> {
         let ChildPipes { stdin: Some(mut input), stdout: Some(output), stderr: Some(errors) } =
             self.child.pipes()
         else {
@@ -111,9 +117,9 @@ impl ChildProcess {
         };
         let (request, document) = (std::mem::take(&mut self.request), std::mem::take(&mut self.document));
         let end = async {
-            let output = receive(output, self.output_limit).await?;
-            if output.is_none() {
-                // A process that exceeds the limit need not end by itself.
+            let output = receive(output, self.output_limit, admit).await?;
+            if !matches!(output, ReceivedOutput::All(_)) {
+                // A process whose output is not read to its end need not end by itself.
                 self.child.kill();
             }
             io::Result::Ok((output, self.child.wait().await?))
@@ -124,7 +130,11 @@ impl ChildProcess {
         self.child.kill();
         let Ok((end, (), errors)) = ended else { return Ok(ChildEnd::TimedOut) };
         let (output, status) = end?;
-        let Some(output) = output else { return Ok(ChildEnd::Exceeded(ExceededLimit::Output)) };
+        let output = match output {
+            ReceivedOutput::All(output) => output,
+            ReceivedOutput::TooLarge => return Ok(ChildEnd::Exceeded(ExceededLimit::Output)),
+            ReceivedOutput::NoMemory => return Ok(ChildEnd::NoMemory),
+        };
         if status.success() {
             return Ok(ChildEnd::Output(output));
         }
@@ -146,19 +156,53 @@ async fn send(input: &mut ChildStdin, request: Vec<u8>, document: Bytes) {
     }
 }
 
-/// The output; `None` if it is larger than the limit.
-async fn receive(output: ChildStdout, limit: u64) -> io::Result<Option<ChildOutput>> {
+/// What was received of the output of a process.
+enum ReceivedOutput {
+    All(ChildOutput),
+    /// The output is larger than its limit, or than the process announced.
+    TooLarge,
+    /// The output announces a member for which there is no memory.
+    NoMemory,
+}
+
+async fn receive(output: ChildStdout, limit: u64, admit: MemberAdmission<'_>) -> io::Result<ReceivedOutput> {
     let mut output = output.take(limit + 1);
     let mut received = ChildOutput::default();
+    let mut admit = admit;
     loop {
         let mut chunk = BytesMut::with_capacity(CHUNK);
         while chunk.len() < CHUNK {
             if output.read_buf(&mut chunk).await? == 0 {
                 received.chunks.push_back(chunk.freeze());
-                return Ok((output.limit() > 0).then_some(received));
+                return Ok(match output.limit() {
+                    0 => ReceivedOutput::TooLarge,
+                    _ => ReceivedOutput::All(received),
+                });
+            }
+            // The line is in the first chunk, which may arrive in pieces.
+            if let Some(has_memory) = admit.filter(|_| received.chunks.is_empty())
+                && let Some((line, size)) = announced(&chunk)
+            {
+                if !has_memory(size) {
+                    return Ok(ReceivedOutput::NoMemory);
+                }
+                admit = None;
+                let left = (line as u64).saturating_add(size).saturating_add(1);
+                output.set_limit(left.saturating_sub(chunk.len() as u64).min(output.limit()));
             }
         }
         received.chunks.push_back(chunk.freeze());
+    }
+}
+
+/// The length of the line at the beginning of the output, and the size of the member that it announces; `None` if it
+/// announces none.
+fn announced(output: &[u8]) -> Option<(usize, u64)> {
+    let beginning = &output[..output.len().min(MAX_RESPONSE_LINE as usize)];
+    let line = &beginning[..=memchr::memchr(b'\n', beginning)?];
+    match serde_json::from_slice(line).ok()? {
+        ChildResponse::Member(size) => Some((line.len(), size)),
+        _ => None,
     }
 }
 

@@ -6,6 +6,7 @@ mod added;
 mod contract;
 mod hostile;
 mod images;
+mod memory;
 mod processes;
 #[path = "../samples/mod.rs"]
 mod samples;

@@ -20,6 +20,7 @@ use crate::lock::lock;
 use crate::page_query::MergedPageRequest;
 use crate::query::gathered;
 use crate::routing;
+use crate::shared_reads::ReadScope;
 
 #[async_trait]
 impl Source for Catalog {
@@ -54,17 +55,17 @@ impl Source for Catalog {
         let mut missing = None;
         for gated in routing::route(&sources, uri).map_err(|collision| collision.error(uri))? {
             let source = gated.source();
-            let unchanged = self.relay.get().map(|relay| relay.resource_proof(&source.subject(uri)));
+            let relay = self.relay.get();
+            let unchanged = relay.map(|relay| relay.resource_proof(&source.subject(uri)));
+            let replicas = relay.and_then(|relay| relay.replica_read(&**source, uri, context));
             let read = async {
-                match source.is_shared(uri) {
-                    false => {
-                        let context = gated.permit(context).await?;
-                        source.read(uri, &context).await
-                    }
-                    true => {
-                        let shared = lock(&self.shared_reads).clone();
-                        shared.read(&gated, uri, context, unchanged.clone()).await
-                    }
+                if replicas.is_some() || source.is_shared(uri) {
+                    let shared = lock(&self.shared_reads).clone();
+                    let scope = ReadScope { unchanged: unchanged.clone(), replicas };
+                    shared.read(&gated, uri, context, scope).await
+                } else {
+                    let context = gated.permit(context).await?;
+                    source.read(uri, &context).await
                 }
             };
             match gated.answer(self.config, &sources, read).await {
@@ -210,6 +211,10 @@ impl Source for Catalog {
         let candidates = Self::candidates(&sources, subject);
         let Some(source) = candidates.first().map(|gated| gated.source()) else { return };
         match self.relay.get().filter(|_| source.polls_shared_service()) {
+            // Clients may have read contents that another replica has cached, and that this source does not know.
+            Some(relay) if source.replica_key(subject).is_some() => {
+                relay.follow(subject, || source.follow_for_replicas(subject));
+            }
             Some(relay) => relay.follow(subject, || source.follow(subject, client)),
             None => source.follow(subject, client),
         }

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
-use libris_core::{Change, Error, Proof, Result, Source as _, Uri};
+use libris_core::{Change, Context, Error, Proof, Result, Source, Uri};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::change_epochs::ChangeEpochs;
 use super::followed_subjects::FollowedSubjects;
-use super::remote_epochs::RemoteEpochs;
-use super::{ChangeBus, ClusterEvent, RecentChanges};
+use super::positions::AppliedPositions;
+use super::{CacheWindow, ChangeBus, ClusterEvent, RecentChanges, ReplicaCache, ReplicaRead};
 use crate::Catalog;
 use crate::catalog::Sources;
 use crate::catalog_watch::CatalogWatch;
@@ -36,7 +37,8 @@ pub(crate) struct ChangeRelay {
     /// Whether the watch of the sources is open.
     opened: watch::Sender<SourcesWatch>,
     recent: Arc<RecentChanges>,
-    epochs: Arc<RemoteEpochs>,
+    epochs: Arc<ChangeEpochs>,
+    positions: AppliedPositions,
     followed: FollowedSubjects,
 }
 
@@ -63,7 +65,8 @@ impl ChangeRelay {
             changes: broadcast::Sender::new(MAX_BEHIND),
             opened: watch::Sender::default(),
             recent: Arc::default(),
-            epochs: RemoteEpochs::new(),
+            epochs: ChangeEpochs::new(),
+            positions: AppliedPositions::new(),
             followed: FollowedSubjects::default(),
         });
         health.set_cluster(ClusterState::connecting());
@@ -102,16 +105,44 @@ impl ChangeRelay {
         &self.recent
     }
 
-    /// A proof that holds until another replica reports a change of this subject. Create it before the resource is
-    /// read.
+    /// A proof that holds until a replica reports a change of this subject. Create it before the resource is read.
     pub(crate) fn resource_proof(&self, subject: &Uri) -> Proof {
         self.epochs.resource_proof(subject)
     }
 
-    /// A proof that holds until another replica reports a change of the list. Create it before the resources are
-    /// listed.
+    /// A proof that holds until a replica reports a change of the list. Create it before the resources are listed.
     pub(crate) fn list_proof(&self) -> Proof {
         self.epochs.list_proof()
+    }
+
+    /// The read of `uri` from this source through the cache of the replicas; `None` if replicas do not share it.
+    pub(crate) fn replica_read(
+        self: &Arc<Self>,
+        source: &dyn Source,
+        uri: &Uri,
+        context: &Context,
+    ) -> Option<ReplicaRead> {
+        self.bus.cache()?;
+        // The source may ask the user of this caller for input.
+        if context.input().is_some() {
+            return None;
+        }
+        let class = match context.visibility() {
+            Some(visibility) => visibility.shared_class()?,
+            None => String::new(),
+        };
+        let key = format!("{}\n{uri}\n{}\n{class}", source.name(), source.replica_key(uri)?);
+        Some(ReplicaRead { relay: self.clone(), key: key.into(), subject: source.subject(uri) })
+    }
+
+    /// The cache that the replicas share.
+    pub(super) fn cache(&self) -> Option<&dyn ReplicaCache> {
+        self.bus.cache()
+    }
+
+    /// The entries of the shared cache that are valid for this subject now.
+    pub(super) fn cache_window(&self, subject: &Uri) -> Option<CacheWindow> {
+        self.positions.window(subject)
     }
 
     /// Follows a subject for clients of this replica. One replica polls the source of the subject for all replicas.
@@ -156,7 +187,7 @@ impl ChangeRelay {
         };
         self.opened.send_replace(SourcesWatch::Open);
         // While this replica was down, nobody saw the changes of sources that only this replica can watch.
-        self.bus.publish(&Change::Lost);
+        self.positions.record_own(&Change::Lost, None, self.bus.publish(&Change::Lost));
         let mut changes = watch.changes();
         while let Some(change) = changes.next().await {
             let Some(catalog) = catalog.upgrade() else { return };
@@ -169,7 +200,11 @@ impl ChangeRelay {
             self.recent.record(&change, subject.as_ref(), Duration::ZERO);
             // The resources with this scheme are not shared: each replica has its own status and its own index.
             if uri.is_none_or(|uri| uri.scheme() != OWN_SCHEME) {
-                self.bus.publish(&change);
+                let number = self.bus.publish(&change);
+                // Before anybody is notified, so that whoever reads after a notification gets no outdated contents of
+                // the shared cache.
+                self.positions.record_own(&change, subject.as_ref(), number);
+                self.epochs.record(&change, subject.as_ref());
             }
             // Fails if nobody watches.
             let _ = self.changes.send(change);
@@ -190,8 +225,25 @@ impl ChangeRelay {
                     continue;
                 }
             };
-            let (change, age) = match event {
-                ClusterEvent::Changed { change, age } => (change, age),
+            let (change, age, position) = match event {
+                ClusterEvent::Changed { change, age, position } => (change, age, position),
+                ClusterEvent::Reached { position } => {
+                    self.positions.record_reached(position);
+                    continue;
+                }
+                ClusterEvent::Published { changes, position, published_before } => {
+                    let Some(catalog) = catalog.upgrade() else { return };
+                    for change in &changes {
+                        let subject = uri(change).map(|uri| catalog.subject(uri));
+                        self.positions.record(change, subject.as_ref(), position);
+                    }
+                    self.positions.record_published(published_before);
+                    continue;
+                }
+                ClusterEvent::Begun { sequence, position } => {
+                    self.positions.begin(&sequence, position);
+                    continue;
+                }
                 ClusterEvent::Followed { subjects } => {
                     let Some(catalog) = catalog.upgrade() else { return };
                     self.followed.replace_elsewhere(
@@ -203,10 +255,12 @@ impl ChangeRelay {
                 }
                 ClusterEvent::Connected { knows_recent_changes } => {
                     self.recent.record_connected(knows_recent_changes);
+                    self.positions.set_connected(true);
                     health.set_cluster(ClusterState::connected());
                     continue;
                 }
                 ClusterEvent::Disconnected { reason } => {
+                    self.positions.set_connected(false);
                     health.set_cluster(ClusterState::disconnected(reason));
                     continue;
                 }
@@ -216,6 +270,7 @@ impl ChangeRelay {
             // Before anybody is notified, so that whoever reads after a notification gets no outdated response.
             catalog.invalidate(&change);
             self.epochs.record(&change, subject.as_ref());
+            self.positions.record(&change, subject.as_ref(), position);
             self.recent.record(&change, subject.as_ref(), age);
             match change {
                 Change::Lost => {

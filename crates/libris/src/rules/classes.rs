@@ -30,6 +30,7 @@ pub(super) struct ClassRules {
 }
 
 /// A rule that applies to the callers of a class.
+#[derive(Debug)]
 struct ClassRule {
     index: usize,
     operations: Operations,
@@ -176,6 +177,10 @@ impl Rules for ClassRules {
         let rule = self.matching_rule(Operation::Read, &normal)?;
         let is_named = |pattern: &UriPattern| !pattern.is_everything() && pattern.matches_normal(&normal);
         rule.uris.iter().any(is_named).then(|| rule.decision.clone())
+    }
+
+    fn shared_class(&self) -> Option<String> {
+        Some(format!("{:?}", self.rules))
     }
 
     fn may_allow_below(&self, prefix: &str) -> bool {

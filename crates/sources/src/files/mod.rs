@@ -12,6 +12,7 @@ mod definition;
 mod describe;
 mod list;
 mod missing;
+mod open_error;
 mod query;
 mod read;
 mod read_folder;
@@ -49,6 +50,7 @@ use crate::tree::{
 use complete::CompletedKinds;
 use describe::ResourceDescriber;
 use list::add_note;
+use open_error::cannot_open;
 use read::{FileReader, SearchControl};
 
 /// The longest mount as a URI segment: the longest file name with every byte escaped.
@@ -229,23 +231,6 @@ impl SingleFile {
         options.only = Some(self.name.clone());
         options.gitignore = false;
     }
-}
-
-/// The error for a folder or file that cannot be opened, with a hint for common mistakes.
-fn cannot_open(path: &Path, cause: io::Error) -> Error {
-    // `~` may begin any component, because relative paths of the configuration file were joined with its folder.
-    let has_tilde = path.iter().any(|name| name.as_encoded_bytes().starts_with(b"~"));
-    let shown = path.display();
-    Error::Unavailable(match cause.kind() {
-        io::ErrorKind::NotFound if has_tilde => format!(
-            "there is no file or folder `{shown}`; hint: `~` is expanded by the shell and not here, so write the whole path"
-        ),
-        io::ErrorKind::NotFound => format!("there is no file or folder `{shown}`; hint: check the path"),
-        io::ErrorKind::PermissionDenied => format!(
-            "`{shown}` cannot be opened: permission denied; hint: let the user that runs Libris read it"
-        ),
-        _ => format!("`{shown}` cannot be opened: {cause}; hint: check the path"),
-    })
 }
 
 /// The URI of the folder. In a `file` URI the mount is the first path segment; with any other scheme it is the authority.

@@ -169,6 +169,12 @@ impl ApiEndpoint {
         self.expand_url(&named).ok_or(HttpFault::Missing)
     }
 
+    /// What the response to a request to `url` depends on. Contains credentials.
+    pub(super) fn replica_key(&self, url: &Url) -> String {
+        let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        format!("{:?} {url} {:?} {:?}", self.method, self.mime, headers.collect::<Vec<_>>())
+    }
+
     /// Checks a value against the allowed values of its variable.
     fn check_allowed(&self, name: &str, value: &VariableValue) -> Result<(), HttpFault> {
         /// The maximum number of values that the error names.

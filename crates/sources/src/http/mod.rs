@@ -170,6 +170,11 @@ impl Source for Http {
         self.inner.complete(asked, context.client()).await
     }
 
+    fn replica_key(&self, uri: &Uri) -> Option<String> {
+        let (endpoint, variables) = self.inner.endpoint(uri)?;
+        Some(endpoint.replica_key(&endpoint.url(variables).ok()?))
+    }
+
     fn follow(&self, subject: &Uri, _client: Client) {
         watch::follow(&self.inner, subject);
     }

@@ -19,6 +19,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -53,6 +54,8 @@ pub struct Notion {
 
 struct NotionInner {
     client: NotionClient,
+    /// A hash of the token. It is the same at every replica with this token.
+    account: u64,
     config: Config,
     listings: Listings,
     reads: AbandonedReads,
@@ -121,8 +124,11 @@ impl Notion {
         let templates = TEMPLATES.iter().map(|(text, form, ..)| Ok((UriTemplate::parse(text)?, *form)));
         let templates = TemplateSet::new(templates.collect::<Result<Vec<_>>>()?);
         let client = NotionClient::new(&config, token)?;
+        let mut account = DefaultHasher::new();
+        token.hash(&mut account);
         let inner = NotionInner {
             client,
+            account: account.finish(),
             config,
             listings: Listings::default(),
             reads: AbandonedReads::default(),
@@ -244,6 +250,11 @@ impl Source for Notion {
 
     fn is_shared(&self, _uri: &Uri) -> bool {
         !self.inner.config.cache.is_zero()
+    }
+
+    fn replica_key(&self, _uri: &Uri) -> Option<String> {
+        let key = || format!("{} {:x}", self.inner.config.url, self.inner.account);
+        (!self.inner.config.cache.is_zero()).then(key)
     }
 
     fn subject(&self, uri: &Uri) -> Uri {

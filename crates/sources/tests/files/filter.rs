@@ -203,6 +203,23 @@ fn opening_a_missing_root_is_an_error() {
     insta::assert_snapshot!(open(""), @"a folder to serve has no `path`; hint: set `path` to the folder");
 }
 
+#[test]
+fn opening_a_misspelt_root_suggests_the_most_similar_name() {
+    let sandbox = Sandbox::new();
+    sandbox.write("handbook/a.md", "");
+    sandbox.write("handmade", "");
+    let folder = sandbox.path("").display().to_string();
+    let open = |name: &str| {
+        let path = sandbox.path(name);
+        let error = libris_sources::Files::open(libris_sources::files::Config::new(path)).err().unwrap();
+        error.to_string().replace(folder.trim_end_matches('/'), "FOLDER")
+    };
+    insta::assert_snapshot!(open("handbok"), @"there is no file or folder `FOLDER/handbok`; hint: check the path; did you mean `FOLDER/handbook`?");
+    insta::assert_snapshot!(open("minutes"), @"there is no file or folder `FOLDER/minutes`; hint: check the path");
+    // The folder that is missing is not the last one, so nothing beside it is similar.
+    insta::assert_snapshot!(open("handbok/a.md"), @"there is no file or folder `FOLDER/handbok/a.md`; hint: check the path");
+}
+
 #[tokio::test]
 async fn patterns_that_libraries_match_differently_from_git() {
     let sandbox = Sandbox::with(&[

@@ -1,4 +1,4 @@
-//! Generation counters of changes at other replicas: cached responses are invalid once their counter has changed.
+//! Generation counters of changes at all replicas: cached responses are invalid once their counter has changed.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use libris_core::{Change, Proof, Uri};
 /// costs a read.
 const SLOTS: usize = 4096;
 
-/// Generation counters of changes at other replicas. They take constant memory, however many resources change.
-pub(super) struct RemoteEpochs {
+/// Generation counters of changes at all replicas. They take constant memory, however many resources change.
+pub(super) struct ChangeEpochs {
     hashes: RandomState,
     /// Bumped when changes were lost, so that anything may have changed.
     everything: AtomicU64,
@@ -21,7 +21,7 @@ pub(super) struct RemoteEpochs {
     resources: Box<[AtomicU64]>,
 }
 
-impl RemoteEpochs {
+impl ChangeEpochs {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             hashes: RandomState::new(),
@@ -35,7 +35,7 @@ impl RemoteEpochs {
         (self.hashes.hash_one(subject) % SLOTS as u64) as usize
     }
 
-    /// Records a change at another replica; `subject` is the subject of its URI.
+    /// Records a change; `subject` is the subject of its URI.
     pub(super) fn record(&self, change: &Change, subject: Option<&Uri>) {
         let bump = |counter: &AtomicU64| _ = counter.fetch_add(1, Ordering::AcqRel);
         match (change, subject) {
@@ -50,15 +50,13 @@ impl RemoteEpochs {
         }
     }
 
-    /// A proof that holds until another replica reports a change of this subject. Create it before the resource is
-    /// read.
+    /// A proof that holds until a replica reports a change of this subject. Create it before the resource is read.
     pub(super) fn resource_proof(self: &Arc<Self>, subject: &Uri) -> Proof {
         let slot = self.slot(subject);
         self.proof(move |epochs| epochs.resources[slot].load(Ordering::Acquire))
     }
 
-    /// A proof that holds until another replica reports a change of the list. Create it before the resources are
-    /// listed.
+    /// A proof that holds until a replica reports a change of the list. Create it before the resources are listed.
     pub(super) fn list_proof(self: &Arc<Self>) -> Proof {
         self.proof(|epochs| epochs.lists.load(Ordering::Acquire))
     }
@@ -73,12 +71,12 @@ impl RemoteEpochs {
 
 #[cfg(test)]
 mod tests {
-    use super::RemoteEpochs;
+    use super::ChangeEpochs;
     use libris_core::{Change, Uri};
 
     #[test]
     fn a_change_invalidates_what_it_concerns() {
-        let epochs = RemoteEpochs::new();
+        let epochs = ChangeEpochs::new();
         let one = Uri::parse("a://1").unwrap();
         // A resource that has another counter than `one`.
         let others = (2..100).map(|number| Uri::parse(&format!("a://{number}")).unwrap());
