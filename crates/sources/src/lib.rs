@@ -41,6 +41,8 @@ mod head_metadata;
 mod http_client;
 #[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 mod ignore_patterns;
+#[cfg(any(feature = "files", feature = "git"))]
+mod line_starts;
 #[cfg(feature = "media")]
 mod media;
 #[cfg(any(

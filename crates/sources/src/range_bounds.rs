@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use libris_core::{Meta, Uri};
 
+use crate::line_starts::{LineStart, LineStarts};
 use crate::media::CodeUnits;
 use crate::meta;
 use crate::range::{Range, RangeSpan};
@@ -80,6 +81,8 @@ pub(crate) struct LineScanner<'a, F> {
     pub(crate) units: CodeUnits,
     /// The limit on the size of a range, in bytes.
     pub(crate) limit: u64,
+    /// Where lines start, from earlier scans of this file. Scans from the beginning use it and add to it.
+    pub(crate) starts: &'a mut LineStarts,
     /// Called after each block with the number of bytes scanned; an error stops the scan.
     pub(crate) progress: &'a mut dyn FnMut(u64) -> io::Result<()>,
 }
@@ -121,7 +124,7 @@ impl<F: Read + Seek> LineScanner<'_, F> {
         let mut block = Vec::with_capacity(BLOCK_BYTES);
         let (mut lines, mut offset, mut line_start) = (0, start, start);
         loop {
-            fill(self.file, &mut block)?;
+            fill(self.file, &mut block, BLOCK_BYTES)?;
             if block.is_empty() {
                 return Ok(lines + u64::from(line_start < offset));
             }
@@ -133,15 +136,17 @@ impl<F: Read + Seek> LineScanner<'_, F> {
         }
     }
 
-    /// Scans from the beginning, for the lines from `first` (which counts from 1) to `last`.
+    /// Scans from the beginning, or from a known line start, for the lines from `first` (which counts from 1) to `last`.
     fn forward(&mut self, first: u64, last: Option<u64>) -> io::Result<ByteBounds> {
-        self.file.seek(SeekFrom::Start(0))?;
+        let LineStart { mut line, offset: begin } = self.starts.before(first);
+        self.file.seek(SeekFrom::Start(begin))?;
         let mut block = Vec::with_capacity(BLOCK_BYTES);
-        let (mut line, mut line_start, mut offset) = (1, 0, 0);
-        let mut start = (first == 1).then_some(0);
+        let (mut line_start, mut offset) = (begin, begin);
+        let mut start = (first == line).then_some(begin);
         let mut first_end = None;
         loop {
-            fill(self.file, &mut block)?;
+            // Blocks end at multiples of their size, so that it does not depend on the index how far a scan goes.
+            fill(self.file, &mut block, BLOCK_BYTES - (offset % BLOCK_BYTES as u64) as usize)?;
             if block.is_empty() {
                 break;
             }
@@ -159,12 +164,13 @@ impl<F: Read + Seek> LineScanner<'_, F> {
                 }
             }
             offset += block.len() as u64;
+            self.starts.add(LineStart { line, offset: line_start });
             if let Some(start) = start
                 && offset - start > self.limit
             {
                 return Ok(self.fit(start, offset, first_end.unwrap_or(offset) - start));
             }
-            (self.progress)(offset)?;
+            (self.progress)(offset - begin)?;
         }
         match start {
             // A file that ends with a line terminator has no further, empty line, unless it is empty itself.
@@ -184,7 +190,7 @@ impl<F: Read + Seek> LineScanner<'_, F> {
         for number in (0..size.div_ceil(BLOCK_BYTES as u64)).rev() {
             let offset = number * BLOCK_BYTES as u64;
             self.file.seek(SeekFrom::Start(offset))?;
-            fill(self.file, &mut block)?;
+            fill(self.file, &mut block, BLOCK_BYTES)?;
             let ends: Vec<usize> = line_ends(&block, self.units).collect();
             for end in ends.into_iter().rev().map(|end| offset + end as u64).filter(|end| *end < size) {
                 seen += 1;
@@ -213,10 +219,10 @@ impl<F: Read + Seek> LineScanner<'_, F> {
     }
 }
 
-/// Reads a whole block, or the rest of the file.
-fn fill(file: &mut impl Read, block: &mut Vec<u8>) -> io::Result<()> {
+/// Reads a block of this size, or the rest of the file.
+fn fill(file: &mut impl Read, block: &mut Vec<u8>, size: usize) -> io::Result<()> {
     block.clear();
-    file.take(BLOCK_BYTES as u64).read_to_end(block).map(drop)
+    file.take(size as u64).read_to_end(block).map(drop)
 }
 
 /// The offsets after each line terminator in a block that begins at a whole code unit.
@@ -230,7 +236,7 @@ fn line_ends(block: &[u8], units: CodeUnits) -> impl Iterator<Item = usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK_BYTES, ByteBounds, LineScanner, MAX_COUNTED_BYTES, OverLimit, range_meta};
+    use super::{BLOCK_BYTES, ByteBounds, LineScanner, LineStarts, MAX_COUNTED_BYTES, OverLimit, range_meta};
     use crate::media::CodeUnits;
     use crate::range::{Range, RangeSpan};
     use libris_core::Uri;
@@ -242,8 +248,24 @@ mod tests {
     }
 
     fn limited(data: &[u8], units: CodeUnits, limit: u64, span: RangeSpan) -> ByteBounds {
-        let mut lines = LineScanner { file: &mut Cursor::new(data), units, limit, progress: &mut |_| Ok(()) };
-        lines.bounds(span).unwrap()
+        scanned(data, units, limit, span, &mut LineStarts::default()).0
+    }
+
+    /// The bounds, and the number of bytes scanned.
+    fn scanned(
+        data: &[u8],
+        units: CodeUnits,
+        limit: u64,
+        span: RangeSpan,
+        starts: &mut LineStarts,
+    ) -> (ByteBounds, u64) {
+        let (file, mut scanned) = (&mut Cursor::new(data), 0);
+        let progress = &mut |done| {
+            scanned = done;
+            Ok(())
+        };
+        let bounds = LineScanner { file, units, limit, starts, progress }.bounds(span).unwrap();
+        (bounds, scanned)
     }
 
     #[test]
@@ -307,8 +329,9 @@ mod tests {
                 panic!("{span:?}")
             };
             let file = &mut Cursor::new(data);
-            let mut search =
-                LineScanner { file, units: CodeUnits::Bytes, limit: u64::MAX, progress: &mut |_| Ok(()) };
+            let (starts, progress) = (&mut LineStarts::default(), &mut |_| Ok(()));
+            let units = CodeUnits::Bytes;
+            let mut search = LineScanner { file, units, limit: u64::MAX, starts, progress };
             search.total_lines(span, (start, end)).unwrap()
         };
         let spans = [
@@ -330,6 +353,28 @@ mod tests {
         assert_eq!(total(&larger, RangeSpan::From(1, Some(1))), None);
         assert_eq!(total(&larger, RangeSpan::Last(1)), None);
         assert_eq!(total(&larger, RangeSpan::From(1, None)), Some(half as u64 + 2));
+    }
+
+    #[test]
+    fn known_line_starts_change_no_result_and_shorten_the_scan() {
+        let texts = (0..60_000_u64).map(|number| "x".repeat((number * number % 97) as usize));
+        let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
+        for (ended, units) in [(true, CodeUnits::Bytes), (false, CodeUnits::Bytes), (true, CodeUnits::Little)]
+        {
+            let text = texts.clone().collect::<Vec<_>>().join("\n") + if ended { "\n" } else { "" };
+            let data = if units == CodeUnits::Bytes { text.into_bytes() } else { wide(&text) };
+            let mut starts = LineStarts::default();
+            let firsts = [59_999, 1, 30_000, 60_000, 60_001, 70_000, 29_999, 45_678, 2, 60_002];
+            let spans = firsts.map(|first| [Some(first), Some(first + 9), None].map(|last| (first, last)));
+            for (first, last) in spans.into_iter().flatten() {
+                let span = RangeSpan::From(first, last);
+                let (bounds, _) = scanned(&data, units, 1 << 20, span, &mut starts);
+                assert_eq!(bounds, limited(&data, units, 1 << 20, span), "{first} to {last:?}");
+            }
+            let (_, read) =
+                scanned(&data, units, u64::MAX, RangeSpan::From(59_000, Some(59_001)), &mut starts);
+            assert!(read < data.len() as u64 / 4, "{read} of {} bytes", data.len());
+        }
     }
 
     #[test]

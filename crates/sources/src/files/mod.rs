@@ -10,6 +10,7 @@ mod complete;
 mod config;
 mod definition;
 mod describe;
+mod line_index;
 mod list;
 mod missing;
 mod open_error;
@@ -49,6 +50,7 @@ use crate::tree::{
 };
 use complete::CompletedKinds;
 use describe::ResourceDescriber;
+use line_index::LineIndexes;
 use list::add_note;
 use open_error::cannot_open;
 use read::{FileReader, SearchControl};
@@ -99,6 +101,7 @@ struct FilesInner {
     /// Limits how many long searches for lines run at once, each on a thread of its own. Waiting clients are served
     /// in turn.
     long_searches: Arc<Budget>,
+    line_indexes: LineIndexes,
 }
 
 impl Files {
@@ -168,6 +171,7 @@ impl Files {
             prefetching: AtomicBool::new(false),
             threads: TreeThreads::new(MAX_THREADS),
             long_searches: Budget::new(MAX_LONG_SEARCHES),
+            line_indexes: LineIndexes::default(),
             config,
             mount,
             prefix,

@@ -197,7 +197,7 @@ impl FileReader<'_> {
         let size = metadata.len();
         let (body, end, total_lines) = match range {
             Range::Lines(span) => {
-                let (bounds, total) = self.find_lines(&mut file, size, &head, mime, span)?;
+                let (bounds, total) = self.find_lines(&mut file, metadata, &head, mime, span)?;
                 let (lines, end) = self.slice(&mut file, bounds, "lines")?;
                 let text = media::lines(&head, lines).ok_or_else(|| self.not_text())?;
                 (ContentBody::Text(text), end, total)
@@ -215,7 +215,7 @@ impl FileReader<'_> {
     fn find_lines(
         &self,
         file: &mut File,
-        size: u64,
+        metadata: &Metadata,
         head: &[u8],
         mime: &str,
         span: RangeSpan,
@@ -223,6 +223,7 @@ impl FileReader<'_> {
         if media::content_class(mime) == ContentClass::Binary {
             return Err(self.not_text());
         }
+        let (size, stamp) = (metadata.len(), StatStamp::of(metadata));
         let (mut reported, mut turn_end) = (0, TURN_BYTES);
         let mut progress = |done: u64| {
             if done >= turn_end {
@@ -242,9 +243,18 @@ impl FileReader<'_> {
             Ok(())
         };
         let limit = self.inner.config.max_size;
-        let mut search = LineScanner { file, units: CodeUnits::of(head), limit, progress: &mut progress };
-        match search.bounds(span).map_err(|cause| self.read_error(cause))? {
-            ByteBounds::OverLimit(OverLimit { size, start, one_line: true }) => {
+        let units = CodeUnits::of(head);
+        let found = self.inner.line_indexes.scan(&stamp, |starts| {
+            let mut scanner = LineScanner { file, units, limit, starts, progress: &mut progress };
+            let bounds = scanner.bounds(span)?;
+            let total = match bounds {
+                ByteBounds::Within(start, end) => scanner.total_lines(span, (start, end))?,
+                _ => None,
+            };
+            Ok((bounds, total))
+        });
+        match found.map_err(|cause| self.read_error(cause))? {
+            (ByteBounds::OverLimit(OverLimit { size, start, one_line: true }), _) => {
                 let count = SUGGESTED_RANGE.min(limit).max(1);
                 let part = match span {
                     RangeSpan::From(..) => format!("{start}-{}", start.saturating_add(count - 1)),
@@ -253,11 +263,7 @@ impl FileReader<'_> {
                 let hint = format!("one line is already longer: read a part of it with `?bytes={part}`");
                 Err(self.over_limit(size, hint))
             }
-            ByteBounds::Within(start, end) => {
-                let total = search.total_lines(span, (start, end)).map_err(|cause| self.read_error(cause))?;
-                Ok((ByteBounds::Within(start, end), total))
-            }
-            bounds => Ok((bounds, None)),
+            found => Ok(found),
         }
     }
 

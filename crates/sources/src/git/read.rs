@@ -15,6 +15,7 @@ use super::patch::{MAX_COMPARED_BYTES, is_binary};
 use super::repo::{TaskRepository, TreeEntry, names};
 use super::walk::MAX_DEPTH;
 use crate::folder_listing::FolderQuery;
+use crate::line_starts::LineStarts;
 use crate::media::{self, CodeUnits, ContentClass};
 use crate::range::{HINT, HINT_BYTES, Range, RangeSpan};
 use crate::range_bounds::{ByteBounds, LineScanner, range_meta};
@@ -165,9 +166,9 @@ impl PathReader<'_> {
         match range {
             Range::Lines(span) => {
                 let mut file = Cursor::new(&data);
-                let progress = &mut |_| Ok(());
+                let (starts, progress) = (&mut LineStarts::default(), &mut |_| Ok(()));
                 let mut search =
-                    LineScanner { file: &mut file, units: CodeUnits::of(&data), limit, progress };
+                    LineScanner { file: &mut file, units: CodeUnits::of(&data), limit, starts, progress };
                 let total = search.total_lines(span, (start, end));
                 let total = total.map_err(|cause| Error::failed("read the file", cause))?;
                 let text = media::lines(&data, bytes).ok_or_else(|| self.not_text())?;
@@ -194,6 +195,7 @@ impl PathReader<'_> {
             file: &mut Cursor::new(data),
             units: CodeUnits::of(data),
             limit,
+            starts: &mut LineStarts::default(),
             progress: &mut progress,
         };
         let bounds = search.bounds(span);

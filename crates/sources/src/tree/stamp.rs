@@ -14,7 +14,7 @@ const FINE_TICK: Duration = Duration::from_millis(50);
 
 /// The part of a `stat` result that changes whenever a file, or the entries of a directory, changes: device, inode,
 /// size, mtime and ctime.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StatStamp {
     pub(super) file_id: FileId,
     pub(crate) size: u64,
@@ -23,7 +23,7 @@ pub(crate) struct StatStamp {
 }
 
 /// The identity of a file or directory: device and inode number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
     pub(super) device: u64,
     node: u64,
@@ -87,6 +87,17 @@ impl StatStamp {
             .flatten()
             .max()
             .is_some_and(|latest| latest.checked_add(TICK).is_some_and(|settled| settled < seen))
+    }
+
+    /// Whether a file with this stamp has the contents that it has at `seen`. Needs the ctime, which no process can set,
+    /// unlike the mtime.
+    pub(crate) fn identifies_contents(&self, seen: SystemTime) -> bool {
+        self.changed.is_some() && self.settled(seen)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test(size: u64, changed: Option<SystemTime>) -> Self {
+        Self { file_id: FileId { device: 1, node: 1 }, size, modified: changed, changed }
     }
 
     /// Whether a change after `since` could have left this very stamp.
