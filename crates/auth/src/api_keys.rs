@@ -67,10 +67,10 @@ pub struct NewKey {
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     /// The file could not be read.
-    #[error("could not read the API keys in `{}`", .0.display())]
+    #[error("could not read the API keys in `{}`; hint: name the file that `libris key add` wrote, and let this user read it", .0.display())]
     Read(PathBuf, #[source] io::Error),
     /// The file could not be written.
-    #[error("could not write the API keys to `{}`", .0.display())]
+    #[error("could not write the API keys to `{}`; hint: name a file that this user may write", .0.display())]
     Write(PathBuf, #[source] io::Error),
     /// The content of the file is not what `libris key` writes.
     #[error("`{}` is not a file of API keys; hint: name the file that `libris key add` wrote", .0.display())]

@@ -149,7 +149,9 @@ pub enum ConfigError {
     #[error(transparent)]
     Keys(#[from] crate::KeyFileError),
     /// The TLS client for fetching key sets could not be set up.
-    #[error("could not set up TLS with the certificates of the system")]
+    #[error(
+        "could not set up TLS with the certificates of the system; hint: install them, as with the package `ca-certificates`"
+    )]
     Tls(#[source] rustls::Error),
 }
 

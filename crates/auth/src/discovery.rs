@@ -49,19 +49,23 @@ impl KeySetLocation {
 /// Why a key set could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
-    #[error("could not reach `{0}`")]
+    #[error("could not reach `{0}`; hint: check the URL, and that this machine can reach it")]
     Unreachable(String, #[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("`{0}` answered with status {1}")]
+    #[error("`{0}` answered with status {1}; hint: check the `issuer` or `jwks` in the configuration")]
     Status(String, StatusCode),
-    #[error("the answer of `{0}` is too large or was cut off")]
+    #[error(
+        "the answer of `{0}` is too large or was cut off; hint: check the `issuer` or `jwks` in the configuration"
+    )]
     Body(String),
-    #[error("`{0}` is not the metadata of this issuer")]
+    #[error(
+        "`{0}` is not the metadata of this issuer; hint: write `issuer` exactly as its metadata does, or set `jwks`"
+    )]
     Metadata(String),
-    #[error("`{0}` is not a key set")]
+    #[error("`{0}` is not a key set; hint: set `jwks` to the URL or the file of a JSON Web Key Set")]
     KeySet(String, #[source] serde_json::Error),
-    #[error("could not read `{0}`")]
+    #[error("could not read `{0}`; hint: check the path in `jwks`")]
     File(PathBuf, #[source] io::Error),
-    #[error("no answer within {} seconds", TIME_LIMIT.as_secs())]
+    #[error("no answer within {} seconds; hint: check that this machine can reach the issuer", TIME_LIMIT.as_secs())]
     Slow,
 }
 

@@ -125,8 +125,26 @@ impl Explanation {
         });
         let message = texts.next().unwrap_or_default();
         let causes = texts.collect();
+        let system = error.chain().find_map(|cause| system_hint(cause.downcast_ref()?));
+        let hint = hint.or_else(|| system.map(str::to_owned));
         Self { message, causes, hint: hint.map(|hint| shown(&hint)) }
     }
+}
+
+/// What to do about an error of the operating system, for messages without a hint of their own.
+fn system_hint(error: &std::io::Error) -> Option<&'static str> {
+    use std::io::ErrorKind;
+    Some(match error.kind() {
+        ErrorKind::NotFound => "check that the path exists",
+        ErrorKind::PermissionDenied => "give this user access to it, or run Libris as a user who has it",
+        ErrorKind::IsADirectory => "name a file instead of a folder",
+        ErrorKind::NotADirectory => "check the path: one of its folders is a file",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free space on the disk, or name another one",
+        ErrorKind::ReadOnlyFilesystem => "name a folder in which files can be written",
+        ErrorKind::ConnectionRefused => "check the address, and that the server is running",
+        ErrorKind::AddrNotAvailable => "use an address of this machine, such as 127.0.0.1",
+        _ => return None,
+    })
 }
 
 /// Breaks long lines between words, if standard error is a terminal.
@@ -267,7 +285,7 @@ pub(crate) fn bytes(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{advice, bytes, columns, counted, cut, describe, shown, wrapped_at};
+    use super::{Explanation, advice, bytes, columns, counted, cut, describe, shown, wrapped_at};
 
     #[test]
     fn long_lines_are_broken_between_words() {
@@ -296,6 +314,17 @@ mod tests {
         assert_eq!(text, "error: could not serve `a`\n  because: it is a file\nhint: name its folder");
         let text = describe(&advice("wrong", "right"));
         assert_eq!(text, "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m wrong\n\u{1b}[32mhint:\u{1b}[0m right");
+    }
+
+    #[test]
+    fn errors_of_the_system_have_a_hint() {
+        let denied = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let hint = |error: anyhow::Error| Explanation::of(&error).hint.unwrap_or_default();
+        let written = anyhow::Error::new(denied()).context("could not write `a`");
+        assert_eq!(hint(written), "give this user access to it, or run Libris as a user who has it");
+        let own = anyhow::Error::new(denied()).context("could not write `a`; hint: use `--output`");
+        assert_eq!(hint(own), "use `--output`");
+        assert_eq!(hint(anyhow::Error::new(std::io::Error::other("odd"))), "");
     }
 
     #[test]

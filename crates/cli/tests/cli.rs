@@ -287,6 +287,33 @@ fn check_prints_json_for_scripts() {
 }
 
 #[test]
+fn check_reports_a_query_on_a_column_that_does_not_exist() {
+    let config = "
+        [[sql]]
+        url = \"sqlite:shop.db\"
+        [[sql.query]]
+        uri = \"shop://dear\"
+        sql = \"SELECT title, prize FROM items WHERE price > 100\"
+        [[sql.query]]
+        uri = \"shop://cheap\"
+        sql = \"SELECT title FROM items WHERE price < 100\"
+    ";
+    let folder = folder(&[("libris.toml", config)]);
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    std::fs::copy(examples.join("shop.db"), folder.path().join("shop.db")).unwrap();
+    assert_snapshot!(libris(folder.path(), &["check", "--config", "libris.toml"]), @"
+    exit: 1
+    error: could not list `sqlite:shop.db`
+      because: the query `shop://dear` is wrong: no such column: prize
+    hint: correct its `sql`
+    ");
+    let right = config.replace("prize", "price");
+    std::fs::write(folder.path().join("libris.toml"), right).unwrap();
+    let checked = libris(folder.path(), &["check", "--config", "libris.toml", "--show", "0"]);
+    assert!(checked.starts_with("exit: 0\n"), "{checked}");
+}
+
+#[test]
 fn check_shows_a_repository() {
     let folder = folder(&[
         ("project/README.md", "---\ntitle: First\n---\n"),

@@ -85,7 +85,8 @@ impl UriMount {
         }
     }
 
-    /// Maps the URI of the MCP App in `_meta` (`ui.resourceUri`, or the flat key `ui/resourceUri`).
+    /// Maps the URIs in `_meta`: that of the MCP App (`ui.resourceUri`, or the flat key `ui/resourceUri`), and those by which
+    /// another Libris names the next page, the text, the image and the members of a resource.
     pub(crate) fn rewrite_meta(&self, meta: &mut Meta) {
         if *self == Self::Kept {
             return;
@@ -96,13 +97,19 @@ impl UriMount {
         {
             *app = uri;
         }
-        if let Some(app) = meta.get_mut("ui/resourceUri")
-            && let Some(uri) = app.as_str().and_then(outer)
-        {
-            *app = uri;
+        for key in META_URIS {
+            if let Some(value) = meta.get_mut(key)
+                && let Some(uri) = value.as_str().and_then(outer)
+            {
+                *value = uri;
+            }
         }
     }
 }
+
+/// The keys of `_meta` whose values are URIs.
+const META_URIS: [&str; 5] =
+    ["ui/resourceUri", "dev.libris/next", "dev.libris/text", "dev.libris/image", "dev.libris/members"];
 
 fn prefixed(name: &str, text: &str) -> String {
     match text.strip_prefix("ui://") {

@@ -182,7 +182,8 @@ impl ResourceClient {
     pub async fn watch(&self, uris: &[&str]) -> Result<impl Stream<Item = Change> + Send + use<>> {
         let uris = uris.iter().map(|uri| Uri::parse(uri)).collect::<Result<Vec<_>>>()?;
         let changes = self.source.watch().await?;
-        let changes = changes.ok_or_else(|| Error::invalid("the source does not report changes"))?;
+        let changes = changes
+            .ok_or_else(|| Error::invalid("the source does not report changes: poll it with `read`"))?;
         let subjects: Vec<_> = uris.iter().map(|uri| self.source.subject(uri)).collect();
         subjects.iter().for_each(|subject| self.source.follow(subject, Client::default()));
         let followed = Following { source: self.source.clone(), subjects };

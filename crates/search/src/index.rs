@@ -32,7 +32,9 @@ pub enum IndexError {
     #[error("the search index is damaged")]
     Damaged(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The folder cannot be written, or the disk is full.
-    #[error("the search index cannot be written")]
+    #[error(
+        "the search index cannot be written; hint: free space on the disk, or set another `search.cache_folder`"
+    )]
     Unwritable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

@@ -18,6 +18,10 @@ const MARKDOWN: &str = "text/markdown";
 /// The media type of a listing for programs.
 const JSON: &str = "application/json";
 
+/// The maximum number of children on the first page of several. A client that looks for a name in a large folder reads
+/// the first page only to learn of `match` and `after`.
+const MAX_FIRST_OF_SEVERAL: usize = 50;
+
 /// The parameters of a folder's URI, in the order of the template.
 pub(crate) const KEYS: [&str; 4] = ["after", "match", "format", "contents"];
 
@@ -101,14 +105,31 @@ impl FolderQuery {
         Ok(parsed)
     }
 
-    /// The contents that follow the listing: by default text after a Markdown listing of the whole folder, otherwise
-    /// nothing. Whoever looks for a name in a large folder needs no text. `has_next` says whether another page follows.
-    pub(crate) fn contents(&self, has_next: bool) -> FollowingContents {
-        let is_whole = self.after.is_none() && self.matching.is_none() && !has_next;
+    /// The contents that follow a page: by default text after a Markdown listing of a whole folder without subfolders,
+    /// otherwise nothing. Whoever looks for a name needs no text in the folders on the way to it. `has_next` says whether
+    /// another page follows.
+    pub(crate) fn contents(&self, children: &[ListedChild], has_next: bool) -> FollowingContents {
+        let is_whole = self.is_first() && !has_next;
+        let is_leaf = !children.iter().any(ListedChild::is_folder);
         self.requested.unwrap_or(match self.format {
-            ListingFormat::Markdown if is_whole => FollowingContents::Text,
+            ListingFormat::Markdown if is_whole && is_leaf => FollowingContents::Text,
             ListingFormat::Markdown | ListingFormat::Json => FollowingContents::Nothing,
         })
+    }
+
+    /// Whether the page begins with the first child of the folder.
+    fn is_first(&self) -> bool {
+        self.after.is_none() && self.matching.is_none()
+    }
+
+    /// The number of `listed` children that stay on a page after which another page follows. Programs, and VS Code, get
+    /// all of them: VS Code shows only this page.
+    pub(crate) fn shortened(&self, listed: usize, as_directory: bool) -> usize {
+        let is_short = self.is_first()
+            && self.format == ListingFormat::Markdown
+            && self.requested != Some(FollowingContents::Text)
+            && !as_directory;
+        if is_short { listed.min(MAX_FIRST_OF_SEVERAL) } else { listed }
     }
 
     /// Whether `match` selects a child, by its percent-encoded name.
@@ -499,8 +520,23 @@ mod tests {
             ("format=json", false, FollowingContents::Nothing),
             ("format=json&contents=text", false, FollowingContents::Text),
         ] {
-            assert_eq!(parse(query).contents(has_next), expected, "{query}");
+            let file = [child("a", "a", "text/plain")];
+            assert_eq!(parse(query).contents(&file, has_next), expected, "{query}");
         }
+        assert_eq!(parse("").contents(&children(), false), FollowingContents::Nothing);
+        assert_eq!(parse("contents=text").contents(&children(), false), FollowingContents::Text);
+        for (query, as_directory, expected) in [
+            ("", false, 50),
+            ("contents=none", false, 50),
+            ("", true, 200),
+            ("after=a", false, 200),
+            ("match=a", false, 200),
+            ("format=json", false, 200),
+            ("contents=text", false, 200),
+        ] {
+            assert_eq!(parse(query).shortened(200, as_directory), expected, "{query}");
+        }
+        assert_eq!(parse("").shortened(3, false), 3);
         let query = parse("after=a%26b%2F&format=json&contents=none");
         assert_eq!(query.after.as_deref(), Some(b"a&b/".as_slice()));
         assert_eq!(query.format, ListingFormat::Json);

@@ -61,7 +61,9 @@ fn span(unit: &str, least: u64, value: &str) -> Result<RangeSpan> {
     let (first, last) = match value.split_once('-') {
         Some(("", count)) => {
             return match number(count)? {
-                0 => Err(Error::invalid(format!("`{unit}={value}` asks for nothing"))),
+                0 => Err(Error::invalid(format!(
+                    "`{unit}={value}` asks for nothing: write a number from 1 on"
+                ))),
                 count => Ok(RangeSpan::Last(count)),
             };
         }
@@ -74,7 +76,9 @@ fn span(unit: &str, least: u64, value: &str) -> Result<RangeSpan> {
         return Err(Error::invalid(format!("`{unit}={value}` begins too early: lines count from 1")));
     }
     if last.is_some_and(|last| last < first) {
-        return Err(Error::invalid(format!("`{unit}={value}` ends before it begins")));
+        return Err(Error::invalid(format!(
+            "`{unit}={value}` ends before it begins: write the smaller number first"
+        )));
     }
     Ok(RangeSpan::From(first, last))
 }
@@ -114,8 +118,8 @@ mod tests {
         insta::assert_snapshot!(said("lines=a-b"), @"`lines=a-b` is not a range: write `lines=10-20`, `lines=20`, `lines=10-` or `lines=-20`");
         insta::assert_snapshot!(said("bytes=5"), @"`bytes=5` is not a range: write `bytes=10-20`, `bytes=10-` or `bytes=-20`");
         insta::assert_snapshot!(said("lines=0-5"), @"`lines=0-5` begins too early: lines count from 1");
-        insta::assert_snapshot!(said("lines=5-3"), @"`lines=5-3` ends before it begins");
-        insta::assert_snapshot!(said("bytes=-0"), @"`bytes=-0` asks for nothing");
+        insta::assert_snapshot!(said("lines=5-3"), @"`lines=5-3` ends before it begins: write the smaller number first");
+        insta::assert_snapshot!(said("bytes=-0"), @"`bytes=-0` asks for nothing: write a number from 1 on");
         insta::assert_snapshot!(said("lines=1-2&bytes=1-2"), @"`?lines=1-2&bytes=1-2` asks for several ranges: read one at a time");
         for query in ["lines=-", "lines=+5", "lines=1-2-3", "bytes=99999999999999999999-"] {
             assert!(Range::parse(query).is_err(), "{query}");

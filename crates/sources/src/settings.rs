@@ -87,7 +87,7 @@ impl Visitor<'_> for ByteVisitor {
 pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     match parsed(deserializer)? {
         (text, duration) if duration > MAX_DURATION => {
-            Err(D::Error::custom(format!("`{text}` is longer than 100 years")))
+            Err(D::Error::custom(format!("`{text}` must be at most 100 years")))
         }
         (_, duration) => Ok(duration),
     }

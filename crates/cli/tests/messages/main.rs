@@ -7,11 +7,13 @@
 //! To generate the page again: `LIBRIS_UPDATE=1 cargo test -p libris-cli --test messages`. Read what changed: each
 //! message says what happened and, if the user can do something about it, what to do.
 
+mod advice;
 mod lexer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use advice::Advice;
 use lexer::Token;
 
 /// The functions, variants and macros whose arguments are messages.
@@ -77,16 +79,18 @@ const PARTS: [(&str, &str); 21] = [
 ];
 
 /// A message.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Message {
     text: String,
     /// What to do.
     hint: String,
     channel: Channel,
+    /// Whether its cause follows it: in the terminal as `because: …`, with its hint, and otherwise in the log.
+    has_cause: bool,
 }
 
 /// Where a message appears.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Channel {
     /// In the terminal or in a response.
     Error,
@@ -99,7 +103,11 @@ impl Message {
     /// A message with its hint behind "; hint: ", if it has one.
     fn new(text: &str, channel: Channel) -> Self {
         let (text, hint) = text.split_once("; hint: ").unwrap_or((text, ""));
-        Self { text: text.to_owned(), hint: hint.to_owned(), channel }
+        Self { text: text.to_owned(), hint: hint.to_owned(), channel, has_cause: false }
+    }
+
+    fn with_cause(self, has_cause: bool) -> Self {
+        Self { has_cause: has_cause && self.hint.is_empty(), ..self }
     }
 }
 
@@ -163,18 +171,40 @@ fn is_prose(text: &str) -> bool {
     words.count() >= 2
 }
 
-/// The texts of an argument that read as prose, without those of calls in it whose arguments are messages.
-fn texts(tokens: &[Token]) -> Vec<&str> {
-    let mut found = Vec::new();
+/// The texts of an argument that read as prose, each with the hint that `with_hint` adds to it. Without those of calls
+/// in it whose arguments are messages.
+fn texts(tokens: &[Token]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
+        if let Some((hint, end)) = added_hint(tokens, at) {
+            if let Some(text) = found.last_mut() {
+                *text += &hint;
+            }
+            at = end + 1;
+            continue;
+        }
         match &tokens[at] {
-            Token::Text(text) if is_prose(text) => found.push(text.as_str()),
+            Token::Text(text) if is_prose(text) => found.push(text.clone()),
             _ => {}
         }
         at = message_call(tokens, at).map_or(at, |open| arguments(tokens, open).1) + 1;
     }
     found
+}
+
+/// The hint of a call of `with_hint` at this position, as the end of a message, and where the call ends.
+fn added_hint(tokens: &[Token], at: usize) -> Option<(String, usize)> {
+    let is_call = tokens.get(at) == Some(&Token::Name("with_hint".into()))
+        && tokens.get(at + 1) == Some(&Token::Mark('('));
+    is_call.then(|| {
+        let (_, end) = arguments(tokens, at + 1);
+        let texts = tokens[at..end].iter().filter_map(|token| match token {
+            Token::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        (format!("; hint: {}", texts.collect::<Vec<_>>().join(" ")), end)
+    })
 }
 
 /// The messages in the code of one file.
@@ -192,7 +222,8 @@ fn messages(code: &str) -> BTreeSet<Message> {
             found.extend((!is_logged).then(|| Message::new(text, Channel::Error)));
         }
         let Some(open) = message_call(&tokens, at) else { continue };
-        let (arguments, _) = arguments(&tokens, open);
+        let (arguments, end) = arguments(&tokens, open);
+        let hint = added_hint(&tokens, end + 2).map(|(hint, _)| hint).unwrap_or_default();
         if let (true, [message, hint]) = (is_name(at, "advice"), &arguments[..]) {
             let texts_of = |tokens: &[Token]| -> Vec<String> {
                 let all = tokens.iter().filter_map(|token| match token {
@@ -203,10 +234,12 @@ fn messages(code: &str) -> BTreeSet<Message> {
             };
             // The message may be the text of a variable.
             let message = Some(texts_of(message).join(" ")).filter(|text| !text.is_empty());
-            let (text, hint) = (message.unwrap_or_else(|| "…".to_owned()), texts_of(hint).join(" "));
+            let hint = Some(texts_of(hint).join(" ")).filter(|text| !text.is_empty());
+            let (text, hint) =
+                (message.unwrap_or_else(|| "…".to_owned()), hint.unwrap_or_else(|| "…".to_owned()));
             let has_words = |text: &str| is_prose(&format!("a {text}"));
             if has_words(&text) || has_words(&hint) {
-                found.insert(Message { text, hint, channel: Channel::Error });
+                found.insert(Message { text, hint, channel: Channel::Error, has_cause: false });
             }
             continue;
         }
@@ -216,20 +249,25 @@ fn messages(code: &str) -> BTreeSet<Message> {
             .enumerate()
             .flat_map(|(at, argument)| texts(argument).into_iter().map(move |text| (at, text)))
         {
-            let prefix = if is_name(at, "failed") && position == 0 { "could not " } else { "" };
+            let is_failure = is_name(at, "failed") && position == 0;
+            let has_cause = is_failure || is_name(at, "context") || is_name(at, "with_context");
+            let prefix = if is_failure { "could not " } else { "" };
             let channel = match (is_name(at, "warn"), is_macro) {
                 (true, false) => Channel::Warning,
                 (true, true) => Channel::Log,
                 (false, true) if is_name(at, "error") => Channel::Log,
                 (false, _) => Channel::Error,
             };
-            found.insert(Message::new(&format!("{prefix}{text}"), channel));
+            // `Busy` adds it to the text.
+            let suffix = if is_name(at, "Busy") { "; try again later" } else { hint.as_str() };
+            found.insert(Message::new(&format!("{prefix}{text}{suffix}"), channel).with_cause(has_cause));
         }
     }
     found
 }
 
-fn page() -> String {
+/// The messages by part of the page, without the fragments.
+fn parts() -> BTreeMap<usize, (&'static str, BTreeSet<Message>)> {
     let mut parts: BTreeMap<usize, (&str, BTreeSet<Message>)> = BTreeMap::new();
     for name in CRATES {
         for file in files(&root().join("crates").join(name).join("src")) {
@@ -240,23 +278,38 @@ fn page() -> String {
             part.1.extend(messages(&std::fs::read_to_string(&file).unwrap()));
         }
     }
+    parts
+}
+
+fn page() -> String {
     let mut page = String::from(
         "# Messages\n\n\
          Every message of the program: errors and warnings in the terminal, errors in responses, and warnings in the \
-         log.\n`{…}` stands for a value. Messages that consist of parts are shown part by part. If the column \"what to \
-         do\" is\nempty, the message itself says it, or its cause does: it follows in the terminal as `because: …`, and \
-         in the log.\n\n\
-         A test generates this page from the source code; see `crates/cli/tests/messages/main.rs`.\n",
+         log.\n`{…}` stands for a value. A message of which another message is the rest, such as a reason, has a row \
+         of its own.\nIf the column \"what to do\" is empty, the message itself says it. `…` in it is advice that depends on the case.\n\n\
+         \"See the cause\" means that the cause follows: in the terminal as `because: …`, with a hint of its own, and \
+         in the log\nof the server, where a response only says \"internal error; the log of the server has the \
+         details\".\n\n\
+         A test generates this page from the source code, and checks that every error has advice; see\n\
+         `crates/cli/tests/messages/main.rs`.\n",
     );
-    for (heading, messages) in parts.values() {
+    for (heading, messages) in parts().values() {
         page.push_str(&format!("\n## {heading}\n\n| message | what to do | where |\n|---|---|---|\n"));
-        for Message { text, hint, channel } in messages {
-            let channel = match channel {
+        for message in messages.iter().filter(|message| !advice::is_fragment(&message.text)) {
+            let channel = match message.channel {
                 Channel::Error => "error",
                 Channel::Log => "log",
                 Channel::Warning => "warning",
             };
-            page.push_str(&format!("| {} | {} | {channel} |\n", cell(text), cell(hint)));
+            let advice = match advice::of(message) {
+                Some(Advice::Hint) => message.hint.as_str(),
+                Some(Advice::Cause) => "see the cause",
+                Some(Advice::Exempt(reason)) => reason,
+                Some(Advice::AtEnd) => "see its end",
+                Some(Advice::Outside) => "a reason in another message, which has the advice",
+                Some(Advice::InText) | None => "",
+            };
+            page.push_str(&format!("| {} | {} | {channel} |\n", cell(&message.text), cell(advice)));
         }
     }
     page
@@ -283,6 +336,32 @@ fn the_page_has_every_message() {
 }
 
 #[test]
+fn every_error_has_advice() {
+    let parts = parts();
+    let errors = || {
+        let all = parts.values().flat_map(|(_, messages)| messages);
+        all.filter(|message| message.channel == Channel::Error)
+    };
+    let without: Vec<_> = errors()
+        .filter(|message| !advice::is_fragment(&message.text) && advice::of(message).is_none())
+        .map(|message| &message.text)
+        .collect();
+    assert!(
+        without.is_empty(),
+        "say what to do about these errors, with `; hint: …`, or list them in advice.rs with the reason why they need \
+         no advice: {without:#?}"
+    );
+    // A listed text that is no message any more, or has advice now, is taken off the list.
+    let unlisted = |text: &&&str| {
+        !errors().any(|message| {
+            message.text == **text && !matches!(advice::of(message), Some(Advice::Hint | Advice::InText))
+        })
+    };
+    let stale: Vec<_> = advice::listed().filter(|text| unlisted(&text)).collect();
+    assert!(stale.is_empty(), "no errors without advice: {stale:#?}");
+}
+
+#[test]
 fn messages_are_found_in_calls() {
     let code = r##"
         // Err("not in a comment")
@@ -300,7 +379,10 @@ fn messages_are_found_in_calls() {
         #[cfg(test)]
         mod tests { fn t() { Err("not in a test") } }
     "##;
-    let message = |text: &str, hint: &str, channel| Message { text: text.into(), hint: hint.into(), channel };
+    let message = |text: &str, hint: &str, channel| {
+        let has_cause = text.starts_with("could not");
+        Message { text: text.into(), hint: hint.into(), channel, has_cause }
+    };
     let expected = [
         message("`{name}` is wrong", "write it right", Channel::Error),
         message("a \"raw\" text", "", Channel::Log),

@@ -12,6 +12,7 @@ mod recorder;
 mod skills_and_prompts;
 mod toolbox;
 mod tools;
+mod transcript;
 mod upstream;
 
 use std::collections::BTreeMap;

@@ -89,7 +89,7 @@ pub enum ExtractFailure {
     #[error("the archive has no such member")]
     NoMember,
     /// This program was compiled without the format.
-    #[error("this program was compiled without support for {0}")]
+    #[error("this program was compiled without support for {0}: use a build with all features")]
     Unsupported(String),
 }
 

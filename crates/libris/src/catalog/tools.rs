@@ -60,7 +60,8 @@ impl Catalog {
             return match names.is_empty() {
                 true => Ok(None),
                 false => Err(Error::Unavailable(format!(
-                    "no available source has the tool `{name}`, and the tools of {names} are not known: it is unavailable"
+                    "no available source has the tool `{name}`, and the tools of {names} are not known, because it is \
+                     unavailable; try again later"
                 ))),
             };
         };

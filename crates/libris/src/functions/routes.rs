@@ -109,7 +109,7 @@ impl ResourceSpec {
         }
         match self.annotations.priority {
             Some(priority) if !(0.0..=1.0).contains(&priority) => {
-                Err(Error::invalid(format!("the priority `{priority}` is not between 0 and 1")))
+                Err(Error::invalid(format!("the priority must be from 0 to 1, not `{priority}`")))
             }
             _ => Ok(()),
         }

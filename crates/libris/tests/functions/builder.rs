@@ -86,7 +86,7 @@ fn mistakes_are_refused_and_change_nothing() {
         "`a://x` has no variables; add it as a resource, not as a template"
     );
     let priority = ResourceSpec::new("a://x").priority(2.0);
-    assert_eq!(why(handle.resource(priority, || "x")), "the priority `2` is not between 0 and 1");
+    assert_eq!(why(handle.resource(priority, || "x")), "the priority must be from 0 to 1, not `2`");
     assert_eq!(
         why(handle.complete("a://{x}", "x", |_| vec!["1"])),
         "there is no template `a://{x}`; add it first"

@@ -69,8 +69,8 @@ pub struct Config {
     /// The maximum number of entries on one page of the listing of a folder. At most 100,000.
     #[serde(deserialize_with = "crate::settings::folder_entries")]
     pub directory_entries: usize,
-    /// When a folder is read, text files of at most 4 KiB each follow its listing, as far as the listing and these
-    /// texts fit into this many bytes. At most 1 GiB; 0 for the listing alone.
+    /// When a folder without subfolders is read, text files of at most 4 KiB each follow its listing, as far as the
+    /// listing and these texts fit into this many bytes. At most 1 GiB; 0 for the listing alone.
     #[serde(deserialize_with = "crate::settings::folder_bytes")]
     pub directory_bytes: u64,
     /// Whether folders with a `SKILL.md` are published as skills too, with their `file:` URIs. If so, no text is

@@ -1,7 +1,7 @@
 //! Reading a folder: a listing, followed by small text files.
 //!
 //! Two kinds of callers read folders. Models need to find a file: they get one Markdown table, with a link to
-//! each child, and the text of a few small files. VS Code shows a folder as a directory of its virtual file
+//! each child, and in a folder without subfolders the text of a few small files. VS Code shows a folder as a directory of its virtual file
 //! system. It takes the directory entries from the URIs of the parts of the response:
 //!
 //! - VS Code removes the slash at the end of the folder's URI before it reads.
@@ -70,12 +70,11 @@ impl FileReader<'_> {
             more: page.more,
         };
         let listing = listing.content(self.uri.clone());
-        let mut left = match query.contents(page.next.is_some()) {
+        let mut left = match query.contents(&page.children, page.next.is_some()) {
             FollowingContents::Text => inner.config.directory_bytes.saturating_sub(listing.body.len() as u64),
             FollowingContents::Nothing => 0,
         };
-        // VS Code reads directories in this form.
-        let as_directory = self.uri.query().is_none() && !self.uri.path().ends_with('/');
+        let as_directory = self.reads_as_directory();
         let mut parts = vec![listing];
         for (child, entry) in page.children.iter().zip(page.entries) {
             let text = match entry {
@@ -93,6 +92,11 @@ impl FileReader<'_> {
         Ok(parts)
     }
 
+    /// Whether the folder is read without the slash, as VS Code reads directories.
+    fn reads_as_directory(&self) -> bool {
+        self.uri.query().is_none() && !self.uri.path().ends_with('/')
+    }
+
     /// The page of the listing that the query selects. `own` is the URI of the folder.
     fn folder_page(
         &self,
@@ -105,9 +109,8 @@ impl FileReader<'_> {
         let limit = self.inner.config.directory_entries.max(1);
         let first = query.after.as_deref().map_or(0, |after| first_after(names, after));
         let mut page = FolderPage { children: Vec::new(), entries: Vec::new(), next: None, more: None };
-        let mut listed = Vec::new();
+        let mut listed: Vec<(f64, &str, ListedChild, Option<FileEntry>)> = Vec::new();
         let mut bytes = 0;
-        let mut last = "";
         let mut search = SubtreeSearch::new(&self.inner.tree);
         for (position, key) in (first..).zip(names.iter_from(first)) {
             // A caller with few rights may see none of a million entries.
@@ -118,25 +121,26 @@ impl FileReader<'_> {
             // Determined even if the page is full: there is a next page only if another child is listed.
             let Some((child, entry)) = self.list_child(folder, key, &mut search, proof)? else { continue };
             if listed.len() == limit || bytes > MAX_LISTING_BYTES {
-                page.next = decoded(last).and_then(|last| query.next(own, &last));
+                let fitted = listed.len();
+                listed.truncate(query.shortened(fitted, self.reads_as_directory()));
+                page.next = listed.last().and_then(|(_, key, ..)| query.next(own, &decoded(key)?));
                 // All names that follow are counted, so the number is known only if the caller sees all of them and the
                 // listing contains all of them.
                 let counts_all = self.context.sees_everything()
                     && self.inner.config.include.is_empty()
                     && !query.has_match();
-                page.more = counts_all.then(|| names.len() - position);
+                page.more = counts_all.then(|| names.len() - position + fitted - listed.len());
                 break;
             }
-            last = key;
             bytes += child.row_bytes();
             let path = folder.logical.path.join(&child.name);
             let priority = self.inner.describe.priority(&path, entry.is_none()).unwrap_or(DEFAULT_PRIORITY);
-            listed.push((priority, child, entry));
+            listed.push((priority, key, child, entry));
         }
         // Only the children of one page are sorted by priority. The pages themselves are in the order of names,
         // so that no child is skipped when files change.
         listed.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
-        for (_, child, entry) in listed {
+        for (_, _, child, entry) in listed {
             page.children.push(child);
             page.entries.push(entry);
         }

@@ -57,13 +57,13 @@ impl PathReader<'_> {
             more: Some(page.more),
         };
         let listing = listing.content(self.uri.clone());
-        let mut left = match query.contents(next.is_some()) {
+        let mut left = match query.contents(&page.children, next.is_some()) {
             FollowingContents::Text => {
                 self.inner.config.directory_bytes.saturating_sub(listing.body.len() as u64)
             }
             FollowingContents::Nothing => 0,
         };
-        let as_directory = self.uri.query().is_none() && !self.uri.path().ends_with('/');
+        let as_directory = self.reads_as_directory();
         let mut held = self.repository.hold(listing.body.len() as u64)?;
         let mut parts = vec![listing];
         for (child, item) in page.children.iter().zip(&page.items) {
@@ -81,6 +81,11 @@ impl PathReader<'_> {
             }
         }
         Ok(parts)
+    }
+
+    /// Whether the folder is read without the slash, as VS Code reads directories.
+    fn reads_as_directory(&self) -> bool {
+        self.uri.query().is_none() && !self.uri.path().ends_with('/')
     }
 
     fn folder_title(&self, path: &[u8]) -> Result<String> {
@@ -124,7 +129,10 @@ impl PathReader<'_> {
             bytes += child.row_bytes();
             before <= MAX_LISTING_BYTES
         };
-        let count = children.iter().take_while(fits).count();
+        let mut count = children.iter().take_while(fits).count();
+        if more > 0 || count < children.len() {
+            count = query.shortened(count, self.reads_as_directory());
+        }
         more += children.len() - count;
         children.truncate(count);
         items.truncate(count);

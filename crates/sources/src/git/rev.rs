@@ -61,7 +61,9 @@ enum AncestorStep {
 /// Decodes a revision in a URI.
 pub(super) fn decode(rev: &str) -> Result<String> {
     let text = Uri::decode_segment(rev).and_then(|bytes| String::from_utf8(bytes).ok());
-    text.ok_or_else(|| Error::invalid("the name of a branch, tag or commit is not text"))
+    text.ok_or_else(|| {
+        Error::invalid("the name of a branch, tag or commit is not UTF-8 text: check its percent-encoding")
+    })
 }
 
 /// Resolves a percent-encoded revision; `None` if it does not exist.

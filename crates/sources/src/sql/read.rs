@@ -26,6 +26,9 @@ const DEFAULT_PAGE_ROWS: u64 = 100;
 /// The hint for rows that are too large.
 const FEWER_COLUMNS_HINT: &str = "ask for fewer columns with a configured query";
 
+/// The largest schema of a database that a read of its folder returns, in bytes.
+const MAX_FOLDER_SCHEMA: u64 = 8 * 1024;
+
 /// The hint for a schema that is too large.
 const SINGLE_TABLE_HINT: &str = "read it as Markdown, or the schemas of single tables";
 
@@ -74,9 +77,7 @@ impl SqlInner {
         let repeatable = |parts| SqlContents { parts, is_repeatable: true };
         Ok(match uri_kind {
             UriKind::Unknown => return Err(self.no_such_resource(uri).await),
-            UriKind::Folder => {
-                repeatable(self.database(&self.root.below("schema")?, &Variables::new(), context).await?)
-            }
+            UriKind::Folder => repeatable(vec![self.database_folder(context).await?]),
             UriKind::Schema => repeatable(self.database(uri, &variables, context).await?),
             // A query may contain functions such as `random()`.
             UriKind::Query(at) => {
@@ -147,6 +148,25 @@ impl SqlInner {
             }
             Ok(text) => Err(self.too_large(uri, text.len() as u64, SINGLE_TABLE_HINT)),
             Err(size) => Err(self.too_large(uri, size, SINGLE_TABLE_HINT)),
+        }
+    }
+
+    /// The schema of the database if it is small, otherwise a list of the tables: a client that looks for one table does
+    /// not need the columns of all others.
+    async fn database_folder(&self, context: &Context) -> Result<Content> {
+        let tables = self.tables().await?;
+        let most = self.config.max_bytes;
+        let document = |document: &SchemaDocument<'_>| {
+            let schema = document.every_table(&tables, most.min(MAX_FOLDER_SCHEMA));
+            schema.ok_or_else(|| document.table_list(&tables, most))
+        };
+        let (uri, text) = match self.document(self.default_schema().await?, context, document) {
+            Ok(schema) => (self.root.below("schema")?, schema),
+            Err(list) => (self.root.clone(), list),
+        };
+        match text.len() as u64 {
+            size if size > most => Err(self.too_large(&uri, size, SINGLE_TABLE_HINT)),
+            _ => Ok(Content::text(uri, RowFormat::Markdown.mime(), text)),
         }
     }
 

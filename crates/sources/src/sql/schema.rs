@@ -28,29 +28,27 @@ pub(super) struct SchemaDocument<'a> {
 impl SchemaDocument<'_> {
     /// The schema of the whole database as Markdown; if it exceeds `most` bytes, only a list of the tables.
     pub(super) fn database(&self, tables: &[TableInfo], most: u64) -> String {
-        let tables: Vec<_> = tables.iter().filter(|table| (self.included)(table.name())).collect();
-        let mut text = format!("# {}\n\n", escape(self.name));
-        if let Some(description) = self.description {
-            let _ = writeln!(text, "{}\n", escape(description));
-        }
-        let views = tables.iter().filter(|table| table.summary.view).count();
-        let (tables_of_it, views) =
-            (counted((tables.len() - views) as u64, "table"), counted(views as u64, "view"));
-        let _ = writeln!(text, "A {} database: {tables_of_it}, {views}.", self.dialect);
-        let summary = text.len();
-        for table in &tables {
+        self.every_table(tables, most).unwrap_or_else(|| self.table_list(tables, most))
+    }
+
+    /// The schemas of all tables as Markdown; `None` if they exceed `most` bytes.
+    pub(super) fn every_table(&self, tables: &[TableInfo], most: u64) -> Option<String> {
+        let mut text = self.summary(tables);
+        for table in self.included(tables) {
             text.push('\n');
             text.push_str(&self.section(table, "##"));
             if text.len() as u64 > most {
-                break;
+                return None;
             }
         }
-        if text.len() as u64 <= most {
-            return text;
-        }
-        text.truncate(summary);
+        (text.len() as u64 <= most).then_some(text)
+    }
+
+    /// A list of the tables as Markdown, as far as it fits into `most` bytes.
+    pub(super) fn table_list(&self, tables: &[TableInfo], most: u64) -> String {
+        let mut text = self.summary(tables);
         text.push_str("\n| name | | schema |\n| --- | --- | --- |\n");
-        for table in tables {
+        for table in self.included(tables) {
             let line = format!(
                 "| {} | {} | {}schema |\n",
                 escape(&(self.label)(table.name())),
@@ -63,6 +61,23 @@ impl SchemaDocument<'_> {
             }
             text.push_str(&line);
         }
+        text
+    }
+
+    fn included<'t>(&self, tables: &'t [TableInfo]) -> impl Iterator<Item = &'t TableInfo> {
+        tables.iter().filter(|table| (self.included)(table.name()))
+    }
+
+    /// The heading, the description, and the number of tables and views.
+    fn summary(&self, tables: &[TableInfo]) -> String {
+        let mut text = format!("# {}\n\n", escape(self.name));
+        if let Some(description) = self.description {
+            let _ = writeln!(text, "{}\n", escape(description));
+        }
+        let views = self.included(tables).filter(|table| table.summary.view).count();
+        let count = self.included(tables).count() - views;
+        let (count, views) = (counted(count as u64, "table"), counted(views as u64, "view"));
+        let _ = writeln!(text, "A {} database: {count}, {views}.", self.dialect);
         text
     }
 

@@ -102,7 +102,7 @@ async fn ranges_of_lines_and_bytes() {
     a.txt?lines=2-99         a.txt?lines=2-99 text/plain text "two\r\nthrée\nfour"
     a.txt?lines=5-           Invalid: `a.txt?lines=5-` begins past the end: there are 4 lines
     a.txt?lines=0            Invalid: `lines=0` begins too early: lines count from 1
-    a.txt?lines=3-2          Invalid: `lines=3-2` ends before it begins
+    a.txt?lines=3-2          Invalid: `lines=3-2` ends before it begins: write the smaller number first
     a.txt?lines=x            Invalid: `lines=x` is not a range: write `lines=10-20`, `lines=20`, `lines=10-` or `lines=-20`
     a.txt?lines=             a.txt?lines= text/plain text "one\ntwo\r\nthrée\nfour"
     a.txt?lines=&bytes=      a.txt?lines=&bytes= text/plain text "one\ntwo\r\nthrée\nfour"
@@ -114,7 +114,7 @@ async fn ranges_of_lines_and_bytes() {
     a.txt?bytes=0-12         a.txt?bytes=0-12 text/plain bytes b"one\ntwo\r\nthr\xc3"
     a.txt?bytes=19-999       a.txt?bytes=19-999 text/plain text "r"
     a.txt?bytes=20-          Invalid: `a.txt?bytes=20-` begins past the end: there are 20 bytes
-    a.txt?bytes=3-1          Invalid: `bytes=3-1` ends before it begins
+    a.txt?bytes=3-1          Invalid: `bytes=3-1` ends before it begins: write the smaller number first
     a.txt?bytes=7            Invalid: `bytes=7` is not a range: write `bytes=10-20`, `bytes=10-` or `bytes=-20`
     a.txt?lines=1&bytes=0-1  Invalid: `?lines=1&bytes=0-1` asks for several ranges: read one at a time
     a.txt?lines=1&lines=2    Invalid: `?lines=1&lines=2` asks for several ranges: read one at a time

@@ -55,8 +55,14 @@ async fn parts(files: &Files, path: &str) -> String {
 async fn a_listing_is_followed_by_small_text_files() {
     let sandbox = mixed();
     let files = sandbox.files();
-    insta::assert_snapshot!(parts(&files, "mixed/").await);
+    insta::assert_snapshot!(parts(&files, "mixed/?contents=text").await);
     insta::assert_snapshot!(parts(&files, "mixed/?contents=none").await);
+    let plain = parts(&files, "mixed/").await;
+    assert_eq!(
+        plain,
+        parts(&files, "mixed/?contents=none").await.replace("?contents=none", ""),
+        "it has subfolders"
+    );
     insta::assert_snapshot!(parts(&files, "mixed/?format=json").await);
     insta::assert_snapshot!(parts(&files, "empty/").await, @"
     file:///root/empty/ text/markdown
@@ -148,6 +154,9 @@ async fn a_text_selects_entries_by_name() {
 #[tokio::test]
 async fn texts_follow_the_listing_of_a_whole_folder() {
     let sandbox = Sandbox::with(&["a", "b", "c"].map(|name| (name, "12345")));
+    let with_folder = Sandbox::with(&[("a", "12345"), ("b/c", "12345")]);
+    assert_eq!(read(&with_folder.files(), "").await.unwrap().len(), 1, "it has a subfolder");
+    assert_eq!(read(&with_folder.files(), "?contents=text").await.unwrap().len(), 2);
     let texts = async |limit: usize, path: &str| {
         let files = sandbox.files_with(|config| config.directory_entries = limit);
         read(&files, path).await.unwrap().len() - 1
@@ -177,7 +186,34 @@ async fn a_name_is_found_in_few_bytes() {
     taken("", "read file:///root/?match=TEXT").await;
     taken("?match=0987", "(file:///root/library-0987/)").await;
     taken("library-0987/", "(file:///root/library-0987/copyright)").await;
-    assert!(bytes < 13_000, "{bytes}");
+    assert!(bytes < 6_000, "{bytes}");
+}
+
+#[tokio::test]
+async fn the_first_page_of_several_is_short() {
+    let sandbox = Sandbox::new();
+    (0..250).for_each(|n| sandbox.write(format!("{n:03}.txt"), "text"));
+    let files = sandbox.files();
+    let page = async |path: &str| {
+        let parts = read(&files, path).await.unwrap();
+        (text(&parts[0]).to_owned(), text(&parts[0]).lines().filter(|line| line.starts_with("| [")).count())
+    };
+    let (first, count) = page("").await;
+    assert_eq!(count, 50);
+    assert!(first.contains("\n200 more entries: read file:///root/?after=049.txt\n"), "{first}");
+    assert_eq!(page("?after=049.txt").await.1, 200);
+    assert_eq!(page("?after=009.txt").await.1, 200);
+    assert_eq!(page("?match=txt").await.1, 200);
+    assert_eq!(page("?contents=text").await.1, 200);
+    let json = page("?format=json").await.0;
+    assert_eq!(json.matches("\"uri\"").count(), 201);
+    // What fits on one page is on one page.
+    let whole = sandbox.files_with(|config| config.directory_entries = 250);
+    let parts = read(&whole, "?contents=none").await.unwrap();
+    assert!(text(&parts[0]).contains("[249.txt]") && parts[0].meta.is_none());
+    // VS Code shows only this page.
+    let parts = files.read(&uri("file:///root"), &Context::default()).await.unwrap().parts;
+    assert_eq!(directory_of_vs_code(&uri("file:///root"), &parts).len(), 200);
 }
 
 #[tokio::test]
@@ -187,7 +223,7 @@ async fn a_page_is_bounded_in_bytes() {
         sandbox.write(format!("{n:03}{}", "n".repeat(240)), "x".repeat(200));
     }
     let files = sandbox.files_with(|config| config.directory_entries = 100_000);
-    let parts = read(&files, "").await.unwrap();
+    let parts = read(&files, "?match=n").await.unwrap();
     let bytes: usize = parts.iter().map(|part| part.body.len()).sum();
     assert!((30_000..34_000).contains(&bytes), "{bytes}");
     assert!(parts[0].meta.as_ref().unwrap().contains_key("dev.libris/next"));
@@ -235,10 +271,10 @@ async fn vs_code_sees_every_child() {
     assert!(parts.iter().all(|part| !part.body.is_empty()));
     let others = rendered(&files, "mixed").await.lines().skip(1).collect::<Vec<_>>().join("\n");
     insta::assert_snapshot!(others, @r##"
-    file:///root/mixed/a.txt text/plain text "12345"
+    file:///root/mixed/a.txt text/plain text "text/plain, 5 bytes" {"dev.libris/omitted":"text/plain, 5 bytes"}
     file:///root/mixed/b.txt text/plain text "text/plain, 5,000 bytes" {"dev.libris/omitted":"text/plain, 5,000 bytes"}
     file:///root/mixed/c/ inode/directory text "folder"
-    file:///root/mixed/e.md text/markdown text "# Sixty-seven\n"
+    file:///root/mixed/e.md text/plain text "text/markdown, 14 bytes" {"dev.libris/omitted":"text/markdown, 14 bytes"}
     file:///root/mixed/empty.txt text/plain text "text/plain, 0 bytes" {"dev.libris/omitted":"text/plain, 0 bytes"}
     file:///root/mixed/f.png text/plain text "image/png, 7 bytes" {"dev.libris/omitted":"image/png, 7 bytes"}
     "##);
@@ -311,9 +347,14 @@ async fn invisible_entries_are_neither_returned_nor_counted() {
             config.directory_bytes = bytes;
         };
         let (whole, reduced) = (whole.files_with(limited), reduced.files_with(limited));
-        for root in
-            ["file:///root/", "file:///root", "file:///root/?after=c&contents=none", "file:///root/?match=E"]
-                .map(uri)
+        for root in [
+            "file:///root/",
+            "file:///root",
+            "file:///root/?contents=text",
+            "file:///root/?after=c&contents=none",
+            "file:///root/?match=E",
+        ]
+        .map(uri)
         {
             let seen = whole.read(&root, &context()).await.unwrap().parts;
             let all = |context| reduced.read(&root, context);

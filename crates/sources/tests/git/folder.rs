@@ -59,6 +59,9 @@ async fn only_small_text_follows() {
     let source = sandbox.open();
     let parts = ask(&source, "tree/HEAD/").await.unwrap().parts;
     let uris: Vec<_> = parts.iter().map(|part| part.uri.path()).collect();
+    assert_eq!(uris, ["/tree/HEAD/"], "it has subfolders");
+    let parts = ask(&source, "tree/HEAD/?contents=text").await.unwrap().parts;
+    let uris: Vec<_> = parts.iter().map(|part| part.uri.path()).collect();
     assert_eq!(uris, ["/tree/HEAD/", "/tree/HEAD/small.md"]);
     let parts = ask(&source, "tree/HEAD/many/").await.unwrap().parts;
     let size: usize = parts.iter().map(|part| part.body.len()).sum();
@@ -75,6 +78,27 @@ async fn only_small_text_follows() {
     let parts = ask(&source, "tree/HEAD").await.unwrap().parts;
     assert_eq!(parts.len(), 7);
     assert!(parts.iter().all(|part| matches!(&part.body, ContentBody::Text(text) if !text.is_empty())));
+}
+
+#[tokio::test]
+async fn the_first_page_of_several_is_short() {
+    let sandbox = Sandbox::with(&[("a.txt", "a\n")]);
+    for number in 0..110 {
+        sandbox.write(&format!("many/{number:03}.txt"), b"text\n");
+    }
+    sandbox.commit("more");
+    let source = sandbox.open();
+    let names = async |rest: &str| {
+        let page = text(&source, rest).await;
+        page.lines().filter(|line| line.starts_with("| [")).count()
+    };
+    assert_eq!(names("tree/HEAD/many/").await, 50);
+    assert!(text(&source, "tree/HEAD/many/").await.contains("\n60 more entries: read "));
+    assert_eq!(names("tree/HEAD/many/?after=049.txt").await, 60);
+    assert_eq!(names("tree/HEAD/many/?match=0").await, 37);
+    assert_eq!(walked(&source, "tree/HEAD/many/?format=json").await.len(), 110);
+    // VS Code shows only this page.
+    assert_eq!(ask(&source, "tree/HEAD/many").await.unwrap().parts.len(), 101);
 }
 
 #[tokio::test]

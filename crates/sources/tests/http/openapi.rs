@@ -75,6 +75,50 @@ async fn what_can_be_got_is_served() {
     assert_eq!(source.complete(asked, &Context::default()).await.unwrap().values, ["en", "fr", "es"]);
 }
 
+/// The headers of the configuration go to every operation and with the request for the document itself, and a header
+/// parameter of an operation that they have needs no value.
+#[tokio::test]
+async fn configured_headers_are_sent() {
+    const DOCUMENT: &str = r#"
+    openapi: 3.1.0
+    info: { title: Library }
+    servers: [{ url: /v1 }]
+    paths:
+      /books:
+        get:
+          operationId: listBooks
+          parameters: [{ name: X-Tenant, in: header, required: true, schema: { type: string } }]
+          responses: { 200: { content: { application/json: {} } } }
+    "#;
+    let server = Server::start(|received| match received.target.as_str() {
+        "/openapi.yaml" => Answer::new(200, "text/yaml", DOCUMENT),
+        _ => Answer::json(json!("books")),
+    })
+    .await;
+    let configured: Config = toml::from_str(&format!(
+        r#"
+        document = "{}/openapi.yaml"
+        limits = {{ allow_private = true }}
+        headers = {{ authorization = {{ env = "CARGO_PKG_NAME", prefix = "Bearer " }}, x-tenant = "main" }}
+        "#,
+        server.url()
+    ))
+    .unwrap();
+    let document = openapi::read(&configured, Path::new("")).await.unwrap();
+    let source = Http::new(openapi::derive(&configured, &document).unwrap()).unwrap();
+    assert_eq!(read(&source, "library://books").await.unwrap(), "\"books\"");
+    let received = server.received();
+    assert_eq!(received.iter().map(|one| &*one.target).collect::<Vec<_>>(), ["/openapi.yaml", "/v1/books"]);
+    for request in &received {
+        assert_eq!(request.header("authorization"), Some("Bearer libris-sources"), "{}", request.target);
+        assert_eq!(request.header("x-tenant"), Some("main"), "{}", request.target);
+    }
+    // Without the header, the operation cannot be called, so it is not served.
+    let without = Config { headers: BTreeMap::new(), ..configured };
+    let refused = openapi::derive(&without, &document).unwrap_err().to_string();
+    assert!(refused.contains("it needs a parameter that callers cannot give"), "{refused}");
+}
+
 fn config() -> Config {
     Config { base: Some("https://api.example".into()), ..Config::new("api.json") }
 }

@@ -1,9 +1,9 @@
 //! Schema resources: columns, keys, indexes and comments of tables.
 
-use libris_core::{Context, Source as _};
+use libris_core::{ContentBody, Context, Source as _};
 use serde_json::{Value, json};
 
-use crate::database::{Database, Engine, test_on};
+use crate::database::{Database, Engine, Shop, test_on};
 
 const SHOP: &str = "
     CREATE TABLE customers (id integer PRIMARY KEY, name varchar(50) NOT NULL DEFAULT 'nobody');
@@ -94,6 +94,32 @@ async fn what_is_not_allowed_does_not_exist(engine: Engine) {
         let text = shop.read(path).await;
         assert!(!text.contains("customers"), "{engine:?}: {path}: {text}");
     }
+}
+
+test_on!(the_folder_of_a_large_database_lists_its_tables, sqlite, needs_postgres, needs_mariadb);
+
+async fn the_folder_of_a_large_database_lists_its_tables(engine: Engine) {
+    let database = Database::new(engine).await;
+    database.execute(SHOP).await;
+    let shop = database.source("");
+    let parts = async |shop: &Shop, path: &str| {
+        shop.sql.read(&shop.uri(path), &Context::default()).await.unwrap().parts
+    };
+    let small = parts(&shop, "").await;
+    assert_eq!(small[0].uri, shop.uri("schema"), "{engine:?}");
+    assert_eq!(small, parts(&shop, "schema").await);
+
+    let columns = (0..20).map(|n| format!("c{n} int")).collect::<Vec<_>>().join(", ");
+    for table in 0..40 {
+        database.execute(&format!("CREATE TABLE t{table:02} (id int PRIMARY KEY, {columns})")).await;
+    }
+    let shop = database.source("");
+    let large = parts(&shop, "").await;
+    let ContentBody::Text(list) = &large[0].body else { panic!("{large:?}") };
+    assert_eq!((large.len(), &large[0].uri), (1, &shop.uri("")), "{engine:?}");
+    assert!(list.contains(&format!("| t39 | table | {} |", shop.uri("t39/schema"))), "{list}");
+    assert!(list.contains("42 tables, 1 view.") && !list.contains("c19"), "{list}");
+    assert!(shop.read("schema").await.len() > 5 * list.len(), "{engine:?}: {list}");
 }
 
 test_on!(other_schemas_are_named, needs_postgres);

@@ -45,10 +45,10 @@ pub struct TlsFiles {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file has no certificates or cannot be read.
-    #[error("could not read the certificates in `{}`", .0.display())]
+    #[error("could not read the certificates in `{}`; hint: name a PEM file with certificates that this user may read", .0.display())]
     Certificate(PathBuf, #[source] rustls::pki_types::pem::Error),
     /// A file has no private key or cannot be read.
-    #[error("could not read the private key in `{}`", .0.display())]
+    #[error("could not read the private key in `{}`; hint: name a PEM file with a private key that this user may read", .0.display())]
     Key(PathBuf, #[source] rustls::pki_types::pem::Error),
     /// The certificates of the authorities for client certificates cannot be used.
     #[error("the certificates in `{}` cannot be used as certificate authorities; hint: name a PEM file of CA certificates", .0.display())]
