@@ -3,19 +3,22 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use libris_documents::DocumentSection;
+
 /// The cells that are not empty, by row and column.
 type Cells = BTreeMap<(usize, usize), String>;
 
 /// How many cells of a document that are not equal are printed.
 const SHOWN: usize = 5;
 
-/// The share of cells, among those that either side has, that are equal. `sheets` are names and Markdown tables; `files`
-/// are the CSV files of LibreOffice, one for each sheet.
-pub(super) fn equal_share(sheets: &[(String, String)], files: &[PathBuf]) -> f64 {
+/// The share of cells, among those that either side has, that are equal. The sections are sheets as Markdown tables;
+/// `files` are the CSV files of LibreOffice, one for each sheet.
+pub(super) fn equal_share(sheets: &[DocumentSection], files: &[PathBuf]) -> f64 {
     let (mut equal, mut all, mut different) = (0, 0, Vec::new());
     let mut left: Vec<&PathBuf> = files.iter().collect();
-    for (name, table) in sheets {
-        let own = of_markdown(table);
+    for DocumentSection { name, text, .. } in sheets {
+        let own = of_markdown(text);
+        let name = name.as_deref().unwrap_or_default();
         let at = left.iter().position(|file| is_sheet(file, name));
         let other = at.map(|at| left.remove(at)).and_then(|file| std::fs::read(file).ok());
         let other = of_csv(&String::from_utf8_lossy(&other.unwrap_or_default()));
@@ -135,6 +138,8 @@ fn of_csv(text: &str) -> Cells {
 
 #[cfg(test)]
 mod tests {
+    use libris_documents::DocumentSection;
+
     use super::{equal_share, of_csv, of_markdown, same};
 
     #[test]
@@ -147,9 +152,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("book-One.csv");
         std::fs::write(&file, "a,b\n,9\n").unwrap();
-        assert_eq!(
-            equal_share(&[("One".to_owned(), "| a | b |\n|---|---|\n|  | 8 |\n".to_owned())], &[file]),
-            2.0 / 3.0
-        );
+        let sheet = DocumentSection::new("| a | b |\n|---|---|\n|  | 8 |\n");
+        let sheet = DocumentSection { name: Some("One".to_owned()), ..sheet };
+        assert_eq!(equal_share(&[sheet], &[file]), 2.0 / 3.0);
     }
 }

@@ -6,18 +6,20 @@ mod words;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use serde_json::{Value, json};
+use libris_core::Client;
+use libris_documents::extract::{ExtractOptions, HtmlContent};
+use libris_documents::{DocumentReader, ExtractedText, ExtractionError, Format, ReaderConfig};
+use tokio::runtime::Runtime;
 
 use crate::program::Binary;
 use crate::report::{Aim, Report};
 use crate::table::{Cell, Table};
-use words::{WordCounts, without_markup};
+use words::{ScoredText, TextScores, without_markup};
 
 /// Compare the text of real documents with that of `pdftotext`, `pandoc` and LibreOffice
 ///
@@ -36,6 +38,9 @@ const LEAST_WORDS: usize = 20;
 /// The most seconds of a reference program.
 const PATIENCE: &str = "120";
 
+/// The formats that must have scores.
+const SCORED: [Format; 3] = [Format::Pdf, Format::Docx, Format::Xlsx];
+
 /// The documents of one format.
 #[derive(Default)]
 struct FormatScores {
@@ -43,6 +48,8 @@ struct FormatScores {
     refused: usize,
     /// The F1 of words, or the share of equal cells of a spreadsheet.
     scores: Vec<f64>,
+    /// The share of the word pairs of the reference text that are kept.
+    orders: Vec<f64>,
     own_seconds: f64,
     reference_seconds: f64,
     pages: usize,
@@ -59,39 +66,52 @@ pub(crate) fn run(options: &Options, binary: &Binary, report: &mut Report) -> Re
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder.join("files"))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     files.sort();
-    let mut formats: BTreeMap<String, FormatScores> = BTreeMap::new();
+    let extraction = Extraction::new(binary)?;
+    let mut formats: BTreeMap<Option<Format>, FormatScores> = BTreeMap::new();
     let mut longest: Option<(usize, &Path)> = None;
-    let columns = ["file", "format", "note", "sections", "words", "score", "CPU s", "reference CPU s"];
+    let mut crashed = Vec::new();
+    let columns =
+        ["file", "format", "note", "sections", "words", "score", "order", "CPU s", "reference CPU s"];
     let mut table = Table::new("Documents", columns);
     for file in &files {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let extension = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-        let format = usual_extension(&extension);
         eprintln!("{name} …");
-        let before = child_seconds()?;
-        let own = extract(binary, file, format)?;
-        let own_seconds = child_seconds()? - before;
-        let scores = formats.entry(format.to_owned()).or_default();
+        let data = fs::read(file)?;
+        let format = Format::of(&name, None, &data);
+        let scores = formats.entry(format).or_default();
         scores.files += 1;
+        let Some(format) = format else {
+            scores.refused += 1;
+            table.row([Cell::Text(name), Cell::Nothing, "it is no document".into()]);
+            continue;
+        };
+        let before = child_seconds()?;
+        let own = extraction.text(data, format)?;
+        let own_seconds = child_seconds()? - before;
         let text = match own {
             Ok(text) => text,
             Err(why) => {
+                if matches!(why, ExtractionError::Crashed) {
+                    crashed.push(name.clone());
+                }
                 scores.refused += 1;
-                table.row([Cell::Text(name), Cell::Text(format.to_owned()), Cell::Text(why)]);
+                table.row([Cell::Text(name), format.name().into(), Cell::Text(why.to_string())]);
                 continue;
             }
         };
         let before = child_seconds()?;
         let score = score(file, format, &text, temporary.path())?;
         let reference_seconds = child_seconds()? - before;
-        if format == "pdf" && longest.is_none_or(|(pages, _)| pages < text.sections.len()) {
+        if format == Format::Pdf && longest.is_none_or(|(pages, _)| pages < text.sections.len()) {
             longest = Some((text.sections.len(), file));
         }
         let (note, score) = match score {
             Ok(score) => (Cell::Nothing, Some(score)),
             Err(why) => (why.into(), None),
         };
-        scores.scores.extend(score);
+        let order = score.and_then(|score| score.order);
+        scores.scores.extend(score.map(|score| score.words));
+        scores.orders.extend(order);
         // The times are comparable only where both programs extracted the document.
         if score.is_some() {
             scores.own_seconds += own_seconds;
@@ -100,80 +120,151 @@ pub(crate) fn run(options: &Options, binary: &Binary, report: &mut Report) -> Re
         }
         table.row([
             Cell::Text(name),
-            Cell::Text(format.to_owned()),
+            format.name().into(),
             note,
             Cell::Number(text.sections.len() as f64),
-            Cell::Number(WordCounts::of(&without_markup(&text.joined())).total() as f64),
-            score.into(),
+            Cell::Number(ScoredText::of(&without_markup(&joined(&text))).total() as f64),
+            score.map(|score| score.words).into(),
+            order.into(),
             Cell::Number(own_seconds),
             Cell::Number(reference_seconds),
         ]);
     }
-    ensure!(files.len() >= 60, "the corpus has only {} documents", files.len());
     report.table(table);
+    report.table(by_format(&formats));
     report.judge("documents in the corpus", files.len() as f64, "", Aim::AtLeast(60.0));
-    for (format, scores) in &formats {
-        let FormatScores { files, refused, .. } = scores;
-        report.add(format!("{format}: documents"), *files as f64, "");
-        report.add(format!("{format}: documents without text, each with its reason"), *refused as f64, "");
-        if scores.scores.is_empty() {
-            continue;
-        }
-        let mean = scores.scores.iter().sum::<f64>() / scores.scores.len() as f64;
-        let aim = match &**format {
-            "pdf" => Some(Aim::AtLeast(0.95)),
-            "docx" => Some(Aim::AtLeast(0.98)),
-            "xlsx" => Some(Aim::AtLeast(1.0)),
-            _ => None,
+    judge(&formats, report);
+    if let Some((pages, file)) = longest {
+        pages::run(binary, file, pages, report)?;
+    }
+    ensure!(files.len() >= 60, "the corpus has only {} documents", files.len());
+    ensure!(crashed.is_empty(), "extractions crashed: {}", crashed.join(", "));
+    for format in SCORED {
+        let has_scores = formats.get(&Some(format)).is_some_and(|scores| !scores.scores.is_empty());
+        ensure!(has_scores, "no document of the format {} was compared", format.name());
+    }
+    Ok(())
+}
+
+/// One row for each format. The numbers of documents add up to all documents.
+fn by_format(formats: &BTreeMap<Option<Format>, FormatScores>) -> Table {
+    let columns =
+        ["format", "documents", "without text", "compared with", "compared", "mean score", "mean order"];
+    let mut table = Table::new("Documents by format", columns);
+    for (format, scores) in formats {
+        table.row([
+            format.map_or("no document", Format::name).into(),
+            Cell::Number(scores.files as f64),
+            Cell::Number(scores.refused as f64),
+            format.and_then(reference_name).map_or(Cell::Nothing, Cell::from),
+            Cell::Number(scores.scores.len() as f64),
+            mean(&scores.scores).into(),
+            mean(&scores.orders).into(),
+        ]);
+    }
+    let sum =
+        |number: fn(&FormatScores) -> usize| Cell::Number(formats.values().map(number).sum::<usize>() as f64);
+    let all = [
+        sum(|scores| scores.files),
+        sum(|scores| scores.refused),
+        Cell::Nothing,
+        sum(|scores| scores.scores.len()),
+    ];
+    table.row([Cell::from("all")].into_iter().chain(all));
+    table
+}
+
+/// Adds the scores of the formats that have targets, and the processor time of PDF.
+fn judge(formats: &BTreeMap<Option<Format>, FormatScores>, report: &mut Report) {
+    for (format, scores) in formats {
+        let Some(format) = format else { continue };
+        let Some(score) = mean(&scores.scores) else { continue };
+        let name = format.name();
+        let aim = match format {
+            Format::Pdf => Aim::AtLeast(0.95),
+            Format::Docx => Aim::AtLeast(0.98),
+            Format::Xlsx => Aim::AtLeast(1.0),
+            _ => continue,
         };
-        let name = match is_spreadsheet(format) {
-            true => format!("{format}: mean share of equal cells"),
-            false => format!("{format}: mean F1 of words"),
-        };
-        match aim {
-            Some(aim) => report.judge(name, mean, "", aim),
-            None => report.add(name, mean, ""),
+        let measure = if is_spreadsheet(*format) { "share of equal cells" } else { "F1 of words" };
+        report.judge(format!("{name}: mean {measure}"), score, "", aim);
+        if let Some(order) = mean(&scores.orders) {
+            report.add(format!("{name}: mean share of word pairs kept"), order, "");
         }
-        if format == "pdf" {
+        if *format == Format::Pdf {
             let per_hundred = |seconds: f64| seconds * 100.0 / scores.pages.max(1) as f64;
             report.add("pdf: CPU per 100 pages", per_hundred(scores.own_seconds), "s");
             report.add("pdf: CPU per 100 pages, `pdftotext`", per_hundred(scores.reference_seconds), "s");
         }
     }
-    match longest {
-        Some((pages, file)) => pages::run(binary, file, pages, report),
-        None => Ok(()),
+}
+
+/// `None` if there are no numbers.
+fn mean(numbers: &[f64]) -> Option<f64> {
+    (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64)
+}
+
+fn is_spreadsheet(format: Format) -> bool {
+    matches!(format, Format::Xlsx | Format::Xls | Format::Ods)
+}
+
+/// The program whose output a text is compared with.
+fn reference_name(format: Format) -> Option<&'static str> {
+    Some(match format {
+        Format::Pdf => "`pdftotext`",
+        Format::Pptx | Format::Odp => "LibreOffice as PDF",
+        format if is_spreadsheet(format) => "LibreOffice",
+        format => pandoc_format(format).map(|_| "`pandoc`")?,
+    })
+}
+
+/// The name of a format in the options of `pandoc`.
+fn pandoc_format(format: Format) -> Option<&'static str> {
+    let formats =
+        [Format::Docx, Format::Odt, Format::Epub, Format::Ipynb, Format::Rtf, Format::Html, Format::Csv];
+    formats.contains(&format).then(|| format.name())
+}
+
+/// Extracts documents as the server does: the same code, limits and child processes.
+struct Extraction {
+    reader: DocumentReader,
+    runtime: Runtime,
+}
+
+impl Extraction {
+    fn new(binary: &Binary) -> Result<Self> {
+        let config =
+            ReaderConfig { cache_bytes: 0, ..ReaderConfig::new(binary.path(), ["extract-document"]) };
+        Ok(Self { reader: DocumentReader::new(config), runtime: crate::runtime()? })
+    }
+
+    /// The inner error says why the document has no text.
+    fn text(
+        &self,
+        data: Vec<u8>,
+        format: Format,
+    ) -> Result<Result<std::sync::Arc<ExtractedText>, ExtractionError>> {
+        let options = ExtractOptions { format, content: HtmlContent::All, decoded: false };
+        let text = self.runtime.block_on(self.reader.text(&data.into(), options, Client::default()));
+        match text {
+            Err(ExtractionError::Failed(cause)) => Err(cause).context("could not run the extraction"),
+            text => Ok(text),
+        }
     }
 }
 
-/// The usual extension of the format of files with this extension.
-fn usual_extension(extension: &str) -> &str {
-    match extension {
-        "htm" | "xhtml" => "html",
-        "ott" => "odt",
-        other => other,
-    }
-}
-
-fn is_spreadsheet(format: &str) -> bool {
-    matches!(format, "xlsx" | "xls" | "ods")
-}
-
-/// The extracted text of a document.
-struct OwnText {
-    /// The name and the text of each section.
-    sections: Vec<(String, String)>,
-}
-
-impl OwnText {
-    fn joined(&self) -> String {
-        let texts: Vec<&str> = self.sections.iter().map(|(_, text)| text.as_str()).collect();
-        texts.join("\n")
-    }
+fn joined(text: &ExtractedText) -> String {
+    let texts: Vec<&str> = text.sections.iter().map(|section| section.text.as_str()).collect();
+    texts.join("\n")
 }
 
 /// Compares a text with that of the reference program; the inner error says why it cannot be compared.
-fn score(file: &Path, format: &str, text: &OwnText, folder: &Path) -> Result<Result<f64, &'static str>> {
+fn score(
+    file: &Path,
+    format: Format,
+    text: &ExtractedText,
+    folder: &Path,
+) -> Result<Result<TextScores, &'static str>> {
     if is_spreadsheet(format) {
         // The names of members are not compressed.
         let data = fs::read(file)?;
@@ -184,72 +275,35 @@ fn score(file: &Path, format: &str, text: &OwnText, folder: &Path) -> Result<Res
         let sheets = office(file, CSV, folder.path())?;
         return Ok(match sheets.is_empty() {
             true => Err("LibreOffice does not convert it"),
-            false => Ok(cells::equal_share(&text.sections, &sheets)),
+            false => Ok(TextScores { words: cells::equal_share(&text.sections, &sheets), order: None }),
         });
     }
     let Some(reference) = reference(file, format, folder)? else { return Ok(Err("no reference text")) };
-    let expected = WordCounts::of(&reference);
+    let expected = ScoredText::of(&reference);
     if expected.total() < LEAST_WORDS {
         return Ok(Err("too few words to compare"));
     }
-    Ok(Ok(WordCounts::of(&without_markup(&text.joined())).f1(&expected)))
-}
-
-/// Runs the extraction as the server does. The inner error says why the document has no text.
-fn extract(binary: &Binary, file: &Path, format: &str) -> Result<Result<OwnText, String>> {
-    let data = fs::read(file)?;
-    let seconds = |seconds: u64| json!({ "secs": seconds, "nanos": 0 });
-    let limits = json!({
-        "memory": 512 << 20, "cpu": seconds(60), "wall": seconds(120), "text": 16 << 20, "member": 64 << 20,
-        "expanded": 256 << 20,
-    });
-    let work = json!({ "text": { "format": format, "content": "all", "decoded": false } });
-    let request = json!({ "limits": limits, "size": data.len(), "work": work });
-    let mut child = Command::new(binary.path())
-        .arg("extract-document")
-        // As the server does, so that the memory limit applies.
-        .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .context("could not start libris")?;
-    let mut input = child.stdin.take().context("no standard input")?;
-    let sent = std::thread::spawn(move || {
-        let _ = input.write_all(format!("{request}\n").as_bytes()).and_then(|()| input.write_all(&data));
-        input
-    });
-    let output = child.wait_with_output()?;
-    // Not before: the extraction ends at the end of its input.
-    drop(sent.join());
-    if !output.status.success() {
-        return Ok(Err(format!("the extraction ended with {}", output.status)));
-    }
-    let response: Value = serde_json::from_slice(&output.stdout)?;
-    let Some(sections) = response["text"]["sections"].as_array() else {
-        return Ok(Err(response["failed"].to_string()));
-    };
-    let text = |section: &Value, key: &str| section[key].as_str().unwrap_or_default().to_owned();
-    let sections = sections.iter().map(|section| (text(section, "name"), text(section, "text")));
-    Ok(Ok(OwnText { sections: sections.collect() }))
+    Ok(Ok(ScoredText::of(&without_markup(&joined(text))).scores(&expected)))
 }
 
 /// The text of a document according to the usual program for its format; `None` if there is no program or it fails.
-fn reference(file: &Path, format: &str, folder: &Path) -> Result<Option<String>> {
+fn reference(file: &Path, format: Format, folder: &Path) -> Result<Option<String>> {
     match format {
-        "pdf" => printed(command("pdftotext").arg(file).arg("-")),
-        "docx" | "odt" | "epub" | "ipynb" | "rtf" | "html" | "csv" => {
-            // The extension need not be that of the format: pandoc knows no `ott`.
-            printed(command("pandoc").args(["-f", format, "-t", "plain", "--wrap=none"]).arg(file))
-        }
-        "pptx" | "odp" => {
+        Format::Pdf => printed(command("pdftotext").arg(file).arg("-")),
+        Format::Pptx | Format::Odp => {
             let folder = tempfile::tempdir_in(folder)?;
             match office(file, "pdf", folder.path())?.first() {
                 Some(converted) => printed(command("pdftotext").arg(converted).arg("-")),
                 None => Ok(None),
             }
         }
-        _ => Ok(None),
+        _ => match pandoc_format(format) {
+            // The extension need not be that of the format: pandoc knows no `ott`.
+            Some(name) => {
+                printed(command("pandoc").args(["-f", name, "-t", "plain", "--wrap=none"]).arg(file))
+            }
+            None => Ok(None),
+        },
     }
 }
 

@@ -66,7 +66,12 @@ pub(super) fn run(binary: &Binary, document: &Path, pages: usize, report: &mut R
     let growth = mebibytes(after as f64 - before as f64);
     report.judge(format!("{name}: growth of the server's memory"), growth, "MiB", Aim::AtMost(32.0));
     let peak = mebibytes(peak * 1024.0 - before as f64);
-    report.add(format!("{name}: growth of the server's memory at its peak"), peak, "MiB");
+    report.judge(
+        format!("{name}: growth of the server's memory at its peak"),
+        peak,
+        "MiB",
+        Aim::AtMost(32.0),
+    );
     Ok(())
 }
 

@@ -57,14 +57,14 @@ struct DocumentKeys {
     /// How many documents are extracted at once.
     #[serde(deserialize_with = "settings::processes")]
     concurrent: usize,
-    /// How many bytes of extracted text are cached in memory.
-    #[serde(deserialize_with = "settings::cache_bytes")]
-    cache_bytes: u64,
+    /// How many bytes of extracted text are cached in memory. Default: one and a half times `max_text`.
+    #[serde(deserialize_with = "optional_cache_bytes")]
+    cache_bytes: Option<u64>,
 }
 
 impl Default for DocumentKeys {
     fn default() -> Self {
-        let ReaderConfig { limits, max_document, concurrency, cache_bytes, .. } = reader_config();
+        let ReaderConfig { limits, max_document, concurrency, .. } = reader_config();
         Self {
             read: DocumentReading::default(),
             max_size: max_document,
@@ -73,7 +73,7 @@ impl Default for DocumentKeys {
             cpu_time: limits.cpu,
             timeout: limits.wall,
             concurrent: concurrency,
-            cache_bytes: cache_bytes as u64,
+            cache_bytes: None,
         }
     }
 }
@@ -102,6 +102,10 @@ impl<'de> Visitor<'de> for WordOrTable {
         let keys = DocumentKeys::deserialize(MapAccessDeserializer::new(map))?;
         Ok(DocumentsConfig { keys })
     }
+}
+
+fn optional_cache_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    settings::cache_bytes(deserializer).map(Some)
 }
 
 fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
@@ -145,7 +149,10 @@ impl DocumentLayer {
         reader.limits.wall = keys.timeout;
         reader.max_document = keys.max_size;
         reader.concurrency = keys.concurrent;
-        reader.cache_bytes = usize::try_from(keys.cache_bytes).unwrap_or(usize::MAX);
+        reader.cache_bytes = match keys.cache_bytes {
+            Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+            None => ReaderConfig::cache_bytes_for(keys.max_text),
+        };
         reader.cache_folder = cache_folder;
         Some(Self { reader: Arc::new(DocumentReader::new(reader)), plain })
     }

@@ -53,16 +53,24 @@ impl ReaderConfig {
         arguments: impl IntoIterator<Item = impl Into<OsString>>,
     ) -> Self {
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        let limits = ExtractionLimits::default();
         Self {
             program: program.into(),
             arguments: arguments.into_iter().map(Into::into).collect(),
-            limits: ExtractionLimits::default(),
+            limits,
             max_document: 64 << 20,
             concurrency: processors.clamp(2, 8),
-            cache_bytes: 16 << 20,
+            cache_bytes: Self::cache_bytes_for(limits.text),
             cache_folder: None,
             cache_folder_bytes: 1 << 30,
         }
+    }
+
+    /// The size of a cache in memory in which one client can cache a text of `text` bytes, the limit of an extraction.
+    /// A smaller cache would make each read of a part of such a text extract the document again.
+    pub fn cache_bytes_for(text: u64) -> usize {
+        // A client's share is three quarters, and a text takes a little more memory than its JSON.
+        usize::try_from(text.saturating_add(text / 2)).unwrap_or(usize::MAX)
     }
 }
 
@@ -73,6 +81,9 @@ pub enum ExtractionError {
     /// The document cannot be extracted, or exceeds a limit. The message may be sent to clients.
     #[error("{0}")]
     Refused(String),
+    /// The child process crashed. The message may be sent to clients.
+    #[error("the extraction crashed on it")]
+    Crashed,
     /// The document or archive is larger than the limit.
     #[error("the document has {size} bytes, more than the limit of {limit}")]
     TooLarge {
@@ -374,6 +385,7 @@ impl ReaderInner {
             CachedResult::Failed(ExtractFailure::NoMember) => ExtractionError::NoMember,
             CachedResult::Failed(ExtractFailure::NoPage(pages)) => ExtractionError::NoPage(*pages),
             CachedResult::Failed(failure) => ExtractionError::Refused(failure.to_string()),
+            CachedResult::Exceeded(ExceededLimit::Crashed) => ExtractionError::Crashed,
             CachedResult::Exceeded(exceeded) => {
                 ExtractionError::Refused(exceeded.describe(&self.config.limits, work))
             }

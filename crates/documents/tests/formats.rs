@@ -2,9 +2,11 @@
 
 mod samples;
 
+use std::io::Read as _;
+
 use libris_documents::extract::{ExtractFailure, ExtractOptions, HtmlContent, extract};
 use libris_documents::{ExtractedText, ExtractionLimits, Format};
-use samples::{docx, epub, numbered_pdf, odt, package, pdf, pptx, xlsx};
+use samples::{docx, epub, numbered_pdf, odt, package, pdf, pdf_line, pdf_page, pptx, xlsx};
 
 fn options(format: Format) -> ExtractOptions {
     ExtractOptions { format, content: HtmlContent::Main, decoded: false }
@@ -31,12 +33,110 @@ fn pdf_pages() {
 
 #[test]
 fn a_scanned_pdf_says_that_it_has_no_text() {
-    let scan = extracted(Format::Pdf, &pdf(&[String::new(), String::new()]));
-    assert_eq!(scan.sections.len(), 2);
+    let scan = extracted(Format::Pdf, &pdf_page("q 612 0 0 792 0 0 cm /Im Do Q", ""));
+    assert_eq!(scan.sections.len(), 1);
     assert_eq!(
         scan.left_out,
-        ["everything: 2 pages without text, as in a scan; text recognition is not available"]
+        ["everything: 1 page without text, as in a scan; text recognition is not available"]
     );
+    let blank = extracted(Format::Pdf, &pdf(&[String::new(), String::new()]));
+    assert_eq!((blank.sections.len(), blank.left_out), (2, vec!["2 pages without text".to_owned()]));
+}
+
+#[test]
+fn a_pdf_names_only_what_it_has() {
+    assert!(extracted(Format::Pdf, &numbered_pdf(2)).left_out.is_empty());
+    let line = pdf_line("/F1 12", 72, 700, "A figure and an inline image");
+    let inline = "BI /W 1 /H 1 /CS /G /BPC 8 ID A EI";
+    let page = extracted(Format::Pdf, &pdf_page(&format!("{line} /Im Do /Im Do {inline}"), ""));
+    assert_eq!(page.left_out, ["3 images"]);
+    assert_eq!(page.sections[0].text, "A figure and an inline image");
+}
+
+/// Lines of body text, so that larger ones are headings.
+fn pdf_body(x: u32, y: u32, lines: &[&str]) -> String {
+    lines.iter().zip(0..).map(|(line, number)| pdf_line("/F1 11", x, y - number * 14, line)).collect()
+}
+
+#[test]
+fn pdf_headings_lists_and_links() {
+    let content = [
+        pdf_line("/F2 24", 72, 720, "Annual report"),
+        pdf_body(
+            72,
+            680,
+            &[
+                "This report describes the year in a few short sentences, and",
+                "it refers to the site for details.",
+            ],
+        ),
+        pdf_line("/F2 16", 72, 620, "Results"),
+        pdf_body(72, 590, &["\\225 more readers", "\\225 fewer errors"]),
+        pdf_body(72, 540, &["The list ends before this paragraph, which is plain text."]),
+    ]
+    .concat();
+    let link = "<< /Type /Annot /Subtype /Link /Rect [124 664 159 678] /Border [0 0 0] \
+                /A << /S /URI /URI (http://a.example/) >> >>";
+    insta::assert_snapshot!(text(Format::Pdf, &pdf_page(&content, link)), @r"
+    # Annual report
+
+    This report describes the year in a few short sentences, and it refers to [the site](http://a.example/) for details.
+
+    ## Results
+
+    - more readers
+    - fewer errors
+
+    The list ends before this paragraph, which is plain text.
+    ");
+}
+
+#[test]
+fn pdf_tables_with_rules() {
+    let above = ["The table below has rules around each of its cells, and this", "paragraph has two lines."];
+    let below =
+        ["The text continues below the table with a paragraph of", "its own, which has two lines too."];
+    let mut content = pdf_body(72, 720, &above);
+    for row in 0..4 {
+        content += &format!("72 {y} m 372 {y} l S\n", y = 600 + row * 20);
+    }
+    for column in 0..4 {
+        content += &format!("{x} 600 m {x} 660 l S\n", x = 72 + column * 100);
+    }
+    let rows = [["name", "unit", "value"], ["speed", "m/s", "12"], ["mass", "kg", "7"]];
+    for (y, cells) in [646, 626, 606].into_iter().zip(rows) {
+        for (x, cell) in [78, 178, 278].into_iter().zip(cells) {
+            content += &pdf_line("/F1 11", x, y, cell);
+        }
+    }
+    content += &pdf_body(72, 570, &below);
+    insta::assert_snapshot!(text(Format::Pdf, &pdf_page(&content, "")), @r"
+    The table below has rules around each of its cells, and this paragraph has two lines.
+
+    | name | unit | value |
+    | --- | --- | --- |
+    | speed | m/s | 12 |
+    | mass | kg | 7 |
+
+    The text continues below the table with a paragraph of its own, which has two lines too.
+    ");
+}
+
+#[test]
+fn pdf_columns_are_read_one_after_the_other() {
+    let mut content = pdf_line("/F2 20", 72, 740, "Two columns");
+    // The content stream has the lines row by row.
+    for row in 0..12 {
+        for (column, x) in [("left", 72), ("right", 330)] {
+            let line = format!("the {column} column has here line number {}", row + 1);
+            content += &pdf_line("/F1 11", x, 700 - row * 14, &line);
+        }
+    }
+    let text = text(Format::Pdf, &pdf_page(&content, ""));
+    let words: Vec<_> = text.split_whitespace().collect();
+    let order: Vec<_> = words.iter().filter(|word| matches!(**word, "left" | "right")).copied().collect();
+    assert_eq!(order, [["left"; 12], ["right"; 12]].concat(), "{text}");
+    assert!(text.starts_with("# Two columns\n\nthe left column has here line number 1"), "{text}");
 }
 
 #[test]
@@ -72,6 +172,49 @@ fn word_headings_lists_tables_links_and_notes() {
 }
 
 #[test]
+fn parts_of_word_documents_and_workbooks_are_named_if_they_have_content() {
+    let text = |text: &str| format!("<w:x><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:x>");
+    let body = "<w:document><w:body><w:p><w:r><w:t>x</w:t><w:drawing><c:chart/></w:drawing></w:r></w:p></w:body>\
+                </w:document>";
+    let left_out = |comment: &str, footer: &str| {
+        let (comments, footer) = (text(comment), text(footer));
+        let members =
+            [("word/document.xml", body), ("word/comments.xml", &comments), ("word/footer2.xml", &footer)];
+        extracted(Format::Docx, &package(&members)).left_out
+    };
+    assert_eq!(left_out("", " "), ["1 chart"]);
+    assert_eq!(left_out("why?", "9"), ["1 chart", "comments", "page headers and footers"]);
+
+    let book = xlsx(&[("A", &[&["a", "1"], &["b", "2"]])]);
+    let formula = |sheet: &str| sheet.replace("<v>1</v>", "<f>1+0</f><v>1</v>");
+    let mut members = members(&book);
+    for (name, data) in &mut members {
+        if name.starts_with("xl/worksheets/") {
+            *data = formula(std::str::from_utf8(data).unwrap()).into_bytes();
+        }
+    }
+    members.push(("xl/media/image1.png".to_owned(), b"png".to_vec()));
+    members.push(("xl/charts/chart1.xml".to_owned(), b"<chart/>".to_vec()));
+    let members: Vec<_> = members.iter().map(|(name, data)| (&**name, data)).collect();
+    let book = extracted(Format::Xlsx, &package(&members));
+    assert_eq!(book.left_out, ["1 image", "1 chart", "1 formula (the results are kept)"]);
+    assert_eq!(book.sections[0].text, "| a | 1 |\n|---|---|\n| b | 2 |");
+}
+
+/// The members of a zip archive.
+fn members(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut archive = zip::ZipArchive::new(std::io::Cursor::new(archive)).unwrap();
+    let count = archive.len();
+    let member = |index| {
+        let mut member = archive.by_index(index).unwrap();
+        let mut data = Vec::new();
+        member.read_to_end(&mut data).unwrap();
+        (member.name().unwrap().into_owned(), data)
+    };
+    (0..count).map(member).collect()
+}
+
+#[test]
 fn spreadsheets_keep_cells_in_their_places() {
     let book =
         xlsx(&[("Numbers", &[&["name", "value"], &["pi", "3.14159"], &["big", "1000000"]]), ("Empty", &[])]);
@@ -79,6 +222,7 @@ fn spreadsheets_keep_cells_in_their_places() {
     assert_eq!(sheets[0].name.as_deref(), Some("Numbers"));
     assert_eq!(sheets[0].text, "| name | value |\n|---|---|\n| pi | 3.14159 |\n| big | 1000000 |");
     assert_eq!((sheets[1].name.as_deref(), &*sheets[1].text), (Some("Empty"), ""));
+    assert!(extracted(Format::Xlsx, &book).left_out.is_empty());
     // Some programs write spaces around numbers.
     assert_eq!(text(Format::Xlsx, &xlsx(&[("A", &[&["n"], &[" 41"]])])), "| n |\n|---|\n| 41 |");
 }
@@ -89,6 +233,110 @@ fn slides_have_titles_and_lists() {
         text(Format::Pptx, &pptx(&[("One", "a", "b"), ("Two", "c", "d")])),
         "## One\n\n- a\n- b\n=====\n## Two\n\n- c\n- d"
     );
+}
+
+#[test]
+fn slides_have_tables_links_notes_and_counted_pictures() {
+    let paragraph = |text: &str| format!("<a:p><a:r><a:t>{text}</a:t></a:r></a:p>");
+    let cell = |text: &str| format!("<a:tc><a:txBody>{}</a:txBody></a:tc>", paragraph(text));
+    let shape = |kind: &str, body: &str| {
+        format!(
+            "<p:sp><p:nvSpPr><p:nvPr><p:ph type=\"{kind}\"/></p:nvPr></p:nvSpPr><p:txBody>{body}</p:txBody></p:sp>"
+        )
+    };
+    let slide = format!(
+        "<p:sld xmlns:p=\"p\" xmlns:a=\"a\" xmlns:r=\"r\"><p:cSld><p:spTree>{}\
+         <p:sp><p:txBody><a:p><a:r><a:t>see </a:t></a:r><a:r><a:rPr><a:hlinkClick r:id=\"rId2\"/></a:rPr>\
+         <a:t>the site</a:t></a:r></a:p></p:txBody></p:sp>\
+         <p:graphicFrame><a:graphic><a:graphicData><a:tbl><a:tr>{}{}</a:tr><a:tr>{}{}</a:tr></a:tbl></a:graphicData>\
+         </a:graphic></p:graphicFrame>\
+         <p:graphicFrame><a:graphic><a:graphicData><c:chart r:id=\"rId4\"/></a:graphicData></a:graphic></p:graphicFrame>\
+         <p:pic/></p:spTree></p:cSld></p:sld>",
+        shape("title", &paragraph("Plan")),
+        cell("a"),
+        cell("b"),
+        cell("1"),
+        cell("2|3"),
+    );
+    let notes = format!(
+        "<p:notes xmlns:p=\"p\" xmlns:a=\"a\"><p:cSld><p:spTree>{}{}</p:spTree></p:cSld></p:notes>",
+        shape("sldNum", &paragraph("1")),
+        shape("body", &paragraph("Speak slowly."))
+    );
+    let presentation = "<p:presentation xmlns:p=\"p\" xmlns:r=\"r\"><p:sldIdLst><p:sldId id=\"256\" r:id=\"rId1\"/>\
+                        </p:sldIdLst></p:presentation>";
+    let deck = package(&[
+        ("ppt/presentation.xml", presentation),
+        (
+            "ppt/_rels/presentation.xml.rels",
+            "<Relationships><Relationship Id=\"rId1\" Target=\"slides/slide1.xml\"/></Relationships>",
+        ),
+        ("ppt/slides/slide1.xml", &slide),
+        (
+            "ppt/slides/_rels/slide1.xml.rels",
+            "<Relationships><Relationship Id=\"rId2\" Target=\"http://a.example/\" TargetMode=\"External\"/>\
+             <Relationship Id=\"rId3\" Target=\"../notesSlides/notesSlide1.xml\"/></Relationships>",
+        ),
+        ("ppt/notesSlides/notesSlide1.xml", &notes),
+    ]);
+    let deck = extracted(Format::Pptx, &deck);
+    assert_eq!(
+        deck.sections[0].text,
+        "## Plan\n\nsee [the site](http://a.example/)\n\n| a | b |\n|---|---|\n| 1 | 2\\|3 |\n\nNotes: Speak slowly."
+    );
+    assert_eq!(deck.left_out, ["1 image", "1 chart"]);
+}
+
+/// An OpenDocument package with this body.
+fn open_document(kind: &str, body: &str) -> Vec<u8> {
+    let names = ["office", "text", "table", "draw", "presentation", "xlink"];
+    let names: String = names
+        .iter()
+        .map(|name| format!(" xmlns:{name}=\"urn:oasis:names:tc:opendocument:xmlns:{name}:1.0\""))
+        .collect();
+    let content = format!(
+        "<office:document-content{names}><office:body>{body}</office:body></office:document-content>"
+    );
+    let mime = format!("application/vnd.oasis.opendocument.{kind}");
+    let manifest = "<manifest:manifest xmlns:manifest=\"m\"/>";
+    package(&[
+        ("mimetype", &*mime),
+        ("META-INF/manifest.xml", manifest),
+        ("content.xml", &content),
+        ("Pictures/a.png", "png"),
+    ])
+}
+
+#[test]
+fn open_document_spreadsheets() {
+    let body = "<office:spreadsheet><table:table table:name=\"Sums\"><table:table-row>\
+                <table:table-cell office:value-type=\"string\"><text:p>name</text:p></table:table-cell>\
+                <table:table-cell office:value-type=\"string\"><text:p>sum</text:p></table:table-cell></table:table-row>\
+                <table:table-row><table:table-cell office:value-type=\"string\"><text:p>both</text:p></table:table-cell>\
+                <table:table-cell table:formula=\"of:=1+2\" office:value-type=\"float\" office:value=\"3\">\
+                <text:p>3</text:p></table:table-cell></table:table-row></table:table>\
+                <table:table table:name=\"Other\"><table:table-row><table:table-cell office:value-type=\"boolean\" \
+                office:boolean-value=\"true\"/></table:table-row></table:table></office:spreadsheet>";
+    let book = extracted(Format::Ods, &open_document("spreadsheet", body));
+    let sheets: Vec<_> =
+        book.sections.iter().map(|sheet| (sheet.name.as_deref().unwrap(), &*sheet.text)).collect();
+    assert_eq!(sheets, [("Sums", "| name | sum |\n|---|---|\n| both | 3 |"), ("Other", "| TRUE |\n|---|")]);
+    assert_eq!(book.left_out, ["1 image", "1 formula (the results are kept)"]);
+}
+
+#[test]
+fn open_document_presentations() {
+    let body = "<office:presentation><draw:page draw:name=\"one\"><draw:frame presentation:class=\"title\"><draw:text-box>\
+                <text:p>Plan</text:p></draw:text-box></draw:frame><draw:frame><draw:text-box><text:list><text:list-item>\
+                <text:p>first</text:p></text:list-item><text:list-item><text:p>see <text:a \
+                xlink:href=\"http://a.example/\">this</text:a></text:p></text:list-item></text:list></draw:text-box>\
+                </draw:frame><draw:frame><draw:image xlink:href=\"Pictures/a.png\"/></draw:frame><presentation:notes>\
+                <draw:frame presentation:class=\"notes\"><draw:text-box><text:p>Speak slowly.</text:p></draw:text-box>\
+                </draw:frame></presentation:notes></draw:page><draw:page draw:name=\"two\"/></office:presentation>";
+    let deck = extracted(Format::Odp, &open_document("presentation", body));
+    let slides: Vec<_> = deck.sections.iter().map(|slide| &*slide.text).collect();
+    assert_eq!(slides, ["## Plan\n\n- first\n- see [this](http://a.example/)\n\nNotes: Speak slowly.", ""]);
+    assert_eq!(deck.left_out, ["1 image"]);
 }
 
 #[test]
@@ -105,6 +353,8 @@ fn open_document_texts() {
         text(Format::Odt, &odt(body)),
         "## Head\n\nOne  two [link](http://a.example/)[^1]\n\n- x\n  - y\n\n| a | b | b |\n|---|---|---|\n\n[^1]: Note"
     );
+    let frames = "<text:p><draw:frame><draw:object/><draw:image/></draw:frame><draw:frame><draw:image/></draw:frame></text:p>";
+    assert_eq!(extracted(Format::Odt, &odt(frames)).left_out, ["1 image", "1 embedded object"]);
     let encrypted = package(&[
         ("META-INF/manifest.xml", "<m><file-entry><encryption-data/></file-entry></m>"),
         ("content.xml", "x"),
@@ -129,7 +379,7 @@ fn books_have_chapters() {
 }
 
 #[test]
-fn a_book_is_encrypted_if_a_chapter_is_even_inside_an_extra_folder() {
+fn encrypted_chapters_are_left_out_even_inside_an_extra_folder() {
     let book = |root: &str, encrypted: &str| {
         let encryption = format!(
             "<encryption><EncryptedData><CipherData><CipherReference URI=\"{encrypted}\"/></CipherData>\
@@ -140,19 +390,27 @@ fn a_book_is_encrypted_if_a_chapter_is_even_inside_an_extra_folder() {
             ("META-INF/encryption.xml", &*encryption),
             (
                 "OEBPS/content.opf",
-                "<package><manifest><item id=\"a\" href=\"text%201.xhtml\"/></manifest>\
-                 <spine><itemref idref=\"a\"/></spine></package>",
+                "<package><manifest><item id=\"a\" href=\"text%201.xhtml\"/><item id=\"b\" href=\"b.xhtml\"/></manifest>\
+                 <spine><itemref idref=\"a\"/><itemref idref=\"b\"/></spine></package>",
             ),
             ("OEBPS/text 1.xhtml", "<html><body><p>Once.</p></body></html>"),
+            ("OEBPS/b.xhtml", "<html><body><p>Twice.</p></body></html>"),
         ];
         let members = members.map(|(name, data)| (format!("{root}{name}"), data));
         let members: Vec<_> = members.iter().map(|(name, data)| (&**name, *data)).collect();
         let book = extract(&package(&members), options(Format::Epub), &ExtractionLimits::default());
-        book.map(|book| book.sections[0].text.clone())
+        book.map(|book| {
+            let texts = book.sections.into_iter().map(|section| section.text);
+            texts.chain(book.left_out).collect::<Vec<_>>()
+        })
     };
+    let partly = ["Twice.".to_owned(), "1 encrypted chapter".to_owned()];
     for root in ["", "book/"] {
-        assert_eq!(book(root, "OEBPS/text%201.xhtml"), Err(ExtractFailure::Encrypted), "{root}");
-        assert_eq!(book(root, "OEBPS/font.otf").as_deref(), Ok("Once."), "{root}");
+        assert_eq!(book(root, "OEBPS/font.otf"), Ok(vec!["Once.".to_owned(), "Twice.".to_owned()]), "{root}");
+        assert_eq!(book(root, "OEBPS/text%201.xhtml").as_deref(), Ok(&partly[..]), "{root}");
+        let both = "OEBPS/text%201.xhtml\"/></CipherData></EncryptedData><EncryptedData><CipherData>\
+                    <CipherReference URI=\"OEBPS/b.xhtml";
+        assert_eq!(book(root, both), Err(ExtractFailure::Encrypted), "{root}");
     }
 }
 
@@ -161,15 +419,21 @@ fn html_without_its_navigation_or_with_it() {
     let page = "<html><head><title> A  page </title><style>p{}</style></head><body><nav><a href='/'>Home</a></nav>\
                 <div><main><h1>Title</h1><p>Some <a href='b.html'>text</a> that is long enough to be the content.</p>\
                 <table><tr><th>k</th><th>v</th></tr><tr><td>1</td><td>2</td></tr></table>\
-                <ul><li>x</li></ul></main></div><footer>Imprint</footer><script>alert()</script></body></html>";
+                <ul><li>x</li></ul><img src=a alt=Logo></main></div><footer>Imprint</footer><script>alert()</script></body></html>";
     let main = extracted(Format::Html, page.as_bytes());
     assert_eq!(main.title.as_deref(), Some("A page"));
     let text = &main.sections[0].text;
     assert!(text.starts_with("# Title\n\nSome [text](b.html) that is long enough"), "{text}");
     assert!(text.contains("| k | v |") && text.contains("x"), "{text}");
     assert!(!text.contains("Home") && !text.contains("Imprint") && !text.contains("alert"), "{text}");
+    assert_eq!(
+        main.left_out,
+        ["1 image", "navigation and other parts around the main content (`content=all` keeps them)"]
+    );
     let all = ExtractOptions { content: HtmlContent::All, ..options(Format::Html) };
-    let all = extract(page.as_bytes(), all, &ExtractionLimits::default()).unwrap().sections[0].text.clone();
+    let all = extract(page.as_bytes(), all, &ExtractionLimits::default()).unwrap();
+    assert_eq!(all.left_out, ["1 image", "1 script"]);
+    let all = &all.sections[0].text;
     assert!(all.contains("Home") && all.contains("Imprint") && !all.contains("alert"), "{all}");
 }
 

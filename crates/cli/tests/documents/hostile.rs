@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -14,11 +15,33 @@ use crate::samples::{docx, epub, letter, numbered_pdf, odt, package, pdf_of, xls
 /// How much the server's memory may grow.
 const GROWTH: u64 = 32 << 20;
 
+/// The size of the largest hostile document: just below the limit, which these tests set.
+const NEAR_LIMIT: usize = (8 << 20) - 1024;
+
+/// How many reads a bystander must complete during the attack.
+const LEAST_READS: usize = 200;
+
+/// The bounds of the median and of the longest read of a bystander. They are for a busy machine with two processors.
+const MEDIAN_READ: Duration = Duration::from_millis(100);
+const LONGEST_READ: Duration = Duration::from_secs(5);
+
+/// The value of a field such as `VmRSS` in the status of a process, in bytes.
+fn status(id: u32, field: &str) -> u64 {
+    let status = fs::read_to_string(Path::new("/proc").join(id.to_string()).join("status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
 /// The resident set of a process, in bytes.
 fn resident(id: u32) -> u64 {
-    let status = fs::read_to_string(Path::new("/proc").join(id.to_string()).join("status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    status(id, "VmRSS")
+}
+
+/// Asserts that the resident set was never larger than before by more than [`GROWTH`]. The kernel records the peak.
+fn assert_flat(id: u32, before: u64) {
+    let growth = status(id, "VmHWM").saturating_sub(before);
+    eprintln!("the server's memory grew by {} KiB at its peak", growth >> 10);
+    assert!(growth < GROWTH, "{} MiB", growth >> 20);
 }
 
 /// The running extractions of a server, by process id.
@@ -121,6 +144,13 @@ fn hostile() -> Vec<(&'static str, Vec<u8>, Option<&'static str>)> {
         entity_bomb("<w:document><w:body><w:p><w:r><w:t>end&z;</w:t></w:r></w:p></w:body></w:document>");
     let workbook = xlsx(&[("One", &[&["a"]])]);
     let cut = |data: Vec<u8>| data[..data.len() / 2].to_vec();
+    // Incompressible, so that the parser searches all of it for objects.
+    let mut noise: Vec<u8> = b"%PDF-1.4\n".to_vec();
+    let mut state = 1_u64;
+    while noise.len() < NEAR_LIMIT {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        noise.extend(state.to_be_bytes());
+    }
     let tricks = ["../plain.txt", "/etc/passwd", "a\\..\\b"].map(|name| (name, "member"));
     vec![
         ("bomb.tgz/x", zeros(300), Some("has more than 268435456 bytes when decompressed")),
@@ -134,6 +164,8 @@ fn hostile() -> Vec<(&'static str, Vec<u8>, Option<&'static str>)> {
         ("deep.docx", package(&[("word/document.xml", "<a>".repeat(200_000))]), Some("nested too deeply")),
         ("deep.html", "<div>".repeat(200_000).into_bytes(), None),
         ("tricks.zip/..%2Fplain.txt", package(&tricks), Some("not found")),
+        ("noise.pdf", noise.clone(), Some("is damaged")),
+        ("large.pdf", noise.repeat(2), Some("more than the limit of 8388608")),
         ("cut.pdf", cut(numbered_pdf(50)), None),
         ("cut.docx", cut(letter("x")), Some("is damaged")),
         ("cut.xlsx", cut(workbook), Some("is damaged")),
@@ -148,7 +180,7 @@ async fn hostile_documents_are_errors_and_others_are_read() {
     let hostile = hostile();
     let files: Vec<_> =
         hostile.iter().map(|(path, data, _)| (path.split('/').next().unwrap(), data.clone())).collect();
-    let served = Served::new("cpu_time = \"2s\"\ntimeout = \"1m\"", &files);
+    let served = Served::new("cpu_time = \"2s\"\ntimeout = \"1m\"\nmax_size = \"8MiB\"", &files);
     let client = served.client().await;
     served.read(&client, "warm.docx?as=text").await.unwrap();
     let before = resident(served.id());
@@ -167,20 +199,27 @@ async fn hostile_documents_are_errors_and_others_are_read() {
             }
         }
     };
-    let other = async {
+    let mut latencies = Vec::new();
+    let bystander = async {
         let client = served.client().await;
-        let mut reads = 0;
         loop {
+            let start = Instant::now();
             assert_eq!(served.read(&client, "plain.txt").await.as_deref(), Ok("plain"));
-            reads += 1;
-            assert!(reads < 1_000_000);
+            latencies.push(start.elapsed());
             tokio::task::yield_now().await;
         }
     };
     tokio::select! {
         () = attack => {}
-        () = other => unreachable!("it reads until the attack ends"),
+        () = bystander => unreachable!("it reads until the attack ends"),
     }
+    assert_flat(served.id(), before);
+    latencies.sort();
+    let (reads, median) = (latencies.len(), latencies[latencies.len() / 2]);
+    let longest = latencies[reads - 1];
+    eprintln!("{reads} reads of a bystander: median {median:?}, longest {longest:?}");
+    assert!(reads >= LEAST_READS, "{reads} reads");
+    assert!(median < MEDIAN_READ && longest < LONGEST_READ, "median {median:?}, longest {longest:?}");
     eventually("no process is left", async || extractions(served.id()).is_empty()).await;
     // Freed memory goes back to the system with a delay.
     eventually("the memory is returned", async || resident(served.id()) < before + GROWTH).await;
@@ -198,6 +237,7 @@ async fn the_memory_of_the_server_stays_flat_while_a_thousand_pages_are_read() {
             served.read(&client, &format!("long.pdf?as=text&pages={page}-{}", page + 9)).await.unwrap();
         assert!(text.contains(&format!("Page number {page} of")), "{text}");
     }
+    assert_flat(served.id(), before);
     eventually("the memory is returned", async || resident(served.id()) < before + GROWTH).await;
 }
 

@@ -1,8 +1,10 @@
 //! The program as a whole: configuration and notifications.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::json;
+use sqlx::Connection as _;
 
 use crate::client::{Client, Era, Program, eventually};
 use crate::samples::{letter, numbered_pdf, package};
@@ -37,6 +39,55 @@ async fn subscribers_of_a_text_or_an_image_are_notified_when_the_document_change
         assert_eq!(contents[0]["_meta"]["dev.libris/pages"], pages + 1);
         assert_eq!(contents[0]["mimeType"], "image/png");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscribers_of_a_text_in_a_repository_or_a_database_are_notified() {
+    let dir = tempfile::tempdir().unwrap();
+    let repository = dir.path().join("project");
+    fs::create_dir(&repository).unwrap();
+    let git = |arguments: &[&str]| {
+        let identity = ["-c", "user.name=a", "-c", "user.email=a@a.example"];
+        let done =
+            Command::new("git").args(identity).args(arguments).current_dir(&repository).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    git(&["init", "--quiet", "--initial-branch=main"]);
+    let commit = |text: &str| {
+        fs::write(repository.join("a.docx"), letter(text)).unwrap();
+        git(&["add", "--all"]);
+        git(&["commit", "--quiet", "--message=change"]);
+    };
+    let url = format!("sqlite:{}?mode=rwc", dir.path().join("shop.db").display());
+    let mut database = sqlx::SqliteConnection::connect(&url).await.unwrap();
+    let table = "CREATE TABLE documents (id INTEGER PRIMARY KEY, data BLOB)";
+    sqlx::query(table).execute(&mut database).await.unwrap();
+    let mut store = async |text: &str| {
+        let statement = sqlx::query("INSERT OR REPLACE INTO documents VALUES (1, ?)").bind(letter(text));
+        statement.execute(&mut database).await.unwrap();
+    };
+    let config = "[[git]]\npath = \"project\"\n[[sql]]\nurl = \"sqlite:shop.db\"\n[[sql.query]]\n\
+                  uri = \"db://documents/{id}\"\nsql = \"SELECT data FROM documents WHERE id = :id\"\n\
+                  parameters = { id = \"integer\" }\ncontents = \"data\"\n";
+    let file = dir.path().join("libris.toml");
+    fs::write(&file, config).unwrap();
+    commit("first");
+    store("first").await;
+    let program = Program::serve(&["--config", file.to_str().unwrap()]);
+    let committed = "git://project/tree/main/a.docx?as=text".to_owned();
+    let stored = "db://documents/1?as=text".to_owned();
+    let client = Client::connect(&program, Era::Modern, &[committed.clone(), stored.clone()]).await;
+    for uri in [&committed, &stored] {
+        assert_eq!(client.read(uri).await.unwrap()[0]["text"], "first\n", "{uri}");
+    }
+    client.heard_of();
+    commit("second");
+    eventually("the text in the repository is updated", async || client.heard_of().contains(&committed))
+        .await;
+    assert_eq!(client.read(&committed).await.unwrap()[0]["text"], "second\n");
+    store("second").await;
+    eventually("the text in the database is updated", async || client.heard_of().contains(&stored)).await;
+    assert_eq!(client.read(&stored).await.unwrap()[0]["text"], "second\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -27,6 +27,7 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
         links: relationships(&mut package, &main)?,
         notes: Vec::new(),
         images: 0,
+        charts: 0,
         objects: 0,
     };
     let mut out = String::new();
@@ -47,11 +48,12 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
         }
     }
     let mut left_out: Vec<_> = count(walk.images, "image").into_iter().collect();
+    left_out.extend(count(walk.charts, "chart"));
     left_out.extend(count(walk.objects, "embedded object"));
-    if package.has("word/comments.xml") {
+    if has_text(&mut package, &["word/comments"])? {
         left_out.push("comments".to_owned());
     }
-    if package.has("word/header1.xml") || package.has("word/footer1.xml") {
+    if has_text(&mut package, &["word/header", "word/footer"])? {
         left_out.push("page headers and footers".to_owned());
     }
     Ok(ExtractedText {
@@ -60,6 +62,22 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
         sections: vec![DocumentSection::new(out)],
         left_out,
     })
+}
+
+/// Whether one of the XML parts whose names begin like this contains text.
+fn has_text(package: &mut ZipPackage<'_>, prefixes: &[&str]) -> ExtractResult<bool> {
+    let is_wanted =
+        |name: &str| name.ends_with(".xml") && prefixes.iter().any(|prefix| name.starts_with(prefix));
+    let names = package.archive().file_names().flatten().filter(|name| is_wanted(name));
+    for name in names.map(|name| name.to_string()).collect::<Vec<_>>() {
+        // A damaged part does not matter, because it is left out anyway.
+        let part = package.read(&name)?.and_then(|part| xml::parse(&part).ok());
+        let texts = part.iter().flat_map(|part| part.descendants("t"));
+        if texts.into_iter().any(|text| !text.text().trim().is_empty()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The name of the part with the text, which is nearly always `word/document.xml`.
@@ -86,6 +104,7 @@ struct DocxWalk {
     /// The notes that the text refers to, in order: `footnote` or `endnote`, and the id.
     notes: Vec<(&'static str, String)>,
     images: usize,
+    charts: usize,
     objects: usize,
 }
 
@@ -163,6 +182,7 @@ impl DocxWalk {
                 "endnoteReference" => self.note("endnote", element, out),
                 "txbxContent" => boxes.push(element),
                 "blip" | "imagedata" => self.images += 1,
+                "chart" => self.charts += 1,
                 "OLEObject" => self.objects += 1,
                 "pPr" | "rPr" | "instrText" | "del" | "delText" | "moveFrom" | "Fallback" | "tblPr" => {}
                 _ => self.runs(element, out, boxes),

@@ -27,7 +27,7 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
     let items = content.descendants("item");
     let encrypted = encrypted_parts(&mut package, &root)?;
     let mut sections = Vec::new();
-    let mut images = 0;
+    let (mut images, mut encrypted_chapters) = (0, 0);
     for reference in content.descendants("itemref") {
         let Some(item) = reference
             .attribute("idref")
@@ -38,7 +38,8 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
         let target = percent_decoded(item.attribute("href").unwrap_or_default());
         let part = resolve(folder(&main), &target);
         if encrypted.contains(&part) {
-            return Err(ExtractFailure::Encrypted);
+            encrypted_chapters += 1;
+            continue;
         }
         let Some(data) = package.read(&part)? else { continue };
         let page = expand_self_closing_tags(&text::decode(&data, None));
@@ -53,21 +54,20 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
         });
         sections.push(DocumentSection { name, text: markdown, table_head: None });
     }
+    if sections.is_empty() && encrypted_chapters > 0 {
+        return Err(ExtractFailure::Encrypted);
+    }
     if sections.is_empty() && images == 0 {
         return Err(ExtractFailure::damaged("it has no chapters"));
     }
     let title = content.descendants("title").first().map(|title| title.text().trim().to_owned());
     let title = title.filter(|title| !title.is_empty());
-    Ok(ExtractedText {
-        format: Format::Epub,
-        title,
-        sections,
-        left_out: count(images, "image").into_iter().collect(),
-    })
+    let mut left_out: Vec<_> = count(images, "image").into_iter().collect();
+    left_out.extend(count(encrypted_chapters, "encrypted chapter"));
+    Ok(ExtractedText { format: Format::Epub, title, sections, left_out })
 }
 
-/// The paths in `encryption.xml`, below `root`. These may be only obfuscated fonts, so a book counts as encrypted only
-/// if a chapter is among them.
+/// The paths in `encryption.xml`, below `root`. These may be only obfuscated fonts.
 fn encrypted_parts(package: &mut ZipPackage<'_>, root: &str) -> ExtractResult<Vec<String>> {
     let Some(data) = package.read(&format!("{root}META-INF/encryption.xml"))? else {
         return Ok(Vec::new());

@@ -3,6 +3,7 @@
 use htmd::HtmlToMarkdown;
 use htmd::options::Options;
 
+use super::markdown::count;
 use super::{ExtractOptions, ExtractResult, HtmlContent, main_content, text};
 use crate::{DocumentSection, ExtractedText, Format};
 
@@ -16,8 +17,14 @@ pub(super) fn extract(data: &[u8], options: ExtractOptions) -> ExtractResult<Ext
     let converter = converter();
     let tree = converter.html_to_tree(&html).map_err(super::ExtractFailure::damaged)?;
     let title = main_content::title(&tree);
-    let mut left_out = vec!["images and scripts".to_owned()];
-    if options.content == HtmlContent::Main && main_content::keep_main(&tree) {
+    let has_furniture = options.content == HtmlContent::Main && main_content::keep_main(&tree);
+    let elements = main_content::count_elements(&tree);
+    let number = |names: &[&str]| names.iter().filter_map(|name| elements.get(*name)).sum::<usize>();
+    let mut left_out: Vec<String> = Vec::new();
+    left_out.extend(count(number(&["img", "svg", "canvas"]), "image"));
+    left_out.extend(count(number(&["iframe", "object", "video", "audio"]), "embedded object"));
+    left_out.extend(count(number(&["script"]), "script"));
+    if has_furniture {
         left_out
             .push("navigation and other parts around the main content (`content=all` keeps them)".to_owned());
     }

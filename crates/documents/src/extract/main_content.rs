@@ -14,6 +14,9 @@ const MARKED_SHARE: usize = 20;
 /// The percentage of the page's text that any other element must contain to be the main content.
 const LARGE_SHARE: usize = 75;
 
+/// The elements whose content is not part of the text.
+const COUNTED: [&str; 8] = ["img", "svg", "canvas", "iframe", "object", "video", "audio", "script"];
+
 /// The text of `<title>`.
 pub(super) fn title(tree: &Handle) -> Option<String> {
     let title = find(tree, &mut |node| name(node) == Some("title"))?;
@@ -21,6 +24,20 @@ pub(super) fn title(tree: &Handle) -> Option<String> {
     collect_text(&title, &mut text);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     (!text.is_empty()).then_some(text)
+}
+
+/// How many elements of each of [`COUNTED`] a page has.
+pub(super) fn count_elements(tree: &Handle) -> HashMap<&'static str, usize> {
+    let mut counts = HashMap::new();
+    // Not recursive: elements can be nested deeply.
+    let mut left = vec![tree.clone()];
+    while let Some(node) = left.pop() {
+        if let Some(counted) = name(&node).and_then(|name| COUNTED.iter().find(|counted| **counted == name)) {
+            *counts.entry(*counted).or_default() += 1;
+        }
+        left.extend(node.children.borrow().iter().cloned());
+    }
+    counts
 }
 
 /// Removes everything but the main content from a page, and returns whether it removed text.

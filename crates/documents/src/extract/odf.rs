@@ -88,6 +88,8 @@ impl OdfWalk {
                     self.rows(element, &mut rows);
                     push_block(out, &table(&rows));
                 }
+                // The image beside an object is a copy for programs that cannot show the object.
+                "image" if has_object(parent) => {}
                 "image" => self.images += 1,
                 "object" | "object-ole" => self.objects += 1,
                 "tracked-changes" | "annotation" | "sequence-decls" | "forms" | "variable-decls"
@@ -226,6 +228,11 @@ impl OdfWalk {
             }
         }
     }
+}
+
+/// Whether a frame contains an embedded object, such as a chart.
+fn has_object(frame: &Element) -> bool {
+    frame.child("object").or_else(|| frame.child("object-ole")).is_some()
 }
 
 /// The value of an attribute that says how often an element is repeated, up to [`MAX_REPETITIONS`].

@@ -33,6 +33,7 @@ pub(super) fn extract(data: &[u8]) -> ExtractResult<ExtractedText> {
     let mut title = None;
     let mut failed = 0;
     let mut unreadable_runs = 0;
+    let (mut images, mut fills) = (0, 0);
     let push = |number: u32, text: String, sections: &mut Vec<DocumentSection>| {
         // Empty sections stand for missing pages, so that the others keep their numbers.
         let at = usize::try_from(number).unwrap_or(1).max(1);
@@ -44,6 +45,8 @@ pub(super) fn extract(data: &[u8]) -> ExtractResult<ExtractedText> {
             ParseEvent::DocumentStart { metadata, .. } => title = metadata.title,
             ParseEvent::PageParsed(page) => {
                 unreadable_runs += page.suppressed_text_runs;
+                images += usize::try_from(page.image_op_count).unwrap_or_default();
+                fills += page.fill_op_count;
                 push(page.number, page_text(&renderer, &page), &mut sections);
             }
             ParseEvent::PageFailed { page, .. } => {
@@ -60,13 +63,14 @@ pub(super) fn extract(data: &[u8]) -> ExtractResult<ExtractedText> {
     }
     let mut left_out = Vec::new();
     let empty = sections.iter().filter(|page| page.text.trim().is_empty()).count();
-    if empty == sections.len() {
+    // Letters can also be drawn as filled shapes.
+    if empty == sections.len() && (images > 0 || fills > 0) {
         let pages = count(empty, "page").unwrap_or_default();
         left_out.push(format!(
             "everything: {pages} without text, as in a scan; text recognition is not available"
         ));
     } else {
-        left_out.push("images".to_owned());
+        left_out.extend(count(images, "image"));
         left_out.extend(count(empty, "page").map(|pages| format!("{pages} without text")));
     }
     left_out.extend(count(failed, "page").map(|pages| format!("{pages} that could not be parsed")));

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::{Cursor, Write as _};
 
 use calamine::{Data, ExcelDateTime, Range, Reader, SheetType, Sheets};
+use memchr::memmem;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
@@ -21,20 +22,30 @@ pub(super) fn extract(
     format: Format,
     limits: &ExtractionLimits,
 ) -> ExtractResult<ExtractedText> {
-    if format.is_zip() {
-        check_size(data, limits)?;
-    }
-    match read(data, format) {
+    let omitted = match format.is_zip() {
+        true => Some(scan_parts(data, limits)?),
+        false => None,
+    };
+    match read(data, format, omitted) {
         // Some programs write numbers with spaces around them. Excel accepts them, and `calamine` does not.
         Err(ExtractFailure::Damaged(cause)) if format == Format::Xlsx => {
             let trimmed = with_trimmed_values(data, limits)?;
-            read(&trimmed, format).map_err(|_| ExtractFailure::Damaged(cause))
+            read(&trimmed, format, omitted).map_err(|_| ExtractFailure::Damaged(cause))
         }
         read => read,
     }
 }
 
-fn read(data: &[u8], format: Format) -> ExtractResult<ExtractedText> {
+/// What a workbook contains besides values of cells.
+#[derive(Clone, Copy, Default)]
+struct OmittedParts {
+    images: usize,
+    charts: usize,
+    formulas: usize,
+}
+
+/// Converts the sheets of a workbook. `omitted` is `None` if the format has no parts that could be counted.
+fn read(data: &[u8], format: Format, omitted: Option<OmittedParts>) -> ExtractResult<ExtractedText> {
     let cursor = Cursor::new(data);
     let mut book = match format {
         Format::Xls => calamine::Xls::new(cursor).map(Sheets::Xls).map_err(|cause| failure(&cause))?,
@@ -44,33 +55,76 @@ fn read(data: &[u8], format: Format) -> ExtractResult<ExtractedText> {
     };
     let sheets = book.sheets_metadata().to_vec();
     let mut sections = Vec::with_capacity(sheets.len());
-    let mut charts = 0;
+    let mut without_cells = 0;
+    let mut formulas = 0;
     for sheet in &sheets {
         if sheet.typ != SheetType::WorkSheet {
-            charts += 1;
+            without_cells += 1;
             continue;
+        }
+        // In the other formats, the formulas are counted in the XML, because `calamine` would parse the sheet again.
+        if matches!(format, Format::Xls | Format::Xlsb)
+            && let Ok(range) = book.worksheet_formula(&sheet.name)
+        {
+            formulas += range.used_cells().filter(|(_, _, formula)| !formula.is_empty()).count();
         }
         let range = book.worksheet_range(&sheet.name).map_err(|cause| failure(&cause))?;
         let mut section = rows(&range)?;
         section.name = Some(sheet.name.clone());
         sections.push(section);
     }
-    let mut left_out = vec!["images, charts and formulas".to_owned()];
-    left_out.extend(count(charts, "sheet").map(|sheets| format!("{sheets} without cells")));
+    let mut left_out: Vec<String> = match omitted {
+        Some(omitted) => {
+            formulas += omitted.formulas;
+            let counts = [count(omitted.images, "image"), count(omitted.charts, "chart")];
+            counts.into_iter().flatten().collect()
+        }
+        None => vec!["images and charts, if there are any".to_owned()],
+    };
+    left_out.extend(count(formulas, "formula").map(|formulas| format!("{formulas} (the results are kept)")));
+    left_out.extend(count(without_cells, "sheet").map(|sheets| format!("{sheets} without cells")));
     Ok(ExtractedText { format, title: None, sections, left_out })
 }
 
-/// Decompresses the XML and binary parts once to check their total size, since `calamine` has no limit of its own.
-fn check_size(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<()> {
+/// Decompresses the XML and binary parts once to check their total size, since `calamine` has no limit of its own, and
+/// counts what the text of the sheets lacks.
+fn scan_parts(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<OmittedParts> {
     let mut package = ZipPackage::open(data, limits.expanded)?;
-    let xml = |name: &str| name.ends_with(".xml") || name.ends_with(".bin") || name.ends_with(".rels");
+    let mut omitted = OmittedParts::default();
     for index in 0..package.archive().len() {
-        let name = package.archive().name_for_index(index);
-        if name.is_some_and(|name| name.is_ok_and(|name| xml(&name))) {
-            package.read_index(index)?;
+        let name = package.archive().name_for_index(index).and_then(Result::ok).map(Cow::into_owned);
+        let Some(name) = name else { continue };
+        // Excel and OpenDocument, in this order.
+        if (name.starts_with("xl/media/") || name.starts_with("Pictures/")) && !name.ends_with('/') {
+            omitted.images += 1;
+        }
+        if ![".xml", ".bin", ".rels"].iter().any(|extension| name.ends_with(extension)) {
+            continue;
+        }
+        let part = package.read_index(index)?;
+        if name.starts_with("xl/charts/chart") {
+            omitted.charts += 1;
+        } else if name.starts_with("xl/worksheets/") && name.ends_with(".xml") {
+            omitted.formulas += formula_elements(&part);
+        } else if name == "content.xml" {
+            omitted.formulas += memmem::find_iter(&part, "table:formula=").count();
+        } else if name.ends_with("/content.xml") {
+            // An embedded object.
+            omitted.charts += usize::from(memmem::find(&part, b"<office:chart").is_some());
         }
     }
-    Ok(())
+    Ok(omitted)
+}
+
+/// How many elements `<f>` a sheet has. With any prefix: some programs write `<x:f>`.
+fn formula_elements(sheet: &[u8]) -> usize {
+    let is_formula = |at: usize| {
+        let tag = &sheet[at + 1..];
+        let name =
+            &tag[..tag.iter().take(16).position(|byte| matches!(byte, b'>' | b'/' | b' ')).unwrap_or(0)];
+        name == b"f" || name.ends_with(b":f")
+    };
+    memchr::memchr_iter(b'<', sheet).filter(|at| is_formula(*at)).count()
 }
 
 /// A copy of a workbook in which no value of a cell begins or ends with white space.
@@ -174,7 +228,13 @@ fn date_time(time: &ExcelDateTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::trim_values;
+    use super::{formula_elements, trim_values};
+
+    #[test]
+    fn formulas_are_counted_with_any_prefix() {
+        let sheet = "<c><f>A1</f><v>1</v></c><c><f t=\"shared\" si=\"0\"/></c><x:f>B1</x:f><font/><fx>";
+        assert_eq!(formula_elements(sheet.as_bytes()), 3);
+    }
 
     #[test]
     fn values_are_trimmed() {

@@ -182,7 +182,9 @@ fn image_error(document: &Uri, page: usize, error: ExtractionError) -> Error {
         ExtractionError::NoPage(pages) => Error::invalid(format!(
             "`{document}` has {pages} pages, and {page} is after the last; hint: choose from 1 to {pages}"
         )),
-        ExtractionError::Refused(why) => no_result(document, &format!("image of page {page}"), &why),
+        ExtractionError::Refused(_) | ExtractionError::Crashed => {
+            no_result(document, &format!("image of page {page}"), &error.to_string())
+        }
         ExtractionError::Failed(cause) => Error::failed("render the page of the document", cause),
         other => extraction_error(document, other),
     }

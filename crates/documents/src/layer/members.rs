@@ -238,7 +238,7 @@ fn media_type(path: &str, data: &[u8]) -> (Option<String>, bool) {
 /// The error for a member that could not be extracted from its archive.
 fn member_error(document: &Uri, error: ExtractionError) -> Error {
     match error {
-        ExtractionError::Refused(_) | ExtractionError::TooLarge { .. } => {
+        ExtractionError::Refused(_) | ExtractionError::Crashed | ExtractionError::TooLarge { .. } => {
             Error::invalid(format!("`{document}` cannot be taken from its archive: {error}"))
         }
         other => extraction_error(document, other),

@@ -285,7 +285,9 @@ fn text_contents(
 /// The error for a document that could not be extracted.
 pub(super) fn extraction_error(document: &Uri, error: ExtractionError) -> Error {
     match error {
-        ExtractionError::Refused(why) => no_result(document, "text", &why),
+        ExtractionError::Refused(_) | ExtractionError::Crashed => {
+            no_result(document, "text", &error.to_string())
+        }
         ExtractionError::TooLarge { size, limit } => {
             Error::TooLarge { uri: document.clone(), size, limit, hint: None }
         }

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::routing::get;
 use libris_core::{CompletionRequest, Context, Source, Uri, Visibility};
 use libris_documents::{Documents, PlainRead};
-use libris_sources::{Git, Http, git};
+use libris_sources::{Git, Http, Sql, git};
 
 use crate::samples::{epub, letter, numbered_pdf, package, xlsx};
 use crate::{documents, folder, read, reader, refusal, uri};
@@ -28,8 +28,7 @@ async fn a_document_is_bytes_and_text() {
         read(&source, "file:///docs/a.pdf?as=original").await.unwrap(),
         format!("{} bytes", data.len())
     );
-    let second =
-        "<!-- page 2 -->\n\nPage number 2 of the report with a second line of words\n\n> Left out: images.\n";
+    let second = "<!-- page 2 -->\n\nPage number 2 of the report with a second line of words\n";
     assert_eq!(read(&source, "file:///docs/a.pdf?as=text&pages=2").await.unwrap(), second);
     assert_eq!(read(&source, "file:///docs/a.txt?as=text").await.unwrap(), "plain");
     assert_eq!(
@@ -89,6 +88,25 @@ async fn pages_of_an_open_document_need_no_extraction() {
     fs::write(dir.path().join("a.pdf"), numbered_pdf(2)).unwrap();
     assert!(refusal(&source, "file:///docs/a.pdf?as=text&pages=3").await.contains("has 2 pages"));
     assert_eq!(reader.extractions(), 2);
+}
+
+/// The defaults cache the longest text that an extraction may give.
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_of_the_longest_text_need_no_extraction() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = format!("{}\n", "word ".repeat(200));
+    let rows = 15_500;
+    fs::write(dir.path().join("a.csv"), format!("head\n{}", row.repeat(rows))).unwrap();
+    let reader = reader(|_| {});
+    let mut config = libris_sources::files::Config::new(dir.path());
+    (config.mount, config.max_size) = (Some("docs".into()), 32 << 20);
+    let files = Arc::new(libris_sources::Files::open(config).unwrap());
+    let source = Documents::new(files, reader.clone(), PlainRead::Original);
+    for range in ["1", "2-3", "15500"] {
+        let text = read(&source, &format!("file:///docs/a.csv?as=text&rows={range}")).await.unwrap();
+        assert!(text.starts_with("| head |\n|---|\n| word word") && text.len() < 3_000, "{}", text.len());
+    }
+    assert_eq!(reader.extractions(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -252,7 +270,7 @@ async fn a_document_larger_than_one_read_is_read_in_ranges() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_text_is_the_same_through_files_git_and_http() {
+async fn the_text_is_the_same_through_files_git_http_and_sql() {
     let dir = tempfile::tempdir().unwrap();
     let page = "<html><body><main><h1>Über</h1><p>Text</p></main></body></html>";
     let samples: [(&str, &str, Vec<u8>); 4] = [
@@ -283,12 +301,23 @@ async fn the_text_is_the_same_through_files_git_and_http() {
     tokio::spawn(async move { axum::serve(listener, router).await });
     let config = format!("base = \"{base}\"\nlimits = {{ allow_private = true }}\n{entries}");
     let http = Http::new(toml::from_str(&config).unwrap()).unwrap();
+    let database = rusqlite::Connection::open(dir.path().join("docs.db")).unwrap();
+    database.execute("CREATE TABLE documents (name TEXT PRIMARY KEY, mime TEXT, data BLOB)", ()).unwrap();
+    for (name, mime, data) in &samples {
+        database.execute("INSERT INTO documents VALUES (?, ?, ?)", (name, mime, data)).unwrap();
+    }
+    drop(database);
+    let config = "url = \"sqlite:docs.db\"\n[[query]]\nuri = \"db://documents/{name}\"\n\
+                  sql = \"SELECT mime, data FROM documents WHERE name = :name\"\ncontents = \"data\"\n\
+                  mime_column = \"mime\"\n";
+    let sql = Sql::open(toml::from_str(config).unwrap(), dir.path()).unwrap();
     let repository = git::Config { name: Some("docs".into()), ..git::Config::new(dir.path()) };
     let reader = reader(|_| {});
     let over = |source: Arc<dyn Source>| Documents::new(source, reader.clone(), PlainRead::Original);
     let files = over(folder(dir.path()));
     let git = over(Arc::new(Git::open(repository).unwrap()));
     let http = over(Arc::new(http));
+    let sql = over(Arc::new(sql));
     for (name, ..) in &samples {
         let text = read(&files, &format!("file:///docs/{name}?as=text")).await.unwrap();
         assert!(text.len() > 4, "{text}");
@@ -298,5 +327,6 @@ async fn the_text_is_the_same_through_files_git_and_http() {
             "{name}"
         );
         assert_eq!(read(&http, &format!("api://docs/{name}?as=text")).await.unwrap(), text, "{name}");
+        assert_eq!(read(&sql, &format!("db://documents/{name}?as=text")).await.unwrap(), text, "{name}");
     }
 }

@@ -63,6 +63,33 @@ pub(crate) fn pdf(pages: &[String]) -> Vec<u8> {
     pdf_of(&objects)
 }
 
+/// A PDF with one page of this content stream and these annotations. It has the fonts `F1` (Helvetica) and `F2`
+/// (Helvetica-Bold) and the image `Im`.
+pub(crate) fn pdf_page(content: &str, annotations: &str) -> Vec<u8> {
+    let font = |name: &str| {
+        format!("<< /Type /Font /Subtype /Type1 /BaseFont /{name} /Encoding /WinAnsiEncoding >>")
+    };
+    let image = "<< /Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray /BitsPerComponent 8 \
+                 /Length 1 >>\nstream\nA\nendstream";
+    pdf_of(&[
+        "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_owned(),
+        format!(
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Annots [{annotations}] \
+             /Resources << /Font << /F1 5 0 R /F2 6 0 R >> /XObject << /Im 7 0 R >> >> >>"
+        ),
+        format!("<< /Length {} >>\nstream\n{content}\nendstream", content.len()),
+        font("Helvetica"),
+        font("Helvetica-Bold"),
+        image.to_owned(),
+    ])
+}
+
+/// The operators that show a line of text at a position of a page, in a font and size such as `/F1 12`.
+pub(crate) fn pdf_line(font: &str, x: u32, y: u32, text: &str) -> String {
+    format!("BT {font} Tf {x} {y} Td ({text}) Tj ET\n")
+}
+
 /// A PDF with this many pages, each with its number and some text.
 pub(crate) fn numbered_pdf(pages: usize) -> Vec<u8> {
     let page = |number: usize| format!("Page number {number} of the report\nwith a second line of words");

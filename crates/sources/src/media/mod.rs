@@ -2,13 +2,27 @@
 
 // Some sources have no file names.
 #[cfg_attr(
-    not(any(feature = "files", feature = "git", feature = "http", feature = "inline", feature = "skills")),
+    not(any(
+        feature = "database",
+        feature = "files",
+        feature = "git",
+        feature = "http",
+        feature = "inline",
+        feature = "skills"
+    )),
     allow(dead_code)
 )]
 mod name;
 // Skills are served byte for byte.
 #[cfg_attr(
-    not(any(feature = "command", feature = "files", feature = "git", feature = "http", feature = "inline")),
+    not(any(
+        feature = "command",
+        feature = "database",
+        feature = "files",
+        feature = "git",
+        feature = "http",
+        feature = "inline"
+    )),
     allow(dead_code)
 )]
 mod text;
@@ -17,6 +31,7 @@ use bytes::Bytes;
 use libris_core::ContentBody;
 
 #[cfg(any(
+    feature = "database",
     feature = "files",
     feature = "git",
     feature = "http",
@@ -52,6 +67,7 @@ fn markup(head: &[u8]) -> Option<&'static str> {
 /// The data of a file with the media type `mime`, decoded if it is text.
 #[cfg(any(
     all(feature = "command", unix),
+    feature = "database",
     feature = "files",
     feature = "git",
     feature = "http",

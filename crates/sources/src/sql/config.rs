@@ -179,6 +179,13 @@ pub struct QueryConfig {
     pub one: bool,
     /// The default format of rows. Default: that of the database.
     pub format: Option<RowFormat>,
+    /// The column whose value is the contents of the resource, such as a document in a BLOB, instead of rows. The query
+    /// returns one row; if it returns none, or null, the resource is not found.
+    pub contents: Option<String>,
+    /// The media type of `contents`. Default: detected.
+    pub mime: Option<String>,
+    /// The column with the media type of `contents`, instead of `mime`.
+    pub mime_column: Option<String>,
     /// A short name. Default: the URI.
     pub name: Option<String>,
     /// A human-readable title.

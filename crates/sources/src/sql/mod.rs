@@ -10,6 +10,7 @@
 mod address;
 mod catalog;
 mod config;
+mod contents;
 mod definition;
 mod dialect;
 mod driver;

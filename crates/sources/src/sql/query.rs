@@ -6,6 +6,7 @@ use libris_core::uri_template::{VariableValue, Variables};
 use libris_core::{Annotations, Error, Resource, Result, Template, Uri, UriTemplate};
 
 use super::config;
+use super::contents::ContentsColumns;
 use super::dialect::Dialect;
 use super::driver::{QueryLimits, Statement};
 use super::lexer::{SqlPiece, SqlPieces, pieces};
@@ -19,11 +20,13 @@ const TYPED_PARAMETER: &str = "typed";
 /// A validated configured query.
 pub(super) struct CheckedQuery {
     config: config::QueryConfig,
-    /// The template of the query's URIs, with the parameter `format`.
+    /// The template of the query's URIs, with the parameter `format` if the result is rows.
     pub(super) template: UriTemplate,
     /// The URI of the query, if it has no variables.
     pub(super) fixed: Option<Uri>,
     pub(super) format: RowFormat,
+    /// The columns of the contents; `None` if the result is rows.
+    pub(super) contents: Option<ContentsColumns>,
     pieces: SqlPieces,
     completions: BTreeMap<String, SqlPieces>,
 }
@@ -64,9 +67,10 @@ impl CheckedQuery {
             true => Some(Uri::parse(uri.as_str())?),
             false => None,
         };
-        let template = with_format(&uri)?;
+        let contents = ContentsColumns::of(&config).map_err(wrong)?;
+        let template = if contents.is_some() { uri.clone() } else { with_format(&uri)? };
         let format = config.format.unwrap_or(format);
-        Ok(Self { config, template, fixed, format, pieces: sql, completions })
+        Ok(Self { config, template, fixed, format, contents, pieces: sql, completions })
     }
 
     /// The configured URI.
@@ -162,12 +166,20 @@ impl CheckedQuery {
         }
     }
 
+    /// The media type of the result; `None` if it differs from row to row.
+    fn mime(&self) -> Option<String> {
+        match &self.contents {
+            Some(columns) => columns.mime().map(str::to_owned),
+            None => Some(self.format.mime().to_owned()),
+        }
+    }
+
     /// The listed resource; `None` if the URI of the query has variables.
     pub(super) fn resource(&self) -> Option<Resource> {
         Some(Resource {
             title: self.config.title.clone(),
             description: self.config.description.clone(),
-            mime: Some(self.format.mime().to_owned()),
+            mime: self.mime(),
             annotations: self.annotations(),
             ..Resource::new(self.fixed.clone()?, self.name())
         })
@@ -177,6 +189,8 @@ impl CheckedQuery {
         Template {
             title: self.config.title.clone(),
             description: self.config.description.clone(),
+            // The caller chooses the format of rows.
+            mime: self.mime().filter(|_| self.contents.is_some()),
             annotations: self.annotations(),
             ..Template::new(self.template.clone(), self.name())
         }

@@ -318,21 +318,18 @@ impl SqlInner {
         context: &Context,
     ) -> Result<Vec<Content>> {
         let query = &self.queries[at];
+        if let Some(columns) = &query.contents {
+            return Ok(vec![self.contents(uri, at, columns, variables, context).await?]);
+        }
         let format = self.format(variables, query.format)?;
         let rows = if query.shape() == RowShape::One { 1 } else { self.config.max_rows };
         let bounds = QueryLimits { rows: rows + 1, bytes: self.config.max_bytes, ordered: false };
         let statement = query.statement(self.driver.dialect(), variables, bounds)?;
         let writer = RowWriter::new(format, query.shape(), rows, self.config.max_bytes).with_context(context);
-        let wrong_value = || Error::invalid("the database rejects the value of a variable: check its type");
-        let writer = match self.run(uri, &statement, writer, wrong_value).await {
+        let writer = match self.run(uri, &statement, writer, wrong_variable).await {
             Ok(writer) => writer,
             Err(RowsFailure::Error(error)) => return Err(error),
-            Err(RowsFailure::Missing) => {
-                return Err(Error::failed(
-                    "run the query, because the database has no such table or column: run `libris check`",
-                    "the log has the error of the database",
-                ));
-            }
+            Err(RowsFailure::Missing) => return Err(missing_in_query()),
         };
         if query.shape() == RowShape::One && writer.rows == 0 {
             return Err(Error::NotFound(uri.clone()));
@@ -373,7 +370,7 @@ impl SqlInner {
         }
     }
 
-    fn too_large(&self, uri: &Uri, size: u64, hint: &str) -> Error {
+    pub(super) fn too_large(&self, uri: &Uri, size: u64, hint: &str) -> Error {
         Error::TooLarge { uri: uri.clone(), size, limit: self.config.max_bytes, hint: Some(hint.to_owned()) }
     }
 
@@ -568,6 +565,19 @@ fn require_key(label: &str, table: &TableInfo) -> Result<()> {
         ))),
         false => Ok(()),
     }
+}
+
+/// The error for a value of a variable that the database rejects.
+pub(super) fn wrong_variable() -> Error {
+    Error::invalid("the database rejects the value of a variable: check its type")
+}
+
+/// The error for a configured query that names a missing table or column.
+pub(super) fn missing_in_query() -> Error {
+    Error::failed(
+        "run the query, because the database has no such table or column: run `libris check`",
+        "the log has the error of the database",
+    )
 }
 
 fn schema_format(variables: &Variables) -> Result<RowFormat> {

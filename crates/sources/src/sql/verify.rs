@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use libris_core::{Error, Result};
+use libris_core::{Context, Error, Result};
 
+use super::contents::ContentsSink;
 use super::driver::{self, DatabaseError, DriverError, QueryLimits, Statement};
 use super::{SqlInner, query};
 
@@ -19,8 +20,25 @@ impl SqlInner {
                     return Err(self.wrong_query(&what, problem));
                 }
             }
+            self.verify_columns(query).await?;
         }
         Ok(())
+    }
+
+    /// Checks that the result of a query with `contents` has the configured columns.
+    async fn verify_columns(&self, query: &query::CheckedQuery) -> Result<()> {
+        let Some(columns) = query.contents.clone() else { return Ok(()) };
+        let limits = QueryLimits { rows: 0, bytes: self.config.max_bytes, ordered: false };
+        let statement = query.statement(self.driver.dialect(), &Default::default(), limits)?;
+        let sink = ContentsSink::new(columns, &Context::default());
+        let what = format!("the query `{}`", query.uri());
+        let sink = driver::run(&*self.driver, &statement, sink).await;
+        match sink.map_err(|problem| self.wrong_query(&what, problem))?.missing {
+            Some(column) => Err(Error::invalid(format!(
+                "{what} is wrong: its result has no column `{column}`; hint: correct `contents` or `mime_column`"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Verifies the queries in the background, once, and logs the first error. Called when the database has

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use libris_core::{CompletionRequest, Context, Error, Source as _, Uri};
+use libris_core::{CompletionRequest, ContentBody, Context, Error, Source as _, Uri};
 use libris_sources::{Sql, sql};
 
 use crate::database::{Database, Engine, test_on};
@@ -117,6 +117,10 @@ fn mistakes_are_explained() {
         query("db://a/{id}", "SELECT ?", ""),
         query("db://a/{id}", "SELECT :id", "parameters = { ib = \"integer\" }"),
         query("db://a/{id}", "SELECT :id", "complete = { id = \"SELECT :nothing\" }"),
+        query("db://a", "SELECT 1", "mime = \"text/html\""),
+        query("db://a", "SELECT 1", "contents = \"a\"\none = true"),
+        query("db://a", "SELECT 1", "contents = \"a\"\nmime = \"pdf\""),
+        query("db://a", "SELECT 1", "contents = \"a\"\nmime = \"text/html\"\nmime_column = \"b\""),
     ];
     insta::assert_snapshot!(said.join("\n"), @r"
     a database needs either `url` or `url_env`
@@ -131,6 +135,10 @@ fn mistakes_are_explained() {
     the query `db://a/{id}` is wrong: its `sql` has positional parameters: write `:name` instead
     the query `db://a/{id}` is wrong: its URI has no variable `ib`, only `id`
     the query `db://a/{id}` is wrong: its URI has no variable `nothing`, only `id`
+    the query `db://a` is wrong: `mime` and `mime_column` are only for a query with `contents`
+    the query `db://a` is wrong: `one` and `format` are for rows, and have no effect with `contents`
+    the query `db://a` is wrong: its `mime` must be a media type such as `application/pdf`, not `pdf`
+    the query `db://a` is wrong: it has both `mime` and `mime_column`
     ");
 }
 
@@ -222,4 +230,99 @@ async fn what_is_offered_is_bounded_in_total(engine: Engine) {
         let offered = shop.sql.complete(asked, &Context::default()).await.unwrap();
         assert_eq!((offered.values.len(), offered.more), (10, true), "{engine:?}: {variable}");
     }
+}
+
+/// Attachments: a PDF, HTML in a BLOB, a text, and null.
+const ATTACHMENTS: &str = r#"
+    [[query]]
+    uri = "db://attachments/{id}"
+    sql = "SELECT kind, data FROM attachments WHERE id = :id"
+    parameters = { id = "integer" }
+    contents = "data"
+    mime_column = "kind"
+
+    [[query]]
+    uri = "db://notes/{id}.txt"
+    sql = "SELECT note FROM attachments WHERE id = :id"
+    parameters = { id = "integer" }
+    contents = "note"
+
+    [[query]]
+    uri = "db://first"
+    sql = "SELECT data FROM attachments WHERE id = 1"
+    contents = "data"
+    mime = "application/x-own"
+"#;
+
+test_on!(a_cell_is_the_contents_of_a_resource, sqlite, needs_postgres, needs_mariadb);
+
+async fn a_cell_is_the_contents_of_a_resource(engine: Engine) {
+    let pdf = b"%PDF-1.4\n\xff\x00 \n%%EOF";
+    let page = "<!DOCTYPE html><p>Über</p>";
+    let hex = |data: &[u8]| data.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let literal = |data: &[u8]| match engine {
+        Engine::Postgres => format!("'\\x{}'", hex(data)),
+        Engine::Sqlite | Engine::Mysql => format!("x'{}'", hex(data)),
+    };
+    let bytes = match engine {
+        Engine::Sqlite => "blob",
+        Engine::Postgres => "bytea",
+        Engine::Mysql => "longblob",
+    };
+    let database = Database::new(engine).await;
+    let table = format!(
+        "CREATE TABLE attachments (id integer PRIMARY KEY, kind varchar(50), data {bytes}, note text)"
+    );
+    let rows = format!(
+        "(1, 'application/pdf', {}, 'a note'), (2, 'text/html', {}, NULL), (3, NULL, {}, ''), (4, 'x', NULL, NULL)",
+        literal(pdf),
+        literal(page.as_bytes()),
+        literal(pdf),
+    );
+    database.execute(&format!("{table}; INSERT INTO attachments VALUES {rows}")).await;
+    let shop = database.source(ATTACHMENTS);
+    let read = async |shop: &Sql, uri: &str| {
+        let contents = shop.read(&Uri::parse(uri).unwrap(), &Context::default()).await?;
+        let [part] = <[_; 1]>::try_from(contents.parts).unwrap();
+        assert_eq!(part.uri.as_str(), uri);
+        Ok::<_, Error>((part.mime.unwrap(), part.body))
+    };
+    let found = |mime: &str, body: ContentBody| Ok::<_, Error>((mime.to_owned(), body));
+    let data = || ContentBody::Bytes(pdf.to_vec().into());
+    let text = |text: &str| ContentBody::Text(text.to_owned());
+    let cases = [
+        ("db://attachments/1", found("application/pdf", data())),
+        ("db://attachments/2", found("text/html", text(page))),
+        ("db://attachments/3", found("application/pdf", data())),
+        ("db://notes/1.txt", found("text/plain", text("a note"))),
+        ("db://notes/3.txt", found("text/plain", text(""))),
+        ("db://first", found("application/x-own", data())),
+    ];
+    for (uri, expected) in cases {
+        let found = read(&shop.sql, uri).await;
+        assert_eq!(found.unwrap(), expected.unwrap(), "{engine:?}: {uri}");
+    }
+    // Neither a missing row nor a null is a resource.
+    for uri in ["db://attachments/4", "db://attachments/5", "db://notes/2.txt"] {
+        assert!(matches!(read(&shop.sql, uri).await, Err(Error::NotFound(_))), "{engine:?}: {uri}");
+    }
+    let listed = shop.sql.list(None, 100, &Context::default()).await.unwrap().resources;
+    let first = listed.iter().find(|resource| resource.uri.as_str() == "db://first").unwrap();
+    assert_eq!(first.mime.as_deref(), Some("application/x-own"));
+    shop.sql.verify().await.unwrap();
+    // The database compares the size with the limit, so that a larger value is not loaded.
+    let small = database.source(&format!("max_bytes = {}\n{ATTACHMENTS}", pdf.len() - 1));
+    let error = read(&small.sql, "db://first").await.unwrap_err();
+    assert!(
+        matches!(error, Error::TooLarge { size, .. } if size == pdf.len() as u64),
+        "{engine:?}: {error:?}"
+    );
+    let wrong = database.source(&ATTACHMENTS.replace("mime_column = \"kind\"", "mime_column = \"type\""));
+    let error = wrong.sql.verify().await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the query `db://attachments/{id}` is wrong: its result has no column `type`; hint: correct `contents` or \
+         `mime_column`"
+    );
+    assert!(matches!(read(&wrong.sql, "db://attachments/1").await, Err(Error::Failed { .. })));
 }
