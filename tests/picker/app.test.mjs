@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { serveHttp } from '../libris.mjs';
-import { accessibleFrame, launch, picture, until, visit } from './browser.mjs';
+import { accessibleFrame, indexed, launch, picture, until, visit } from './browser.mjs';
 import { serveChat } from './host/serve.mjs';
 import { everything } from './library.mjs';
 
@@ -23,13 +23,7 @@ before(async () => {
   writeFileSync(join(library.kinds, 'links.md'), '# Links\n\n[The web](https://example.org/page), [here](#there), [the team](../people/team.csv)\n\n## There\n');
   [browser, server] = await Promise.all([launch(), serveHttp(['--config', library.config])]);
   chat = await serveChat(server.url);
-  const end = Date.now() + 300_000;
-  const metrics = server.url.replace(/\/mcp$/, '/metrics');
-  const isIndexed = text => /^libris_search_pending 0$/m.test(text) && /^libris_search_resources \d\d/m.test(text);
-  while (!isIndexed(await (await fetch(metrics)).text())) {
-    assert.ok(Date.now() < end, 'the search index is not completed');
-    await new Promise(resolve => setTimeout(resolve, 100));
-  }
+  await indexed(server);
 });
 after(async () => {
   await chat?.stop();
