@@ -190,7 +190,7 @@ text = ${JSON.stringify(`# ${attack}\n\n[click](javascript:alert(15))\n`)}
 export function parts() {
   const path = folder('parts');
   const lines = number => Array.from({ length: number }, (_, line) => `line ${line + 1} of a long night`).join('\n');
-  writeFileSync(join(path, 'long.log'), lines(60_000));
+  writeFileSync(join(path, 'long.log'), lines(45_000));
   writeFileSync(join(path, 'short.log'), lines(12_000));
   writeFileSync(join(path, 'rows.csv'), `row,text\n${Array.from({ length: 2_500 }, (_, row) => `${row + 1},value ${row + 1}`).join('\n')}\n`);
   for (const [name, size] of [['large.bin', 1_500_000], ['small.bin', 300_000]]) {

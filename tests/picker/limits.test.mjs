@@ -2,8 +2,11 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { serveHttp } from '../libris.mjs';
-import { DESKTOP, PHONE, accessible, launch, origin, pane, picture, previewShows, previewText, row, until, visit } from './browser.mjs';
+import { DESKTOP, PHONE, accessible, indexed, launch, origin, pane, picture, previewShows, row, until, visit } from './browser.mjs';
 import { hostile, large, parts } from './library.mjs';
+
+/** The longest that a busy machine takes to index 100,000 files. */
+const INDEXING = 300_000;
 
 let browser;
 before(async () => {
@@ -25,24 +28,31 @@ describe('parts', () => {
   /** The buttons that can be pressed. */
   const buttons = () => visitor.page.$$eval('.parts button', all => all.filter(one => !one.disabled).map(one => one.textContent));
 
-  /** Turns parts until one shows a text, and returns what is shown. */
+  const frame = () => visitor.page.mainFrame().childFrames()[0];
+
+  /** Turns parts until one shows a text, and returns what is around it. */
   async function turn(label, text) {
     for (let step = 0; step < 60; step += 1) {
+      await visitor.page.waitForSelector('.frame-note span');
       const note = await visitor.page.$eval('.frame-note span', one => one.textContent);
-      const shown = await previewText(visitor.page);
-      if (shown.includes(text)) return shown;
+      const shown = await frame().evaluate(text => {
+        const all = document.body.textContent;
+        const at = all.indexOf(text);
+        return at < 0 ? null : all.slice(Math.max(0, at - 100), at + 100);
+      }, text);
+      if (shown !== null) return shown;
       assert.ok((await buttons()).includes(label), `${label} does not lead to ${text}, but to ${note}`);
       await visitor.page.evaluate(label => [...document.querySelectorAll('.parts button')].find(one => one.textContent === label).click(), label);
-      await until(visitor.page, note => document.querySelector('.frame-note span')?.textContent !== note, note);
+      await until(visitor.page, note => ![null, undefined, note].includes(document.querySelector('.frame-note span')?.textContent), note);
     }
     throw new Error(`no part shows ${text}`);
   }
 
   /** The number that is shown beside a line. */
-  const numberOf = text => visitor.page.mainFrame().childFrames()[0]
+  const numberOf = text => frame()
     .evaluate(text => [...document.querySelectorAll('.l')].find(one => one.textContent === text).dataset.n, text);
 
-  for (const [name, last] of [['long.log', 60_000], ['short.log', 12_000]]) {
+  for (const [name, last] of [['long.log', 45_000], ['short.log', 12_000]]) {
     test(`every line of ${name} can be seen, with its number`, async () => {
       await show(name);
       await previewShows(visitor.page, 'line 1 of');
@@ -180,6 +190,11 @@ async function measure(server) {
   await page.evaluate(() => { location.hash = `uri=${encodeURIComponent('file:///large/wide')}`; });
   await until(page, () => document.querySelector('.detail h2')?.textContent === 'wide');
   for (const rows of ['.list-rows', '.tree-rows']) {
+    if (rows === '.tree-rows') {
+      await page.focus(rows);
+      await page.keyboard.press('ArrowRight');
+      await row(page, 'note-00000.txt');
+    }
     await page.evaluate(async rows => {
       const box = document.querySelector(rows);
       const loaded = () => /(^|\D)20,000 entries/.test(document.querySelector('.detail > .foot').textContent);
@@ -193,8 +208,9 @@ async function measure(server) {
   }
   await page.click('.list-head .name .sort');
   await until(page, () => document.querySelector('.list-rows .entry-name').textContent === 'note-19999.txt');
+  // The search goes on while the index is built.
   await page.type('#query', 'note-12345');
-  await until(page, () => document.querySelector('.hit')?.textContent.includes('note-12345.txt'));
+  await page.waitForFunction(() => document.querySelector('.hit')?.textContent.includes('note-12345.txt'), { timeout: INDEXING, polling: 50 });
   const longest = await page.evaluate(() => Math.max(0, ...window.longTasks));
   await page.evaluate(() => globalThis.gc?.());
   const { JSHeapUsedSize: heap } = await page.metrics();
@@ -210,6 +226,7 @@ test('is quick with a hundred thousand resources', async t => {
   // Times depend on what else the machine does, so the best of three visits counts.
   for (let visits = 0; visits < 3 && Object.keys(limits).some(name => best[name] > limits[name]); visits += 1) {
     const found = await measure(server);
+    await indexed(server);
     for (const name of Object.keys(best)) best[name] = Math.min(best[name], found[name]);
     console.log(`large: first rows after ${Math.round(found.firstRows)} ms, ${found.asked} requests, longest task ${Math.round(found.longest)} ms, heap ${Math.round(found.heap / 1e6)} MB`);
   }
