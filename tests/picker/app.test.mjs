@@ -6,7 +6,7 @@ import { after, before, describe, test } from 'node:test';
 import { serveHttp } from '../libris.mjs';
 import { accessibleFrame, indexed, launch, picture, until, visit } from './browser.mjs';
 import { serveChat } from './host/serve.mjs';
-import { everything } from './library.mjs';
+import { everything, hostile } from './library.mjs';
 
 const README = 'file:///handbook/README.md';
 const KINDS = { text: {}, resourceLink: {}, structuredContent: {} };
@@ -32,14 +32,14 @@ after(async () => {
 });
 
 /** Opens the chat, and in it the picker by its tool. */
-async function converse({ mode = 'auto', given = {}, context = CONTEXT, capabilities = CAPABILITIES, dark = false } = {}) {
-  const visitor = await visit(browser, chat.url, { viewport: CHAT, sandbox: chat.proxy, dark });
+async function converse({ mode = 'auto', given = {}, context = CONTEXT, capabilities = CAPABILITIES, dark = false, host = chat } = {}) {
+  const visitor = await visit(browser, host.url, { viewport: CHAT, sandbox: host.proxy, dark });
   const { page } = visitor;
   await until(page, () => window.openApp);
   if (dark) await page.evaluate(() => document.documentElement.classList.add('dark'));
   const connected = await page.evaluate(mode => window.connect({ mode }), mode);
-  const opened = await page.evaluate(asked => window.openApp(asked), { name: 'open_picker', given, proxy: chat.proxy, context, capabilities });
-  const app = page.frames().find(frame => frame.parentFrame()?.url() === chat.proxy);
+  const opened = await page.evaluate(asked => window.openApp(asked), { name: 'open_picker', given, proxy: host.proxy, context, capabilities });
+  const app = page.frames().find(frame => frame.parentFrame()?.url() === host.proxy);
   return { ...visitor, page, app, connected, opened };
 }
 
@@ -192,6 +192,32 @@ describe('inside a chat', () => {
     assert.equal(await app.$eval('#query', one => one.value), '');
     // The violation is what is tested.
     await close({ except: /Content Security Policy/ });
+  });
+
+  test('a hostile library runs nothing and loads nothing', async t => {
+    const evil = await serveHttp(['--config', hostile().config]);
+    const host = await serveChat(evil.url);
+    t.after(async () => {
+      await host.stop();
+      await evil.stop();
+    });
+    const { page, app, close } = await converse({ host });
+    await open(app, 'hostile');
+    await until(app, () => document.querySelectorAll('.list-rows .entry').length >= 9);
+    const names = ['<img src=x onerror=alert(3)>.md', 'x.svg', 'names.json', 'cells.ipynb', 'page.html'];
+    for (const name of names) {
+      await pane(app, 'browse');
+      await open(app, name);
+      await until(app, name => document.querySelector('.panel .frame, .panel .media') && document.querySelector('.crumbs'), name);
+    }
+    await pane(app, 'browse');
+    await app.type('#query', 'hostile');
+    await until(app, () => [...document.querySelectorAll('.hit')].some(one => one.textContent.includes('<img src=x')));
+    await app.evaluate(() => document.querySelector('.hit .tick').click());
+    await until(page, () => window.received.contexts.at(-1)?.structuredContent.selected.length === 1);
+    assert.equal(await app.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true);
+    await picture(page, 'app-hostile');
+    await close();
   });
 
   test('fills in templates with completion', async () => {
