@@ -2,7 +2,8 @@
 
     LIBRIS_BIN=target/debug/libris python3 tests/dav.py
 
-The server has a folder, a repository, a database, inline resources and another server behind a gateway. Every file of the
+The server has a folder with an archive, a repository, a database, inline resources, skills, a command, an HTTP API and
+another server behind a gateway. Every file of the
 share must have the bytes of `resources/read`, nothing can be written, and what a rule hides is absent. A folder of 100,000
 files must be listed without growing the server.
 """
@@ -26,6 +27,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import xml.etree.ElementTree
+import zipfile
 
 ROOT = pathlib.Path(__file__).parent.parent
 LIBRIS = os.environ["LIBRIS_BIN"]
@@ -210,8 +212,36 @@ def git(folder, *words):
     return subprocess.run(["git", "-C", str(folder), *identity, *words], check=True, capture_output=True, text=True).stdout
 
 
-def everything(base):
-    """Every kind of source that needs no network."""
+class Api:
+    """An HTTP API with one document."""
+
+    CONTENT = b'{"sky": "clear"}'
+
+    def __init__(self):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                found = self.path == "/stations"
+                self.send_response(200 if found else 404)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(Api.CONTENT) if found else 0))
+                self.end_headers()
+                if found:
+                    self.wfile.write(Api.CONTENT)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.origin = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def everything(base, api):
+    """Every kind of source that can be started here; `api` is the origin of an HTTP API."""
     shutil.copytree(ROOT / "examples/handbook", base / "handbook")
     hidden = base / "handbook/hidden"
     hidden.mkdir()
@@ -227,6 +257,10 @@ def everything(base):
     (odd / "marked.txt").write_bytes(b"\xef\xbb\xbfmarked\n")
     (odd / "empty").write_bytes(b"")
     (odd / "large.bin").write_bytes(os.urandom(9_500_000))
+    with zipfile.ZipFile(odd / "papers.zip", "w") as archive:
+        archive.writestr("first.md", "# The first paper\n")
+        archive.writestr("notes/second.txt", "the second paper\n")
+    shutil.copytree(ROOT / "examples/skills", base / "skills")
     shutil.copy(ROOT / "examples/shop.db", base / "shop.db")
     project = base / "project"
     project.mkdir()
@@ -257,6 +291,20 @@ text = '{{ "theme": "dark" }}'
 uri = "config://app/motd"
 mime = "text/plain"
 text = 'hello'
+[[skills]]
+path = "skills"
+[[command]]
+uri = "greeting://now"
+mime = "text/plain"
+run = ["echo", "good morning"]
+[[http]]
+base = "{api}"
+[http.limits]
+allow_private = true
+[[http.resource]]
+uri = "weather://stations"
+url = "stations"
+mime = "application/json"
 [[mcp]]
 name = "other"
 run = ["{LIBRIS}", "serve", "upstream", "--stdio"]
@@ -274,7 +322,8 @@ class Everything(unittest.TestCase):
     def setUpClass(cls):
         cls.scratch = tempfile.TemporaryDirectory()
         cls.base = pathlib.Path(cls.scratch.name)
-        cls.server = Server(cls.base, everything(cls.base))
+        cls.api = Api()
+        cls.server = Server(cls.base, everything(cls.base, cls.api.origin))
         cls.home = cls.base / "home"
         cls.home.mkdir()
         (cls.home / ".netrc").write_text(f"machine 127.0.0.1 login reader password {cls.server.key}\n")
@@ -283,6 +332,7 @@ class Everything(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.server.stop()
+        cls.api.stop()
         cls.scratch.cleanup()
 
     def run_program(self, *command, given=None):
@@ -300,7 +350,7 @@ class Everything(unittest.TestCase):
         resources = [resource for resource in self.server.resources() if resource.get("mimeType") != "inode/directory"]
         files = dict(self.server.walk())
         schemes = {resource["uri"].split(":")[0] for resource in resources}
-        self.assertLessEqual({"file", "git", "sqlite", "config", "libris"}, schemes)
+        self.assertLessEqual({"file", "git", "sqlite", "config", "skill", "greeting", "weather", "libris"}, schemes)
         for resource in resources:
             path = share_path(resource)
             self.assertIn(path, files)
@@ -334,6 +384,13 @@ class Everything(unittest.TestCase):
         rows = dict(self.server.walk("/sqlite/shop/users/"))
         self.assertIn("/sqlite/shop/users/rows/1.json", rows)
         self.assertEqual(self.server.read("/sqlite/shop/users/rows/1.json"), self.server.content("sqlite://shop/users/rows/1"))
+
+    def test_members_of_an_archive_are_read_by_their_path(self):
+        archive = "/file/handbook/odd/papers.zip"
+        self.assertEqual(self.server.read(archive), (self.base / "handbook/odd/papers.zip").read_bytes())
+        for member, content in [("first.md", b"# The first paper\n"), ("notes/second.txt", b"the second paper\n")]:
+            self.assertEqual(self.server.read(f"{archive}/{member}"), content)
+            self.assertEqual(self.server.content(f"file:///handbook/odd/papers.zip/{member}"), content)
 
     def test_what_is_hidden_is_absent(self):
         self.assertFalse([path for path, _ in self.server.walk("/file/") if "hidden" in path])
@@ -383,6 +440,26 @@ get bytes.bin {self.home}/got.bin
 cd /dav/sqlite/shop/users
 ls
 get schema.md {self.home}/got-schema.md
+cd /dav/config/app
+ls
+get settings.json {self.home}/got-settings
+cd /dav/git/project/tree/main/src
+ls
+get lib.rs {self.home}/got-lib.rs
+cd /dav/file/upstream
+ls
+get far.md {self.home}/got-far.md
+cd /dav/skill/meeting-notes
+ls
+get SKILL.md {self.home}/got-skill.md
+cd /dav/greeting
+ls
+get now.txt {self.home}/got-now
+cd /dav/weather
+ls
+get stations.json {self.home}/got-stations
+cd /dav/file/handbook/odd
+get papers.zip {self.home}/got-papers
 cd /dav/file/handbook
 put {wanted} written.md
 delete README.md
@@ -397,6 +474,18 @@ quit
         self.assertEqual(wanted.read_bytes(), (self.base / "handbook/README.md").read_bytes())
         self.assertEqual((self.home / "got.bin").read_bytes(), bytes(range(256)))
         self.assertEqual((self.home / "got-schema.md").read_bytes(), self.server.content("sqlite://shop/users/schema"))
+        for name, content in [
+            ("got-settings", b'{ "theme": "dark" }'),
+            ("got-lib.rs", b"pub fn two() -> u8 { 2 }\n"),
+            ("got-far.md", b"# Far away\n"),
+            ("got-skill.md", (self.base / "skills/meeting-notes/SKILL.md").read_bytes()),
+            ("got-now", b"good morning\n"),
+            ("got-stations", Api.CONTENT),
+            ("got-papers", (self.base / "handbook/odd/papers.zip").read_bytes()),
+        ]:
+            self.assertEqual((self.home / name).read_bytes(), content, name)
+        for listed in ["schema.md", "settings.json", "lib.rs", "far.md", "SKILL.md", "now.txt", "stations.json"]:
+            self.assertRegex(done, rf"(?m)^\s+{re.escape(listed)}\s", listed)
         self.assertEqual(done.count("405 Method Not Allowed"), 3, done)
         self.assertEqual(done.count("403 Forbidden"), 1, done)
         self.assertTrue((self.base / "handbook/README.md").exists())

@@ -4,9 +4,9 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { serveHttp } from '../libris.mjs';
-import { accessibleFrame, launch, picture, until, visit } from './browser.mjs';
+import { accessibleFrame, indexed, launch, picture, until, visit } from './browser.mjs';
 import { serveChat } from './host/serve.mjs';
-import { everything } from './library.mjs';
+import { everything, hostile } from './library.mjs';
 
 const README = 'file:///handbook/README.md';
 const KINDS = { text: {}, resourceLink: {}, structuredContent: {} };
@@ -23,13 +23,7 @@ before(async () => {
   writeFileSync(join(library.kinds, 'links.md'), '# Links\n\n[The web](https://example.org/page), [here](#there), [the team](../people/team.csv)\n\n## There\n');
   [browser, server] = await Promise.all([launch(), serveHttp(['--config', library.config])]);
   chat = await serveChat(server.url);
-  const end = Date.now() + 300_000;
-  const metrics = server.url.replace(/\/mcp$/, '/metrics');
-  const isIndexed = text => /^libris_search_pending 0$/m.test(text) && /^libris_search_resources \d\d/m.test(text);
-  while (!isIndexed(await (await fetch(metrics)).text())) {
-    assert.ok(Date.now() < end, 'the search index is not completed');
-    await new Promise(resolve => setTimeout(resolve, 100));
-  }
+  await indexed(server);
 });
 after(async () => {
   await chat?.stop();
@@ -38,14 +32,14 @@ after(async () => {
 });
 
 /** Opens the chat, and in it the picker by its tool. */
-async function converse({ mode = 'auto', given = {}, context = CONTEXT, capabilities = CAPABILITIES, dark = false } = {}) {
-  const visitor = await visit(browser, chat.url, { viewport: CHAT, sandbox: chat.proxy, dark });
+async function converse({ mode = 'auto', given = {}, context = CONTEXT, capabilities = CAPABILITIES, dark = false, host = chat } = {}) {
+  const visitor = await visit(browser, host.url, { viewport: CHAT, sandbox: host.proxy, dark });
   const { page } = visitor;
   await until(page, () => window.openApp);
   if (dark) await page.evaluate(() => document.documentElement.classList.add('dark'));
   const connected = await page.evaluate(mode => window.connect({ mode }), mode);
-  const opened = await page.evaluate(asked => window.openApp(asked), { name: 'open_picker', given, proxy: chat.proxy, context, capabilities });
-  const app = page.frames().find(frame => frame.parentFrame()?.url() === chat.proxy);
+  const opened = await page.evaluate(asked => window.openApp(asked), { name: 'open_picker', given, proxy: host.proxy, context, capabilities });
+  const app = page.frames().find(frame => frame.parentFrame()?.url() === host.proxy);
   return { ...visitor, page, app, connected, opened };
 }
 
@@ -198,6 +192,32 @@ describe('inside a chat', () => {
     assert.equal(await app.$eval('#query', one => one.value), '');
     // The violation is what is tested.
     await close({ except: /Content Security Policy/ });
+  });
+
+  test('a hostile library runs nothing and loads nothing', async t => {
+    const evil = await serveHttp(['--config', hostile().config]);
+    const host = await serveChat(evil.url);
+    t.after(async () => {
+      await host.stop();
+      await evil.stop();
+    });
+    const { page, app, close } = await converse({ host });
+    await open(app, 'hostile');
+    await until(app, () => document.querySelectorAll('.list-rows .entry').length >= 9);
+    const names = ['<img src=x onerror=alert(3)>.md', 'x.svg', 'names.json', 'cells.ipynb', 'page.html'];
+    for (const name of names) {
+      await pane(app, 'browse');
+      await open(app, name);
+      await until(app, name => document.querySelector('.panel .frame, .panel .media') && document.querySelector('.crumbs'), name);
+    }
+    await pane(app, 'browse');
+    await app.type('#query', 'hostile');
+    await until(app, () => [...document.querySelectorAll('.hit')].some(one => one.textContent.includes('<img src=x')));
+    await app.evaluate(() => document.querySelector('.hit .tick').click());
+    await until(page, () => window.received.contexts.at(-1)?.structuredContent.selected.length === 1);
+    assert.equal(await app.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true);
+    await picture(page, 'app-hostile');
+    await close();
   });
 
   test('fills in templates with completion', async () => {

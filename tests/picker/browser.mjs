@@ -72,10 +72,20 @@ export async function visit(browser, origin, { path = '/', viewport = DESKTOP, d
   };
 }
 
-const AUDIT = `axe.run(document, {
+const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+/** What only a whole page has. */
+const OF_PAGES = ['bypass', 'document-title', 'landmark-one-main', 'page-has-heading-one', 'region'];
+
+const audit = ({ disabled = [], preload = true } = {}) => `axe.run(document, {
   iframes: false,
-  runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+  preload: ${preload},
+  runOnly: ${JSON.stringify(RULES)},
+  rules: ${JSON.stringify(Object.fromEntries(disabled.map(rule => [rule, { enabled: false }])))},
 }).then(({ violations }) => violations.map(({ id, nodes }) => id + ': ' + nodes.slice(0, 3).map(node => node.html.slice(0, 160) + ' ' + node.failureSummary.slice(0, 200)).join(' | ')))`;
+const AUDIT = audit();
+
+/** Where no script of a page runs, no timer does either; axe-core uses some to continue. */
+const WITHOUT_TIMERS = 'window.setTimeout = (run, _, ...given) => { Promise.resolve().then(() => run(...given)); return 0; };';
 
 /** Fails if axe-core finds a violation in a frame whose policy allows scripts. */
 export async function accessibleFrame(frame, what) {
@@ -84,8 +94,23 @@ export async function accessibleFrame(frame, what) {
   if (violations.length > 0) throw new Error(`${what}: axe-core found\n${violations.join('\n')}`);
 }
 
-/** Fails if axe-core finds a violation. */
+/** Fails if axe-core finds a violation in the page or in its preview. */
 export async function accessible(page, what) {
+  await accessiblePage(page, what);
+  await accessiblePreview(page, what);
+}
+
+/** Fails if axe-core finds a violation in the frame of the preview, if there is one. */
+export async function accessiblePreview(page, what) {
+  for (const frame of page.mainFrame().childFrames()) {
+    await frame.evaluate(WITHOUT_TIMERS);
+    await frame.evaluate(readFileSync(axe, 'utf8'));
+    const violations = await frame.evaluate(audit({ disabled: OF_PAGES, preload: false }));
+    if (violations.length > 0) throw new Error(`${what}, in its preview: axe-core found\n${violations.join('\n')}`);
+  }
+}
+
+async function accessiblePage(page, what) {
   // The protocol runs this in a world of its own, where the policy of the page does not apply.
   const source = readFileSync(axe, 'utf8');
   const client = await page.createCDPSession();
@@ -101,6 +126,36 @@ export async function accessible(page, what) {
 
 export async function picture(page, name) {
   await page.screenshot({ path: join(pictures, `${name}.png`) });
+}
+
+export const origin = server => server.url.replace(/\/mcp$/, '');
+
+/** Waits until a server has indexed its resources. The index is built at the lowest priority, which takes a while on a busy machine. */
+export async function indexed(server) {
+  const end = Date.now() + 300_000;
+  const isComplete = text => /^libris_search_pending 0$/m.test(text) && /^libris_search_resources \d\d/m.test(text);
+  while (!isComplete(await (await fetch(`${origin(server)}/metrics`)).text())) {
+    if (Date.now() > end) throw new Error('the search index is not completed');
+    await new Promise(resolve => setTimeout(resolve, 100));
+  }
+}
+
+/** Waits until the tree has a row with this name, and returns its element. */
+export async function row(page, name) {
+  await until(page, name => [...document.querySelectorAll('.tree-rows .row .name')].some(one => one.textContent === name), name);
+  return page.evaluateHandle(name => [...document.querySelectorAll('.tree-rows .row')].find(one => one.querySelector('.name').textContent === name), name);
+}
+
+/** On a phone, shows one of the panes. */
+export const pane = (page, name) => page.evaluate(name => { document.querySelector('.panes').dataset.pane = name; }, name);
+
+/** Opens folders of the tree one after the other, then clicks what is last. */
+export async function open(page, ...names) {
+  for (const name of names) {
+    const element = await row(page, name);
+    if (await element.evaluate(one => one.getAttribute('aria-expanded') !== 'true')) await element.click();
+    if (page.viewport().isMobile && name !== names.at(-1)) await pane(page, 'browse');
+  }
 }
 
 /** Waits until a function of the page is true. */

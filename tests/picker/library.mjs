@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { docx, epub, png, pptx, xlsx } from './documents.mjs';
 
 const root = join(import.meta.dirname, '../..');
 const scratch = mkdtempSync(join(tmpdir(), 'libris-picker-'));
@@ -89,6 +90,12 @@ export function everything({ bundle = false } = {}) {
   ], metadata: { language_info: { name: 'python' } }, nbformat: 4, nbformat_minor: 5 }));
   writeFileSync(join(kinds, 'change.patch'), 'diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old line\n+new line\n');
   writeFileSync(join(kinds, 'picture.svg'), '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 40 40"><circle cx="20" cy="20" r="18" fill="#7a2e3a"/></svg>');
+  writeFileSync(join(kinds, 'photo.png'), png({ width: 60, height: 40, colour: [122, 46, 59] }));
+  writeFileSync(join(kinds, 'letter.docx'), docx(['Dear colleague,', 'the shelves are full.']));
+  writeFileSync(join(kinds, 'stock.xlsx'), xlsx([['Shelf', 'Books'], ['North', 'four hundred']]));
+  writeFileSync(join(kinds, 'slides.pptx'), pptx(['The first slide', 'The last slide']));
+  writeFileSync(join(kinds, 'novel.epub'), epub('It was a dark and stormy night.'));
+  writeFileSync(join(kinds, 'page.html'), '<!doctype html><title>A page</title><body><h1>A page</h1><p>The words of a page of the web.</p>');
   writeFileSync(join(kinds, 'live.md'), '# Live\n\nThe first version.\n');
   writeFileSync(join(kinds, 'long.log'), Array.from({ length: 60_000 }, (_, line) => `${line} a line of the log of a long night`).join('\n'));
   const old = new Date('2020-02-02T12:00:00Z');
@@ -135,9 +142,10 @@ path = "skills"
   return { config, handbook, kinds };
 }
 
-/** Names and contents that try to run, to load, or to break the layout. */
+/** Names and contents that try to run, to load, or to break the layout: of files, of an inline resource and of a skill. */
 export function hostile() {
   const path = folder('hostile');
+  const base = join(path, '..');
   const attack = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
   const files = {
     '<img src=x onerror=alert(3)>.md': `# ${attack}\n\n[click](javascript:alert(4)) [data](data:text/html,<script>alert(5)</script>)\n\n${attack}\n\n<iframe src="https://evil.example/"></iframe>\n<object data="https://evil.example/"></object>\n<link rel=stylesheet href="https://evil.example/a.css">\n<style>body { display: none; background: url(https://evil.example/b.png) }</style>\n<form action="https://evil.example/"><input name=a autofocus onfocus=alert(6)></form>\n<svg onload=alert(7)></svg>\n<meta http-equiv=refresh content="0;url=https://evil.example/">\n<base href="https://evil.example/">\n\n![a picture](https://evil.example/c.png) ![b](x.svg)\n\n<a href="https://evil.example/" target=_top onclick=alert(8)>out</a>\n\nlast words\n`,
@@ -156,6 +164,41 @@ export function hostile() {
     'zalgo.md': `# ${'a\u0301\u0302\u0303\u0304\u0305'.repeat(300)}\n`,
   };
   for (const [name, content] of Object.entries(files)) writeFileSync(join(path, name), content);
+  const skill = join(base, 'skills/evil');
+  mkdirSync(skill, { recursive: true });
+  writeFileSync(join(skill, 'SKILL.md'), `---\nname: evil\ndescription: 'A hostile skill ${attack}'\n---\n\n${attack}\n`);
+  const config = join(base, 'libris.toml');
+  writeFileSync(config, `
+[[files]]
+path = "hostile"
+
+[[skills]]
+path = "skills"
+
+[[inline.resource]]
+uri = "note://evil/text"
+name = ${JSON.stringify(attack)}
+title = ${JSON.stringify(`a hostile title ${attack}`)}
+description = ${JSON.stringify(`a hostile description ${attack} ${'wide'.repeat(300)}`)}
+mime = "text/markdown"
+text = ${JSON.stringify(`# ${attack}\n\n[click](javascript:alert(15))\n`)}
+`);
+  return { config };
+}
+
+/** Files that are too large to be shown at once: in ranges from 1 MiB, and whole below that. */
+export function parts() {
+  const path = folder('parts');
+  const lines = number => Array.from({ length: number }, (_, line) => `line ${line + 1} of a long night`).join('\n');
+  writeFileSync(join(path, 'long.log'), lines(45_000));
+  writeFileSync(join(path, 'short.log'), lines(12_000));
+  writeFileSync(join(path, 'rows.csv'), `row,text\n${Array.from({ length: 2_500 }, (_, row) => `${row + 1},value ${row + 1}`).join('\n')}\n`);
+  for (const [name, size] of [['large.bin', 1_500_000], ['small.bin', 300_000]]) {
+    const data = Buffer.alloc(size);
+    data.write('MARK', 40_000);
+    data.write('LAST', size - 4);
+    writeFileSync(join(path, name), data);
+  }
   return path;
 }
 

@@ -44,7 +44,8 @@ test('texts of others are shown safely', () => {
   assert.equal(titleOf({ uri: 'file:///h/data/a.json', title: 'data/a.json' }), '');
   assert.equal(titleOf({ uri: 'file:///h/a.md', title: 'Start' }), 'Start');
   assert.deepEqual(marked('Keys (a+b) keyring monkey', 'key (a+b'), ['', 'Keys', ' (a+b) ', 'keyring', ' monkey']);
-  assert.equal(passage('5: # On call\n7: The [one](on-call.md)\n8: - looks at 12:30'), 'On call The one looks at 12:30');
+  assert.equal(passage('5: # On call\n7: The [one](on-call.md)\n8: - looks at 12:30'), 'On call · The one looks at 12:30');
+  assert.equal(passage('1: Run `libris serve`, **now**\n2: ## Next'), 'Run libris serve, now Next');
   assert.equal(passage('1: <!-- page 12 -->\n2: \n3: Chapter 12'), 'page 12 · Chapter 12');
   assert.equal(kindOf({ uri: 'a:b.csv', mimeType: 'text/plain' }), 'table');
   assert.equal(tokensOfText('abcd'.repeat(10)), 10);

@@ -7,6 +7,8 @@ import { VirtualRows } from './rows.js';
 const ROW = 34;
 const TYPING_PAUSE = 800;
 const FLASH = 2500;
+/** What identifies a row while others are added or removed. */
+const keyOf = ({ node, more, template }) => (node ? `node ${node.key}` : more ? `more ${more.key}` : template ? `template ${template.uriTemplate}` : 'templates');
 const SCHEMES = { git: 'branch', sqlite: 'database', postgres: 'database', mysql: 'database' };
 
 export class Tree {
@@ -34,6 +36,8 @@ export class Tree {
       height: ROW,
       draw: (item, index, element) => this.#draw(item, index, element),
       shown: (first, last) => this.#shown(first, last),
+      keyOf,
+      preferred: () => this.#active,
     });
     this.status = h('p', { class: 'foot', role: 'status' });
     this.element = h('div', { class: 'browse' }, this.#box, this.status);
@@ -64,9 +68,25 @@ export class Tree {
         rows.push({ heading: true });
         if (this.showsTemplates) rows.push(...this.#library.templates.map((template) => ({ template })));
       }
-      this.#rows.set(rows);
+      this.#replace(rows);
       this.#summarise(rows);
     });
+  }
+
+  /** Shows other rows; the active one and the beginning of a range stay those of the same resources. */
+  #replace(rows) {
+    const [active, anchor] = [this.#active, this.#anchor].map((index) => this.#rows.items[index]);
+    const indexOf = (item) => {
+      const key = item && keyOf(item);
+      return item ? rows.findIndex((row) => keyOf(row) === key) : -1;
+    };
+    this.#rows.set(rows);
+    if (this.#active === null) return;
+    const index = indexOf(active);
+    this.#active = Math.max(0, index >= 0 ? index : Math.min(this.#active, rows.length - 1));
+    const start = indexOf(anchor);
+    this.#anchor = start >= 0 ? start : this.#active;
+    this.#box.setAttribute('aria-activedescendant', `row-${this.#active}`);
   }
 
   #summarise(rows) {

@@ -53,16 +53,27 @@ export class Composer {
     this.element = h('div', { class: 'composer' },
       h('label', { for: 'message' }, 'Message'),
       h('div', { class: 'composer-box' }, this.#area, this.#menu),
+      // A chat cannot read the files of this machine.
+      site.chat ? null : this.#attachButton(),
       site.chat ? h('div', { class: 'row-end' }, h('button', { class: 'primary', type: 'button', onclick: () => this.#send() }, icon('send'), 'Send')) : null,
       this.#suggestions);
-    // A chat cannot read the files of this machine.
-    if (!site.chat) this.#acceptFiles();
+    if (!site.chat) this.#acceptDrops();
     this.suggestLater = debounced(450, () => this.#suggest());
     selection.addEventListener('changed', () => this.#redraw());
   }
 
-  /** Files that are dropped here are selected beside the resources; they stay in the browser. */
-  #acceptFiles() {
+  /** A button that does what dropping files here does. */
+  #attachButton() {
+    const input = h('input', { type: 'file', id: 'attach', class: 'hidden', multiple: true, tabindex: '-1', 'aria-label': 'Files to attach',
+      onchange: () => {
+        this.#attach([...input.files]);
+        // The same file can be chosen again.
+        input.value = '';
+      } });
+    return h('div', { class: 'attach' }, input, h('button', { class: 'quiet', type: 'button', onclick: () => input.click() }, icon('plus'), 'Attach files'));
+  }
+
+  #acceptDrops() {
     const mark = (on) => this.element.classList.toggle('dropping', on);
     this.element.addEventListener('dragover', (event) => {
       if (!event.dataTransfer.types.includes('Files')) return;
@@ -72,13 +83,20 @@ export class Composer {
     this.element.addEventListener('dragleave', () => mark(false));
     this.element.addEventListener('drop', (event) => {
       mark(false);
-      const files = [...event.dataTransfer.files];
-      if (files.length === 0) return;
+      const items = [...event.dataTransfer.items].filter((item) => item.kind === 'file');
+      if (items.length === 0) return;
       event.preventDefault();
-      this.#selection.add(files.map((file) => ({
-        uri: `local:${encodeURIComponent(file.name)}`, label: file.name, name: file.name, mimeType: file.type || undefined, size: file.size, local: file,
-      })));
+      const isFolder = (item) => item.webkitGetAsEntry()?.isDirectory;
+      if (items.some(isFolder)) announce('A folder cannot be attached; drop the files in it');
+      this.#attach(items.filter((item) => !isFolder(item)).map((item) => item.getAsFile()));
     });
+  }
+
+  /** Selects files beside the resources; they stay in the browser. */
+  #attach(files) {
+    this.#selection.add(files.map((file) => ({
+      uri: `local:${encodeURIComponent(file.name)}`, label: file.name, name: file.name, mimeType: file.type || undefined, size: file.size, local: file,
+    })));
   }
 
   /** Sends the message to the conversation that the picker is in. */

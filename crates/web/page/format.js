@@ -9,9 +9,19 @@ export function clean(text, most = 300) {
   return shown.length > most ? `${shown.slice(0, most)}…` : shown;
 }
 
-/** A passage of a search as running text: without the numbers of its lines and the marks of Markdown and of pages. */
+/** A passage of a search as running text: without the numbers of its lines and the marks of Markdown and of pages. A dot ends a heading. */
 export function passage(text) {
-  return String(text ?? '').replace(/^\s*\d+: ?/gm, '').replace(/<!-{2} (\w+ \d+) -->/g, '$1 ·').replace(/^\s*(?:#{1,6}\s+|[-*+>]\s+|-{3,}\s*$|`{3}.*$)/gm, '').replace(/!?\[([^\]\n]*)\]\([^)\n]*\)/g, '$1').replace(/\s+/g, ' ').trim();
+  return String(text ?? '')
+    .replace(/^\s*\d+: ?/gm, '')
+    .replace(/<!-{2} (\w+ \d+) -->/g, '$1 ·')
+    .replace(/^\s*#{1,6}\s+(.+?)\s*$/gm, '$1 ·')
+    .replace(/^\s*(?:[-*+>]\s+|-{3,}\s*$|`{3}.*$)/gm, '')
+    .replace(/!?\[([^\]\n]*)\]\([^)\n]*\)/g, '$1')
+    .replace(/`+([^`\n]+)`+/g, '$1')
+    .replace(/\*\*([^*\n]+)\*\*/g, '$1')
+    .replace(/\s+/g, ' ')
+    .replace(/ ·\s*$/, '')
+    .trim();
 }
 
 export const DIRECTORY = 'inode/directory';

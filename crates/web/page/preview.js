@@ -35,6 +35,8 @@ export class Detail {
   #open;
   #running = null;
   #view = 'preview';
+  /** The parts that were turned to, each with its URI and where it begins; none for the first. */
+  parts = [];
   #url = null;
   #shown = null;
   #columns = { by: 'name', down: false };
@@ -117,6 +119,7 @@ export class Detail {
     const listing = new VirtualRows(box, {
       height: 40,
       draw: (child, index, element) => this.#drawEntry(child, index, element),
+      keyOf: (child) => child.key,
       shown: (first, last) => {
         if (last >= listing.items.length - 5 && node.cursor && !node.loading) this.#library.load(node);
       },
@@ -187,6 +190,7 @@ export class Detail {
     if (this.#shown?.uri !== resource.uri) {
       this.page = null;
       this.pages = null;
+      this.parts = [];
     }
     this.#shown = resource;
     this.lines = lines;
@@ -202,6 +206,7 @@ export class Detail {
       type: 'button', role: 'tab', id: `tab-${view}`, 'aria-selected': String(chosen === view), 'aria-controls': 'panel', tabindex: chosen === view ? '0' : '-1',
       onclick: () => {
         this.#view = view;
+        this.parts = [];
         this.showResource(this.#shown, { lines: this.lines });
         this.element.querySelector(`#tab-${view}`)?.focus();
       },
@@ -311,10 +316,12 @@ export class Detail {
     const source = this.#chosen === 'source';
     const text = textUri(resource);
     const paged = text && this.page ? `${text}&pages=${this.page}` : text;
-    const uri = this.part ?? (source ? resource.uri : paged ?? resource.uri);
-    this.part = null;
+    const whole = source ? resource.uri : paged ?? resource.uri;
+    const part = this.parts.at(-1) ?? {};
+    const uri = part.uri ?? whole;
     const asked = { uri, source };
     if (uri === resource.uri && typeof resource.size === 'number') asked.size = resource.size;
+    if (part.start) asked.start = part.start;
     let preview = await this.#mcp.preview(asked, { signal });
     if (preview.kind === 'hex' && !source) {
       // A resource that is not in a list has no media type until it is read.
@@ -337,14 +344,40 @@ export class Detail {
     const notes = [];
     if (text && uri === paged && !source) notes.push('Text of the document');
     const pages = notes.length > 0 && PAGED.test(resource.mimeType ?? '') ? this.#pages(preview.pages) : null;
-    if (preview.cut) notes.push('Only the beginning is shown');
-    if (preview.totalBytes) notes.push(`part of ${bytes(preview.totalBytes)}`);
-    const more = preview.next ? h('button', { class: 'link', type: 'button', onclick: () => {
-      this.part = preview.next;
-      this.#load();
-    } }, 'Next part') : null;
-    fill(panel, frame, notes.length > 0 || more ? h('div', { class: 'frame-note' }, h('span', {}, notes.join(' · ')), pages, more) : null);
+    if (preview.cut) notes.push(source ? 'Only the beginning is shown' : 'Shortened; Source has all of it');
+    const { rest, totalBytes } = preview;
+    const first = part.start?.byte ?? 0;
+    if (totalBytes) notes.push(`${bytes(first)} to ${bytes(rest?.byte ?? totalBytes)} of ${bytes(totalBytes)}`);
+    else if (rest) notes.push(`${bytes(first)} to ${bytes(rest.byte)}`);
+    const next = rest ? { uri, start: rest } : preview.next ? { uri: preview.next } : null;
+    fill(panel, frame, notes.length > 0 || next || this.parts.length > 0
+      ? h('div', { class: 'frame-note' }, h('span', {}, notes.join(' · ')), pages, this.#partButtons(next)) : null);
     return undefined;
+  }
+
+  /** Turns the parts of what is too large to be shown at once. */
+  #partButtons(next) {
+    if (!next && this.parts.length === 0) return null;
+    const button = (label, parts) => h('button', { class: 'link', type: 'button', disabled: !parts, onclick: () => {
+      this.parts = parts;
+      this.turned = label;
+      this.#load();
+    } }, label);
+    const buttons = [
+      button('Previous part', this.parts.length > 0 ? this.parts.slice(0, -1) : null),
+      button('Next part', next ? [...this.parts, next] : null),
+    ];
+    this.#keepFocus(buttons.filter((one) => !one.disabled), (one) => one.textContent);
+    return h('span', { class: 'parts' }, buttons);
+  }
+
+  /** Moves the focus to what replaces the pressed button; the first, if that one is gone. */
+  #keepFocus(controls, labelOf) {
+    if (this.turned) {
+      const pressed = controls.find((one) => labelOf(one) === this.turned) ?? controls[0];
+      requestAnimationFrame(() => pressed?.focus());
+    }
+    this.turned = null;
   }
 
   /** Turns the pages of a document: all of them, or one. */
@@ -352,6 +385,7 @@ export class Detail {
     if (!(number > 1)) return null;
     const turn = (page, label) => {
       this.page = page;
+      this.parts = [];
       this.turned = label;
       this.#load();
     };
@@ -364,10 +398,7 @@ export class Detail {
       return button;
     };
     const bar = h('span', { class: 'pager' }, step('back', 'Previous page', (this.page ?? 1) - 1), select, step('chevron', 'Next page', (this.page ?? 0) + 1));
-    // What was pressed keeps the focus.
-    const pressed = [...bar.children].find((one) => one.getAttribute('aria-label') === this.turned && !one.disabled);
-    if (this.turned) requestAnimationFrame(() => (pressed ?? select).focus());
-    this.turned = null;
+    this.#keepFocus([select, ...[...bar.children].filter((one) => !one.disabled)], (one) => one.getAttribute('aria-label'));
     return bar;
   }
 

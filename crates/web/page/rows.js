@@ -12,9 +12,13 @@ export class VirtualRows {
   #height;
   items = [];
 
-  /** `draw(item, index, element)` fills the element of a row; `shown(first, last)` tells which rows are in view. */
-  constructor(box, { height, draw, shown }) {
-    Object.assign(this, { draw, shown });
+  /**
+   * `draw(item, index, element)` fills the element of a row; `shown(first, last)` tells which rows are in view. With
+   * `keyOf(item)`, rows that are in view stay where they are when others are added or removed above them; of these, the
+   * row with the index `preferred()` first.
+   */
+  constructor(box, { height, draw, shown, keyOf, preferred }) {
+    Object.assign(this, { draw, shown, keyOf, preferred });
     this.#box = box;
     this.#height = height;
     this.#space = h('div', { class: 'space', role: 'presentation' });
@@ -28,8 +32,30 @@ export class VirtualRows {
   }
 
   set(items) {
+    const before = this.keyOf ? this.#inView() : [];
     this.items = items;
     this.refresh();
+    if (before.length === 0) return;
+    const keys = new Set(before.map(({ key }) => key));
+    const indices = new Map();
+    for (const [index, item] of items.entries()) {
+      const key = this.keyOf(item);
+      if (keys.has(key)) indices.set(key, index);
+    }
+    const kept = before.find(({ key }) => indices.has(key));
+    if (kept) this.#box.scrollTop += (indices.get(kept.key) - kept.index) * this.#height;
+  }
+
+  /** The keys of the rows in view, with their indices; none at the top of the list, where new rows are to be seen. */
+  #inView() {
+    const top = this.#box.scrollTop;
+    const first = Math.ceil(top / this.#height);
+    const last = Math.min(this.items.length, Math.floor((top + this.#box.clientHeight) / this.#height));
+    const preferred = this.preferred?.() ?? -1;
+    const isPreferred = preferred >= first && preferred < last;
+    if (top === 0 && !isPreferred) return [];
+    const indices = Array.from({ length: Math.max(0, last - first) }, (_, index) => first + index);
+    return (isPreferred ? [preferred, ...indices] : indices).map((index) => ({ index, key: this.keyOf(this.items[index]) }));
   }
 
   /** Draws all rows in view anew. */

@@ -185,7 +185,7 @@ impl EntryProperties<'_> {
             Property::ResourceType | Property::DisplayName => true,
             Property::ContentLength => !self.is_folder && self.size.is_some(),
             Property::ContentType => !self.is_folder && self.mime.is_some(),
-            Property::LastModified => self.modified.and_then(http_date).is_some(),
+            Property::LastModified => !self.is_folder || self.modified.and_then(http_date).is_some(),
         };
         let nothing = Vec::new();
         let (known, unknown) = match wanted {
@@ -225,8 +225,10 @@ impl EntryProperties<'_> {
             (Property::ContentType, _, _, Some(mime), _) => {
                 write!(out, "<D:{name}>{}</D:{name}>", Escaped(mime))
             }
-            (Property::LastModified, .., Some(time)) => {
-                write!(out, "<D:{name}>{}</D:{name}>", http_date(time).unwrap_or_default())
+            (Property::LastModified, .., time) => {
+                // cadaver shows a file without a date as an error.
+                let date = time.and_then(http_date).or_else(|| http_date(SystemTime::UNIX_EPOCH));
+                write!(out, "<D:{name}>{}</D:{name}>", date.unwrap_or_default())
             }
             _ => write!(out, "<D:{name}/>"),
         };
@@ -318,7 +320,10 @@ mod tests {
              <D:getlastmodified>Fri, 02 Jan 1970 00:00:00 GMT</D:getlastmodified></D:prop>\
              <D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>\n"
         );
-        let folder = EntryProperties { is_folder: true, ..entry };
+        let undated = EntryProperties { modified: None, ..entry.clone() };
+        let date = written(&undated, Wanted::Properties { known: vec![Property::LastModified], unknown: vec![] });
+        assert!(date.contains("<D:getlastmodified>Thu, 01 Jan 1970 00:00:00 GMT<"), "{date}");
+        let folder = EntryProperties { is_folder: true, modified: None, ..entry };
         let known = vec![Property::ResourceType, Property::ContentLength];
         let unknown = vec![("urn:\"x".to_owned(), "color".to_owned())];
         assert_eq!(
@@ -330,5 +335,6 @@ mod tests {
         );
         let names = written(&folder, Wanted::Names);
         assert!(names.contains("<D:displayname/>") && !names.contains("getcontentlength"), "{names}");
+        assert!(!names.contains("getlastmodified"), "{names}");
     }
 }

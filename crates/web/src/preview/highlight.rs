@@ -3,13 +3,15 @@
 //! Its time is linear in the length of any text, and it needs no grammar files. The grammars of editors distinguish
 //! more, but they take megabytes, and their regular expressions can backtrack.
 
+use std::fmt::Write as _;
+
 use super::language::{Grammar, SourceLanguage};
 use crate::html;
 
 /// The maximum number of lines that are shown.
 const MAX_LINES: usize = 6_000;
 
-/// The maximum number of characters of a line that are shown.
+/// Longer lines are broken after this many characters.
 const MAX_LINE: usize = 2_000;
 
 /// The kind of a token, which decides the CSS class of its element.
@@ -44,15 +46,18 @@ impl Piece {
     }
 }
 
-/// Renders source with line numbers, and returns whether something was left out.
-pub(super) fn render_lines(out: &mut String, text: &str, language: &SourceLanguage) -> bool {
-    let mut lines = LineWriter { out, line: 0, length: 0, is_cut: false, is_open: false };
+/// The lines of a text that are shown at once.
+pub(super) fn first_lines(text: &str) -> &str {
+    text.match_indices('\n').nth(MAX_LINES - 1).map_or(text, |(end, _)| &text[..=end])
+}
+
+/// Renders source with line numbers, which begin with `first`.
+pub(super) fn render_lines(out: &mut String, text: &str, language: &SourceLanguage, first: u64) {
+    let mut lines = LineWriter { out, number: first, length: 0, is_open: false };
     lines.out.push_str("<pre class=\"source\" tabindex=\"0\"><code>");
     lex(text, language, &mut |piece, text| lines.push(piece, text));
     lines.finish();
-    let is_cut = lines.is_cut;
     out.push_str("</code></pre>");
-    is_cut
 }
 
 /// Renders source without line numbers, as in a code block.
@@ -76,11 +81,11 @@ fn push_piece(out: &mut String, piece: Piece, text: &str) {
 /// Writes pieces. Each line is an HTML element, so a piece that spans lines is split.
 struct LineWriter<'a> {
     out: &'a mut String,
-    line: usize,
-    /// Characters of the line so far.
+    /// The number of the current line.
+    number: u64,
+    /// Characters in the element of the current line.
     length: usize,
-    is_cut: bool,
-    /// Whether the element of the current line is open.
+    /// Whether this element is open.
     is_open: bool,
 }
 
@@ -90,41 +95,34 @@ impl LineWriter<'_> {
             if index > 0 {
                 self.end_line();
             }
-            if self.line >= MAX_LINES {
-                self.is_cut = true;
-                return;
-            }
-            let part = part.strip_suffix('\r').unwrap_or(part);
-            if part.is_empty() {
-                continue;
-            }
-            self.open();
-            let (shown, is_all) = html::beginning(part, MAX_LINE - self.length.min(MAX_LINE));
-            if !shown.is_empty() {
+            let mut part = part.strip_suffix('\r').unwrap_or(part);
+            while !part.is_empty() {
+                if self.length == MAX_LINE {
+                    // The rest of the line is an element without a number.
+                    self.out.push_str("</span>\n<span class=\"l\">");
+                    self.length = 0;
+                }
+                self.open();
+                let (shown, _) = html::beginning(part, MAX_LINE - self.length);
                 push_piece(self.out, piece, shown);
+                self.length += shown.chars().count();
+                part = &part[shown.len()..];
             }
-            if !is_all && self.length < MAX_LINE {
-                self.out.push_str("<span class=\"more\">…</span>");
-            }
-            self.is_cut |= !is_all;
-            self.length += if is_all { shown.chars().count() } else { MAX_LINE };
         }
     }
 
     fn open(&mut self) {
         if !self.is_open {
-            self.out.push_str("<span class=\"l\">");
+            let _ = write!(self.out, "<span class=\"l\" data-n=\"{}\">", self.number);
             self.is_open = true;
         }
     }
 
     fn end_line(&mut self) {
-        if self.line < MAX_LINES {
-            self.open();
-            self.out.push_str("</span>\n");
-        }
+        self.open();
+        self.out.push_str("</span>\n");
         (self.is_open, self.length) = (false, 0);
-        self.line += 1;
+        self.number += 1;
     }
 
     fn finish(&mut self) {
@@ -299,7 +297,7 @@ mod tests {
     use proptest::prelude::{any, proptest};
 
     use super::super::language::named;
-    use super::{MAX_LINE, MAX_LINES, Piece, lex, render_lines};
+    use super::{MAX_LINE, MAX_LINES, Piece, first_lines, lex, render_lines};
 
     fn pieces(text: &str, name: &str) -> Vec<(Piece, String)> {
         let mut pieces = Vec::new();
@@ -343,20 +341,26 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_elements_and_long_ones_are_cut() {
+    fn lines_are_elements_and_long_ones_are_broken() {
         let mut out = String::new();
-        assert!(!render_lines(&mut out, "/* a\n\nb */\n", named("c")));
+        render_lines(&mut out, "/* a\n\nb */\n", named("c"), 9);
         assert_eq!(
             out,
-            "<pre class=\"source\" tabindex=\"0\"><code><span class=\"l\"><i class=\"c\">/* a</i></span>\n\
-             <span class=\"l\"></span>\n<span class=\"l\"><i class=\"c\">b */</i></span>\n</code></pre>"
+            "<pre class=\"source\" tabindex=\"0\"><code><span class=\"l\" data-n=\"9\"><i class=\"c\">/* a</i></span>\n\
+             <span class=\"l\" data-n=\"10\"></span>\n<span class=\"l\" data-n=\"11\"><i class=\"c\">b */</i></span>\n\
+             </code></pre>"
         );
         let mut out = String::new();
-        assert!(render_lines(&mut out, &"x".repeat(10_000_000), named("txt")));
-        assert!(out.len() < MAX_LINE + 200, "{}", out.len());
-        let mut out = String::new();
-        assert!(render_lines(&mut out, &"x\n".repeat(MAX_LINES + 10), named("txt")));
-        assert_eq!(out.matches("class=\"l\"").count(), MAX_LINES);
+        render_lines(&mut out, &format!("{}\ny", "x".repeat(MAX_LINE * 3)), named("txt"), 1);
+        assert_eq!(out.matches("class=\"l\"").count(), 4);
+        assert!(out.ends_with("x</span>\n<span class=\"l\" data-n=\"2\">y</span>\n</code></pre>"));
+    }
+
+    #[test]
+    fn the_first_lines_end_with_a_line_break() {
+        let text = "x\n".repeat(MAX_LINES + 10);
+        assert_eq!(first_lines(&text).len(), 2 * MAX_LINES);
+        assert_eq!(first_lines("a\nb"), "a\nb");
     }
 
     proptest! {

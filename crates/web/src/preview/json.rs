@@ -65,7 +65,7 @@ fn records(out: &mut String, items: &[JsonNode]) -> Option<bool> {
         };
         rows.push(members.iter().map(cell).collect());
     }
-    (!names.is_empty()).then(|| table::render_rows(out, &rows))
+    (!names.is_empty()).then(|| table::render_rows(out, &rows, table::FirstRow::Head))
 }
 
 /// Appends a value and those below it. `left` is how many more values may be shown.

@@ -70,6 +70,19 @@ struct PreviewRequest {
     /// Whether to show the source, for example of Markdown, instead of rendering it.
     #[serde(default)]
     source: bool,
+    /// Where the part to show begins.
+    #[serde(default)]
+    start: PartStart,
+}
+
+/// Where a part of a resource begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct PartStart {
+    /// The offset of its first byte.
+    byte: u64,
+    /// The number of line breaks before it.
+    lines_before: u64,
 }
 
 /// A preview, as the page receives it.
@@ -79,9 +92,12 @@ pub(crate) struct Preview {
     #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
     mime: Option<String>,
     html: String,
-    /// Whether something was left out because of a limit.
+    /// Whether something was left out that no further part shows.
     cut: bool,
-    /// If only a range is shown, the URI of the next range.
+    /// The first byte that is not shown, if more follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rest: Option<PartStart>,
+    /// If the source returned a page, the URI of the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
     #[serde(rename = "totalBytes", skip_serializing_if = "Option::is_none")]
@@ -127,16 +143,19 @@ impl Previews {
         let busy = || Failure::Busy { message: "the server is shutting down".to_owned() };
         let _permit = self.permits.acquire().await.map_err(|_| busy())?;
         let is_whole = request.size.is_none_or(|size| size <= WHOLE_BYTES);
-        let result = match first_range(&request.uri).filter(|_| !is_whole) {
+        let (result, extent) = match range(&request.uri, request.start.byte).filter(|_| !is_whole) {
             // A source without ranges refuses the parameter, or does not find the URI.
             Some(range) => match read(call, &range).await {
-                Err(Failure::Invalid { .. } | Failure::NotFound { .. }) => read(call, &request.uri).await?,
-                answered => answered?,
+                Err(Failure::Invalid { .. } | Failure::NotFound { .. }) => {
+                    (read(call, &request.uri).await?, Extent::Whole)
+                }
+                answered => (answered?, Extent::Range),
             },
-            None => read(call, &request.uri).await?,
+            None => (read(call, &request.uri).await?, Extent::Whole),
         };
         let pictures = pictures(call, &result).await;
-        let rendering = tokio::task::spawn_blocking(move || render(result, &pictures, request.source));
+        let part = Part { start: request.start, extent, source: request.source };
+        let rendering = tokio::task::spawn_blocking(move || render(result, &pictures, part));
         rendering.await.map_err(|cause| {
             tracing::error!(%cause, "could not render a preview");
             Failure::Internal { message: "the preview could not be rendered".to_owned(), data: None }
@@ -144,14 +163,31 @@ impl Previews {
     }
 }
 
-/// The URI of the first byte range of a resource; `None` if the URI already selects a range, or text.
-fn first_range(uri: &str) -> Option<String> {
+/// How much of a resource was read to show a part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Whole,
+    /// The bytes from the start of the part, at most [`PART_BYTES`].
+    Range,
+}
+
+/// What is rendered of a resource.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    start: PartStart,
+    extent: Extent,
+    source: bool,
+}
+
+/// The URI of the byte range that begins at `first`; `None` if the URI already selects a range, or text.
+fn range(uri: &str, first: u64) -> Option<String> {
     let has_range = uri.contains("bytes=")
         || uri.contains("lines=")
         || uri.contains("as=text")
         || uri.contains("as=image");
     let separator = if uri.contains('?') { '&' } else { '?' };
-    (!has_range).then(|| format!("{uri}{separator}bytes=0-{}", PART_BYTES - 1))
+    let last = first.checked_add(PART_BYTES - 1)?;
+    (!has_range).then(|| format!("{uri}{separator}bytes={first}-{last}"))
 }
 
 /// Reads the pictures that Markdown in the result refers to, as far as the caller may read them. Returns `data:` URIs by
@@ -193,14 +229,15 @@ fn as_picture(content: PreviewContent) -> Option<String> {
     (data.len() <= MAX_PICTURE).then(|| format!("data:{kind};base64,{data}"))
 }
 
-/// Renders all contents of a resource.
-fn render(result: PreviewRead, pictures: &HashMap<String, String>, source: bool) -> Preview {
+/// Renders all contents of a resource; of a single content, the given part.
+fn render(result: PreviewRead, pictures: &HashMap<String, String>, part: Part) -> Preview {
     let count = result.contents.len();
     let mut preview = Preview {
         kind: "empty",
         mime: result.contents.first().and_then(|content| content.mime.clone()),
         html: String::new(),
         cut: count > MAX_CONTENTS,
+        rest: None,
         next: None,
         total_bytes: None,
         pages: None,
@@ -210,59 +247,129 @@ fn render(result: PreviewRead, pictures: &HashMap<String, String>, source: bool)
             let title = html::text(&content.uri);
             preview.html.push_str(&format!("<p class=\"part\">{title}</p>"));
         }
-        let (kind, cut) = render_content(&mut preview.html, &content, pictures, source);
-        preview.cut |= cut;
+        let rendered = render_content(&mut preview.html, &content, pictures, part);
+        preview.cut |= rendered.is_cut || (count > 1 && rendered.rest.is_some());
         if index == 0 {
-            preview.kind = kind.name();
-            preview.next = content.meta.get("dev.libris/next").and_then(Value::as_str).map(str::to_owned);
-            preview.total_bytes = content.meta.get("dev.libris/totalBytes").and_then(Value::as_u64);
+            preview.kind = rendered.kind.name();
+            preview.rest = rendered.rest.filter(|_| count == 1);
+            preview.total_bytes = rendered.total_bytes.filter(|_| count == 1);
+            if part.extent == Extent::Whole {
+                preview.next = content.meta.get("dev.libris/next").and_then(Value::as_str).map(str::to_owned);
+            }
             preview.pages = content.meta.get("dev.libris/pages").and_then(Value::as_u64);
         }
     }
     preview
 }
 
-/// Renders one part, and returns its kind and whether something was left out.
+/// What was rendered of a content.
+struct RenderedPart {
+    kind: PreviewKind,
+    /// Whether something was left out that no further part shows.
+    is_cut: bool,
+    /// Where the next part begins.
+    rest: Option<PartStart>,
+    /// The size of the whole content, if this is not all of it.
+    total_bytes: Option<u64>,
+}
+
+/// Renders one content, as far as the limits allow.
 fn render_content(
     out: &mut String,
     content: &PreviewContent,
     pictures: &HashMap<String, String>,
-    source: bool,
-) -> (PreviewKind, bool) {
-    let decoded;
-    let text = match (&content.text, &content.blob) {
-        (Some(text), _) => Some(text.as_str()),
-        (None, Some(blob)) => {
-            decoded = STANDARD.decode(blob).unwrap_or_default();
-            match as_text(&decoded) {
-                Some(text) => Some(text),
-                None => return (PreviewKind::Hex, table::hex(out, &decoded)),
-            }
+    part: Part,
+) -> RenderedPart {
+    let decoded = content.blob.as_deref().map(|blob| STANDARD.decode(blob).unwrap_or_default());
+    let bytes = match (&content.text, &decoded) {
+        (Some(text), _) => text.as_bytes(),
+        (None, Some(decoded)) => decoded,
+        (None, None) => &[],
+    };
+    // The part begins here in what was read.
+    let skipped = match part.extent {
+        Extent::Whole => usize::try_from(part.start.byte).unwrap_or(usize::MAX).min(bytes.len()),
+        Extent::Range => 0,
+    };
+    let total = match part.extent {
+        Extent::Whole => Some(bytes.len() as u64),
+        Extent::Range => content.meta.get("dev.libris/totalBytes").and_then(Value::as_u64),
+    };
+    let bytes = &bytes[skipped..];
+    let is_end = match (part.extent, total) {
+        (Extent::Whole, _) => true,
+        (Extent::Range, Some(total)) => part.start.byte + bytes.len() as u64 >= total,
+        (Extent::Range, None) => !content.meta.contains_key("dev.libris/next"),
+    };
+    let (kind, shown, is_cut) = match as_text(bytes) {
+        _ if bytes.is_empty() => {
+            out.push_str("<p class=\"empty\">Empty</p>");
+            (PreviewKind::Source, 0, false)
         }
-        (None, None) => None,
+        Some(text) => render_text(out, content, text, pictures, part, is_end),
+        None => (PreviewKind::Hex, table::hex(out, bytes, part.start.byte), false),
     };
-    let Some(text) = text.filter(|text| !text.is_empty()) else {
-        out.push_str("<p class=\"empty\">Empty</p>");
-        return (PreviewKind::Source, false);
-    };
-    let (text, is_all) = within(text, MAX_RENDERED);
+    let rest = (shown < bytes.len() || !is_end).then(|| PartStart {
+        byte: part.start.byte + shown as u64,
+        lines_before: part.start.lines_before + line_breaks(&bytes[..shown]),
+    });
+    let is_part = rest.is_some() || part.start.byte > 0;
+    RenderedPart { kind, is_cut, rest, total_bytes: total.filter(|_| is_part) }
+}
+
+fn line_breaks(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// Renders the beginning of a text. Returns its kind, how many bytes of it are shown, and whether something was left out
+/// of these. `is_end` is whether the content ends with this text.
+fn render_text(
+    out: &mut String,
+    content: &PreviewContent,
+    text: &str,
+    pictures: &HashMap<String, String>,
+    part: Part,
+    is_end: bool,
+) -> (PreviewKind, usize, bool) {
+    let (limited, is_all) = within(text, MAX_RENDERED);
+    let is_end = is_end && is_all;
     let kind = kind::of(content.mime.as_deref(), &content.uri);
+    let is_beginning = part.start.byte == 0;
+    let lines = if is_end { limited } else { whole_lines(limited) };
     let rendered = match kind {
-        _ if source => None,
-        PreviewKind::Markdown => Some(markdown::render(out, text, &LinkBase::new(&content.uri), pictures)),
-        PreviewKind::Json => json::render(out, text),
-        PreviewKind::Table => Some(table::render(out, text, kind::separator(&content.uri, text))),
-        PreviewKind::Notebook => notebook::render(out, text, &LinkBase::new(&content.uri)),
-        PreviewKind::Source | PreviewKind::Hex => None,
+        _ if part.source => None,
+        PreviewKind::Markdown => {
+            let is_cut = markdown::render(out, lines, &LinkBase::new(&content.uri), pictures);
+            Some((lines.len(), is_cut))
+        }
+        PreviewKind::Table => {
+            let separator = kind::separator(&content.uri, limited);
+            let first = if is_beginning { table::FirstRow::Head } else { table::FirstRow::Data };
+            Some(table::render(out, limited, separator, first, is_end))
+        }
+        // A part of these has no structure.
+        PreviewKind::Json if is_beginning && is_end => {
+            json::render(out, limited).map(|is_cut| (limited.len(), is_cut))
+        }
+        PreviewKind::Notebook if is_beginning && is_end => {
+            notebook::render(out, limited, &LinkBase::new(&content.uri)).map(|is_cut| (limited.len(), is_cut))
+        }
+        PreviewKind::Json | PreviewKind::Notebook | PreviewKind::Source | PreviewKind::Hex => None,
     };
     match rendered {
-        Some(is_cut) => (kind, is_cut || !is_all),
+        Some((shown, is_cut)) => (kind, shown, is_cut),
         None => {
-            let language = language::of(content.mime.as_deref(), &content.uri, text);
-            let is_cut = highlight::render_lines(out, text, language);
-            (PreviewKind::Source, is_cut || !is_all)
+            let language = language::of(content.mime.as_deref(), &content.uri, lines);
+            let lines = highlight::first_lines(lines);
+            highlight::render_lines(out, lines, language, part.start.lines_before + 1);
+            (PreviewKind::Source, lines.len(), false)
         }
     }
+}
+
+/// A text up to its last line break; all of it if it has none.
+fn whole_lines(text: &str) -> &str {
+    text.rfind('\n').map_or(text, |end| &text[..=end])
 }
 
 /// Decodes UTF-8; `None` for binary data. An incomplete character at the end is dropped, since a range may end within
@@ -322,11 +429,98 @@ fn respond(status: StatusCode, value: &impl Serialize) -> Response<Body> {
 mod tests {
     use std::collections::HashMap;
 
-    use super::{Preview, PreviewRead, as_text, first_range, render, within};
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
+    use super::{Extent, PART_BYTES, Part, PartStart, Preview, PreviewRead, as_text, range, render, within};
 
     fn preview(contents: &str, source: bool) -> Preview {
+        part(contents, Part { start: PartStart::default(), extent: Extent::Whole, source })
+    }
+
+    fn part(contents: &str, part: Part) -> Preview {
         let result: PreviewRead = serde_json::from_str(&format!("{{\"contents\":{contents}}}")).unwrap();
-        render(result, &HashMap::new(), source)
+        render(result, &HashMap::new(), part)
+    }
+
+    /// All parts of a content, one after the other, as a source with or without ranges returns them.
+    fn parts(uri: &str, data: &[u8], extent: Extent, source: bool) -> Vec<Preview> {
+        let mut start = PartStart::default();
+        let mut parts = Vec::new();
+        loop {
+            let (blob, meta) = match extent {
+                Extent::Whole => (data, "{}".to_owned()),
+                Extent::Range => {
+                    let first = usize::try_from(start.byte).unwrap();
+                    let last = data.len().min(first + usize::try_from(PART_BYTES).unwrap());
+                    (&data[first..last], format!("{{\"dev.libris/totalBytes\":{}}}", data.len()))
+                }
+            };
+            let blob = STANDARD.encode(blob);
+            let content = format!("[{{\"uri\":\"{uri}\",\"blob\":\"{blob}\",\"_meta\":{meta}}}]");
+            parts.push(part(&content, Part { start, extent, source }));
+            match parts.last().unwrap().rest {
+                Some(rest) => start = rest,
+                None => return parts,
+            }
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_text_show_each_line_once_with_its_number() {
+        let lines: String = (1..=40_000).map(|line| format!("line {line} ä\n")).collect();
+        for extent in [Extent::Whole, Extent::Range] {
+            let html: String = parts("file:///a.log", lines.as_bytes(), extent, false)
+                .into_iter()
+                .map(|part| part.html)
+                .collect();
+            assert_eq!(html.matches("class=\"l\"").count(), 40_000, "{extent:?}");
+            for line in [1, 6_000, 6_001, 20_000, 40_000] {
+                let shown = format!("<span class=\"l\" data-n=\"{line}\">line {line} ä</span>\n");
+                assert_eq!(html.matches(&shown).count(), 1, "{extent:?} {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_long_line_are_the_line() {
+        let line = "0123456789".repeat(150_000);
+        for extent in [Extent::Whole, Extent::Range] {
+            let parts = parts("file:///a.txt", line.as_bytes(), extent, true);
+            let html: String = parts.iter().map(|part| part.html.as_str()).collect();
+            let digits =
+                html.split('>').filter_map(|piece| piece.split_once('<')).map(|(text, _)| text.trim());
+            assert_eq!(digits.collect::<String>(), line, "{extent:?}");
+            assert_eq!(html.matches("data-n=\"1\"").count(), parts.len(), "{extent:?}");
+        }
+    }
+
+    #[test]
+    fn the_parts_of_binary_data_show_each_byte_at_its_offset() {
+        let mut data = vec![0; 600_000];
+        (data[20_000], data[599_999]) = (0xab, 0xcd);
+        for extent in [Extent::Whole, Extent::Range] {
+            let parts = parts("file:///a.bin", &data, extent, false);
+            let html: String = parts.iter().map(|part| part.html.as_str()).collect();
+            assert!(html.contains("00004e20</span>  ab "), "{extent:?}");
+            assert!(
+                html.contains("000927b0</span>  00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 cd "),
+                "{extent:?}"
+            );
+            assert_eq!(html.matches("class=\"s\"").count(), data.len() / 16, "{extent:?}");
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_table_show_each_row_once() {
+        let rows: String = (1..=30_000).map(|row| format!("{row},\"a\n{row}\"\n")).collect();
+        let table = format!("number,text\n{rows}");
+        for extent in [Extent::Whole, Extent::Range] {
+            let parts = parts("file:///a.csv", table.as_bytes(), extent, false);
+            let html: String = parts.iter().map(|part| part.html.as_str()).collect();
+            assert_eq!(html.matches("<td class=\"num\">").count(), 30_000, "{extent:?}");
+            assert_eq!(html.matches("<th>").count(), 2, "{extent:?}");
+        }
     }
 
     #[test]
@@ -343,19 +537,26 @@ mod tests {
     }
 
     #[test]
-    fn a_range_has_the_uri_of_the_next() {
-        let part = r#"[{"uri":"a:b","blob":"w6TDpMM=","_meta":{"dev.libris/next":"a:b?bytes=5-9","dev.libris/totalBytes":10}}]"#;
-        let part = preview(part, false);
+    fn a_range_has_the_start_of_the_next() {
+        let content = r#"[{"uri":"a:b","blob":"w6TDpMM=","_meta":{"dev.libris/next":"a:b?bytes=5-9","dev.libris/totalBytes":10}}]"#;
+        let start = PartStart { byte: 2, lines_before: 3 };
+        let shown = part(content, Part { start, extent: Extent::Range, source: false });
         // The last character is incomplete.
-        assert!(part.html.contains(">ää<"), "{}", part.html);
-        assert_eq!((part.next.as_deref(), part.total_bytes), (Some("a:b?bytes=5-9"), Some(10)));
+        assert!(shown.html.contains("data-n=\"4\">ää<"), "{}", shown.html);
+        assert_eq!(shown.rest, Some(PartStart { byte: 6, lines_before: 3 }));
+        assert_eq!((shown.next, shown.total_bytes), (None, Some(10)));
+        // A page of the source is no part of ours.
+        let page = r#"[{"uri":"a:b","text":"x","_meta":{"dev.libris/next":"a:b?page=2"}}]"#;
+        let page = preview(page, false);
+        assert_eq!((page.next.as_deref(), page.rest), (Some("a:b?page=2"), None));
     }
 
     #[test]
     fn a_range_is_added_unless_there_is_one() {
-        assert_eq!(first_range("file:///a").as_deref(), Some("file:///a?bytes=0-262143"));
-        assert_eq!(first_range("db://a?x=1").as_deref(), Some("db://a?x=1&bytes=0-262143"));
-        assert_eq!(first_range("file:///a?lines=1-2"), None);
+        assert_eq!(range("file:///a", 0).as_deref(), Some("file:///a?bytes=0-262143"));
+        assert_eq!(range("db://a?x=1", 5).as_deref(), Some("db://a?x=1&bytes=5-262148"));
+        assert_eq!(range("file:///a?lines=1-2", 0), None);
+        assert_eq!(range("file:///a", u64::MAX), None);
     }
 
     #[test]
