@@ -1,4 +1,4 @@
-// Takes the pictures of the manual: `tests/run-picker screens`. It shows them to nobody: look at each.
+// Takes the pictures of the manual: `tests/run-picker screens`.
 import { join } from 'node:path';
 import { serveHttp } from '../libris.mjs';
 import { indexed, launch, origin, pane, previewShows, row, until, visit } from './browser.mjs';
@@ -31,7 +31,6 @@ async function search(page) {
   await row(page, 'handbook');
   await page.type('#query', 'on call');
   await until(page, () => document.querySelector('.hit mark'));
-  await page.keyboard.press('ArrowDown');
 }
 
 await screen('picker', { path: `/#uri=${ON_CALL}`, prepare: async page => {
@@ -45,7 +44,7 @@ await screen('picker', { path: `/#uri=${ON_CALL}`, prepare: async page => {
 } });
 await screen('search', { prepare: async page => {
   await search(page);
-  await page.keyboard.press('Enter');
+  await page.click('.hit .name');
   await previewShows(page, 'on call');
 } });
 await screen('composer', { path: `/#uri=${ON_CALL}`, prepare: async page => {

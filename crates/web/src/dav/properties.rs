@@ -321,7 +321,8 @@ mod tests {
              <D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>\n"
         );
         let undated = EntryProperties { modified: None, ..entry.clone() };
-        let date = written(&undated, Wanted::Properties { known: vec![Property::LastModified], unknown: vec![] });
+        let date =
+            written(&undated, Wanted::Properties { known: vec![Property::LastModified], unknown: vec![] });
         assert!(date.contains("<D:getlastmodified>Thu, 01 Jan 1970 00:00:00 GMT<"), "{date}");
         let folder = EntryProperties { is_folder: true, modified: None, ..entry };
         let known = vec![Property::ResourceType, Property::ContentLength];
