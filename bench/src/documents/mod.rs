@@ -134,9 +134,11 @@ pub(crate) fn run(options: &Options, binary: &Binary, report: &mut Report) -> Re
     report.table(by_format(&formats));
     report.judge("documents in the corpus", files.len() as f64, "", Aim::AtLeast(60.0));
     judge(&formats, report);
+    let longest = longest.filter(|(pages, _)| *pages >= pages::LEAST_PAGES);
     if let Some((pages, file)) = longest {
         pages::run(binary, file, pages, report)?;
     }
+    ensure!(longest.is_some(), "the corpus has no PDF with text and {} pages", pages::LEAST_PAGES);
     ensure!(files.len() >= 60, "the corpus has only {} documents", files.len());
     ensure!(crashed.is_empty(), "extractions crashed: {}", crashed.join(", "));
     for format in SCORED {
@@ -169,6 +171,8 @@ fn by_format(formats: &BTreeMap<Option<Format>, FormatScores>) -> Table {
         sum(|scores| scores.refused),
         Cell::Nothing,
         sum(|scores| scores.scores.len()),
+        Cell::Nothing,
+        Cell::Nothing,
     ];
     table.row([Cell::from("all")].into_iter().chain(all));
     table

@@ -20,6 +20,9 @@ const RANGE: usize = 10;
 /// How many ranges are read.
 const READS: usize = 50;
 
+/// The fewest pages that the document must have.
+pub(super) const LEAST_PAGES: usize = RANGE + READS;
+
 /// How long a file must be unchanged before its change time proves that it stays so.
 const SETTLED: Duration = Duration::from_secs(3);
 

@@ -171,7 +171,7 @@ fn hostile() -> Vec<(&'static str, Vec<u8>, Option<&'static str>)> {
         ("cut.xlsx", cut(workbook), Some("is damaged")),
         ("cut.zip/x", cut(package(&[("x", "y".repeat(1000))])), Some("is damaged")),
         ("cut.epub", cut(epub(&["<p>x</p>"])), Some("is damaged")),
-        ("long.pdf", numbered_pdf(60_000), Some("it needs more than 2 seconds of processor time")),
+        ("long.pdf", numbered_pdf(24_000), Some("it needs more than 2 seconds of processor time")),
     ]
 }
 
@@ -232,6 +232,10 @@ async fn the_memory_of_the_server_stays_flat_while_a_thousand_pages_are_read() {
     let client = served.client().await;
     served.read(&client, "warm.docx?as=text").await.unwrap();
     let before = resident(served.id());
+    // On a slow machine, the first read exceeds the time limit of a request. The extraction continues.
+    while let Err(error) = served.read(&client, "long.pdf?as=text&pages=1").await {
+        assert!(error.contains("exceeded its time limit"), "{error}");
+    }
     for page in (1..=991).step_by(10) {
         let text =
             served.read(&client, &format!("long.pdf?as=text&pages={page}-{}", page + 9)).await.unwrap();
