@@ -10,6 +10,7 @@ mod memory;
 mod processes;
 #[path = "../samples/mod.rs"]
 mod samples;
+mod transcript;
 
 use std::path::Path;
 use std::sync::Arc;
