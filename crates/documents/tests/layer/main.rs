@@ -11,6 +11,7 @@ mod processes;
 #[path = "../samples/mod.rs"]
 mod samples;
 mod selection;
+mod transcript;
 
 use std::path::Path;
 use std::sync::Arc;

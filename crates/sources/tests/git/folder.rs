@@ -95,7 +95,7 @@ async fn the_first_page_of_several_is_short() {
     assert_eq!(names("tree/HEAD/many/").await, 50);
     assert!(text(&source, "tree/HEAD/many/").await.contains("\n60 more entries: read "));
     assert_eq!(names("tree/HEAD/many/?after=049.txt").await, 60);
-    assert_eq!(names("tree/HEAD/many/?match=0").await, 37);
+    assert_eq!(names("tree/HEAD/many/?match=05").await, 12);
     assert_eq!(walked(&source, "tree/HEAD/many/?format=json").await.len(), 110);
     // VS Code shows only this page.
     assert_eq!(ask(&source, "tree/HEAD/many").await.unwrap().parts.len(), 101);

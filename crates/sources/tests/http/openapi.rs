@@ -116,7 +116,7 @@ async fn configured_headers_are_sent() {
     // Without the header, the operation cannot be called, so it is not served.
     let without = Config { headers: BTreeMap::new(), ..configured };
     let refused = openapi::derive(&without, &document).unwrap_err().to_string();
-    assert!(refused.contains("it needs a parameter that callers cannot give"), "{refused}");
+    assert!(refused.contains("no GET operation that can be served"), "{refused}");
 }
 
 fn config() -> Config {
