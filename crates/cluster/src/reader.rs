@@ -190,16 +190,20 @@ async fn read_stream(
             }
         }
     }
+    // After lost changes, everything counts as changed, so that all changes until now are applied.
+    let now = EntryId::at(state.now);
+    if is_lost && report_lost(shared, senders, now).await.is_err() {
+        return Ok(Closed);
+    }
+    // After the lost changes: before they are applied, no entry of the new sequence is valid.
     if is_other {
         let sequence = format!("{} {}", at.incarnation.0, at.incarnation.1);
-        let begun = ClusterEvent::Begun { sequence, position: at.last_read.into() };
+        let position = if is_lost { now } else { at.last_read };
+        let begun = ClusterEvent::Begun { sequence, position: position.into() };
         if senders.changes.send(begun).await.is_err() {
             return Ok(Closed);
         }
-    }
-    // Everything counts as changed, so that all changes until now are applied.
-    let now = EntryId::at(state.now);
-    if is_lost && (report_lost(shared, senders, now).await.is_err() || senders.reached(now).await.is_err()) {
+    } else if is_lost && senders.reached(now).await.is_err() {
         return Ok(Closed);
     }
     // Only the first connection reads the last minute of the stream. After a reconnection, the reader continues after

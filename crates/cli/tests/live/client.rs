@@ -125,6 +125,8 @@ pub(crate) struct Client {
 /// The notifications that a client received.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
+    /// Whether the client has a legacy session.
+    is_session: bool,
     /// The total number of `list_changed` notifications.
     pub(crate) lists: usize,
     /// Whether one was received since the last call of `heard_of_list`.
@@ -163,6 +165,7 @@ impl Client {
         });
         let response = self.post("initialize", hello).send().await.unwrap();
         self.session = Some(response.headers()["mcp-session-id"].to_str().unwrap().to_owned());
+        self.heard.lock().unwrap().is_session = true;
         for uri in uris {
             let answer = self.ask("resources/subscribe", json!({ "uri": uri })).await;
             assert_eq!(answer["result"], json!({}), "{uri}");
@@ -217,6 +220,13 @@ impl Client {
         };
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         request.body(message.to_string())
+    }
+
+    /// Sends a request that names a tool or a prompt.
+    pub(crate) async fn ask_by_name(&self, method: &str, params: Value) -> Value {
+        let name = params["name"].as_str().unwrap().to_owned();
+        let response = self.post(method, params).header("mcp-name", name).send().await.unwrap();
+        serde_json::from_slice(&response.bytes().await.unwrap()).unwrap()
     }
 
     pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
@@ -296,6 +306,8 @@ fn note(heard: &mut Heard, message: Value) {
             *heard.updates.entry(uri.clone()).or_default() += 1;
             heard.updated.insert(uri);
         }
+        // A session hears of every list, without asking.
+        Some("notifications/prompts/list_changed") if heard.is_session => {}
         Some(other) => panic!("nobody asked for {other}"),
         None => heard.ended = Some(message["result"].clone()),
     }
