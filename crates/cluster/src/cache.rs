@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use libris::cluster::{CacheAnswer, CacheWindow, ChangePosition, ReplicaCache};
-use redis::{Cmd, FromRedisValue, RedisResult};
+use redis::{Cmd, FromRedisValue};
 use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 
@@ -214,8 +214,7 @@ impl RedisCluster {
         }
         let query = async {
             let mut connection = self.query_connection().await?;
-            let answer: RedisResult<T> = connection.query(command).await;
-            answer
+            connection.query(command).await
         };
         let failed = match timeout(WAIT, query).await {
             Ok(Ok(answer)) => return Some(answer),
