@@ -30,6 +30,9 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest number of entries per response.
 const ENTRIES: usize = 128;
 
+/// The name in the entries that mark a position. It is no id of a replica.
+const MARK: &str = "mark";
+
 /// The largest number of replicas whose entry numbers are tracked. When it is reached, all numbers are discarded.
 const MAX_REPLICAS: usize = 4_096;
 
@@ -205,6 +208,13 @@ async fn read_stream(
         }
     } else if is_lost && senders.reached(now).await.is_err() {
         return Ok(Closed);
+    }
+    if is_lost {
+        // An entry without changes: all replicas reach a position after this loss. Otherwise this replica would refuse
+        // what the others cache, until the next change.
+        let mut mark = cmd("XADD");
+        mark.arg(shared.keys.stream()).arg("*").arg("r").arg(MARK).arg("n").arg(0).arg("d").arg("");
+        let _: String = connection.query(&mark).await?;
     }
     // Only the first connection reads the last minute of the stream. After a reconnection, the reader continues after
     // the last entry that it has read.

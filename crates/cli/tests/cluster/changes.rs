@@ -109,7 +109,7 @@ async fn needs_redis_a_change_at_one_replica_is_found_by_a_search_at_another() {
     let finds = async |word: &str| {
         let arguments = json!({ "query": word });
         let called = json!({ "name": "search_resources", "arguments": arguments });
-        let answer = client.ask_by_name("tools/call", called).await;
+        let answer = client.ask("tools/call", called).await;
         let text = answer["result"]["content"].to_string();
         assert!(answer["result"]["isError"] != true, "{answer}");
         text.contains(&uri(0))

@@ -212,7 +212,7 @@ impl Client {
                     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
                     "io.modelcontextprotocol/clientCapabilities": {},
                 });
-                let name = params["uri"].as_str().unwrap_or_default().to_owned();
+                let name = params["uri"].as_str().or(params["name"].as_str()).unwrap_or_default().to_owned();
                 let request =
                     request.header("mcp-protocol-version", "2026-07-28").header("mcp-method", method);
                 if name.is_empty() { request } else { request.header("mcp-name", name) }
@@ -220,13 +220,6 @@ impl Client {
         };
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         request.body(message.to_string())
-    }
-
-    /// Sends a request that names a tool or a prompt.
-    pub(crate) async fn ask_by_name(&self, method: &str, params: Value) -> Value {
-        let name = params["name"].as_str().unwrap().to_owned();
-        let response = self.post(method, params).header("mcp-name", name).send().await.unwrap();
-        serde_json::from_slice(&response.bytes().await.unwrap()).unwrap()
     }
 
     pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
