@@ -9,6 +9,10 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { serveCluster } from '../cluster.mjs';
 
+// The time in milliseconds after which no further notification is expected without a change: longer than lost changes are
+// held back.
+const QUIET = 4_000;
+
 /** Waits until `so` returns true. */
 async function eventually(what, so) {
   const began = Date.now();
@@ -42,6 +46,14 @@ test('a session survives the death of its replica in mid-conversation', async ()
     }
     await client.subscribeResource({ uri: 'file:///docs/b.txt' });
     assert.equal(transport.sessionId, session);
+    // It hears of what may have changed meanwhile. Only when that is over is a notification due to the change below.
+    let last = Date.now();
+    client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => {
+      heard.add(params.uri);
+      last = Date.now();
+    });
+    await eventually('it hears nothing new', () => Date.now() - last > QUIET);
+    heard.clear();
     // Its event stream has moved to the replica that is left, or moves there.
     for (const name of ['a', 'b']) writeFileSync(join(folder, `docs/${name}.txt`), 'changed');
     await eventually('it hears of both', () => heard.has('file:///docs/a.txt') && heard.has('file:///docs/b.txt'));

@@ -128,6 +128,9 @@ fn table(costs: &[SimulatedCost]) -> Table {
     table
 }
 
+/// The number of replicas for which [`PATIENCE`] is meant.
+const PATIENCE_REPLICAS: usize = 30;
+
 /// Changes that are published one by one, and changes that are made at once.
 const SINGLE: usize = 100;
 const BURST: usize = 1_000;
@@ -140,7 +143,7 @@ async fn measure(count: usize) -> Result<SimulatedCost> {
         replicas.push(SimulatedReplica::start(&url).await?);
     }
     // Each reports at its start that it may have missed changes.
-    wait("the replicas are connected", || {
+    wait("the replicas are connected", count, || {
         replicas.iter().all(|replica| replica.count("cluster_received_total") >= count - 1)
     })
     .await?;
@@ -157,7 +160,7 @@ async fn measure(count: usize) -> Result<SimulatedCost> {
     for number in 0..SINGLE {
         let changed = Instant::now();
         replicas[0].change(&[number % RESOURCES])?;
-        wait("a change reaches every listener", || {
+        wait("a change reaches every listener", count, || {
             replicas.iter().all(|replica| replica.heard_since(number % RESOURCES, changed))
         })
         .await?;
@@ -174,7 +177,7 @@ async fn measure(count: usize) -> Result<SimulatedCost> {
     // More resources than anybody subscribes to, so that each change is another line of an entry.
     let all: Vec<usize> = (0..BURST).collect();
     replicas[0].change(&all)?;
-    wait("all changes reach every listener", || {
+    wait("all changes reach every listener", count, || {
         let has_received = |(replica, before): (&SimulatedReplica, &usize)| {
             replica.count("cluster_received_total") >= before + BURST
         };
@@ -224,10 +227,11 @@ fn burst(before: &RedisFigures, after: &RedisFigures, replicas: usize, changes: 
     }
 }
 
-async fn wait(what: &str, is_done: impl Fn() -> bool) -> Result<()> {
-    let begun = Instant::now();
+/// Waits for this many replicas, which share the processors of this machine.
+async fn wait(what: &str, replicas: usize, is_done: impl Fn() -> bool) -> Result<()> {
+    let (begun, patience) = (Instant::now(), PATIENCE * replicas.div_ceil(PATIENCE_REPLICAS) as u32);
     while !is_done() {
-        ensure!(begun.elapsed() < PATIENCE, "not in time: {what}");
+        ensure!(begun.elapsed() < patience, "not in time: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     Ok(())

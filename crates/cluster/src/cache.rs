@@ -1,8 +1,9 @@
 //! The cache of contents that replicas share, in Redis.
 //!
 //! An entry names its contents by their digest, so that equal contents of several rights classes are stored once. Two
-//! hashes contain the entries and the contents, and a sorted set the times at which the entries expire. If the total size
-//! would exceed the configured one, the entries that expire first are removed. A key that expires unless the replica
+//! hashes contain the entries and the contents, and two sorted sets the times at which the entries expire and at which
+//! they were stored. If the total size would exceed the configured one, the entries that were stored first are removed: a
+//! service with long times to live does not displace the entries of another one. A key that expires unless the replica
 //! renews it (lock) marks the replica that reads the contents of an entry.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,19 +13,16 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use libris::cluster::{CacheAnswer, CacheWindow, ChangePosition, ReplicaCache};
-use redis::{Cmd, FromRedisValue, RedisResult};
+use redis::{Cmd, FromRedisValue};
 use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 
 use crate::{Keys, RedisCluster};
 
-/// The default of the total size in bytes.
-pub(crate) const DEFAULT_BYTES: u64 = 64 << 20;
-
 /// How long a replica may be silent before another one reads the contents. Replicas renew their locks every second.
 const LOCK: Duration = Duration::from_secs(3);
 
-/// How long contents count as not shareable after a read that failed, or whose contents cannot be cached.
+/// How long other replicas read contents themselves after a read that failed, or whose contents cannot be shared.
 const UNSHARED: Duration = Duration::from_secs(1);
 
 /// How long an operation may take. Then the replica reads the contents itself.
@@ -34,7 +32,7 @@ const WAIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The longest time to live of an entry.
-const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+const LONGEST_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// Returns the contents of the entry `ARGV[1]`, with its TTL and its digest, if its position is not before `ARGV[2]` and
 /// `ARGV[3]`. Otherwise takes the lock for `ARGV[5]` milliseconds by setting it to `ARGV[4]`, unless another replica holds
@@ -57,10 +55,10 @@ if header then
         end
     end
 end
-local lock = redis.call('GET', KEYS[6])
+local lock = redis.call('GET', KEYS[7])
 if lock == 'unshared' then return {'unshared'} end
 if lock and is_valid(string.match(lock, '(%d+)-(%d+)$')) then return {'wait'} end
-redis.call('SET', KEYS[6], ARGV[4], 'PX', ARGV[5])
+redis.call('SET', KEYS[7], ARGV[4], 'PX', ARGV[5])
 return {'lead'}
 "#;
 
@@ -70,10 +68,12 @@ return {'lead'}
 const STORE: &str = r#"
 -- An estimate of what an entry takes besides its contents.
 local OVERHEAD = 512
-local entries, contents, expiry, users, bytes, lock = unpack(KEYS)
+local entries, contents, expiry, order, users, bytes, lock = unpack(KEYS)
+local data = {entries, contents, expiry, order, users, bytes}
 local function split(header) return string.match(header, '^(%d+)-(%d+) (%d+) (%x+) (%d+)$') end
 local function remove(key)
     redis.call('ZREM', expiry, key)
+    redis.call('ZREM', order, key)
     local header = redis.call('HGET', entries, key)
     if not header then return end
     redis.call('HDEL', entries, key)
@@ -87,6 +87,8 @@ local function remove(key)
     redis.call('DECRBY', bytes, string.format('%.0f', freed))
 end
 if redis.call('GET', lock) == ARGV[7] then redis.call('DEL', lock) end
+-- Redis may have evicted one of the keys.
+if redis.call('EXISTS', unpack(data)) < #data then redis.call('DEL', unpack(data)) end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for _, key in ipairs(redis.call('ZRANGEBYSCORE', expiry, '-inf', now, 'LIMIT', 0, 128)) do remove(key) end
@@ -99,10 +101,6 @@ if before then
     if difference < 0 then return 0 end
     remove(ARGV[1])
 end
--- Redis may have evicted one of the keys.
-if redis.call('EXISTS', entries, contents, expiry, users) < 4 then
-    redis.call('DEL', entries, contents, expiry, users, bytes)
-end
 local size = string.len(ARGV[5])
 local limit = tonumber(ARGV[6])
 local function needed()
@@ -111,7 +109,7 @@ local function needed()
 end
 local removed = 0
 while tonumber(redis.call('GET', bytes) or '0') + needed() > limit do
-    local first = redis.call('ZRANGE', expiry, 0, 0)[1]
+    local first = redis.call('ZRANGE', order, 0, 0)[1]
     if not first or removed >= 4096 then return 0 end
     remove(first)
     removed = removed + 1
@@ -122,9 +120,10 @@ redis.call('HINCRBY', users, ARGV[4], 1)
 local expires = string.format('%.0f', now + ARGV[3])
 redis.call('HSET', entries, ARGV[1], ARGV[2] .. ' ' .. expires .. ' ' .. ARGV[4] .. ' ' .. size)
 redis.call('ZADD', expiry, expires, ARGV[1])
+redis.call('ZADD', order, string.format('%.0f', time[1] * 1000000 + time[2]), ARGV[1])
 -- All keys expire with the last entry.
 local ttl = math.max(redis.call('PTTL', entries), tonumber(ARGV[3]))
-for _, key in ipairs({entries, contents, expiry, users, bytes}) do redis.call('PEXPIRE', key, ttl) end
+for _, key in ipairs(data) do redis.call('PEXPIRE', key, ttl) end
 return 1
 "#;
 
@@ -199,10 +198,10 @@ fn text(ChangePosition { milliseconds, number }: ChangePosition) -> String {
 }
 
 impl Keys {
-    /// The keys of the cache: the entries, the contents, the times at which entries expire, the number of entries of
-    /// each digest, the total size, and the lock of one entry.
-    fn cache(&self, entry: &str) -> [String; 6] {
-        ["", "-contents", "-expiry", "-users", "-bytes", &format!("-lock:{entry}")]
+    /// The keys of the cache: the entries, the contents, the times at which entries expire and were stored, the number of
+    /// entries of each digest, the total size, and the lock of one entry.
+    fn cache(&self, entry: &str) -> [String; 7] {
+        ["", "-contents", "-expiry", "-order", "-users", "-bytes", &format!("-lock:{entry}")]
             .map(|name| format!("{{{}}}:cache{name}", self.prefix))
     }
 }
@@ -215,17 +214,18 @@ impl RedisCluster {
         }
         let query = async {
             let mut connection = self.query_connection().await?;
-            let answer: RedisResult<T> = connection.query(command).await;
-            if answer.is_err() {
-                self.queries.lock().await.take();
-            }
-            answer
+            connection.query(command).await
         };
         let failed = match timeout(WAIT, query).await {
             Ok(Ok(answer)) => return Some(answer),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "it took too long".to_owned(),
         };
+        // The network may have been cut silently, so the next query opens another connection. If the lock is held,
+        // another query opens one just now.
+        if let Ok(mut queries) = self.queries.try_lock() {
+            queries.take();
+        }
         tracing::debug!(failed, "the shared cache is not used for a while");
         cache.pause();
         None
@@ -253,7 +253,7 @@ impl ReplicaCache for RedisCluster {
         let Some(cache) = &self.cache else { return CacheAnswer::Unshared };
         let entry = cache.entry(key, window);
         let mut find = redis::cmd("EVAL");
-        find.arg(FIND).arg(6).arg(&self.shared.keys.cache(&entry)).arg(entry);
+        find.arg(FIND).arg(7).arg(&self.shared.keys.cache(&entry)).arg(entry);
         find.arg(window.oldest.milliseconds).arg(window.oldest.number);
         find.arg(self.lock_value(window)).arg(LOCK.as_millis() as u64);
         let Some(mut answer) = self.run::<Vec<Vec<u8>>>(cache, &find).await else {
@@ -273,7 +273,8 @@ impl ReplicaCache for RedisCluster {
                         cache.found.fetch_add(1, Ordering::Relaxed);
                         CacheAnswer::Found { data: data.into(), ttl: Duration::from_millis(ttl) }
                     }
-                    None => CacheAnswer::Unshared,
+                    // The entry is damaged: this replica replaces it.
+                    None => CacheAnswer::Lead,
                 }
             }
             _ => CacheAnswer::Unshared,
@@ -284,7 +285,7 @@ impl ReplicaCache for RedisCluster {
         let Some(cache) = &self.cache else { return };
         let entry = cache.entry(key, window);
         let mut store = redis::cmd("EVAL");
-        store.arg(STORE).arg(6).arg(&self.shared.keys.cache(&entry)).arg(entry);
+        store.arg(STORE).arg(7).arg(&self.shared.keys.cache(&entry)).arg(entry);
         store.arg(text(window.reached)).arg((ttl.min(LONGEST_TTL).as_millis() as u64).max(1));
         store.arg(hex(&Sha256::digest(&data))).arg(&data[..]).arg(cache.bytes).arg(self.lock_value(window));
         if self.run(cache, &store).await == Some(1u64) {

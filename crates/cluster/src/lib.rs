@@ -24,6 +24,7 @@ use async_trait::async_trait;
 use libris::cluster::{Client, ReplicaCache};
 use libris::wire::http::SessionEvent;
 use libris::{Change, ChangeBus, ClusterEvent, Uri};
+use libris_sources::settings;
 use serde::Deserialize;
 use tokio::sync::{Mutex, mpsc, watch};
 
@@ -40,7 +41,7 @@ use crate::writer::{Pending, RedisWriter, SessionWrite};
 /// [cluster]
 /// redis = "redis://redis.internal:6379"
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The URL of Redis or Valkey: `redis://host:port/database`, with TLS `rediss://`. With Sentinels
@@ -55,7 +56,14 @@ pub struct Config {
     pub prefix: Option<String>,
     /// The size of the cache in Redis for contents of HTTP APIs, Notion and other MCP servers, in bytes. 0: replicas
     /// share no contents. Default: 64 MiB.
-    pub cache_bytes: Option<u64>,
+    #[serde(deserialize_with = "settings::cache_bytes")]
+    pub cache_bytes: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { redis: None, redis_env: None, password_env: None, prefix: None, cache_bytes: 64 << 20 }
+    }
 }
 
 /// Why the cluster cannot start: an error in the configuration or its environment variables, or no source of random
@@ -248,7 +256,7 @@ impl RedisCluster {
             status,
             queries: Mutex::default(),
             last_usage: Mutex::default(),
-            cache: ContentCache::new(config.cache_bytes.unwrap_or(cache::DEFAULT_BYTES), secret),
+            cache: ContentCache::new(config.cache_bytes, secret),
         }))
     }
 }
@@ -263,12 +271,13 @@ impl ChangeBus for RedisCluster {
         let (mut events, mut status) = (self.events.lock().await, self.status.lock().await);
         tokio::select! {
             biased;
-            event = status.next() => event,
+            // Events before the status: `Connected` comes after what the reader has sent before it was connected.
             event = events.recv() => match event {
                 Some(event) => event,
                 // Cannot happen: the tasks hold the senders until this replica is dropped.
                 None => std::future::pending().await,
             },
+            event = status.next() => event,
         }
     }
 

@@ -30,6 +30,9 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest number of entries per response.
 const ENTRIES: usize = 128;
 
+/// The name in the entries that mark a position. It is no id of a replica.
+const MARK: &str = "mark";
+
 /// The largest number of replicas whose entry numbers are tracked. When it is reached, all numbers are discarded.
 const MAX_REPLICAS: usize = 4_096;
 
@@ -190,17 +193,28 @@ async fn read_stream(
             }
         }
     }
+    // After lost changes, everything counts as changed, so that all changes until now are applied.
+    let now = EntryId::at(state.now);
+    if is_lost && report_lost(shared, senders, now).await.is_err() {
+        return Ok(Closed);
+    }
+    // After the lost changes: before they are applied, no entry of the new sequence is valid.
     if is_other {
         let sequence = format!("{} {}", at.incarnation.0, at.incarnation.1);
-        let begun = ClusterEvent::Begun { sequence, position: at.last_read.into() };
+        let position = if is_lost { now } else { at.last_read };
+        let begun = ClusterEvent::Begun { sequence, position: position.into() };
         if senders.changes.send(begun).await.is_err() {
             return Ok(Closed);
         }
-    }
-    // Everything counts as changed, so that all changes until now are applied.
-    let now = EntryId::at(state.now);
-    if is_lost && (report_lost(shared, senders, now).await.is_err() || senders.reached(now).await.is_err()) {
+    } else if is_lost && senders.reached(now).await.is_err() {
         return Ok(Closed);
+    }
+    if is_lost {
+        // An entry without changes: all replicas reach a position after this loss. Otherwise this replica would refuse
+        // what the others cache, until the next change.
+        let mut mark = cmd("XADD");
+        mark.arg(shared.keys.stream()).arg("*").arg("r").arg(MARK).arg("n").arg(0).arg("d").arg("");
+        let _: String = connection.query(&mark).await?;
     }
     // Only the first connection reads the last minute of the stream. After a reconnection, the reader continues after
     // the last entry that it has read.

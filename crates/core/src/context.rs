@@ -79,6 +79,11 @@ impl Context {
         Self { input, ..self }
     }
 
+    /// Sets the input to that of another context.
+    pub fn with_input_of(self, other: &Self) -> Self {
+        Self { input: other.input.clone(), ..self }
+    }
+
     /// The input capabilities of the client and, if it repeats a request, the input of its user; `None` if the client
     /// cannot give input. A source may return [`Error::InputRequired`] only if this is `Some`.
     pub fn input(&self) -> Option<&RequestInput> {

@@ -46,7 +46,9 @@ pub use resource::{Annotations, Audience, DIRECTORY, Icon, Meta, Resource, Templ
 pub use search::{HitSection, IndexingProgress, SearchAnswer, SearchHit, SearchQuery, SnippetLine};
 pub use single_flight::{Flight, Flights};
 pub use skill::{Sha256Digest, Skill, SkillFile, SkillPage, SkillResources};
-pub use source::{Completion, CompletionRequest, Package, Page, Source, Templates, UnavailableSource};
+pub use source::{
+    Completion, CompletionRequest, Package, Page, ReplicaKey, Source, Templates, UnavailableSource,
+};
 pub use tool::{SourceTool, SourceToolResult, SourceTools, ToolContent};
 pub use uri::Uri;
 pub use uri_span::UriSpan;

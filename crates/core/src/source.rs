@@ -10,9 +10,9 @@ use futures_core::stream::BoxStream;
 
 use crate::uri_template::Specificity;
 use crate::{
-    Change, Client, Contents, Context, Error, Freshness, Meta, PromptCompletion, PromptMessage, Prompts,
-    Proof, Resource, Result, SearchAnswer, SearchQuery, Skill, SkillPage, SourceToolResult, SourceTools,
-    Template, Uri, UriSpan, UriTemplate,
+    CacheScope, Change, Client, Contents, Context, Error, Freshness, Meta, PromptCompletion, PromptMessage,
+    Prompts, Proof, Resource, Result, SearchAnswer, SearchQuery, Skill, SkillPage, SourceToolResult,
+    SourceTools, Template, Uri, UriSpan, UriTemplate,
 };
 
 /// A source of resources, such as a folder, a database or an API.
@@ -192,12 +192,11 @@ pub trait Source: Send + Sync + 'static {
         false
     }
 
-    /// A key under which the replicas of a server share the contents at `uri`, because they come from a slow service that
-    /// is the same for all replicas. The contents must be independent of the caller, and may be shared until their
-    /// [`ttl`](Freshness::ttl) ends. The key contains what the contents depend on besides the URI, such as the address
-    /// and the credentials of the service: replicas with different configurations must not share contents. `None`, the
+    /// The key under which the replicas of a server share the contents at `uri`, because they come from a slow service that
+    /// is the same for all replicas. The contents must be independent of the identity of the caller. They are shared until
+    /// their [`ttl`](Freshness::ttl) ends, unless the caller repeats a request with [input](Context::input). `None`, the
     /// default, for data that is cheap to read or may differ between machines.
-    fn replica_key(&self, _uri: &Uri) -> Option<String> {
+    fn replica_key(&self, _uri: &Uri) -> Option<ReplicaKey> {
         None
     }
 
@@ -389,7 +388,7 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).is_shared(uri)
     }
 
-    fn replica_key(&self, uri: &Uri) -> Option<String> {
+    fn replica_key(&self, uri: &Uri) -> Option<ReplicaKey> {
         (**self).replica_key(uri)
     }
 
@@ -445,6 +444,19 @@ pub struct Package {
     pub name: &'static str,
     /// The version, such as `1.2.0`.
     pub version: &'static str,
+}
+
+/// The key under which the replicas of a server share contents, and which contents they share. It may contain
+/// credentials, so it has no `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ReplicaKey {
+    /// What the contents depend on besides the URI, such as the address and the credentials of the service: replicas with
+    /// different configurations must not share contents.
+    pub text: String,
+    /// The narrowest scope of contents that are shared. With [`CacheScope::Private`], all are: the service is the same for
+    /// every caller. With [`CacheScope::Public`], callers share only public contents, and each read has the
+    /// [input](Context::input) of its caller: the service may ask the user for input.
+    pub scope: CacheScope,
 }
 
 /// One page of a listing.

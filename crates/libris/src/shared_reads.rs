@@ -1,5 +1,6 @@
 //! Shared reads: single-flight, with a cache of contents that expires by TTL and by proof.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -64,6 +65,8 @@ struct CachedContents {
     unchanged: Option<Proof>,
     /// Whether replicas share the contents.
     is_replicated: bool,
+    /// Whether other callers may get the contents.
+    is_shared: bool,
     /// When the TTL of the contents ends.
     expires: Instant,
     /// The reservation from the memory budget, released when the cache accounts for the contents.
@@ -75,7 +78,8 @@ impl CachedContents {
         let expires = Instant::now() + contents.freshness.ttl.min(LONGEST_TTL);
         let ReadScope { unchanged, replicas } = scope;
         let is_replicated = replicas.is_some();
-        Self { contents, unchanged, is_replicated, expires, loading: Mutex::new(loading) }
+        let is_shared = replicas.is_none_or(|replicas| replicas.allows(&contents));
+        Self { contents, unchanged, is_replicated, is_shared, expires, loading: Mutex::new(loading) }
     }
 
     fn is_fresh(&self) -> bool {
@@ -96,6 +100,9 @@ impl CachedContents {
     }
 
     fn contents(&self) -> Contents {
+        if !self.is_shared {
+            return self.contents.clone();
+        }
         let left = match self.is_valid() {
             true => self.expires.saturating_duration_since(Instant::now()),
             false => Duration::ZERO,
@@ -149,6 +156,7 @@ impl SharedReads {
         context: &Context,
         scope: ReadScope,
     ) -> Result<Contents> {
+        let shares_all = scope.replicas.as_ref().is_none_or(ReplicaRead::allows_all);
         let key = (Arc::as_ptr(gated.source()).addr(), uri.clone());
         let fresh = || self.cache.get(&key).filter(|cached| cached.is_fresh());
         let contents = |cached: &CachedContents| {
@@ -159,18 +167,23 @@ impl SharedReads {
         if let Some(cached) = fresh() {
             return contents(&cached);
         }
+        let leads = AtomicBool::new(false);
         let start = || {
+            leads.store(true, Ordering::Relaxed);
             let (cache, gated, key) = (self.cache.clone(), gated.clone(), key.clone());
             let scope = scope.clone();
             // The flight uses a permit of the first caller, but not its memory budget: that caller may be cancelled
             // while others wait.
             let loading = ReadMemory::new(&self.loading, context.client());
-            let context = context.clone().without_caller().with_memory(loading.clone());
+            let mut shared = context.clone().without_caller().with_memory(loading.clone());
+            if !shares_all {
+                shared = shared.with_input_of(context);
+            }
             async move {
                 let source = gated.source();
                 let load = async {
                     loop {
-                        let permitted = gated.permit(&context).await?;
+                        let permitted = gated.permit(&shared).await?;
                         let read = source.read(&key.1, &permitted).await;
                         drop(permitted);
                         match read {
@@ -189,6 +202,9 @@ impl SharedReads {
                 if !counted && cached.size() > UNRESERVED_BYTES {
                     return Err(Arc::new(Error::NO_MEMORY));
                 }
+                if !cached.is_shared {
+                    return Ok(cached);
+                }
                 cache.insert(key.clone(), cached.clone());
                 // The cache does not store contents that are too large; they keep their reservation.
                 if cache.get(&key).is_some_and(|found| Arc::ptr_eq(&found, &cached)) {
@@ -197,12 +213,21 @@ impl SharedReads {
                 Ok(cached)
             }
         };
-        let read = || self.in_flight.join(&key, || fresh().map(Ok), start);
+        let read = || {
+            leads.store(false, Ordering::Relaxed);
+            self.in_flight.join(&key, || fresh().map(Ok), start)
+        };
         let outcome = match read().await {
             // The data changed during the read, perhaps before this caller joined: read once more.
             Ok(cached) if !cached.is_valid() => read().await,
             outcome => outcome,
         };
+        // The contents are for the other caller only, or the error is due to its input.
+        let is_for_other = outcome.as_ref().map_or(!shares_all, |cached| !cached.is_shared);
+        if is_for_other && !leads.load(Ordering::Relaxed) {
+            let context = gated.permit(context).await?;
+            return gated.source().read(uri, &context).await;
+        }
         outcome.map_err(|error| Error::from_shared(&error)).and_then(|cached| contents(&cached))
     }
 }

@@ -9,9 +9,10 @@ use futures_core::stream::BoxStream;
 use futures_util::stream::{self, StreamExt as _};
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Change, Client, Completion, CompletionRequest, Contents, Context, DIRECTORY, Error, Freshness, Meta,
-    Page, PromptCompletion, PromptContent, PromptMessage, Prompts, RequestInput, Resource, Result, Skill,
-    SkillPage, Source, SourceToolResult, SourceTools, Templates, ToolContent, Uri, UriTemplate,
+    CacheScope, Change, Client, Completion, CompletionRequest, Contents, Context, DIRECTORY, Error,
+    Freshness, Meta, Page, PromptCompletion, PromptContent, PromptMessage, Prompts, ReplicaKey, RequestInput,
+    Resource, Result, Skill, SkillPage, Source, SourceToolResult, SourceTools, Templates, ToolContent, Uri,
+    UriTemplate,
 };
 use rmcp::model::{
     ArgumentInfo, CallToolRequest, CallToolRequestParams, ClientRequest, CompleteRequestParams,
@@ -317,10 +318,11 @@ impl Source for Remote {
     }
 
     /// A program may answer differently on each machine, and stored tokens may belong to different accounts.
-    fn replica_key(&self, _uri: &Uri) -> Option<String> {
+    fn replica_key(&self, _uri: &Uri) -> Option<ReplicaKey> {
         let RemoteTarget::Http { url, token, headers, stored } = &self.config.target else { return None };
         let is_account_known = token.is_some() || stored.as_ref().is_none_or(|stored| !stored.has_token(url));
-        is_account_known.then(|| format!("{url} {token:?} {headers:?} {:?}", self.config.mount))
+        let text = || format!("{url} {token:?} {headers:?} {:?}", self.config.mount);
+        is_account_known.then(|| ReplicaKey { text: text(), scope: CacheScope::Public })
     }
 
     async fn templates(&self, _context: &Context) -> Result<Templates> {

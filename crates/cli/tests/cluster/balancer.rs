@@ -15,26 +15,21 @@ use crate::replicas::{Redis, connected, start};
 use crate::upstream::{FILES, Upstream, check};
 
 /// nginx, until this is dropped.
-struct Balancer {
+pub(crate) struct Balancer {
     process: Child,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Balancer {
     /// Starts nginx in front of these replicas; its files are in this folder.
-    async fn start(folder: &Path, replicas: &[Program]) -> Self {
+    pub(crate) async fn start(folder: &Path, replicas: &[&Program]) -> Self {
         for _ in 0..10 {
             // Another program may take the port before nginx does.
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let config = folder.join("nginx.conf");
             std::fs::write(&config, nginx_config(folder, port, replicas)).unwrap();
-            // The `PATH` of unprivileged users often lacks this folder.
-            let installed = "/usr/sbin/nginx";
-            let program = if Path::new(installed).exists() { installed } else { "nginx" };
-            let process = Command::new(program)
-                .arg("-p")
-                .arg(folder)
-                .args(["-e", "stderr", "-c"])
+            let process = nginx_command(folder)
+                .arg("-c")
                 .arg(&config)
                 .stdin(Stdio::null())
                 .spawn()
@@ -70,7 +65,16 @@ impl Drop for Balancer {
     }
 }
 
-fn nginx_config(folder: &Path, port: u16, replicas: &[Program]) -> String {
+/// nginx with its files in this folder.
+fn nginx_command(folder: &Path) -> Command {
+    // The `PATH` of unprivileged users often lacks this folder.
+    let installed = "/usr/sbin/nginx";
+    let mut command = Command::new(if Path::new(installed).exists() { installed } else { "nginx" });
+    command.arg("-p").arg(folder).args(["-e", "stderr"]);
+    command
+}
+
+fn nginx_config(folder: &Path, port: u16, replicas: &[&Program]) -> String {
     let folder = folder.display();
     let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let temporary: String = kinds.map(|kind| format!("{kind}_temp_path {folder}/{kind};\n")).concat();
@@ -78,12 +82,13 @@ fn nginx_config(folder: &Path, port: u16, replicas: &[Program]) -> String {
         let host = program.url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp"));
         format!("server {};\n", host.unwrap())
     };
-    let servers: String = replicas.iter().map(host).collect();
+    let servers: String = replicas.iter().map(|program| host(program)).collect();
     format!(
-        "daemon off;\nmaster_process off;\npid {folder}/nginx.pid;\nerror_log stderr error;\nevents {{}}\n\
+        "daemon off;\nmaster_process off;\npid {folder}/nginx.pid;\nerror_log stderr crit;\nevents {{ worker_connections 4096; }}\n\
          http {{\naccess_log off;\n{temporary}upstream libris {{\n{servers}}}\n\
          server {{\nlisten 127.0.0.1:{port};\nlocation / {{\nproxy_pass http://libris;\n\
          proxy_http_version 1.1;\nproxy_set_header Connection \"\";\nproxy_set_header Host $host;\n\
+         proxy_set_header X-Forwarded-For $remote_addr;\n\
          proxy_buffering off;\nproxy_read_timeout 75s;\n}}\n}}\n}}\n"
     )
 }
@@ -105,7 +110,7 @@ async fn check_through_balancer(protocol: ProtocolChoice) {
     }
     let state = folder.path().join("nginx");
     std::fs::create_dir(&state).unwrap();
-    let balancer = Balancer::start(&state, &replicas).await;
+    let balancer = Balancer::start(&state, &replicas.iter().collect::<Vec<_>>()).await;
     let target =
         RemoteTarget::Http { url: balancer.url.clone(), token: None, headers: BTreeMap::new(), stored: None };
     let limits = RemoteLimits { retry: Duration::from_millis(50), ..RemoteLimits::default() };
@@ -113,6 +118,40 @@ async fn check_through_balancer(protocol: ProtocolChoice) {
     let source = Arc::new(Remote::new(config).unwrap());
     let servers = (balancer, replicas, redis);
     check(&Upstream::new(folder, source, "file:///library/", servers).await).await;
+}
+
+/// The example for containers, with the names and paths of this machine.
+#[test]
+fn needs_nginx_the_example_is_valid() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let read = |name: &str| std::fs::read_to_string(examples.join("cluster").join(name)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let compose = read("compose.yaml");
+    for mounted in [
+        "./libris.toml:/etc/libris/libris.toml:ro",
+        "../handbook:/srv/handbook:ro",
+        "./nginx.conf:/etc/nginx/nginx.conf:ro",
+    ] {
+        assert!(compose.contains(mounted), "{mounted}");
+    }
+    let config = read("libris.toml");
+    assert!(config.contains("\"/srv/handbook\"") && config.contains("redis://redis"), "{config}");
+    let handbook = examples.join("handbook");
+    let config = config.replace("/srv/handbook", handbook.to_str().unwrap());
+    std::fs::write(folder.path().join("libris.toml"), config).unwrap();
+    let mut check = Command::new(env!("CARGO_BIN_EXE_libris"));
+    let checked = check.arg("check").arg("--config").arg(folder.path().join("libris.toml")).output().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    let port = compose.split("\"8080:").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    let nginx = read("nginx.conf");
+    assert!(nginx.contains("server libris:4747 ") && nginx.contains(&format!("listen {port};")));
+    assert!(compose.contains("0.0.0.0:4747"));
+    let nginx = nginx.replace("server libris:4747", "server 127.0.0.1:4747");
+    let written = folder.path().join("nginx.conf");
+    // Its temporary files and process id are not part of the example.
+    std::fs::write(&written, format!("pid {}/nginx.pid;\n{nginx}", folder.path().display())).unwrap();
+    let tested = nginx_command(folder.path()).args(["-t", "-c"]).arg(&written).output().unwrap();
+    assert!(tested.status.success(), "{tested:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,9 @@
 //! Changes at one replica reach the subscribers of the others.
 
+use serde_json::json;
+
 use crate::client::{Client, Era, eventually};
-use crate::replicas::{Folders, Redis, settled, uri};
+use crate::replicas::{Folders, Redis, connected, settled, start, uri};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn needs_redis_subscribers_of_every_replica_hear_of_changes_at_one() {
@@ -89,4 +91,34 @@ async fn needs_redis_cached_reads_cause_no_redis_operations() {
     let after = redis.commands().await;
     // A session is recorded as used every 20 seconds.
     assert!(after - before < 20, "{} commands for 1,000 reads", after - before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn needs_redis_a_change_at_one_replica_is_found_by_a_search_at_another() {
+    let redis = Redis::start().await;
+    let folders = Folders::new(3);
+    let one = folders.start(0, &redis.url()).await;
+    // This replica does not see changes itself.
+    let config = folders.config(1, &redis.url(), "[search]\nenabled = true\n");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text}watch = \"poll\"\npoll = \"1h\"\n")).unwrap();
+    let other = start(&config);
+    connected(&other).await;
+    let client = Client::connect(&other, Era::Modern, &[uri(0)]).await;
+    settled(&client).await;
+    let finds = async |word: &str| {
+        let arguments = json!({ "query": word });
+        let called = json!({ "name": "search_resources", "arguments": arguments });
+        let answer = client.ask("tools/call", called).await;
+        let text = answer["result"]["content"].to_string();
+        assert!(answer["result"]["isError"] != true, "{answer}");
+        text.contains(&uri(0))
+    };
+    eventually("it is indexed", async || other.metric("search_pending").await == 0).await;
+    folders.write(1, 0, "quokka");
+    settled(&client).await;
+    assert!(!finds("quokka").await, "it does not know of the change");
+    folders.write(0, 0, "quokka");
+    eventually("the search finds it", async || finds("quokka").await).await;
+    drop(one);
 }

@@ -92,3 +92,81 @@ async fn needs_redis_a_replica_starts_without_redis() {
     connected(&one).await;
     assert_eq!(ready(&one).await["status"], "ready");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn needs_redis_a_replica_that_is_cut_off_withdraws_rights_in_time() {
+    let redis = Redis::start().await;
+    let proxy = CuttableProxy::start(redis.address()).await;
+    let folders = Folders::new(2);
+    let allow = "[[rule]]\naction = \"allow\"\n";
+    let config = folders.config(1, &proxy.url(), allow);
+    let _other = folders.start(0, &redis.url()).await;
+    let behind = crate::replicas::start(&config);
+    connected(&behind).await;
+    let clients = [
+        Client::connect(&behind, Era::Modern, &[uri(0), uri(1)]).await,
+        Client::connect(&behind, Era::Legacy, &[uri(0), uri(1)]).await,
+    ];
+    futures_util::future::join_all(clients.iter().map(settled)).await;
+    proxy.cut(true);
+    eventually("the cut is noticed", async || behind.metric("cluster_connected").await == 0).await;
+    assert!(clients[0].read(&uri(0)).await.is_some());
+    let deny = format!("[[rule]]\nuri = \"{}\"\naction = \"deny\"\n\n{allow}", uri(0));
+    let revoked = std::time::Instant::now();
+    folders.config(1, &proxy.url(), &deny);
+    for client in &clients {
+        eventually("the read is refused", async || client.read(&uri(0)).await.is_none()).await;
+    }
+    let took = revoked.elapsed();
+    // A second, and what a busy machine needs.
+    assert!(took < std::time::Duration::from_secs(3), "{took:?}");
+    for client in &clients {
+        settled(client).await;
+        // The stream ends with the right: of the denied file it says nothing any more.
+        for text in ["one", "two", "three"] {
+            folders.write(1, 0, text);
+            folders.write(1, 1, text);
+            eventually("it hears of the other file", async || {
+                let heard = client.heard_of();
+                assert!(!heard.contains(&uri(0)), "{heard:?}");
+                heard.contains(&uri(1))
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn needs_redis_changes_that_were_trimmed_during_a_cut_are_lost_once_and_everybody_is_notified() {
+    let redis = Redis::start().await;
+    let proxy = CuttableProxy::start(redis.address()).await;
+    let folders = Folders::new(3);
+    let one = folders.start(0, &redis.url()).await;
+    let behind = folders.start(1, &proxy.url()).await;
+    let uris: Vec<_> = (0..3).map(uri).collect();
+    let clients = [
+        Client::connect(&behind, Era::Modern, &uris).await,
+        Client::connect(&behind, Era::Legacy, &uris).await,
+    ];
+    futures_util::future::join_all(clients.iter().map(settled)).await;
+    let lost = behind.metric("cluster_lost_total").await;
+    proxy.cut(true);
+    eventually("the cut is noticed", async || behind.metric("cluster_connected").await == 0).await;
+    let published = one.metric("cluster_published_total").await;
+    folders.write(0, 0, "changed");
+    eventually("it is published", async || one.metric("cluster_published_total").await > published).await;
+    let trimmed = redis.command("XTRIM {libris}:changes MAXLEN 0").await.unwrap();
+    assert!(trimmed.starts_with(':') && trimmed != ":0\r\n", "{trimmed}");
+    proxy.cut(false);
+    eventually("the loss is noticed", async || behind.metric("cluster_lost_total").await > lost).await;
+    for client in &clients {
+        let mut heard = std::collections::BTreeSet::new();
+        eventually("it hears of every resource", async || {
+            heard.extend(client.heard_of());
+            uris.iter().all(|uri| heard.contains(uri))
+        })
+        .await;
+    }
+    futures_util::future::join_all(clients.iter().map(settled)).await;
+    assert_eq!(behind.metric("cluster_lost_total").await, lost + 1);
+}

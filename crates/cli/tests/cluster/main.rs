@@ -7,6 +7,7 @@
 
 mod addresses;
 mod balancer;
+mod cache;
 mod changes;
 #[allow(dead_code, reason = "the tests of notifications use more of it")]
 #[path = "../live/client.rs"]
@@ -19,5 +20,8 @@ mod replicas;
 mod service;
 mod sessions;
 mod storm;
+#[allow(dead_code, reason = "the tests of gateways use more of it")]
+#[path = "../remote/toolbox.rs"]
+mod toolbox;
 #[path = "../remote/upstream.rs"]
 mod upstream;

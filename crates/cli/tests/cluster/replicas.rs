@@ -95,6 +95,11 @@ impl Redis {
         }
     }
 
+    /// The file that `SAVE` writes.
+    pub(crate) fn dump(&self) -> Vec<u8> {
+        std::fs::read(self.folder.path().join("dump.rdb")).unwrap()
+    }
+
     /// The number of commands that Redis has processed, without those that only wait for entries.
     pub(crate) async fn commands(&self) -> u64 {
         let stats = self.command("INFO commandstats").await.unwrap();

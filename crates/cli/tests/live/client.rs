@@ -125,6 +125,8 @@ pub(crate) struct Client {
 /// The notifications that a client received.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
+    /// Whether the client has a legacy session.
+    is_session: bool,
     /// The total number of `list_changed` notifications.
     pub(crate) lists: usize,
     /// Whether one was received since the last call of `heard_of_list`.
@@ -163,6 +165,7 @@ impl Client {
         });
         let response = self.post("initialize", hello).send().await.unwrap();
         self.session = Some(response.headers()["mcp-session-id"].to_str().unwrap().to_owned());
+        self.heard.lock().unwrap().is_session = true;
         for uri in uris {
             let answer = self.ask("resources/subscribe", json!({ "uri": uri })).await;
             assert_eq!(answer["result"], json!({}), "{uri}");
@@ -209,7 +212,7 @@ impl Client {
                     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
                     "io.modelcontextprotocol/clientCapabilities": {},
                 });
-                let name = params["uri"].as_str().unwrap_or_default().to_owned();
+                let name = params["uri"].as_str().or(params["name"].as_str()).unwrap_or_default().to_owned();
                 let request =
                     request.header("mcp-protocol-version", "2026-07-28").header("mcp-method", method);
                 if name.is_empty() { request } else { request.header("mcp-name", name) }
@@ -296,6 +299,8 @@ fn note(heard: &mut Heard, message: Value) {
             *heard.updates.entry(uri.clone()).or_default() += 1;
             heard.updated.insert(uri);
         }
+        // A session hears of every list, without asking.
+        Some("notifications/prompts/list_changed") if heard.is_session => {}
         Some(other) => panic!("nobody asked for {other}"),
         None => heard.ended = Some(message["result"].clone()),
     }

@@ -19,8 +19,8 @@ use futures_core::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
     Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Meta, Package, Page,
-    PromptCompletion, PromptMessage, Prompts, Proof, Result, SearchAnswer, SearchQuery, Skill, SkillFile,
-    SkillPage, SkillResources, Source, SourceToolResult, SourceTools, Templates, Uri, UriSpan,
+    PromptCompletion, PromptMessage, Prompts, Proof, ReplicaKey, Result, SearchAnswer, SearchQuery, Skill,
+    SkillFile, SkillPage, SkillResources, Source, SourceToolResult, SourceTools, Templates, Uri, UriSpan,
 };
 use quick_cache::sync::Cache;
 
@@ -269,7 +269,7 @@ impl Source for Documents {
     }
 
     /// Replicas share documents, but not their texts and members: each replica has its own extraction cache.
-    fn replica_key(&self, uri: &Uri) -> Option<String> {
+    fn replica_key(&self, uri: &Uri) -> Option<ReplicaKey> {
         let is_unchanged = self.plain != PlainRead::Text && *self.inner_uri(uri) == *uri;
         is_unchanged.then(|| self.source.replica_key(uri)).flatten()
     }

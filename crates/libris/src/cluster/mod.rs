@@ -9,6 +9,7 @@ mod recent;
 mod relay;
 mod replica_cache;
 mod replica_reads;
+mod unshared_reads;
 
 use std::time::Duration;
 
@@ -97,8 +98,8 @@ pub enum ClusterEvent {
         /// All changes with lower [numbers](ChangeBus::publish) are published.
         published_before: u64,
     },
-    /// A new sequence of changes begins: positions are not comparable with earlier ones. Sent before the first change,
-    /// and after the bus has lost its data.
+    /// A new sequence of changes begins. Sent before the first change, and after the bus has lost its data; in the latter
+    /// case after [`Change::Lost`].
     Begun {
         /// A text that identifies the sequence.
         sequence: String,

@@ -101,10 +101,10 @@ impl AppliedPositions {
         let mut state = lock(&self.state);
         state.sequence = Some(sequence.into());
         state.reached = position;
-        state.everything.position = position;
-        for last in &mut state.slots {
-            last.position = ChangePosition::default();
-        }
+        // Later positions remain: changes of this replica may have been published in the new sequence before it was
+        // inspected. Positions are times, so those of the old sequence are earlier, unless the clock of the bus was set
+        // back; then entries are refused until the clock has passed them.
+        state.everything.position = state.everything.position.max(position);
     }
 
     pub(super) fn set_connected(&self, is_connected: bool) {
@@ -186,12 +186,16 @@ mod tests {
 
     #[test]
     fn a_new_sequence_outdates_everything_and_a_disconnected_replica_shares_nothing() {
-        let (positions, one, _) = connected();
+        let (positions, one, other) = connected();
         positions.record(&Change::Updated(one.clone()), Some(&one), at(100));
         positions.record_reached(at(100));
         positions.begin("second", at(50));
-        let window = positions.window(&one).unwrap();
+        let window = positions.window(&other).unwrap();
         assert_eq!((&*window.sequence, window.oldest, window.reached), ("second", at(50), at(50)));
+        // Perhaps a change of this replica, published before the new sequence was inspected.
+        assert_eq!(oldest(&positions, &one), Some(100));
+        positions.begin("third", at(200));
+        assert_eq!(oldest(&positions, &one), Some(200));
         positions.set_connected(false);
         assert!(positions.window(&one).is_none());
     }

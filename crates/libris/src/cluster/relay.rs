@@ -8,14 +8,18 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
-use libris_core::{Change, Context, Error, Proof, Result, Source, Uri};
+use libris_core::{Change, Context, Error, Proof, ReplicaKey, RequestInput, Result, Source, Uri};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::change_epochs::ChangeEpochs;
 use super::followed_subjects::FollowedSubjects;
 use super::positions::AppliedPositions;
-use super::{CacheWindow, ChangeBus, ClusterEvent, RecentChanges, ReplicaCache, ReplicaRead};
+use super::unshared_reads::UnsharedReads;
+use super::{
+    CacheWindow, ChangeBus, ChangePosition, ClusterEvent, RecentChanges, ReplicaCache, ReplicaRead,
+    replica_reads,
+};
 use crate::Catalog;
 use crate::catalog::Sources;
 use crate::catalog_watch::CatalogWatch;
@@ -39,6 +43,7 @@ pub(crate) struct ChangeRelay {
     recent: Arc<RecentChanges>,
     epochs: Arc<ChangeEpochs>,
     positions: AppliedPositions,
+    unshared: UnsharedReads,
     followed: FollowedSubjects,
 }
 
@@ -67,6 +72,7 @@ impl ChangeRelay {
             recent: Arc::default(),
             epochs: ChangeEpochs::new(),
             positions: AppliedPositions::new(),
+            unshared: UnsharedReads::default(),
             followed: FollowedSubjects::default(),
         });
         health.set_cluster(ClusterState::connecting());
@@ -123,16 +129,18 @@ impl ChangeRelay {
         context: &Context,
     ) -> Option<ReplicaRead> {
         self.bus.cache()?;
-        // The source may ask the user of this caller for input.
-        if context.input().is_some() {
+        // The contents may depend on the input.
+        if context.input().is_some_and(RequestInput::is_retry) {
             return None;
         }
         let class = match context.visibility() {
             Some(visibility) => visibility.shared_class()?,
             None => String::new(),
         };
-        let key = format!("{}\n{uri}\n{}\n{class}", source.name(), source.replica_key(uri)?);
-        Some(ReplicaRead { relay: self.clone(), key: key.into(), subject: source.subject(uri) })
+        let ReplicaKey { text, scope } = source.replica_key(uri)?;
+        let key = replica_reads::entry_key(&[&source.name(), uri.as_str(), &text, &class]);
+        let is_shared = !self.unshared.contains(&key);
+        is_shared.then(|| ReplicaRead { relay: self.clone(), key, scope, subject: source.subject(uri) })
     }
 
     /// The cache that the replicas share.
@@ -143,6 +151,11 @@ impl ChangeRelay {
     /// The entries of the shared cache that are valid for this subject now.
     pub(super) fn cache_window(&self, subject: &Uri) -> Option<CacheWindow> {
         self.positions.window(subject)
+    }
+
+    /// The reads whose contents could not be shared lately.
+    pub(super) fn unshared(&self) -> &UnsharedReads {
+        &self.unshared
     }
 
     /// Follows a subject for clients of this replica. One replica polls the source of the subject for all replicas.
@@ -268,9 +281,7 @@ impl ChangeRelay {
             let Some(catalog) = catalog.upgrade() else { return };
             let subject = uri(&change).map(|uri| catalog.subject(uri));
             // Before anybody is notified, so that whoever reads after a notification gets no outdated response.
-            catalog.invalidate(&change);
-            self.epochs.record(&change, subject.as_ref());
-            self.positions.record(&change, subject.as_ref(), position);
+            self.invalidate(&*catalog, &change, subject.as_ref(), position);
             self.recent.record(&change, subject.as_ref(), age);
             match change {
                 Change::Lost => {
@@ -280,6 +291,21 @@ impl ChangeRelay {
                 change => _ = self.changes.send(change),
             }
         }
+    }
+
+    /// Invalidates the cached responses that a change of another replica concerns.
+    fn invalidate(
+        &self,
+        source: &dyn Source,
+        change: &Change,
+        subject: Option<&Uri>,
+        position: ChangePosition,
+    ) {
+        // Before the epochs: a read whose proof was created after the change must not find an entry of the shared cache
+        // from before it, because the proof would then hold for outdated contents.
+        self.positions.record(change, subject, position);
+        source.invalidate(change);
+        self.epochs.record(change, subject);
     }
 }
 

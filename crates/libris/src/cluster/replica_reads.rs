@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use libris_core::{CacheScope, Content, ContentBody, Contents, Freshness, Meta, Result, Uri};
+use libris_core::{CacheScope, Content, ContentBody, Contents, Error, Freshness, Meta, Result, Uri};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use super::{CacheAnswer, CacheWindow, ChangeRelay, ReplicaCache};
+
+/// The version of the encoding of contents: replicas share only entries that they can decode.
+const ENCODING: u32 = 1;
 
 /// The largest contents that replicas share, in bytes. Redis executes one operation at a time, so larger contents would
 /// delay the changes of all replicas.
@@ -24,37 +27,85 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(160);
 /// How often a replica renews its lead.
 const RENEWAL: Duration = Duration::from_secs(1);
 
+/// The key of an entry with this identity. Replicas of different versions do not share entries, because the same
+/// configuration may mean different contents to them.
+pub(super) fn entry_key(parts: &[&str]) -> Arc<str> {
+    // With the lengths, so that different parts never make the same key.
+    let parts = parts.iter().map(|part| format!("{} {part}\n", part.len()));
+    format!("{} {ENCODING}\n{}", env!("CARGO_PKG_VERSION"), parts.collect::<String>()).into()
+}
+
 /// A read whose contents the replicas share.
 #[derive(Clone)]
 pub(crate) struct ReplicaRead {
     pub(super) relay: Arc<ChangeRelay>,
     /// What the contents depend on, and the rights class of the caller.
     pub(super) key: Arc<str>,
+    /// The narrowest scope of contents that are shared.
+    pub(super) scope: CacheScope,
     pub(super) subject: Uri,
 }
 
 impl ReplicaRead {
+    /// Whether other callers may get the contents.
+    pub(crate) fn allows(&self, contents: &Contents) -> bool {
+        contents.freshness.scope <= self.scope
+    }
+
+    /// Whether callers share all contents, whatever the input of the caller who reads them.
+    pub(crate) fn allows_all(&self) -> bool {
+        self.scope == CacheScope::Private
+    }
+
+    /// The time for which replicas may share contents; `None` if they may not. `load` is the result of a read.
+    fn shared_for(&self, load: &Result<Contents>) -> Option<Duration> {
+        let shared_for = match load {
+            Ok(contents) => {
+                let ttl = contents.freshness.clone().at(Instant::now()).ttl;
+                let bytes: usize = contents.parts.iter().map(|part| part.body.len()).sum();
+                let is_shared = !ttl.is_zero() && self.allows(contents) && bytes <= MAX_SHARED_BYTES;
+                is_shared.then_some(ttl)
+            }
+            Err(Error::InputRequired(_)) => None,
+            // The next read may succeed.
+            Err(_) => return None,
+        };
+        if shared_for.is_none() {
+            self.relay.unshared().record(&self.key);
+        }
+        shared_for
+    }
+
     /// The contents, from the shared cache if it has them. Otherwise one replica calls `load` and stores the contents,
     /// and the others wait for them. If the cache cannot be used, calls `load` at once.
     pub(crate) async fn run(&self, load: impl Future<Output = Result<Contents>>) -> Result<Contents> {
         let (Some(cache), Some(window)) = (self.relay.cache(), self.relay.cache_window(&self.subject)) else {
-            return load.await;
+            return self.load_unshared(load).await;
         };
         let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
         loop {
             match cache.find(&self.key, &window).await {
-                CacheAnswer::Found { data, ttl } => match decode(&data, ttl) {
-                    Some(contents) => return Ok(contents),
-                    None => return load.await,
-                },
+                CacheAnswer::Found { data, ttl } => {
+                    match decode(&data, ttl).filter(|found| self.allows(found)) {
+                        Some(contents) => return Ok(contents),
+                        // Replaces the entry.
+                        None => return self.lead(cache, window, load).await,
+                    }
+                }
                 CacheAnswer::Lead => return self.lead(cache, window, load).await,
                 CacheAnswer::Wait if began.elapsed() < MAX_WAIT => {
                     sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
-                CacheAnswer::Wait | CacheAnswer::Unshared => return load.await,
+                CacheAnswer::Wait | CacheAnswer::Unshared => return self.load_unshared(load).await,
             }
         }
+    }
+
+    async fn load_unshared(&self, load: impl Future<Output = Result<Contents>>) -> Result<Contents> {
+        let load = load.await;
+        self.shared_for(&load);
+        load
     }
 
     /// Loads the contents for all replicas.
@@ -71,14 +122,21 @@ impl ReplicaRead {
                 cache.renew(&self.key, &window).await;
             }
         };
-        let contents = tokio::select! {
-            contents = load => contents?,
+        let load = tokio::select! {
+            load = load => load,
             () = renewals => unreachable!("the renewals do not end"),
         };
-        let ttl = contents.freshness.clone().at(Instant::now()).ttl;
-        if let Some(data) = encode(&contents).filter(|_| !ttl.is_zero()) {
+        let shared_for = self.shared_for(&load);
+        let contents = load?;
+        if let Some((ttl, data)) = shared_for.zip(encode(&contents)) {
             lead.window = None;
-            cache.store(&self.key, &window, data, ttl).await;
+            let Self { relay, key, .. } = self.clone();
+            // The caller does not wait for the cache.
+            tokio::spawn(async move {
+                if let Some(cache) = relay.cache() {
+                    cache.store(&key, &window, data, ttl).await;
+                }
+            });
         }
         Ok(contents)
     }

@@ -32,7 +32,7 @@ use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, VariableValue, Variables};
 use libris_core::{
     CacheScope, Change, Client, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness,
-    Page, Proof, Resource, Result, Source, Template, Templates, Uri, UriSpan, UriTemplate,
+    Page, Proof, ReplicaKey, Resource, Result, Source, Template, Templates, Uri, UriSpan, UriTemplate,
 };
 
 use serde_json::Value;
@@ -170,9 +170,11 @@ impl Source for Http {
         self.inner.complete(asked, context.client()).await
     }
 
-    fn replica_key(&self, uri: &Uri) -> Option<String> {
+    /// Private responses are shared too: the API sees every caller as the same client.
+    fn replica_key(&self, uri: &Uri) -> Option<ReplicaKey> {
         let (endpoint, variables) = self.inner.endpoint(uri)?;
-        Some(endpoint.replica_key(&endpoint.url(variables).ok()?))
+        let text = endpoint.replica_key(&endpoint.url(variables).ok()?);
+        Some(ReplicaKey { text, scope: CacheScope::Private })
     }
 
     fn follow(&self, subject: &Uri, _client: Client) {

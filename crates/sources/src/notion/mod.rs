@@ -19,7 +19,6 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,8 +27,8 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
-    Change, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness, Page, Proof, Result,
-    Source, Template, Templates, Uri, UriSpan, UriTemplate,
+    CacheScope, Change, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness, Page,
+    Proof, ReplicaKey, Result, Source, Template, Templates, Uri, UriSpan, UriTemplate,
 };
 
 pub use config::Config;
@@ -54,8 +53,8 @@ pub struct Notion {
 
 struct NotionInner {
     client: NotionClient,
-    /// A hash of the token. It is the same at every replica with this token.
-    account: u64,
+    /// The token: replicas with the same one share contents.
+    token: Box<str>,
     config: Config,
     listings: Listings,
     reads: AbandonedReads,
@@ -124,11 +123,9 @@ impl Notion {
         let templates = TEMPLATES.iter().map(|(text, form, ..)| Ok((UriTemplate::parse(text)?, *form)));
         let templates = TemplateSet::new(templates.collect::<Result<Vec<_>>>()?);
         let client = NotionClient::new(&config, token)?;
-        let mut account = DefaultHasher::new();
-        token.hash(&mut account);
         let inner = NotionInner {
             client,
-            account: account.finish(),
+            token: token.into(),
             config,
             listings: Listings::default(),
             reads: AbandonedReads::default(),
@@ -252,8 +249,9 @@ impl Source for Notion {
         !self.inner.config.cache.is_zero()
     }
 
-    fn replica_key(&self, _uri: &Uri) -> Option<String> {
-        let key = || format!("{} {:x}", self.inner.config.url, self.inner.account);
+    fn replica_key(&self, _uri: &Uri) -> Option<ReplicaKey> {
+        let text = || format!("{} {}", self.inner.config.url, self.inner.token);
+        let key = || ReplicaKey { text: text(), scope: CacheScope::Private };
         (!self.inner.config.cache.is_zero()).then(key)
     }
 

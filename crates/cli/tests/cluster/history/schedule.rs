@@ -10,11 +10,11 @@ use super::observer::{ReadingObserver, ReplicaUrls};
 use super::{History, RecordedEvent, Violation, violations};
 use crate::client::{DEADLINE, Era, Program};
 use crate::replicas::{CuttableProxy, Folders, Redis, connected, start};
-use crate::service::{CountingService, source, value_uri};
+use crate::service::{CountingService, shared_source, value_uri};
 
 const REPLICAS: usize = 3;
 
-/// The number of resources of the service, of which one replica polls all.
+/// The number of resources of the service, of which one replica polls all, and whose contents the replicas share.
 const VALUES: usize = 4;
 
 /// The number of outputs of commands, which every replica polls and caches.
@@ -90,7 +90,7 @@ impl ObservedCluster {
         let (mut proxies, mut configs) = (Vec::new(), Vec::new());
         for replica in 0..REPLICAS {
             let proxy = CuttableProxy::start(redis.address()).await;
-            let mut sources = source(&url, replica, VALUES);
+            let mut sources = shared_source(&url, VALUES);
             for number in 0..OUTPUTS {
                 let (uri, path) = (output_uri(number), outputs.path().join(number.to_string()));
                 sources += &format!(
