@@ -172,9 +172,13 @@ impl Authenticator {
         }
     }
 
-    /// The `WWW-Authenticate` header for a caller whose token lacks one of these scopes.
+    /// The `WWW-Authenticate` header for a caller whose token lacks one of these scopes. Names the scopes that every
+    /// token needs too, because a client replaces its token by one with exactly the scopes of the challenge.
     pub fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
-        metadata::insufficient_scope(self.resource.as_ref(), scopes)
+        let required = &self.config.scopes;
+        let more = scopes.iter().filter(|scope| !required.contains(scope));
+        let all: Vec<_> = required.iter().chain(more).collect();
+        metadata::insufficient_scope(self.resource.as_ref(), &all)
     }
 
     /// Reloads the API keys and the key sets of issuers when their files change, and fetches key sets from URLs again
