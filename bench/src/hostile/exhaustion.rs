@@ -70,6 +70,7 @@ pub(super) async fn run(stage: &Stage<'_>) -> Result<Outcome> {
     let responses = unread_responses(address, &mut kinds).await;
     let streams = event_streams(address, stage, &mut kinds).await;
     let opened = open_sessions(address, &mut kinds).await;
+    watch.hold();
     tokio::time::sleep(stage.time(HOLD)).await;
     let held = held(address).await.unwrap_or_else(|error| format!("unknown: {error:#}"));
     let newcomers = newcomers.stop().await?;

@@ -89,6 +89,7 @@ impl Authenticator {
             return match &self.keys {
                 Some(keys) if token.starts_with(PREFIX) => {
                     let identity = keys.identify(token).ok_or_else(|| self.refused(InvalidToken::ApiKey));
+                    let identity = identity.map(|identity| self.config.with_implied_scopes(identity));
                     if let Ok(identity) = &identity {
                         self.remembered.insert(caller.client, token.as_bytes(), generation, identity.clone());
                     }
@@ -145,6 +146,7 @@ impl Authenticator {
         };
         let resource = self.config.resource.as_deref().unwrap_or_default();
         let identity = unverified.verify(issuer, &keys, resource).map_err(|invalid| self.refused(invalid))?;
+        let identity = self.config.with_implied_scopes(identity);
         if self.config.scopes.iter().any(|scope| !identity.scopes().contains(scope)) {
             let challenge = metadata::insufficient_scope(self.resource.as_ref(), &self.config.scopes);
             let message = "the token lacks a scope that this server requires".to_owned();

@@ -99,3 +99,32 @@ async fn who_may_not_read_the_status_gets_no_metrics() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scope_implies_others() {
+    let issuer = TestIssuer::start(vec![SigningKey::ecdsa("one")]).await;
+    let mut config = trusting(&issuer);
+    let implied = [("admin", ["docs:write", "admin"]), ("docs:write", ["docs:read", "docs:who"])];
+    config.implied_scopes =
+        implied.map(|(scope, implied)| (scope.into(), implied.map(Into::into).to_vec())).into();
+    let required: [Box<str>; 1] = ["docs:who".into()];
+    let rules =
+        vec![rule(None, "test://who", Effect::Require(required.into())), rule(None, "**", Effect::Allow)];
+    let served = Served::start_with(config, under(rules)).await;
+    for path in PATHS {
+        for (scope, hello, who) in
+            [("admin", 200, 200), ("docs:write", 200, 200), ("docs:read", 200, 403), ("docs:who", 403, 403)]
+        {
+            let token = issuer.token(|it| it["scope"] = scope.into());
+            // The second time, the token is cached.
+            for _ in 0..2 {
+                let status = async |uri| served.ask(path, Sent::read(Some(&token), uri)).await.status;
+                assert_eq!(
+                    (status("test://hello").await, status("test://who").await),
+                    (hello, who),
+                    "{scope} over {path:?}"
+                );
+            }
+        }
+    }
+}

@@ -19,15 +19,15 @@ use crate::streams;
 use crate::worlds::{Connection, Sent, Transport, World};
 
 /// How many sets of rules are checked.
-const CASES: u64 = 2;
+const CASES: u64 = 6;
 
 const PAGE: usize = 23;
 
 const PEOPLE: [(Who, Person); 4] = [
-    (Who::A, Person { groups: &["hr"], scopes: &[] }),
-    (Who::B, Person { groups: &["it"], scopes: &["drafts"] }),
-    (Who::C, Person { groups: &["hr", "it"], scopes: &["drafts", "other"] }),
-    (Who::Anonymous, Person { groups: &[], scopes: &[] }),
+    (Who::A, Person { name: Some("A"), groups: &["hr"], scopes: &[] }),
+    (Who::B, Person { name: Some("B"), groups: &["it"], scopes: &["drafts"] }),
+    (Who::C, Person { name: Some("C"), groups: &["hr", "it"], scopes: &["drafts", "other"] }),
+    (Who::Anonymous, Person { name: None, groups: &[], scopes: &[] }),
 ];
 
 /// Identifies the four.
@@ -38,7 +38,7 @@ impl Authenticate for Known {
         let Some(text) = caller.authorization else { return Identified::Caller(None) };
         let person = PEOPLE.iter().find(|(who, _)| who.authorization().map(str::as_bytes) == Some(text));
         match person {
-            Some((who, Person { groups, scopes })) => {
+            Some((who, Person { groups, scopes, .. })) => {
                 let identity = who.identity().unwrap();
                 let groups = groups.iter().copied();
                 Identified::Caller(Some(identity.with_groups(groups).with_scopes(scopes.iter().copied())))
@@ -199,6 +199,10 @@ impl Asking<'_> {
                 assert_eq!(hidden, (absent_status, nothing.replace(absent, "URI")), "{context}");
             }
         }
+        let (status, body) = self.ask("resources/unsubscribe", json!({ "uri": uri })).await;
+        let (absent_status, nothing) = self.ask("resources/unsubscribe", json!({ "uri": absent })).await;
+        let ended = (status, body.replace(uri, "URI"));
+        assert_eq!(ended, (absent_status, nothing.replace(absent, "URI")), "{}", self.context(uri, &body));
     }
 
     /// Completes: no value leads to a hidden resource, and all others are offered.
@@ -252,14 +256,77 @@ impl Asking<'_> {
                 .filter(|uri| uri.starts_with(directory) && uri != directory)
                 .filter(|uri| self.verdict(Operation::List, uri) == Verdict::Allow)
                 .collect();
-            let answer: Value = serde_json::from_str(&body).unwrap();
-            let listed = answer["result"]["resources"].as_array().unwrap_or_else(|| panic!("{context}"));
-            let listed: Vec<_> =
-                listed.iter().map(|entry| entry["uri"].as_str().unwrap().to_owned()).collect();
-            assert_eq!(listed, expected[..expected.len().min(PAGE)], "{context}");
-            let has_more = !answer["result"]["nextCursor"].is_null();
-            assert_eq!(has_more, expected.len() > PAGE, "{context}");
+            let mut pages = vec![serde_json::from_str::<Value>(&body).unwrap()];
+            while let Some(cursor) = pages.last().and_then(|page| page["result"]["nextCursor"].as_str()) {
+                let params = json!({ "uri": directory, "cursor": cursor });
+                let (_, body) = self.ask("resources/directory/read", params).await;
+                pages.push(serde_json::from_str(&body).unwrap());
+            }
+            let uris = |page: &Value| {
+                let listed = page["result"]["resources"].as_array().unwrap_or_else(|| panic!("{context}"));
+                listed.iter().map(|entry| entry["uri"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+            };
+            let pages: Vec<_> = pages.iter().map(uris).collect();
+            let full: Vec<_> = match expected.is_empty() {
+                true => vec![Vec::new()],
+                false => expected.chunks(PAGE).map(<[_]>::to_vec).collect(),
+            };
+            assert_eq!(pages, full, "{context}");
         }
+    }
+
+    /// Lists directories with the tool: the entries are those that the rules show, and a hidden directory without visible
+    /// entries is like an absent one.
+    async fn call_list(&mut self, universe: &Universe) {
+        let call = |parent: &str| json!({ "name": "list_resources", "arguments": { "parent": parent } });
+        for directory in ["shelf:///d0/", "shelf:///d1/", "shelf:///d2/"] {
+            let expected: Vec<_> = universe
+                .resources
+                .iter()
+                .map(ToString::to_string)
+                .filter(|uri| uri.starts_with(directory) && uri != directory)
+                .filter(|uri| self.verdict(Operation::List, uri) == Verdict::Allow)
+                .collect();
+            let mut listed: Vec<String> = Vec::new();
+            let mut params = call(directory);
+            loop {
+                let (_, body) = self.ask("tools/call", params.clone()).await;
+                let context = self.context(directory, &body);
+                let answer: Value = serde_json::from_str(&body).unwrap();
+                let result = &answer["result"];
+                if result["isError"] == true {
+                    assert!(expected.is_empty() && body.contains("There is no resource at"), "{context}");
+                    break;
+                }
+                let entries = result["structuredContent"]["entries"].as_array();
+                let entries = entries.unwrap_or_else(|| panic!("{context}"));
+                listed.extend(entries.iter().map(|entry| entry["uri"].as_str().unwrap().to_owned()));
+                match result["structuredContent"]["nextCursor"].as_str() {
+                    Some(cursor) => params["arguments"]["cursor"] = cursor.into(),
+                    None => break,
+                }
+            }
+            assert_eq!(listed, expected, "{}", self.context(directory, "list_resources"));
+        }
+    }
+
+    /// Completes the argument of a prompt: no value leads to a hidden resource, and all others are offered.
+    async fn complete_prompt(&mut self, universe: &Universe) {
+        let params = json!({
+            "ref": { "type": "ref/prompt", "name": "in-d1" },
+            "argument": { "name": "name", "value": "f" },
+        });
+        let (_, body) = self.ask("completion/complete", params).await;
+        let answer: Value = serde_json::from_str(&body).unwrap();
+        let expected: Vec<_> = universe
+            .resources
+            .iter()
+            .filter(|uri| self.verdict(Operation::Read, uri.as_str()) != Verdict::Deny)
+            .filter_map(|uri| uri.as_str().strip_prefix("shelf:///d1/").filter(|name| !name.is_empty()))
+            .collect();
+        let values = answer["result"]["completion"]["values"].as_array().cloned().unwrap_or_default();
+        let values: Vec<_> = values.iter().map(|value| value.as_str().unwrap()).collect();
+        assert_eq!(values, expected, "{}", self.context("in-d1", &body));
     }
 
     /// Skills: those whose `SKILL.md` may be listed and read, with the files that may be read.
@@ -421,7 +488,9 @@ async fn check(seed: u64) {
             asking.list(universe).await;
             asking.templates(universe).await;
             asking.complete(universe).await;
+            asking.complete_prompt(universe).await;
             asking.directories(universe).await;
+            asking.call_list(universe).await;
             asking.skills(universe).await;
             asking.prompts().await;
             if way == Way::Modern {
