@@ -10,7 +10,8 @@ use libris::wire::http;
 use libris::wire::{Caller, Refusal};
 use libris::{
     AuditLog, AuditRecord, Authenticate, Catalog, Config, Content, Contents, Context, Freshness,
-    FunctionSource, Identified, Identity, Page, Policy, Proof, Resource, Result, Rights, Server, Source, Uri,
+    FunctionSource, Identified, Identity, Page, Policy, Proof, Request, Resource, Result, Rights, Server,
+    Source, Uri,
 };
 use serde_json::{Value, json};
 
@@ -122,6 +123,10 @@ impl Source for Unchanging {
         "unchanging".into()
     }
 
+    fn has_directories(&self) -> bool {
+        true
+    }
+
     async fn list(&self, after: Option<&Uri>, _: usize, _: &Context) -> Result<Page> {
         let resource = Resource::new(Uri::parse("note://always")?, "always");
         let resources = if after.is_none() { vec![resource] } else { Vec::new() };
@@ -194,10 +199,9 @@ impl Policy for Wary {
 async fn each_operation_causes_one_line() {
     let functions = FunctionSource::new()
         .resource("note://one", || "first")
-        .resource("note://by/{name}", |name: String| format!("by {name}"))
-        .prompt("greet", || "Say hello.");
+        .template("note://by/{name}", |request: Request| request.uri().to_string());
     let lines = Arc::new(Lines::default());
-    let catalog = Arc::new(Catalog::new(vec![Arc::new(functions)]));
+    let catalog = Arc::new(Catalog::new(vec![Arc::new(functions), Arc::new(Unchanging)]));
     let server = Server::with_audit(catalog, Config::default(), Arc::new(Wary), lines.clone());
     let (address, _serving) = serve(server, http::Config::default()).await;
     for extra in [None, Some(LONG)] {
@@ -220,8 +224,10 @@ async fn each_operation_causes_one_line() {
             ("completion/complete", completing, "ada complete note://by/{name} allow -"),
             ("completion/complete", of_prompt, "ada complete - allow invalid"),
             ("resources/directory/read", uri.clone(), "ada directory note://one allow invalid"),
+            ("skills/list", json!({}), "ada skills - allow -"),
+            ("skills/get", uri.clone(), "ada skill note://one allow not found"),
             ("prompts/list", json!({}), "ada prompts - allow -"),
-            ("prompts/get", json!({ "name": "greet" }), "ada prompt - allow -"),
+            ("prompts/get", json!({ "name": "greet" }), "ada prompt - allow invalid"),
             ("tools/call", tool("read_resource", uri.clone()), "ada read note://one allow -"),
             ("tools/call", tool("list_resources", json!({})), "ada list - allow -"),
             ("tools/call", tool("search_resources", json!({ "query": "x" })), "ada search - allow -"),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt as _;
 use libris::wire::http;
 use libris::wire::http::UsageLimits;
-use libris::{Catalog, Config, FunctionSource, Server, SubscriptionConfig};
+use libris::{Catalog, Config, FunctionSource, Request, Server, SubscriptionConfig};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -16,12 +16,12 @@ use crate::{Client, LONG, Named, listen, requests, serve, source};
 async fn reads_in_progress_count_against_their_identity() {
     let (entered, gate) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (inside, opened) = (entered.clone(), gate.clone());
-    let slow = FunctionSource::new().resource("note://slow/{number}", move |number: u32| {
+    let slow = FunctionSource::new().template("note://slow/{number}", move |request: Request| {
         let (inside, opened) = (inside.clone(), opened.clone());
         async move {
             inside.add_permits(1);
             let _ = opened.acquire().await;
-            format!("number {number}")
+            request.uri().to_string()
         }
     });
     let limits = UsageLimits { concurrent_requests: Some(2), ..UsageLimits::default() };
@@ -56,7 +56,8 @@ async fn reads_in_progress_count_against_their_identity() {
 async fn the_memory_of_subscriptions_counts_against_their_identity() {
     let subscriptions =
         SubscriptionConfig { identity_subscription_bytes: Some(64 << 10), ..SubscriptionConfig::default() };
-    let notes = FunctionSource::new().resource("note://long/{+name}", |name: String| name);
+    let notes =
+        FunctionSource::new().template("note://long/{+name}", |request: Request| request.uri().to_string());
     let catalog = Arc::new(Catalog::new(vec![Arc::new(notes)]));
     let config = Config { subscriptions, ..Config::default() };
     let server = Server::with_policy(catalog, config, Arc::new(Named));
