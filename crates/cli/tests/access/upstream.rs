@@ -213,11 +213,11 @@ async fn rules_hold_for_every_name_of_a_notion_page() {
         }
         assert!(some.iter().take(2).all(|text| text.contains(&id(1))), "{page}: {some:?}");
         let names = |id: &str| {
-            ["notion://pages/", "notion://workspace/pages/"].into_iter().flat_map(move |prefix| {
-                [id.to_owned(), undashed(id), id.to_uppercase()].map(|id| format!("{prefix}{id}"))
-            })
+            let ids = [id.to_owned(), undashed(id), id.to_uppercase()];
+            let prefixes = ["notion://pages/", "notion://workspace/pages/"];
+            prefixes.map(|prefix| ids.clone().map(|id| format!("{prefix}{id}"))).concat()
         };
-        for (name, absent) in names(&hidden).zip(names(&absent)) {
+        for (name, absent) in names(&hidden).into_iter().zip(names(&absent)) {
             let read = async |key: &str| -> Value {
                 server.ask(Some(key), "resources/read", json!({ "uri": name })).await.1
             };

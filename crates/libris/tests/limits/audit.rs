@@ -225,7 +225,7 @@ async fn each_operation_causes_one_line() {
             ("completion/complete", of_prompt, "ada complete - allow invalid"),
             ("resources/directory/read", uri.clone(), "ada directory note://one allow invalid"),
             ("skills/list", json!({}), "ada skills - allow -"),
-            ("skills/get", uri.clone(), "ada skill note://one allow not found"),
+            ("skills/get", uri.clone(), "ada skill note://one allow invalid"),
             ("prompts/list", json!({}), "ada prompts - allow -"),
             ("prompts/get", json!({ "name": "greet" }), "ada prompt - allow invalid"),
             ("tools/call", tool("read_resource", uri.clone()), "ada read note://one allow -"),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http_body_util::BodyExt as _;
 use libris::wire::http;
 use libris::wire::http::UsageLimits;
 use libris::{Catalog, Config, FunctionSource, Request, Server, SubscriptionConfig};
