@@ -32,12 +32,20 @@ pub(super) const SMALL: &str = "file:///calm/small.txt";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Before,
+    /// Of most attacks, the whole attack; of one that takes what it can get and holds it, the time until it holds it.
     During,
+    /// The attacker holds what it has got, and asks for nothing more. Most attacks do not have this phase.
+    Held,
     After,
 }
 
+impl Phase {
+    /// All phases, in order.
+    pub(super) const ALL: [Self; 4] = [Self::Before, Self::During, Self::Held, Self::After];
+}
+
 /// The value of [`Clock`] after the last phase.
-const OVER: u8 = 3;
+const OVER: u8 = 4;
 
 /// The current phase, shared by all threads.
 #[derive(Default)]
@@ -46,7 +54,7 @@ pub(super) struct Clock(AtomicU8);
 impl Clock {
     /// The current phase; `None` after the last one.
     pub(super) fn phase(&self) -> Option<Phase> {
-        [Phase::Before, Phase::During, Phase::After].get(usize::from(self.0.load(Ordering::Relaxed))).copied()
+        Phase::ALL.get(usize::from(self.0.load(Ordering::Relaxed))).copied()
     }
 
     pub(super) fn set(&self, phase: Phase) {
@@ -79,15 +87,16 @@ impl Experience {
         self.seconds.entry(second).or_default().extend(held_up(time, PACE));
     }
 
-    /// The median over all seconds of the percentile in each second. A virtual machine occasionally pauses for some
-    /// milliseconds, which would distort the p99 of a whole phase, whatever the server does.
-    pub(super) fn percentile(&self, share: f64) -> f64 {
-        median(self.seconds.values().map(|times| percentile(times, share)))
+    /// The median over all seconds of the percentile in each second; `None` if there are no latencies. A virtual machine
+    /// occasionally pauses for some milliseconds, which would distort the p99 of a whole phase, whatever the server does.
+    pub(super) fn percentile(&self, share: f64) -> Option<f64> {
+        let has_any = !self.seconds.is_empty();
+        has_any.then(|| median(self.seconds.values().map(|times| percentile(times, share))))
     }
 }
 
 /// The measurements of each phase, in order.
-pub(super) type Experiences = [Experience; 3];
+pub(super) type Experiences = [Experience; Phase::ALL.len()];
 
 /// Starts a bystander on a separate thread, so that the attack does not delay it.
 pub(super) fn start(address: SocketAddr, from: IpAddr, clock: Arc<Clock>) -> Result<JoinHandle<Experiences>> {
@@ -141,7 +150,7 @@ mod tests {
         experience.add(0, Duration::from_millis(1));
         experience.add(0, Duration::from_millis(12));
         assert_eq!(experience.seconds[&0], [1.0, 12.0, 7.0, 2.0]);
-        assert_eq!(experience.percentile(1.0), 12.0);
+        assert_eq!(experience.percentile(1.0), Some(12.0));
     }
 
     #[test]
@@ -150,6 +159,7 @@ mod tests {
         for (second, time) in [(0, 1), (1, 900), (2, 2)] {
             experience.add(second, Duration::from_millis(time));
         }
-        assert_eq!(experience.percentile(0.99), 2.0);
+        assert_eq!(experience.percentile(0.99), Some(2.0));
+        assert_eq!(Experience::default().percentile(0.99), None);
     }
 }

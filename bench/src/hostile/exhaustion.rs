@@ -19,7 +19,7 @@ use super::http2::Connection;
 use super::probe::Series;
 use super::site::Site;
 use super::watch::Watch;
-use super::{Outcome, Stage, sessions, unread as large};
+use super::{Outcome, Stage, sessions, subscriptions, unread as large};
 use crate::http;
 use crate::mcp::{self, Era};
 
@@ -70,6 +70,7 @@ pub(super) async fn run(stage: &Stage<'_>) -> Result<Outcome> {
     let responses = unread_responses(address, &mut kinds).await;
     let streams = event_streams(address, stage, &mut kinds).await;
     let opened = open_sessions(address, &mut kinds).await;
+    watch.hold();
     tokio::time::sleep(stage.time(HOLD)).await;
     let held = held(address).await.unwrap_or_else(|error| format!("unknown: {error:#}"));
     let newcomers = newcomers.stop().await?;
@@ -192,7 +193,7 @@ async fn open_sessions(address: SocketAddr, kinds: &mut Tally) -> Vec<(Client, V
     }
     let Some((client, opened)) = held.last_mut() else { return held };
     for (number, session) in opened.iter().rev().cycle().take(SUBSCRIPTIONS).enumerate() {
-        let uri = format!("file:///calm/{number}/{}", "a/".repeat(LONG / 2));
+        let uri = subscriptions::uri(0, number, LONG);
         let message = Era::Legacy.request("resources/subscribe", json!({ "uri": uri }));
         let request = Era::Legacy.posted(address, Some(session), &message);
         step(kinds, "subscriptions", expect_result(client, &request)).await;

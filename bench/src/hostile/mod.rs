@@ -26,7 +26,7 @@ use clap::{Args, ValueEnum};
 
 use self::bystander::{Experiences, Phase};
 use self::site::Site;
-use self::watch::{Measured, Watch};
+use self::watch::{Measured, Usage, Watch};
 use crate::machine;
 use crate::program::Binary;
 use crate::report::{Aim, Report};
@@ -48,7 +48,7 @@ const DESCRIPTORS: usize = 4_096;
 ///
 /// Each attack has its own server with the default configuration. Two bystanders read a small file every 5 ms, one from
 /// another address (127.0.0.2) and one from the attacker's (127.0.0.1). Their latencies are compared before, during and
-/// after the attack, as are the resident memory, descriptors and threads of the server. A third bystander reads from a
+/// after the attack, and while an attacker only holds what it has got, as are the resident memory, descriptors and threads of the server. A third bystander reads from a
 /// second server that is not attacked, the control: if it slows down too, the cause is the machine. A p99 is the median
 /// of the p99 of each second. Attackers run only when nobody else needs the processor (`SCHED_IDLE`), as if they had
 /// their own machine. Slow bystanders and large servers are shown in the table; the run fails only if something leaked.
@@ -213,7 +213,7 @@ pub(crate) async fn run(
     priority::lower(options.pin)?;
     let stage = Stage { binary, scale: options.scale };
     let title = format!(
-        "Attacks at {} × the full size: before → during → after, times in ms, memory in MiB",
+        "Attacks at {} × the full size: before → during → held → after, times in ms, memory in MiB",
         shown(options.scale)
     );
     let mut table = Table::new(title, COLUMNS);
@@ -258,7 +258,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "attack",
     "bystander p50",
     "bystander p99",
@@ -268,6 +268,7 @@ const COLUMNS: [&str; 12] = [
     "peak",
     "descriptors",
     "threads",
+    "p99 / before, / control",
     "p99 ≤ 2 ×",
     "≤ 256 MiB",
     "what the attacker saw",
@@ -280,22 +281,28 @@ fn row(attack: Attack, outcome: &Outcome) -> Vec<Cell> {
         observed = format!("**{} leaks**; {observed}", outcome.leaks);
     }
     let Some(measured) = &outcome.measured else {
-        let nothing = std::iter::repeat_n(text("–".to_owned()), COLUMNS.len() - 2);
-        return [text(attack.name())].into_iter().chain(nothing).chain([text(observed)]).collect();
+        let cells = std::iter::repeat_n(text(nothing()), COLUMNS.len() - 2);
+        return [text(attack.name())].into_iter().chain(cells).chain([text(observed)]).collect();
     };
     let verdict = |good: bool| text(if good { "yes" } else { "**no**" }.to_owned());
     let usages = &measured.usages;
-    let each = |show: &dyn Fn(usize) -> String| text([0, 1, 2].map(show).join(" → "));
+    let each = |show: &dyn Fn(Usage) -> f64| {
+        let phases = usages.phases.map(|usage| usage.map_or_else(nothing, |usage| shown(show(usage))));
+        text(phases.join(" → "))
+    };
     vec![
         text(attack.name()),
         text(times(&measured.elsewhere, 0.5)),
         text(times(&measured.elsewhere, 0.99)),
         text(times(&measured.beside, 0.99)),
         text(times(&measured.control, 0.99)),
-        each(&|phase| shown(mebibytes(usages.phases[phase].memory).round())),
+        each(&|usage| mebibytes(usage.memory).round()),
         text(shown(mebibytes(usages.peak).round())),
-        each(&|phase| shown(usages.phases[phase].descriptors as f64)),
-        each(&|phase| shown(usages.phases[phase].threads as f64)),
+        each(&|usage| usage.descriptors as f64),
+        each(&|usage| usage.threads as f64),
+        text(measured.slowdown().map_or_else(nothing, |slowdown| {
+            format!("{} / {}", shown(slowdown.of_before), shown(slowdown.of_control))
+        })),
         verdict(is_quick(measured)),
         verdict(is_small(measured)),
         text(if usages.ended { format!("**the server ended**; {observed}") } else { observed }),
@@ -304,9 +311,9 @@ fn row(attack: Attack, outcome: &Outcome) -> Vec<Cell> {
 
 /// A percentile of the latencies in each phase, and how many requests failed.
 fn times(experiences: &Experiences, share: f64) -> String {
-    let all = [Phase::Before, Phase::During, Phase::After].map(|phase| {
+    let all = Phase::ALL.map(|phase| {
         let experience = &experiences[phase as usize];
-        let time = shown(experience.percentile(share));
+        let time = experience.percentile(share).map_or_else(nothing, shown);
         match experience.errors {
             errors @ 1.. if share > 0.5 => format!("{time} ({errors} failed)"),
             _ => time,
@@ -315,12 +322,20 @@ fn times(experiences: &Experiences, share: f64) -> String {
     all.join(" → ")
 }
 
+/// The cell of what was not measured.
+fn nothing() -> String {
+    "–".to_owned()
+}
+
 fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
+/// Whether bystanders were served quickly. An attack without samples was over before a bystander sent a request.
 fn is_quick(measured: &Measured) -> bool {
-    measured.slowdown() <= SLOWDOWN && measured.errors() == 0 && !measured.usages.ended
+    measured.slowdown().is_none_or(|slowdown| slowdown.smaller() <= SLOWDOWN)
+        && measured.errors() == 0
+        && !measured.usages.ended
 }
 
 fn is_small(measured: &Measured) -> bool {

@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const HOLD: Duration = Duration::from_secs(5);
 
 /// The URI of a file that does not exist. Clients can subscribe to it because a template covers it.
-fn uri(client: usize, number: usize, length: usize) -> String {
+pub(super) fn uri(client: usize, number: usize, length: usize) -> String {
     let mut uri = format!("file:///calm/{client}-{number}");
     while uri.len() < length {
         let left = length - uri.len();

@@ -13,8 +13,9 @@ use super::site::Target;
 use crate::machine::field;
 use crate::process;
 
-/// How long the phases before and after the attack last.
-const CALM: Duration = Duration::from_secs(5);
+/// How long the phases before and after the attack last: long enough that a few busy seconds of the machine do not change
+/// the baseline.
+const CALM: Duration = Duration::from_secs(30);
 
 /// The interval at which the server's process is sampled.
 const LOOK: Duration = Duration::from_millis(25);
@@ -35,11 +36,11 @@ pub(super) struct Usage {
     pub(super) threads: usize,
 }
 
-/// The resources that a process used in each phase: at the end of the first and the last phase, and the maximum in the
-/// second.
+/// The resources that a process used in each phase.
 #[derive(Default)]
 pub(super) struct Usages {
-    pub(super) phases: [Usage; 3],
+    /// At the end of the first and the last phase, and the maximum in the others; `None` if the attack has no such phase.
+    pub(super) phases: [Option<Usage>; Phase::ALL.len()],
     /// The peak of the resident memory as the kernel counts it, in bytes.
     pub(super) peak: u64,
     /// Whether the process ended unexpectedly.
@@ -57,14 +58,37 @@ pub(super) struct Measured {
     pub(super) usages: Usages,
 }
 
+/// The p99 of the bystander with another address during the attack, as multiples of the p99 without an attack. Of an
+/// attack that holds what it has got, the p99 while it holds it.
+#[derive(Clone, Copy)]
+pub(super) struct Slowdown {
+    /// Of the p99 of the same bystander before the attack.
+    pub(super) of_before: f64,
+    /// Of the p99 of the control at the same time. It is slower than before if the attacker takes processor time from
+    /// every server on the machine, not only from the attacked one.
+    pub(super) of_control: f64,
+}
+
+impl Slowdown {
+    /// The multiple of the larger of the two p99 without an attack.
+    pub(super) fn smaller(self) -> f64 {
+        self.of_before.min(self.of_control)
+    }
+}
+
 impl Measured {
-    /// The p99 of the bystander with another address during the attack, divided by the p99 without an attack: that of
-    /// the same bystander before the attack, or of the control during it, whichever is larger. The control is considered
-    /// because attackers take processor time from every server on the machine, not only from the attacked one.
-    pub(super) fn slowdown(&self) -> f64 {
+    /// How much the attack slowed down the bystander with another address; `None` if a phase has no samples.
+    pub(super) fn slowdown(&self) -> Option<Slowdown> {
         let p99 = |experiences: &Experiences, phase: Phase| experiences[phase as usize].percentile(0.99);
-        let alone = p99(&self.elsewhere, Phase::Before).max(p99(&self.control, Phase::During));
-        p99(&self.elsewhere, Phase::During) / alone
+        let judged = match p99(&self.elsewhere, Phase::Held) {
+            Some(_) => Phase::Held,
+            None => Phase::During,
+        };
+        let attacked = p99(&self.elsewhere, judged)?;
+        Some(Slowdown {
+            of_before: attacked / p99(&self.elsewhere, Phase::Before)?,
+            of_control: attacked / p99(&self.control, judged)?,
+        })
     }
 
     /// How many requests of the bystander with another address failed.
@@ -88,6 +112,11 @@ impl Watch {
         tokio::time::sleep(CALM).await;
         watch.clock.set(Phase::During);
         Ok(watch)
+    }
+
+    /// Begins the phase in which the attacker holds what it has got.
+    pub(super) fn hold(&self) {
+        self.clock.set(Phase::Held);
     }
 
     /// Ends the phase of the attack, waits for the phase after it, and returns the measurements.
@@ -123,7 +152,10 @@ fn sample(id: u32, clock: &Clock) -> Usages {
             Some((now, peak)) => {
                 usages.peak = usages.peak.max(peak);
                 let usage = &mut usages.phases[phase as usize];
-                *usage = if phase == Phase::During { usage.most(now) } else { now };
+                *usage = Some(match phase {
+                    Phase::Before | Phase::After => now,
+                    Phase::During | Phase::Held => usage.map_or(now, |usage| usage.most(now)),
+                });
             }
             None => usages.ended = true,
         }

@@ -35,7 +35,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// Opens many `subscriptions/listen` streams to one file of one server; one of them never reads. Prints the memory per
 /// stream, the time until a change of the file reaches all other streams, the rate of reads beside the streams (compared
 /// with a server without streams, in alternating slices of a second), the time from a write to the notification of
-/// one subscriber over HTTP and one over stdio, and the time until 1,000 streams of a revoked key have ended. With the defaults, it takes about a minute and a half.
+/// one subscriber over HTTP and one over stdio, the time until 1,000 streams of a revoked key have ended, and the time until a new
+/// rule has effect on 1,000 streams. With the defaults, it takes about a minute and a half.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// How many streams to open
@@ -61,7 +62,8 @@ pub(crate) async fn run(options: &Options, binary: &Binary, report: &mut Report)
     machine::raise_open_files(usize::from(options.streams) + usize::from(options.connections) + 100)?;
     under_load(options, binary, report).await.context("with many streams")?;
     one_by_one(options, binary, report).await.context("with one subscriber")?;
-    revocation::run(binary, report).await.context("with a revoked key")
+    revocation::run(binary, report).await.context("with a revoked key")?;
+    revocation::hide(binary, report).await.context("with a new rule")
 }
 
 /// A folder of a few small files, one of which will change.

@@ -89,6 +89,7 @@ impl Authenticator {
             return match &self.keys {
                 Some(keys) if token.starts_with(PREFIX) => {
                     let identity = keys.identify(token).ok_or_else(|| self.refused(InvalidToken::ApiKey));
+                    let identity = identity.map(|identity| self.config.with_implied_scopes(identity));
                     if let Ok(identity) = &identity {
                         self.remembered.insert(caller.client, token.as_bytes(), generation, identity.clone());
                     }
@@ -145,6 +146,7 @@ impl Authenticator {
         };
         let resource = self.config.resource.as_deref().unwrap_or_default();
         let identity = unverified.verify(issuer, &keys, resource).map_err(|invalid| self.refused(invalid))?;
+        let identity = self.config.with_implied_scopes(identity);
         if self.config.scopes.iter().any(|scope| !identity.scopes().contains(scope)) {
             let challenge = metadata::insufficient_scope(self.resource.as_ref(), &self.config.scopes);
             let message = "the token lacks a scope that this server requires".to_owned();
@@ -172,9 +174,13 @@ impl Authenticator {
         }
     }
 
-    /// The `WWW-Authenticate` header for a caller whose token lacks one of these scopes.
+    /// The `WWW-Authenticate` header for a caller whose token lacks one of these scopes. Names the scopes that every
+    /// token needs too, because a client replaces its token by one with exactly the scopes of the challenge.
     pub fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
-        metadata::insufficient_scope(self.resource.as_ref(), scopes)
+        let required = &self.config.scopes;
+        let more = scopes.iter().filter(|scope| !required.contains(scope));
+        let all: Vec<_> = required.iter().chain(more).collect();
+        metadata::insufficient_scope(self.resource.as_ref(), &all)
     }
 
     /// Reloads the API keys and the key sets of issuers when their files change, and fetches key sets from URLs again

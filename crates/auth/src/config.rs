@@ -1,9 +1,11 @@
 //! The configuration of authentication.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use jsonwebtoken::Algorithm;
+use libris_core::Identity;
 use serde::Deserialize;
 use url::{Host, Url};
 
@@ -21,6 +23,8 @@ pub struct AuthConfig {
     pub issuers: Vec<IssuerConfig>,
     /// The scopes that every access token must have. Challenges name them, so that clients request them.
     pub scopes: Vec<Box<str>>,
+    /// The hierarchy of scopes: a caller with a scope has the scopes that it implies too, and those that they imply.
+    pub implied_scopes: BTreeMap<Box<str>, Vec<Box<str>>>,
     /// The file of API keys, which `libris key` writes. Relative to the configuration file.
     pub keys: Option<PathBuf>,
     /// Whether requests without credentials are accepted, as requests of an anonymous caller.
@@ -162,9 +166,27 @@ impl AuthConfig {
         !self.anonymous && (!self.issuers.is_empty() || self.keys.is_some() || self.client_certificates)
     }
 
+    /// Gives an identity the scopes that its scopes imply.
+    pub fn with_implied_scopes(&self, identity: Identity) -> Identity {
+        let mut scopes: BTreeSet<&str> = BTreeSet::new();
+        let mut rest: Vec<&str> = identity.scopes().iter().map(|scope| &**scope).collect();
+        // A scope that was seen before is not followed again, so a cycle ends.
+        while let Some(scope) = rest.pop() {
+            if scopes.insert(scope) {
+                rest.extend(self.implied_scopes.get(scope).into_iter().flatten().map(|scope| &**scope));
+            }
+        }
+        if scopes.len() == identity.scopes().len() {
+            return identity;
+        }
+        let scopes: Vec<Box<str>> = scopes.into_iter().map(Into::into).collect();
+        identity.with_scopes(scopes)
+    }
+
     /// Refuses a configuration that is invalid or insecure.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        if let Some(scope) = self.scopes.iter().find(|scope| !is_scope(scope)) {
+        let implied = self.implied_scopes.iter().flat_map(|(scope, implied)| implied.iter().chain([scope]));
+        if let Some(scope) = self.scopes.iter().chain(implied).find(|scope| !is_scope(scope)) {
             return Err(ConfigError::Scope(scope.clone()));
         }
         if self.scopes.iter().any(|scope| **scope == *OFFLINE_ACCESS) {

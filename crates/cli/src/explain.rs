@@ -49,7 +49,12 @@ pub(crate) fn run(options: ExplainOptions) -> Result<()> {
     let aliases = catalog.aliases(&uri);
     let identity = options.user.map(|name| {
         let groups = options.group.iter().map(String::as_str);
-        Identity::new(name).with_groups(groups).with_scopes(options.scope.iter().map(String::as_str))
+        let scopes = options.scope.iter().map(String::as_str);
+        let identity = Identity::new(name).with_groups(groups).with_scopes(scopes);
+        match &config.auth {
+            Some(auth) => auth.with_implied_scopes(identity),
+            None => identity,
+        }
     });
     let explained = Explained {
         uri: &uri,

@@ -10,6 +10,7 @@ use anyhow::Result;
 use libris::auth::Authenticator;
 use libris::rules::RuleSet;
 use libris::{Catalog, Policy, PolicyHandle};
+use tokio::task::JoinHandle;
 
 use crate::audit_log::AuditWriter;
 use crate::auth::{self, AuthArguments};
@@ -75,8 +76,8 @@ impl ServerAccess {
 /// `seen` is the stamp that the configuration file had before the sources in `open` were read from it. A change since
 /// then triggers a reload.
 ///
-/// New rules and authentication take effect even if a source cannot be opened, and before any source is opened, because
-/// opening can take long.
+/// New rules and authentication take effect even if a source cannot be opened, and at once, even while sources are being
+/// opened, because opening can take long.
 pub(crate) async fn run(
     arguments: SourceArguments,
     mut open: Vec<ConfiguredSource>,
@@ -88,15 +89,24 @@ pub(crate) async fn run(
     let mut polls = tokio::time::interval(POLL_INTERVAL);
     let mut hangup = Hangup::new();
     let mut retry = Retry::new();
+    let mut opening = OpeningSources::default();
     loop {
         tokio::select! {
             () = hangup.received() => access.audit.iter().for_each(AuditWriter::reopen),
+            opened = opening.finished() => {
+                open = opened;
+                if opening.is_outdated {
+                    opening.start(&arguments, &open, &catalog);
+                }
+                continue;
+            }
             _ = polls.tick() => {
                 let now = file.as_deref().and_then(stamp);
                 // A missing file is most likely being replaced.
                 if now.is_none() || now == seen {
-                    if retry.begin_if_due() && open.iter().any(|source| source.failure.is_some()) {
-                        open = tokio::task::block_in_place(|| retry_unopened(&open, &catalog));
+                    let has_unopened = open.iter().any(|source| source.failure.is_some());
+                    if has_unopened && opening.is_idle() && retry.begin_if_due() {
+                        opening.retry(&open, &catalog);
                     }
                     continue;
                 }
@@ -104,25 +114,81 @@ pub(crate) async fn run(
             }
         }
         retry = Retry::new();
-        let reloaded = tokio::task::block_in_place(|| {
+        let replaced = tokio::task::block_in_place(|| {
             catch_panic(|| {
                 let (mut config, _) = arguments.definitions()?;
-                access.replace(&mut config, file.as_deref())?;
+                access.replace(&mut config, file.as_deref())
+            })
+        });
+        match replaced {
+            Ok(()) => opening.start(&arguments, &open, &catalog),
+            Err(error) => report_unchanged(&error),
+        }
+    }
+}
+
+/// Reports that a configuration has no effect.
+fn report_unchanged(error: &anyhow::Error) {
+    report(error);
+    note("the previous configuration stays in effect");
+}
+
+/// Opens sources in a thread of its own, because opening one can take as long as a network file system hangs. Rules that
+/// change meanwhile take effect at once.
+#[derive(Default)]
+struct OpeningSources {
+    thread: Option<JoinHandle<Vec<ConfiguredSource>>>,
+    /// Whether the configuration changed since the thread read it.
+    is_outdated: bool,
+}
+
+impl OpeningSources {
+    fn is_idle(&self) -> bool {
+        self.thread.is_none()
+    }
+
+    /// Reads the configuration, opens its sources and replaces those of the catalog; once the thread is idle.
+    fn start(&mut self, arguments: &SourceArguments, open: &[ConfiguredSource], catalog: &Arc<Catalog>) {
+        self.is_outdated = !self.is_idle();
+        if self.is_outdated {
+            return;
+        }
+        let (arguments, open, catalog) = (arguments.clone(), open.to_vec(), catalog.clone());
+        self.thread = Some(tokio::task::spawn_blocking(move || {
+            let reloaded = catch_panic(|| {
                 let reloaded = arguments.open(&open)?;
                 replace(&catalog, &open, &reloaded.sources);
                 Ok(reloaded)
-            })
-        });
-        match reloaded {
-            Ok(OpenedConfig { sources, errors, .. }) => {
-                open = sources;
-                errors.iter().for_each(|error| report(error));
-                tracing::info!("reloaded the configuration");
+            });
+            match reloaded {
+                Ok(OpenedConfig { sources, errors, .. }) => {
+                    errors.iter().for_each(|error| report(error));
+                    tracing::info!("reloaded the configuration");
+                    sources
+                }
+                Err(error) => {
+                    report_unchanged(&error);
+                    open
+                }
             }
-            Err(error) => {
-                report(&error);
-                note("the previous configuration stays in effect");
-            }
+        }));
+    }
+
+    /// Tries to open the sources that could not be opened.
+    fn retry(&mut self, open: &[ConfiguredSource], catalog: &Arc<Catalog>) {
+        let (open, catalog) = (open.to_vec(), catalog.clone());
+        self.thread = Some(tokio::task::spawn_blocking(move || retry_unopened(&open, &catalog)));
+    }
+
+    /// The sources that are open when the thread is done; never, if there is no thread.
+    async fn finished(&mut self) -> Vec<ConfiguredSource> {
+        let Some(thread) = &mut self.thread else { return std::future::pending().await };
+        let opened = thread.await;
+        self.thread = None;
+        match opened {
+            Ok(opened) => opened,
+            // The thread catches panics, so this is the end of the program.
+            Err(_) => std::future::pending().await,
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::unopened::UnopenedSource;
 const DEFAULT_FILE: &str = "libris.toml";
 
 /// The arguments that select sources.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct SourceArguments {
     #[arg(value_name = "SOURCE", value_hint = ValueHint::AnyPath, help = format!("What to serve: {}", forms()))]
     sources: Vec<OsString>,

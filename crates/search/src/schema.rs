@@ -14,9 +14,9 @@ use crate::language::Language;
 use crate::sections::{self, TextSection};
 use crate::simhash;
 
-/// The version of the index format, which is part of its folder's name. Increase it whenever the fields or the tokens
-/// change.
-pub const FORMAT: u32 = 2;
+/// The version of the index format, which is part of its folder's name. Increase it whenever the fields, the tokens or the
+/// indexed texts change.
+pub const FORMAT: u32 = 3;
 
 /// The longest text that is indexed per resource, in bytes. The rest is not searchable.
 pub const MAX_TEXT: usize = 4 << 20;

@@ -1,6 +1,7 @@
 //! The interface between the wire and the server: a service admits callers, and the caller's view answers requests.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -53,8 +54,8 @@ pub trait Service: Send + Sync + 'static {
     }
 }
 
-/// The sender of a request, as far as the transport knows it.
-#[derive(Clone, Copy, Debug, Default)]
+/// The sender of a request, as far as the transport knows it. Its `Debug` output has no credentials.
+#[derive(Clone, Copy, Default)]
 pub struct Caller<'a> {
     /// The client against whose share the request counts in each budget.
     pub client: Client,
@@ -66,6 +67,17 @@ pub struct Caller<'a> {
     pub extensions: Option<&'a http::Extensions>,
     /// The transport by which the request arrived.
     pub channel: Channel,
+}
+
+impl fmt::Debug for Caller<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller")
+            .field("client", &self.client)
+            .field("authorization", &self.authorization.map(|_| "…"))
+            .field("certificate", &self.certificate.map(|_| "…"))
+            .field("channel", &self.channel)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A transport, as far as it matters for authentication.
@@ -352,4 +364,21 @@ pub enum Reference {
     Resource(String),
     /// A prompt, by its name.
     Prompt(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Caller;
+
+    #[test]
+    fn a_caller_does_not_print_its_credentials() {
+        let caller = Caller {
+            authorization: Some(b"Bearer secret"),
+            certificate: Some(b"certificate"),
+            ..Caller::default()
+        };
+        let shown = format!("{caller:?}");
+        assert!(shown.contains("authorization: Some(\"…\")"), "{shown}");
+        assert!(!shown.contains("Bearer") && !shown.contains("66, 101"), "{shown}");
+    }
 }

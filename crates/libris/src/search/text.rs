@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use libris_core::{ContentBody, ContentMemory, Context, DIRECTORY, Error, Resource, Result, Uri};
+use libris_core::{ContentBody, ContentMemory, Context, DIRECTORY, Error, Resource, Result, Uri, Visibility};
 use libris_search::MAX_TEXT;
 
 use crate::Catalog;
@@ -17,7 +17,9 @@ pub(super) async fn text(catalog: &Catalog, resource: &Resource) -> Result<Optio
     if is_binary(resource) || resource.size.is_some_and(|size| size > MAX_READ as u64) {
         return Ok(None);
     }
-    let context = Context::default().with_memory(Arc::new(ReadLimit(AtomicUsize::new(0))));
+    let memory = Arc::new(ReadLimit(AtomicUsize::new(0)));
+    let context =
+        Context::default().with_memory(memory).with_visibility(Arc::new(OnlyResource(resource.uri.clone())));
     let uri = document_text(resource).unwrap_or_else(|| resource.uri.clone());
     let contents = match catalog.read_in_background(&uri, &context).await {
         Ok(contents) => contents,
@@ -44,6 +46,20 @@ fn is_binary(resource: &Resource) -> bool {
     const BINARY: [&str; 4] = ["image/", "audio/", "video/", "font/"];
     let mime = resource.mime.as_deref().unwrap_or_default();
     mime == DIRECTORY || mime != "image/svg+xml" && BINARY.iter().any(|prefix| mime.starts_with(prefix))
+}
+
+/// Hides all other resources while a resource is read for the index. The index serves all callers, so it must not contain
+/// what a source shows only to some of them, such as the names of hidden tables in the schema of a database.
+struct OnlyResource(Uri);
+
+impl Visibility for OnlyResource {
+    fn sees(&self, uri: &Uri) -> bool {
+        uri.without_query() == self.0.without_query()
+    }
+
+    fn sees_below(&self, _prefix: &str) -> bool {
+        false
+    }
 }
 
 /// Refuses contents that are too large for the index before they are loaded.

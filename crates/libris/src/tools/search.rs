@@ -111,10 +111,7 @@ impl ToolCall<'_> {
                 let is_wanted = resource.uri.as_str().starts_with(prefix)
                     && (query.mimes.is_empty() || query.mimes.iter().any(is_mime));
                 let is_found = count > 0 && is_wanted;
-                if is_found
-                    && self.view.allows(Operation::Search, &resource.uri)
-                    && self.view.allows(Operation::Read, &resource.uri)
-                {
+                if is_found && self.can_find(&resource.uri) {
                     hits.push((
                         count,
                         SearchHit {
@@ -138,6 +135,11 @@ impl ToolCall<'_> {
         Ok(hits.into_iter().take(query.limit).map(|(_, hit)| hit).collect())
     }
 
+    /// Whether searches of the caller may find a resource.
+    fn can_find(&self, uri: &Uri) -> bool {
+        self.view.allows(Operation::Search, uri) && self.view.allows(Operation::Read, uri)
+    }
+
     /// The hint if nothing was found: hits without the filters, similar words, and the roots.
     async fn nothing_found(&self, query: &SearchQuery) -> Result<String, ToolError> {
         let mut text = format!("Nothing found for `{}`", one_line(&query.text, MAX_TITLE));
@@ -155,7 +157,9 @@ impl ToolCall<'_> {
         }
         let listing = ViewListing { view: self.view, context: self.context };
         let listed = listing.page(None, NAMES_PAGE).await?;
-        let names: Vec<_> = listed.resources.iter().flat_map(|resource| words(title(resource))).collect();
+        // A resource that must not be found is not suggested either.
+        let found = listed.resources.iter().filter(|resource| self.can_find(&resource.uri));
+        let names: Vec<_> = found.flat_map(|resource| words(title(resource))).collect();
         let mut similar: Vec<&str> = Vec::new();
         for word in words(&query.text).iter().take(MAX_WORDS) {
             for name in suggest::closest(word, names.iter().map(|name| &**name)) {

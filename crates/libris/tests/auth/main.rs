@@ -3,5 +3,7 @@
 mod certificates;
 mod issuer;
 mod keys;
+mod rotation;
+mod rules;
 mod served;
 mod tokens;

@@ -12,7 +12,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use libris::auth::{AuthConfig, Authenticator, IssuerConfig};
 use libris::wire::http::{self, Endpoint};
 use libris::{
-    AuthenticatedCallers, Catalog, Config, FunctionSource, FunctionSourceHandle, Request as Asked, Server,
+    AuthenticatedCallers, Catalog, Config, FunctionSource, FunctionSourceHandle, Policy, Request as Asked,
+    Server,
 };
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -90,8 +91,17 @@ fn source() -> FunctionSource {
 
 impl Served {
     pub(crate) async fn start(config: AuthConfig) -> Self {
+        Self::start_with(config, |authenticating| authenticating).await
+    }
+
+    /// Starts a server whose policy is made from the one that authenticates callers.
+    pub(crate) async fn start_with(
+        config: AuthConfig,
+        policy: impl FnOnce(Arc<dyn Policy>) -> Arc<dyn Policy>,
+    ) -> Self {
         let authenticator = Arc::new(Authenticator::new(config).unwrap());
-        let (server, source) = server(authenticator.clone());
+        let authenticating = Arc::new(AuthenticatedCallers::new(authenticator.clone()));
+        let (server, source) = server_with(policy(authenticating));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
@@ -141,10 +151,13 @@ pub(crate) fn maintain(
 }
 
 pub(crate) fn server(authenticator: Arc<Authenticator>) -> (Arc<Server>, FunctionSourceHandle) {
+    server_with(Arc::new(AuthenticatedCallers::new(authenticator)))
+}
+
+fn server_with(policy: Arc<dyn Policy>) -> (Arc<Server>, FunctionSourceHandle) {
     let source = source();
     let handle = source.handle();
     let catalog = Arc::new(Catalog::new(vec![Arc::new(source)]));
-    let policy = Arc::new(AuthenticatedCallers::new(authenticator));
     (Arc::new(Server::with_policy(catalog, Config::default(), policy)), handle)
 }
 

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::issuer::{RESOURCE, SigningKey, TestIssuer, hmac, now, unsigned};
 use crate::served::{Answer, PATHS, Path, Sent, Served, legacy, modern, trusting};
 
-const METADATA: &str = "http://127.0.0.1:4747/.well-known/oauth-protected-resource/mcp";
+pub(crate) const METADATA: &str = "http://127.0.0.1:4747/.well-known/oauth-protected-resource/mcp";
 
 /// Longer than anything takes here, even on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
 /// The challenge for a token that is refused for this reason.
-fn invalid(why: &str) -> String {
+pub(crate) fn invalid(why: &str) -> String {
     format!(
         "Bearer error=\"invalid_token\", error_description=\"{why}\", resource_metadata=\"{METADATA}\", \
          scope=\"docs:read\""
@@ -121,7 +121,7 @@ fn refused(issuer: &TestIssuer) -> Vec<(&'static str, String, String)> {
 }
 
 /// Everything that a token can be sent with, in a session of a caller with a valid token.
-async fn attempts(
+pub(crate) async fn attempts(
     served: &Served,
     path: Path,
     session: &str,

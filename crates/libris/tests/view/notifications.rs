@@ -12,7 +12,7 @@ use crate::people::{People, Sight, Who};
 use crate::random::{Random, seeds};
 use crate::shelf::{Predicate, Seen, Shelf, Stock, Universe, uri};
 use crate::streams::{COMMON, SECRET, world};
-use crate::worlds::World;
+use crate::worlds::{WINDOW, World};
 
 /// How many random sequences are checked.
 const CASES: u64 = 400;
@@ -25,17 +25,24 @@ fn join(server: &Server, who: Who) -> Arc<dyn Listener> {
     server.cached_view(&caller).unwrap().listener(Client::default()).unwrap()
 }
 
+/// Everything that waits to be sent.
+async fn taken(listener: &dyn Listener) -> Vec<Notification> {
+    let mut all = Vec::new();
+    while let Ok(notification) = timeout(Duration::from_millis(1), listener.next()).await {
+        all.push(notification);
+    }
+    all
+}
+
 /// Everything that waits to be told, in the order of its text.
 async fn told(listener: &dyn Listener) -> Vec<String> {
-    let mut all = Vec::new();
-    while let Ok(news) = timeout(Duration::from_millis(1), listener.next()).await {
-        all.push(match news {
-            Notification::ListChanged => "the list".to_owned(),
-            Notification::PromptsChanged => "the prompts".to_owned(),
-            Notification::ToolsChanged => "the tools".to_owned(),
-            Notification::Updated(uri) => uri.to_string(),
-        });
-    }
+    let text = |notification| match notification {
+        Notification::ListChanged => "the list".to_owned(),
+        Notification::PromptsChanged => "the prompts".to_owned(),
+        Notification::ToolsChanged => "the tools".to_owned(),
+        Notification::Updated(uri) => uri.to_string(),
+    };
+    let mut all: Vec<_> = taken(listener).await.into_iter().map(text).collect();
     all.sort();
     all
 }
@@ -56,6 +63,8 @@ struct Case {
     random: Random,
     universe: &'static Universe,
     sights: [Sight; 2],
+    /// The policy of the server `policy`.
+    people: Arc<People>,
     policy: World,
     reduced: [World; 2],
     ears: Vec<Ear>,
@@ -71,7 +80,8 @@ impl Case {
         let stock = Stock::random(universe, &mut random);
         let sights = Sight::pair(universe, &mut random);
         let everything = Arc::new(Seen::new(universe, Predicate::Everything));
-        let policy = World::new(Shelf::new(&stock, everything), People::new(&sights), 9);
+        let people = People::new(&sights);
+        let policy = World::new(Shelf::new(&stock, everything), people.clone(), 9);
         let reduced = [0, 1]
             .map(|at: usize| World::new(Shelf::new(&stock, sights[at].seen.clone()), People::open(), 9));
         let mut companions = Vec::new();
@@ -91,13 +101,13 @@ impl Case {
         }
         let log =
             vec![format!("seed {seed}: A sees {:?}, B sees {:?}", sights[0].predicate, sights[1].predicate)];
-        Self { seed, random, universe, sights, policy, reduced, ears, _companions: companions, log }
+        Self { seed, random, universe, sights, people, policy, reduced, ears, _companions: companions, log }
     }
 
     async fn run(mut self) {
         for _ in 0..5 + self.random.below(12) {
             let ear = self.random.below(self.ears.len());
-            match self.random.below(12) {
+            match self.random.below(15) {
                 0..4 => self.subscribe(ear).await,
                 4 => {
                     self.log.push(format!("{:?} follows the list", self.ears[ear].who));
@@ -109,12 +119,40 @@ impl Case {
                     self.ears[ear].policy.listed();
                     self.ears[ear].reduced.listed();
                 }
-                6 => self.replace_policy(true).await,
+                6 => {
+                    self.compare().await;
+                    self.change_rights().await;
+                }
                 // What is told is taken later, once the rights have changed.
                 7 => {
                     self.change();
                     sleep(QUIET).await;
-                    self.replace_policy(false).await;
+                    self.change_rights().await;
+                }
+                // The rights change while changes are debounced: up to two windows after the change.
+                8 | 9 => {
+                    (0..=self.random.below(3)).for_each(|_| self.change());
+                    let pause = WINDOW * u32::try_from(self.random.below(9)).unwrap() / 4;
+                    self.log.push(format!("{pause:?} pass"));
+                    if !pause.is_zero() {
+                        sleep(pause).await;
+                    }
+                    self.change_rights().await;
+                }
+                // A stream has taken notifications, cannot send them, and puts them back once the rights have changed.
+                10 => {
+                    self.change();
+                    sleep(QUIET).await;
+                    let mut taken_before = Vec::new();
+                    for ear in &self.ears {
+                        taken_before.push((taken(&*ear.policy).await, taken(&*ear.reduced).await));
+                    }
+                    self.change_rights().await;
+                    self.log.push("what was taken before is put back".to_owned());
+                    for (ear, (ours, theirs)) in self.ears.iter().zip(taken_before) {
+                        ours.into_iter().for_each(|notification| ear.policy.requeue(notification));
+                        theirs.into_iter().for_each(|notification| ear.reduced.requeue(notification));
+                    }
                 }
                 _ => (0..=self.random.below(3)).for_each(|_| self.change()),
             }
@@ -168,10 +206,7 @@ impl Case {
 
     /// Other rights. Without what is hidden, this is a change of the list; what has become hidden is not there to be
     /// subscribed to, and what has become visible is subscribed to again.
-    async fn replace_policy(&mut self, told_before: bool) {
-        if told_before {
-            self.compare().await;
-        }
+    async fn change_rights(&mut self) {
         let before = std::mem::replace(&mut self.sights, Sight::pair(self.universe, &mut self.random));
         // Sometimes one of them keeps its rights.
         if self.random.chance(40) {
@@ -180,7 +215,14 @@ impl Case {
         }
         let [a, b] = &self.sights;
         self.log.push(format!("now A sees {:?}, and B {:?}", a.predicate, b.predicate));
-        self.policy.server.set_policy(People::new(&self.sights));
+        if self.random.chance(50) {
+            self.people = People::new(&self.sights);
+            self.policy.server.set_policy(self.people.clone());
+        } else {
+            self.log.push("by a revocation".to_owned());
+            self.people.change(&self.sights);
+            self.policy.server.revoke();
+        }
         for (at, world) in self.reduced.iter().enumerate() {
             world.shelf.show(self.sights[at].seen.clone());
             if format!("{:?}", before[at].rights) != format!("{:?}", self.sights[at].rights) {

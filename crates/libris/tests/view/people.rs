@@ -1,6 +1,6 @@
 //! Two callers, and what they may see.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use libris::wire::{Caller, Refusal};
 use libris::{Authenticate, Identified, Identity, Operation, Policy, Rights, Rules, Uri};
@@ -89,19 +89,26 @@ impl Sight {
 
 /// Tells callers apart by `Authorization: as NAME`.
 pub(crate) struct People {
-    a: Rights,
-    b: Rights,
+    /// The rights of A and of B.
+    rights: Mutex<[Rights; 2]>,
     open: bool,
 }
 
 impl People {
     pub(crate) fn new([a, b]: &[Sight; 2]) -> Arc<Self> {
-        Arc::new(Self { a: a.rights.clone(), b: b.rights.clone(), open: false })
+        let rights = [a.rights.clone(), b.rights.clone()];
+        Arc::new(Self { rights: Mutex::new(rights), open: false })
+    }
+
+    /// Changes the rights, as if identities were revoked: nothing tells the server.
+    pub(crate) fn change(&self, [a, b]: &[Sight; 2]) {
+        *self.rights.lock().unwrap() = [a.rights.clone(), b.rights.clone()];
     }
 
     /// Everybody sees everything.
     pub(crate) fn open() -> Arc<Self> {
-        Arc::new(Self { a: Rights::everything(), b: Rights::everything(), open: true })
+        let rights = [Rights::everything(), Rights::everything()];
+        Arc::new(Self { rights: Mutex::new(rights), open: true })
     }
 }
 
@@ -125,9 +132,10 @@ impl Policy for People {
     }
 
     fn rights(&self, identity: Option<&Identity>) -> Rights {
+        let [a, b] = &*self.rights.lock().unwrap();
         match identity.map(Identity::name) {
-            None | Some("A") => self.a.clone(),
-            Some(_) => self.b.clone(),
+            None | Some("A") => a.clone(),
+            Some(_) => b.clone(),
         }
     }
 

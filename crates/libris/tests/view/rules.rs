@@ -16,11 +16,22 @@ pub(crate) enum Verdict {
     Require,
 }
 
-/// A rule: group (of the caller), pattern, operations, and the decision.
-pub(crate) type PlainRule = (Option<&'static str>, &'static str, &'static [Operation], Verdict);
+/// The callers that a rule is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PlainWho {
+    Anyone,
+    AnyUser,
+    User(&'static str),
+    Group(&'static str),
+    Scope(&'static str),
+}
 
-/// A caller: its groups and scopes.
+/// A rule: callers, pattern, operations, and the decision.
+pub(crate) type PlainRule = (PlainWho, &'static str, &'static [Operation], Verdict);
+
+/// A caller: its name if it has one, its groups and its scopes.
 pub(crate) struct Person {
+    pub(crate) name: Option<&'static str>,
     pub(crate) groups: &'static [&'static str],
     pub(crate) scopes: &'static [&'static str],
 }
@@ -29,8 +40,15 @@ pub(crate) struct Person {
 /// scope is listed.
 pub(crate) fn decide(rules: &[PlainRule], person: &Person, operation: Operation, uri: &str) -> Verdict {
     let path = uri.split('?').next().unwrap().trim_end_matches('/');
-    let is_first = |(group, pattern, operations, _): &&PlainRule| {
-        group.is_none_or(|group| person.groups.contains(&group))
+    let is_for = |who| match who {
+        PlainWho::Anyone => true,
+        PlainWho::AnyUser => person.name.is_some(),
+        PlainWho::User(name) => person.name == Some(name),
+        PlainWho::Group(group) => person.groups.contains(&group),
+        PlainWho::Scope(scope) => person.scopes.contains(&scope),
+    };
+    let is_first = |(who, pattern, operations, _): &&PlainRule| {
+        is_for(*who)
             && operations.contains(&operation)
             && matches(&pattern.split('/').collect::<Vec<_>>(), &path.split('/').collect::<Vec<_>>())
     };
@@ -68,6 +86,19 @@ const PATTERNS: [&str; 10] = [
     "shelf:///p1",
 ];
 
+const WHO: [PlainWho; 10] = [
+    PlainWho::Anyone,
+    PlainWho::Anyone,
+    PlainWho::AnyUser,
+    PlainWho::User("A"),
+    PlainWho::User("B"),
+    PlainWho::User("nobody"),
+    PlainWho::Group("hr"),
+    PlainWho::Group("it"),
+    PlainWho::Scope("drafts"),
+    PlainWho::Scope("other"),
+];
+
 const OPERATIONS: [&[Operation]; 5] = [
     &Operation::ALL,
     &Operation::ALL,
@@ -81,7 +112,7 @@ pub(crate) fn simple(seed: u64) -> Vec<PlainRule> {
     let mut random = Random::new(seed);
     let rule = |random: &mut Random| {
         let verdict = if random.chance(50) { Verdict::Allow } else { Verdict::Deny };
-        (None, *random.pick(&PATTERNS), &Operation::ALL[..], verdict)
+        (PlainWho::Anyone, *random.pick(&PATTERNS), &Operation::ALL[..], verdict)
     };
     (0..1 + random.below(6)).map(|_| rule(&mut random)).collect()
 }
@@ -89,17 +120,24 @@ pub(crate) fn simple(seed: u64) -> Vec<PlainRule> {
 /// Rules of every kind.
 pub(crate) fn any(random: &mut Random) -> Vec<PlainRule> {
     let rule = |random: &mut Random| {
-        let group = *random.pick(&[None, None, Some("hr"), Some("it")]);
+        let who = *random.pick(&WHO);
         let verdict = *random.pick(&[Verdict::Allow, Verdict::Allow, Verdict::Deny, Verdict::Require]);
-        (group, *random.pick(&PATTERNS), *random.pick(&OPERATIONS), verdict)
+        (who, *random.pick(&PATTERNS), *random.pick(&OPERATIONS), verdict)
     };
     (0..3 + random.below(9)).map(|_| rule(random)).collect()
 }
 
 /// The same rules for the server.
 pub(crate) fn compiled(rules: &[PlainRule]) -> RuleSet {
-    let rule = |(group, pattern, operations, verdict): &PlainRule| Rule {
-        who: Who { groups: group.iter().map(|group| (*group).into()).collect(), ..Who::ANYONE },
+    let who = |who: PlainWho| match who {
+        PlainWho::Anyone => Who::ANYONE,
+        PlainWho::AnyUser => Who { users: vec!["*".into()], ..Who::ANYONE },
+        PlainWho::User(name) => Who { users: vec![name.into()], ..Who::ANYONE },
+        PlainWho::Group(group) => Who { groups: vec![group.into()], ..Who::ANYONE },
+        PlainWho::Scope(scope) => Who { scopes: vec![scope.into()], ..Who::ANYONE },
+    };
+    let rule = |(whom, pattern, operations, verdict): &PlainRule| Rule {
+        who: who(*whom),
         uris: vec![UriPattern::parse(pattern).unwrap()],
         operations: operations.iter().copied().collect::<Operations>(),
         effect: match verdict {
@@ -124,5 +162,6 @@ pub(crate) fn rights(rules: &[PlainRule]) -> Rights {
 
 /// Whether rules for everybody show a resource.
 pub(crate) fn shows(rules: &[PlainRule], uri: &Uri) -> bool {
-    decide(rules, &Person { groups: &[], scopes: &[] }, Operation::Read, uri.as_str()) == Verdict::Allow
+    decide(rules, &Person { name: None, groups: &[], scopes: &[] }, Operation::Read, uri.as_str())
+        == Verdict::Allow
 }

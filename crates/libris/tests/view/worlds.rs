@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -19,6 +20,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::people::Who;
 use crate::shelf::Shelf;
 
+/// The debounce window of the servers.
+pub(crate) const WINDOW: Duration = Duration::from_millis(5);
+
 /// A server over a shelf.
 pub(crate) struct World {
     pub(crate) server: Arc<Server>,
@@ -27,7 +31,17 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(shelf: Arc<Shelf>, policy: Arc<dyn Policy>, page: usize) -> Self {
-        Self::of(Arc::new(Catalog::new(vec![shelf.clone()])), shelf, policy, page)
+        Self::debounced(shelf, policy, page, WINDOW)
+    }
+
+    /// A server that debounces changes for this long.
+    pub(crate) fn debounced(
+        shelf: Arc<Shelf>,
+        policy: Arc<dyn Policy>,
+        page: usize,
+        window: Duration,
+    ) -> Self {
+        Self::of(Arc::new(Catalog::new(vec![shelf.clone()])), shelf, policy, page, window)
     }
 
     /// A server with a search index of everything on the shelf.
@@ -39,14 +53,17 @@ impl World {
             catalog.start_search(config).unwrap();
             catalog.search_index_completed().await;
         }
-        Self::of(catalog, shelf, policy, page)
+        Self::of(catalog, shelf, policy, page, WINDOW)
     }
 
-    fn of(catalog: Arc<Catalog>, shelf: Arc<Shelf>, policy: Arc<dyn Policy>, page: usize) -> Self {
-        let subscriptions = SubscriptionConfig {
-            window: std::time::Duration::from_millis(5),
-            ..SubscriptionConfig::default()
-        };
+    fn of(
+        catalog: Arc<Catalog>,
+        shelf: Arc<Shelf>,
+        policy: Arc<dyn Policy>,
+        page: usize,
+        window: Duration,
+    ) -> Self {
+        let subscriptions = SubscriptionConfig { window, ..SubscriptionConfig::default() };
         let config = Config { page, subscriptions, ..Config::default() };
         Self { server: Arc::new(Server::with_policy(catalog, config, policy)), shelf }
     }

@@ -260,6 +260,12 @@ impl Source for Notion {
         asked.and_then(|asked| asked.subject()).unwrap_or_else(|| uri.clone())
     }
 
+    fn aliases(&self, uri: &Uri) -> Vec<Uri> {
+        let asked = self.parse_uri(&uri.without_query()).ok().flatten();
+        let names = asked.map(|asked| asked.names()).unwrap_or_default();
+        names.into_iter().filter(|name| name != uri).collect()
+    }
+
     /// One read can send `concurrent` requests at a time, so more concurrent reads would only use more memory.
     fn concurrency(&self) -> usize {
         self.inner.config.concurrent

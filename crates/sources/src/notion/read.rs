@@ -61,6 +61,19 @@ impl NotionUri {
         Uri::parse(&text).ok()
     }
 
+    /// All names of this resource, without query: under each template, and with and without the dashes in the ID.
+    pub(super) fn names(&self) -> Vec<Uri> {
+        let written = |id: &str| match self {
+            Self::Info => Vec::new(),
+            Self::Page { .. } => vec![text::page(id), format!("notion://workspace/pages/{id}")],
+            Self::Schema { .. } => vec![format!("notion://databases/{id}/schema")],
+            Self::Rows { .. } => vec![text::rows(id)],
+        };
+        let (id, undashed) = (self.id(), self.id().replace('-', ""));
+        let names = [id, &undashed].into_iter().flat_map(written);
+        names.filter_map(|name| Uri::parse(&name).ok()).collect()
+    }
+
     pub(super) async fn read(&self, inner: &NotionInner, uri: &Uri) -> Result<Content, NotionFault> {
         let budget = RequestBudget::new(inner.config.max_size);
         let client = &inner.client;

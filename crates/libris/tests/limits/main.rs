@@ -1,7 +1,10 @@
-//! Limits over HTTP: each caller has its own share, whatever another does.
+//! Limits over HTTP: each caller has its own share, whatever another does. And the audit log of what callers do.
+
+mod audit;
+mod shares;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
@@ -11,8 +14,8 @@ use hyper_util::rt::TokioIo;
 use libris::wire::Caller;
 use libris::wire::http::{self, Endpoint, TrustedProxies, UsageLimits};
 use libris::{
-    AuditLog, AuditRecord, Authenticate, Catalog, Config, FunctionSource, Identified, Identity, Policy,
-    Rights, Server, SubscriptionConfig,
+    Authenticate, Catalog, Config, FunctionSource, Identified, Identity, Policy, Rights, Server,
+    SubscriptionConfig,
 };
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -97,7 +100,11 @@ impl Client {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
         });
-        let name = params["uri"].as_str().unwrap_or_default().to_owned();
+        let name = match method {
+            "tools/call" | "prompts/get" => &params["name"],
+            _ => &params["uri"],
+        };
+        let name = name.as_str().unwrap_or_default().to_owned();
         let message = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
         let mut headers = vec![
             ("content-type", "application/json"),
@@ -282,83 +289,4 @@ async fn one_identity_holds_everything_it_can_get_and_another_is_served() {
         assert_eq!(other.open("subscriptions/listen", params).await.status().as_u16(), 200);
     }
     assert!(streams.iter().all(|(client, _)| !client.sender.is_closed()));
-}
-
-/// Collects the lines.
-#[derive(Default)]
-struct Lines(Mutex<Vec<Value>>);
-
-impl AuditLog for Lines {
-    fn record(&self, record: &AuditRecord<'_>) {
-        let line = record.json_line(std::time::SystemTime::now());
-        self.0.lock().unwrap().push(serde_json::from_str(&line).unwrap());
-    }
-
-    fn dropped(&self) -> usize {
-        0
-    }
-}
-
-#[tokio::test]
-async fn every_decision_is_recorded_except_cached_anonymous_reads() {
-    use libris::rules::{Effect, Operations, Rule, RuleSet, RulesPolicy, UriPattern, Who};
-    let rule = |uri: &str, effect| Rule {
-        who: Who::ANYONE,
-        uris: vec![UriPattern::parse(uri).unwrap()],
-        operations: Operations::ALL,
-        effect,
-    };
-    let rules = RuleSet::new(vec![
-        rule("note://two", Effect::Deny),
-        rule("note://three", Effect::Require(["more".into()].into())),
-        rule("**", Effect::Allow),
-    ]);
-    let lines = Arc::new(Lines::default());
-    let catalog = Arc::new(Catalog::new(vec![Arc::new(source())]));
-    let policy = Arc::new(RulesPolicy::new(&rules, Arc::new(Named)));
-    let server = Server::with_audit(catalog, Config::default(), policy, lines.clone());
-    let (address, _serving) = serve(server, http::Config::default()).await;
-    let read = async |client: &mut Client, uri: &str| {
-        let response = client.open("resources/read", json!({ "uri": uri })).await;
-        response.into_body().collect().await.unwrap();
-    };
-    let mut ada = Client::new(address, &[("authorization", "ada")]).await;
-    for uri in ["note://one", "note://two", "note://three", "note://four"] {
-        read(&mut ada, uri).await;
-    }
-    let session = ada.initialize().await.unwrap();
-    ada.in_session(&session, "resources/subscribe", json!({ "uri": "note://one" })).await;
-    ada.in_session(&session, "resources/list", json!({})).await;
-    let mut nobody = Client::new(address, &[]).await;
-    read(&mut nobody, "note://two").await;
-    let lines = std::mem::take(&mut *lines.0.lock().unwrap());
-    let shown: Vec<_> = lines
-        .iter()
-        .map(|line| {
-            let text = |name: &str| line[name].as_str().unwrap_or("-").to_owned();
-            format!(
-                "{} {} {} {} {} {}",
-                text("who"),
-                text("operation"),
-                text("uri"),
-                text("decision"),
-                line["rule"],
-                text("failure")
-            )
-        })
-        .collect();
-    assert_eq!(
-        shown,
-        [
-            "ada read note://one allow 3 -",
-            "ada read note://two deny 1 -",
-            "ada read note://three require 2 -",
-            "ada read note://four allow 3 not found",
-            "ada subscribe note://one allow 3 -",
-            "ada list - allow null -",
-            "- read note://two deny 1 -",
-        ]
-    );
-    assert!(lines[0]["bytes"].as_u64().unwrap() > 0 && lines[0]["ms"].as_f64().unwrap() >= 0.0);
-    assert_eq!(lines[6]["address"], "127.0.0.1");
 }

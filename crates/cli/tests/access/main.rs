@@ -1,5 +1,16 @@
 //! Rules, `libris explain`, the warnings of `libris check`, and the audit log, with the binary.
 
+#[cfg(unix)]
+mod audit;
+#[cfg(unix)]
+mod logged_server;
+#[cfg(unix)]
+mod reload;
+#[cfg(unix)]
+mod secrets;
+#[cfg(unix)]
+mod upstream;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

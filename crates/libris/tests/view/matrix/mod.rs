@@ -1,6 +1,8 @@
 //! Four identities, two hundred resources and random rules, asked by every method in both eras and over stdio: the answers
 //! are those of the reference implementation, and what is hidden looks exactly like what is absent.
 
+mod directories;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,20 +16,20 @@ use serde_json::{Value, json};
 use crate::people::Who;
 use crate::random::{Random, seeds};
 use crate::rules::{Person, PlainRule, Verdict, any, compiled, decide};
-use crate::shelf::{PROMPTS, Predicate, ROOT, SKILLS, Seen, Shelf, Stock, Universe};
+use crate::shelf::{PROMPTS, Predicate, ROOT, Seen, Shelf, Stock, Universe};
 use crate::streams;
 use crate::worlds::{Connection, Sent, Transport, World};
 
 /// How many sets of rules are checked.
-const CASES: u64 = 2;
+const CASES: u64 = 5;
 
 const PAGE: usize = 23;
 
 const PEOPLE: [(Who, Person); 4] = [
-    (Who::A, Person { groups: &["hr"], scopes: &[] }),
-    (Who::B, Person { groups: &["it"], scopes: &["drafts"] }),
-    (Who::C, Person { groups: &["hr", "it"], scopes: &["drafts", "other"] }),
-    (Who::Anonymous, Person { groups: &[], scopes: &[] }),
+    (Who::A, Person { name: Some("A"), groups: &["hr"], scopes: &[] }),
+    (Who::B, Person { name: Some("B"), groups: &["it"], scopes: &["drafts"] }),
+    (Who::C, Person { name: Some("C"), groups: &["hr", "it"], scopes: &["drafts", "other"] }),
+    (Who::Anonymous, Person { name: None, groups: &[], scopes: &[] }),
 ];
 
 /// Identifies the four.
@@ -38,7 +40,7 @@ impl Authenticate for Known {
         let Some(text) = caller.authorization else { return Identified::Caller(None) };
         let person = PEOPLE.iter().find(|(who, _)| who.authorization().map(str::as_bytes) == Some(text));
         match person {
-            Some((who, Person { groups, scopes })) => {
+            Some((who, Person { groups, scopes, .. })) => {
                 let identity = who.identity().unwrap();
                 let groups = groups.iter().copied();
                 Identified::Caller(Some(identity.with_groups(groups).with_scopes(scopes.iter().copied())))
@@ -199,6 +201,10 @@ impl Asking<'_> {
                 assert_eq!(hidden, (absent_status, nothing.replace(absent, "URI")), "{context}");
             }
         }
+        let (status, body) = self.ask("resources/unsubscribe", json!({ "uri": uri })).await;
+        let (absent_status, nothing) = self.ask("resources/unsubscribe", json!({ "uri": absent })).await;
+        let ended = (status, body.replace(uri, "URI"));
+        assert_eq!(ended, (absent_status, nothing.replace(absent, "URI")), "{}", self.context(uri, &body));
     }
 
     /// Completes: no value leads to a hidden resource, and all others are offered.
@@ -234,65 +240,23 @@ impl Asking<'_> {
         self.verdict(Operation::Read, uri) == Verdict::Allow
     }
 
-    /// Reads directories: the entries are those that the rules show, and a hidden directory is like an absent one.
-    async fn directories(&mut self, universe: &Universe) {
-        let absent = self.ask("resources/directory/read", json!({ "uri": "shelf:///d9/" })).await;
-        for directory in ["shelf:///d0/", "shelf:///d1/", "shelf:///d2/"] {
-            let (status, body) = self.ask("resources/directory/read", json!({ "uri": directory })).await;
-            let context = self.context(directory, &body);
-            if self.verdict(Operation::List, directory) == Verdict::Deny {
-                let hidden = (status, body.replace(directory, "URI"));
-                assert_eq!(hidden, (absent.0, absent.1.replace("shelf:///d9/", "URI")), "{context}");
-                continue;
-            }
-            let expected: Vec<_> = universe
-                .resources
-                .iter()
-                .map(ToString::to_string)
-                .filter(|uri| uri.starts_with(directory) && uri != directory)
-                .filter(|uri| self.verdict(Operation::List, uri) == Verdict::Allow)
-                .collect();
-            let answer: Value = serde_json::from_str(&body).unwrap();
-            let listed = answer["result"]["resources"].as_array().unwrap_or_else(|| panic!("{context}"));
-            let listed: Vec<_> =
-                listed.iter().map(|entry| entry["uri"].as_str().unwrap().to_owned()).collect();
-            assert_eq!(listed, expected[..expected.len().min(PAGE)], "{context}");
-            let has_more = !answer["result"]["nextCursor"].is_null();
-            assert_eq!(has_more, expected.len() > PAGE, "{context}");
-        }
-    }
-
-    /// Skills: those whose `SKILL.md` may be listed and read, with the files that may be read.
-    async fn skills(&mut self, universe: &Universe) {
-        let files = |asking: &Self, directory: &str| {
-            let below = universe.resources.iter().map(ToString::to_string);
-            below
-                .filter(|uri| uri.starts_with(directory) && uri != directory && asking.may_read(uri))
-                .collect::<BTreeSet<_>>()
-        };
-        let (_, listed) = self.ask("skills/list", json!({})).await;
-        for (skill, directory) in SKILLS {
-            let is_listed = self.may_read(skill) && self.verdict(Operation::List, skill) == Verdict::Allow;
-            let quoted = format!("\"name\":\"{skill}\"");
-            assert_eq!(listed.contains(&quoted), is_listed, "{}", self.context(skill, &listed));
-            let (status, body) = self.ask("skills/get", json!({ "uri": skill })).await;
-            let context = self.context(skill, &body);
-            if !self.may_read(skill) {
-                let absent = "shelf:///d0/absent";
-                let (absent_status, nothing) = self.ask("skills/get", json!({ "uri": absent })).await;
-                let hidden = (status, body.replace(skill, "URI"));
-                assert_eq!(hidden, (absent_status, nothing.replace(absent, "URI")), "{context}");
-                continue;
-            }
-            let shown: BTreeSet<_> = universe
-                .resources
-                .iter()
-                .map(ToString::to_string)
-                .filter(|uri| uri.starts_with(directory) && uri != directory)
-                .filter(|uri| uri == skill || body.contains(&format!("\"{uri}\"")))
-                .collect();
-            assert_eq!(shown, files(&*self, directory), "{context}");
-        }
+    /// Completes the argument of a prompt: no value leads to a hidden resource, and all others are offered.
+    async fn complete_prompt(&mut self, universe: &Universe) {
+        let params = json!({
+            "ref": { "type": "ref/prompt", "name": "in-d1" },
+            "argument": { "name": "name", "value": "f" },
+        });
+        let (_, body) = self.ask("completion/complete", params).await;
+        let answer: Value = serde_json::from_str(&body).unwrap();
+        let expected: Vec<_> = universe
+            .resources
+            .iter()
+            .filter(|uri| self.verdict(Operation::Read, uri.as_str()) != Verdict::Deny)
+            .filter_map(|uri| uri.as_str().strip_prefix("shelf:///d1/").filter(|name| !name.is_empty()))
+            .collect();
+        let values = answer["result"]["completion"]["values"].as_array().cloned().unwrap_or_default();
+        let values: Vec<_> = values.iter().map(|value| value.as_str().unwrap()).collect();
+        assert_eq!(values, expected, "{}", self.context("in-d1", &body));
     }
 
     /// Prompts: those whose resource may be seen, and messages without contents that may not be read.
@@ -421,7 +385,9 @@ async fn check(seed: u64) {
             asking.list(universe).await;
             asking.templates(universe).await;
             asking.complete(universe).await;
+            asking.complete_prompt(universe).await;
             asking.directories(universe).await;
+            asking.call_list(universe).await;
             asking.skills(universe).await;
             asking.prompts().await;
             if way == Way::Modern {
