@@ -90,31 +90,51 @@ function runScenario(scenario, url) {
   }
 }
 
-/** The scenarios for clients that need no tools, each with the command of `libris` that is run on its server. */
+/** Runs `libris` as a gateway between the server of a scenario and a client that uses everything the server has. */
+const gateway = `${process.execPath} ${here('gateway_client.mjs')}`;
+
+const libris = command => `${process.env.LIBRIS_BIN} ${command}`;
+
+/** Allows the suite to skip the checks of methods other than these, which the client does not use. */
+const uses = (...methods) => check => !methods.some(method => check.name.endsWith(`_${method.replace('/', '_')}`));
+
+/** Libris declares no capabilities of its own, so the checks of how they are declared are skipped. */
+const declaresNothing = check => /^ClientDeclares\w+Capability$/.test(check.name);
+
+/** The scenarios for clients, each with the command that is run on its server, and the checks that may be skipped. */
 const clientScenarios = [
-  ['initialize', 'info'],
-  ['request-metadata', 'info'],
-  ['http-standard-headers', 'ls'],
-  ['http-standard-headers', 'prompts'],
-  ['sep-2640-client-no-prefetch', 'skills'],
-  ['sep-2640-client-verify-digest', 'skills --load pdf-processing'],
-  ['sep-2640-client-verify-size', 'skills --load pdf-processing'],
-  ['sep-2640-client-verify-frontmatter', 'skills --load pdf-processing'],
+  ['initialize', libris('info')],
+  ['request-metadata', libris('info'), declaresNothing],
+  ['http-standard-headers', libris('ls'), uses('resources/list')],
+  ['http-standard-headers', libris('read https://example.com/resource?id=123'), uses('resources/read')],
+  ['http-standard-headers', libris('prompts --get test_prompt'), uses('prompts/list', 'prompts/get')],
+  ['http-standard-headers', gateway, uses('resources/list', 'resources/read', 'prompts/list', 'prompts/get', 'tools/list', 'tools/call')],
+  ['http-invalid-tool-headers', gateway],
+  ['json-schema-ref-no-deref', gateway],
+  ['sep-2322-client-request-state', gateway],
+  ['sse-retry', gateway],
+  ['tools_call', gateway],
+  ['sep-2640-client-no-prefetch', libris('skills')],
+  ['sep-2640-client-verify-digest', libris('skills --load pdf-processing')],
+  ['sep-2640-client-verify-size', libris('skills --load pdf-processing')],
+  ['sep-2640-client-verify-frontmatter', libris('skills --load pdf-processing')],
 ];
 
-/** Runs `libris` as the client of one scenario. Checks of methods that the command does not use are skipped by the suite. */
-function runClient([scenario, command]) {
+/** Runs the client of one scenario. */
+function runClient([scenario, client, maySkip = () => false]) {
   const results = mkdtempSync(join(tmpdir(), 'libris-conformance-'));
   try {
     const program = here('node_modules/conformance-0.2/dist/index.js');
-    const client = `${process.env.LIBRIS_BIN} ${command}`;
     const asked = [program, 'client', '--command', client, '--scenario', scenario, '-o', results];
     const { status, stdout, stderr } = spawnSync(process.execPath, asked, { encoding: 'utf8', maxBuffer: 1 << 26 });
     const checks = checksIn(results);
     const passed = checks.filter(check => check.status === 'SUCCESS').length;
-    const problems = checks.filter(failed).map(check => `${scenario}:${check.id}: ${check.errorMessage}`);
+    const problems = checks
+      .filter(check => failed(check) || (check.status === 'SKIPPED' && !maySkip(check)))
+      .map(check => `${scenario}:${check.id} ${check.name}: ${check.status}: ${check.errorMessage}`);
     if (status !== 0 || passed === 0) problems.push(`${scenario} ended with ${status}:\n${stdout}${stderr}`);
-    console.log(`client ${scenario} (${command}): ${passed} checks passed`);
+    const shown = client === gateway ? 'gateway' : client.slice(libris('').length);
+    console.log(`client ${scenario} (${shown}): ${passed} checks passed`);
     for (const problem of problems) console.log(`✗ ${problem}`);
     return { passed, excused: 0, failed: problems.length };
   } finally {

@@ -160,6 +160,31 @@ describe('libris on server-everything over stdio', { concurrency: 2 }, () => {
   test('what every command prints', () => printsAsBefore('everything', target, commandsOnEverything));
 });
 
+// A published server for Python, which keeps insights about a database in a resource.
+const commandsOnSqlite = [
+  ['info'],
+  ['ls'],
+  ['ls', '--long'],
+  ['ls', '--json'],
+  ['templates'],
+  ['read', 'memo://insights'],
+  ['read', '--json', 'memo://insights'],
+  ['read', 'memo://none'],
+  ['read', '--as', 'text', 'memo://insights'],
+  ['search', 'insights'],
+  ['prompts'],
+  ['prompts', '--get', 'mcp-demo'],
+  ['skills'],
+  ['bench', '--requests', '3'],
+];
+
+describe('libris on mcp-server-sqlite', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'libris-sqlite-'));
+  after(() => rmSync(folder, { recursive: true }));
+  const target = [at('../../target/clients/mcp1/bin/mcp-server-sqlite'), '--db-path', join(folder, 'shop.db')];
+  test('what every command prints', () => printsAsBefore('sqlite', target, commandsOnSqlite));
+});
+
 /** Starts server-everything over HTTP, on a free port or on this one. */
 async function everythingOverHttp(wanted = 0) {
   const probe = createServer().listen(wanted, '127.0.0.1');

@@ -20,7 +20,7 @@ export function libris(args, target) {
 function steady(text) {
   return text
     .replace(/^(target +).*$/gm, '$1TARGET')
-    .replace(/^connected +[\d.]+ m?s/gm, 'connected  TIME')
+    .replace(/^connected +[\d.]+ m?s, with a list of [\d,]+ /gm, 'connected  TIME, with a list of NUMBER ')
     .replace(/^(p50|p90|p99|longest)( +)[\d.]+ m?s$/gm, '$1$2TIME')
     .replace(/^rate +[\d,]+ reads per second/gm, 'rate       NUMBER reads per second')
     .replace(/\b\d{1,2}:\d\d:\d\d\s[AP]M\b/g, 'TIME')

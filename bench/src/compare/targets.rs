@@ -28,11 +28,12 @@ pub(super) fn judge(results: &Results, report: &mut Report) {
         let ratio = results.ratio((workload, Server::Gateway), (workload, Server::Libris), Slice::cost);
         let name = format!("{workload}, through a gateway from its cache: computing ÷ a local read");
         report.judge_if_measured(name, ratio, Aim::AtMost(1.3));
-        let ratio =
-            results.ratio((workload, Server::UncachedGateway), (workload, Server::McpProxy), Slice::cost);
-        let name = format!("{workload}, through a gateway, uncached: computing ÷ mcp-proxy");
-        report.judge_if_measured(name, ratio, Aim::AtMost(1.0));
     }
+    // mcp-proxy supports legacy clients only.
+    let workload = "legacy16-read-1k";
+    let ratio = results.ratio((workload, Server::UncachedGateway), (workload, Server::McpProxy), Slice::cost);
+    let name = format!("{workload}, through a gateway, uncached: computing ÷ mcp-proxy");
+    report.judge_if_measured(name, ratio, Aim::AtMost(1.0));
     let ratio =
         results.ratio(("http16-call-1k", Server::Libris), ("http16-read-1k", Server::Libris), Slice::cost);
     report.judge_if_measured("http16-call-1k: computing ÷ http16-read-1k", ratio, Aim::AtMost(1.5));

@@ -59,7 +59,7 @@ pub(super) fn all() -> Vec<Vec<Workload>> {
 }
 
 impl Workload {
-    /// Whether a server takes part. Proxies take part only in small reads over HTTP. The embedded server takes part only where identified callers are compared with
+    /// Whether a server takes part. Proxies take part only in small reads over HTTP, in the eras that they support. The embedded server takes part only where identified callers are compared with
     /// anonymous ones, and only it supports identified callers; only Libris supports authorized ones. In a quick run, slow servers, which take long to start,
     /// take part only in workloads that have targets for them.
     pub(super) fn is_for(&self, server: Server, quick: bool) -> bool {
@@ -72,7 +72,7 @@ impl Workload {
             let is_plain = self.sender == Sender::Anonymous && self.folder == Folder::Warm;
             return is_plain
                 && self.ask == Ask::Kilobyte
-                && matches!(self.way, Way::Http { connections: 16, .. });
+                && matches!(self.way, Way::Http { era, connections: 16 } if server.speaks(era));
         }
         if server == Server::Embedded || self.sender == Sender::Identified {
             return server == Server::Embedded && compares_senders;
@@ -116,5 +116,24 @@ impl fmt::Display for Workload {
             Sender::Identified => "-identified",
             Sender::Authorized => "-authorized",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::{Way, all};
+    use crate::servers::Server;
+
+    #[test]
+    fn no_server_gets_requests_of_an_era_that_it_does_not_support() {
+        for workload in all().concat() {
+            let Way::Http { era, .. } = workload.way else { continue };
+            for &server in Server::value_variants() {
+                let takes_part = workload.is_for(server, false) || workload.is_for(server, true);
+                assert!(!takes_part || server.speaks(era), "{workload}: {}", server.name());
+            }
+        }
     }
 }

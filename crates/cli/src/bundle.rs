@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::search;
 use crate::sources::SourceArguments;
-use crate::target::EXIT_CODES;
+use crate::target::{EXIT_CODES, json_line};
 use crate::terminal::{note, print, shown};
 
 /// Bundle the passages that answer a question, for the context of a model
@@ -37,7 +37,7 @@ pub(crate) struct BundleOptions {
     /// The format of the output
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: OutputFormat,
-    /// Print JSON with all details
+    /// Print JSON with all details: one object with the passages
     #[arg(long, conflicts_with = "format")]
     json: bool,
     /// Only resources of this media type, such as `text/markdown` or `text/*`; may be given several times
@@ -82,7 +82,7 @@ pub(crate) async fn run(options: BundleOptions) -> Result<ExitCode> {
         note(format_args!("`{}` did not answer in time and is left out", shown(name)));
     }
     let text = match options.json {
-        true => format!("{:#}\n", to_json(&bundle)),
+        true => json_line(&to_json(&bundle)),
         false => bundle.to_text(match options.format {
             OutputFormat::Markdown => BundleFormat::Markdown,
             OutputFormat::Xml => BundleFormat::Xml,

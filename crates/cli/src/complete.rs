@@ -60,7 +60,11 @@ pub(crate) async fn run(options: CompleteOptions) -> Result<ExitCode> {
     };
     print(&text).context("could not print")?;
     if values.is_empty() {
-        note(format_args!("the target suggests no values of `{}`", shown(&options.variable)));
+        let (name, typed) = options.variable.split_once('=').unwrap_or((&options.variable, ""));
+        note(match typed {
+            "" => format!("the target suggests no values of `{}`", shown(name)),
+            _ => format!("the target suggests no values of `{}` for `{}`", shown(name), shown(typed)),
+        });
     }
     Ok(if values.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::sources::SourceArguments;
 use crate::target::{EXIT_CODES, json_line, one_line, width};
-use crate::terminal::{HEADING, print, shown, styled, wrapped_at};
+use crate::terminal::{HEADING, print, shown, styled, wrapped_at, wrapped_markdown};
 
 /// The columns before the values.
 const INDENT: usize = 14;
@@ -119,7 +119,7 @@ fn to_text(info: &Value) -> String {
     if let Some(instructions) = info["instructions"].as_str() {
         lines.push_str(&format!("{}\n", styled(HEADING, "instructions")));
         let indented: String = instructions.lines().map(|line| format!("  {}\n", shown(line))).collect();
-        let wrapped = width().map_or_else(|| indented.clone(), |width| wrapped_at(&indented, width));
+        let wrapped = width().map_or_else(|| indented.clone(), |width| wrapped_markdown(&indented, width));
         wrapped.lines().for_each(|line| lines.push_str(&format!("{}\n", line.trim_end())));
     }
     lines

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use libris::{Content, ContentBody, Context, Uri};
+use libris::{Content, ContentBody, Contents, Context, Error, Uri};
 
 use crate::highlight::highlighted;
 use crate::sources::SourceArguments;
@@ -41,7 +41,8 @@ pub(crate) struct ReadOptions {
     /// Do not show long texts in a pager
     #[arg(long)]
     no_pager: bool,
-    /// Read a document as text, or pages of a PDF as images: adds `as=text` or `as=image` to the URI
+    /// Read a document as text, or pages of a PDF as images: adds `as=text` or `as=image` to the URI. Documents of servers
+    /// that do not support this are converted by this program
     #[arg(long = "as", value_name = "FORM")]
     form: Option<ContentForm>,
 }
@@ -52,6 +53,16 @@ enum ContentForm {
     Text,
     /// The first page of a PDF file as a PNG image; `pages` in the URI selects others
     Image,
+}
+
+impl ContentForm {
+    /// Whether contents have this form.
+    fn describes(self, content: &Content) -> bool {
+        match self {
+            Self::Text => matches!(content.body, ContentBody::Text(_)),
+            Self::Image => content.mime.as_deref().is_some_and(|mime| mime.starts_with("image/")),
+        }
+    }
 }
 
 /// Reads a resource and prints it.
@@ -68,7 +79,7 @@ pub(crate) async fn run(options: ReadOptions) -> Result<ExitCode> {
         }
     };
     let target = OpenedTarget::open(&options.sources)?;
-    let contents = target.view.snapshot().read(&uri, &Context::default()).await;
+    let contents = read(&target, &uri, options.form).await;
     target.close().await;
     let parts = contents.with_context(|| format!("could not read `{uri}`"))?.parts;
     if options.json {
@@ -87,6 +98,20 @@ pub(crate) async fn run(options: ReadOptions) -> Result<ExitCode> {
         write_all(&parts).context("could not print")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a resource. If a server does not convert documents to this form itself, this program does.
+async fn read(target: &OpenedTarget, uri: &Uri, form: Option<ContentForm>) -> libris::Result<Contents> {
+    let contents = target.view.snapshot().read(uri, &Context::default()).await;
+    let is_refused = match (&contents, form) {
+        (_, None) => false,
+        (Ok(contents), Some(form)) => !contents.parts.iter().all(|part| form.describes(part)),
+        (Err(error), Some(_)) => error.is_not_found() || matches!(error, Error::Invalid(_)),
+    };
+    match target.converting_view().filter(|_| is_refused) {
+        Some(view) => view.snapshot().read(uri, &Context::default()).await,
+        None => contents,
+    }
 }
 
 fn show(text: &str, no_pager: bool) -> std::io::Result<()> {

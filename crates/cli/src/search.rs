@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::sources::{OpenedConfig, SourceArguments};
-use crate::target::{EXIT_CODES, width};
+use crate::target::{EXIT_CODES, json_line, width};
 use crate::terminal::{
     DETAIL, HEADING, ProgressLine, advice, counted, cut, grouped, note, print, report, shown, styled,
 };
@@ -49,7 +49,7 @@ pub(crate) struct SearchOptions {
     query: String,
     #[command(flatten)]
     sources: SourceArguments,
-    /// Print JSON
+    /// Print JSON: one object with the hits
     #[arg(long)]
     json: bool,
     /// The maximum number of hits
@@ -124,7 +124,7 @@ pub(crate) async fn run(options: SearchOptions) -> Result<ExitCode> {
         note(format_args!("`{}` did not answer in time and is left out", shown(name)));
     }
     if options.json {
-        print(&format!("{:#}\n", to_json(&options.query, &answer))).context("could not print")?;
+        print(&json_line(&to_json(&options.query, &answer))).context("could not print")?;
     } else if let (true, Some(best)) = (options.open, answer.hits.first()) {
         open(&view, best).await?;
     } else {

@@ -94,7 +94,7 @@ impl ConfiguredSource {
                 #[cfg(feature = "text-documents")]
                 let source = match &self.documents {
                     // Another server decides itself what it serves as text.
-                    Some(documents) if self.key != "mcp" => documents.over(source),
+                    Some(documents) if !self.is_server() => documents.over(source),
                     _ => source,
                 };
                 (self.source, self.root, self.failure) = (source, root, None);
@@ -106,6 +106,21 @@ impl ConfiguredSource {
                 (self.root, self.failure) = (None, Some(Arc::new(error)));
                 false
             }
+        }
+    }
+
+    /// Whether this is another MCP server.
+    #[cfg(feature = "text-documents")]
+    pub(crate) fn is_server(&self) -> bool {
+        self.key == "mcp"
+    }
+
+    /// The source, with the layer for documents also if it is another server.
+    #[cfg(feature = "text-documents")]
+    pub(crate) fn with_documents(&self) -> Arc<dyn Source> {
+        match &self.documents {
+            Some(documents) if self.is_server() => documents.over(self.source.clone()),
+            _ => self.source.clone(),
         }
     }
 

@@ -66,6 +66,19 @@ impl OpenedTarget {
         Self { view, catalog, sources }
     }
 
+    /// A view in which this program converts the documents of other servers, too; `None` if no source is a server, or this
+    /// program cannot convert documents.
+    pub(crate) fn converting_view(&self) -> Option<View> {
+        #[cfg(feature = "text-documents")]
+        if self.sources.iter().any(ConfiguredSource::is_server) {
+            let sources = self.sources.iter().map(ConfiguredSource::with_documents).collect();
+            let config = catalog::Config { source_timeout: SOURCE_TIMEOUT, strict: true };
+            let catalog = Arc::new(Catalog::with_config(sources, config));
+            return Some(Server::new(catalog, libris::Config::default()).view_for(None));
+        }
+        None
+    }
+
     /// Ends the connections to other servers.
     pub(crate) async fn close(self) {
         for source in self.sources {

@@ -157,17 +157,30 @@ pub(crate) fn wrapped(text: &str) -> String {
 
 /// Breaks lines that are longer than `width` between words. The rest of a line is indented by two more spaces.
 pub(crate) fn wrapped_at(text: &str, width: usize) -> String {
+    wrapped_with(text, width, |_| 2)
+}
+
+/// Breaks lines of Markdown that are longer than `width` between words. The rest of an item of a list is indented by two
+/// more spaces, below the text of the item; that of a paragraph is not.
+pub(crate) fn wrapped_markdown(text: &str, width: usize) -> String {
+    wrapped_with(text, width, |line| if line.starts_with("- ") || line.starts_with("* ") { 2 } else { 0 })
+}
+
+/// Breaks lines that are longer than `width` between words. The rest of a line is indented by as many more spaces as
+/// `hanging` returns for the line.
+fn wrapped_with(text: &str, width: usize, hanging: impl Fn(&str) -> usize) -> String {
     let visible = |word: &str| columns(&anstream::adapter::strip_str(word).to_string());
     let mut lines = Vec::new();
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();
         let mut start = String::from(&line[..indent]);
         let mut used = indent;
+        let hanging = hanging(&line[indent..]);
         for (at, word) in line[indent..].split(' ').enumerate() {
             let length = visible(word);
             if at > 0 && used + 1 + length > width {
-                lines.push(std::mem::replace(&mut start, " ".repeat(indent + 2)));
-                used = indent + 2;
+                lines.push(std::mem::replace(&mut start, " ".repeat(indent + hanging)));
+                used = indent + hanging;
             } else if at > 0 {
                 start.push(' ');
                 used += 1;
@@ -285,7 +298,9 @@ pub(crate) fn bytes(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Explanation, advice, bytes, columns, counted, cut, describe, shown, wrapped_at};
+    use super::{
+        Explanation, advice, bytes, columns, counted, cut, describe, shown, wrapped_at, wrapped_markdown,
+    };
 
     #[test]
     fn long_lines_are_broken_between_words() {
@@ -293,6 +308,8 @@ mod tests {
         let expected = "\u{1b}[31merror:\u{1b}[0m one\n  two\n  because:\n    one two\n    three\n  short\n\
                         unbreakable-word";
         assert_eq!(wrapped_at(text, 13), expected);
+        let markdown = "  one two three\n  - one two three";
+        assert_eq!(wrapped_markdown(markdown, 11), "  one two\n  three\n  - one two\n    three");
     }
 
     #[test]

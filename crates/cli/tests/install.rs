@@ -1,6 +1,8 @@
 //! Tests of `libris install`, with configuration files in a temporary home folder.
 #![cfg(target_os = "linux")]
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -37,6 +39,7 @@ fn backups(home: &Path) -> Vec<String> {
     let names = std::fs::read_dir(home.join(".cursor")).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
     names.retain(|name| name != "mcp.json");
+    names.sort();
     names
 }
 
@@ -117,6 +120,31 @@ fn the_command_of_a_server_is_kept() {
 }
 
 #[test]
+fn each_change_has_a_backup_of_its_own() {
+    let home = home();
+    let folder = home.path().join(".cursor");
+    std::fs::set_permissions(folder.join("mcp.json"), Permissions::from_mode(0o600)).unwrap();
+    let mut versions = Vec::new();
+    // So many within a second that several get the same time.
+    for port in 1..=8 {
+        versions.push(std::fs::read_to_string(folder.join("mcp.json")).unwrap());
+        let url = format!("http://127.0.0.1:{port}/mcp");
+        assert!(install(home.path(), &["cursor", "--url", &url, "--yes"]).status.success());
+    }
+    let names = backups(home.path());
+    let mut copies: Vec<_> =
+        names.iter().map(|name| std::fs::read_to_string(folder.join(name)).unwrap()).collect();
+    assert_eq!(copies[0], CURSOR, "the first backup is the original");
+    copies.sort();
+    versions.sort();
+    assert_eq!(copies, versions);
+    for name in names {
+        let mode = std::fs::metadata(folder.join(&name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
 fn mistakes_change_nothing_and_say_what_to_do() {
     let home = home();
     std::fs::write(home.path().join(".cursor/mcp.json"), "{ \"mcpServers\": ").unwrap();
@@ -179,34 +207,116 @@ fn is_insertion(before: &str, after: &str) -> bool {
 
 #[test]
 fn the_file_of_each_host_is_restored_byte_for_byte() {
-    for (host, path, before) in HOSTS {
+    let crlf = |text: &str| text.replace('\n', "\r\n");
+    for (host, path, text) in HOSTS {
+        for before in
+            [text.to_owned(), crlf(text), format!("\u{feff}{text}"), format!("\u{feff}{}", crlf(text))]
+        {
+            adds_replaces_and_removes(host, path, &before);
+        }
+    }
+}
+
+/// Adds, replaces and removes an entry.
+fn adds_replaces_and_removes(host: &str, path: &str, before: &str) {
+    let home = home();
+    let file = home.path().join(path);
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, before).unwrap();
+    let text = || std::fs::read_to_string(&file).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = install(home.path(), &[&[host], arguments, &["--yes"]].concat());
+        assert!(output.status.success(), "{host} {arguments:?}: {}", said(&output));
+    };
+
+    run(&["docs"]);
+    let added = text();
+    let docs = home.path().join("docs").display().to_string();
+    assert!(added.contains(&docs) && added.contains("--stdio"), "{host}: {added}");
+    assert!(is_insertion(before, &added), "{host}: {added}");
+    let breaks = |text: &str| [text.matches("\r\n").count(), text.matches('\n').count()];
+    let [crlf, all] = breaks(&added);
+    assert!(crlf == if before.contains("\r\n") { all } else { 0 }, "{host}: {added:?}");
+    run(&["docs"]);
+    assert_eq!(text(), added, "{host}: a second time changes nothing");
+
+    // Replaces the entry, also one that a user has changed.
+    std::fs::write(home.path().join("docs/libris.toml"), "[[files]]\npath = \".\"\n").unwrap();
+    run(&["--config", "docs/libris.toml"]);
+    let replaced = text();
+    assert!(replaced.contains("libris.toml") && is_insertion(before, &replaced), "{host}: {replaced}");
+
+    run(&["--remove"]);
+    assert_eq!(text(), before, "{host}");
+    let listed = said(&install(home.path(), &[]));
+    assert!(listed.contains(&format!("libris install {host} SOURCE")), "{listed}");
+}
+
+/// Files with an entry that a user wrote, with comments around it: the host, the path, and the text before, in and after
+/// the entry.
+const EXISTING: [(&str, &str, [&str; 3]); 4] = [
+    (
+        "zed",
+        ".config/zed/settings.json",
+        [
+            "{\n\t// servers\n\t\"context_servers\": {\n\t\t/* docs */\n\t\t\"libris\": ",
+            "{ \"command\": \"old\", /* slow */ \"args\": [] }",
+            ", // by hand\n\t\t// tickets\n\t\t\"tickets\": { \"command\": \"t\", \"args\": [] },\n\t},\n}\n",
+        ],
+    ),
+    (
+        "vscode",
+        ".config/Code/User/mcp.json",
+        [
+            "{\n    \"servers\": {\n        \"a\": { \"command\": \"a\" }, // first\n        // docs\n        \"libris\": ",
+            "{\n            // of the team\n            \"command\": \"old\"\n        }",
+            " // last\n        // end\n    }\n}",
+        ],
+    ),
+    (
+        "codex",
+        ".codex/config.toml",
+        [
+            "model = \"m\"\n\n# docs\n[mcp_servers.libris] # by hand\n",
+            "command = \"old\"\nargs = [\"serve\"]\n",
+            "\n# tickets\n[mcp_servers.tickets]\ncommand = \"t\" # slow\n",
+        ],
+    ),
+    (
+        "goose",
+        ".config/goose/config.yaml",
+        [
+            "extensions:\n  # docs\n  libris: # by hand\n",
+            "    cmd: old\n    args:\n    - serve\n",
+            "  # tickets\n  tickets:\n    cmd: t # slow\nGOOSE_MODEL: m\n",
+        ],
+    ),
+];
+
+#[test]
+fn an_entry_that_exists_is_replaced_and_the_comments_around_it_stay() {
+    for (host, path, [before, entry, after]) in EXISTING {
         let home = home();
         let file = home.path().join(path);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(&file, before).unwrap();
+        std::fs::write(&file, [before, entry, after].concat()).unwrap();
         let text = || std::fs::read_to_string(&file).unwrap();
-        let run = |arguments: &[&str]| {
-            let output = install(home.path(), &[&[host], arguments, &["--yes"]].concat());
-            assert!(output.status.success(), "{host} {arguments:?}: {}", said(&output));
-        };
-
-        run(&["docs"]);
-        let added = text();
-        let docs = home.path().join("docs").display().to_string();
-        assert!(added.contains(&docs) && added.contains("--stdio"), "{host}: {added}");
-        assert!(is_insertion(before, &added), "{host}: {added}");
-        run(&["docs"]);
-        assert_eq!(text(), added, "{host}: a second time changes nothing");
-
-        // Replaces the entry, also one that a user has changed.
-        std::fs::write(home.path().join("docs/libris.toml"), "[[files]]\npath = \".\"\n").unwrap();
-        run(&["--config", "docs/libris.toml"]);
-        let replaced = text();
-        assert!(replaced.contains("libris.toml") && is_insertion(before, &replaced), "{host}: {replaced}");
-
-        run(&["--remove"]);
-        assert_eq!(text(), before, "{host}");
-        let listed = said(&install(home.path(), &[]));
-        assert!(listed.contains(&format!("libris install {host} SOURCE")), "{listed}");
+        let replaced = install(home.path(), &[host, "--url", "http://127.0.0.1:4747/mcp", "--yes"]);
+        assert!(replaced.status.success(), "{host}: {}", said(&replaced));
+        let changed = text();
+        let new = changed.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+        let new = new.unwrap_or_else(|| panic!("{host}: {changed}"));
+        assert!(new.contains("http://127.0.0.1:4747/mcp") && !new.contains("old"), "{host}: {changed}");
+        let removed = install(home.path(), &[host, "--remove", "--yes"]);
+        assert!(removed.status.success(), "{host}: {}", said(&removed));
+        assert!(!text().contains("4747") && !text().contains("libris"), "{host}: {}", text());
+        for other in ["tickets", "slow", "servers", "first", "end"] {
+            assert_eq!(
+                text().contains(other),
+                changed.replace(new, "").contains(other),
+                "{host}: {}",
+                text()
+            );
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Completion of URIs by the scripts of `libris completions`, in the shells that are installed. bash must be.
+//! Completion of URIs by the scripts of `libris completions`, in bash, zsh and fish. `./test quick` skips zsh and fish if they are missing.
 #![cfg(unix)]
 
 use std::net::TcpListener;
@@ -122,16 +122,42 @@ fn a_target_that_does_not_answer_costs_little_time() {
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
-/// Whether a shell is installed.
-fn has(shell: &str) -> bool {
-    Command::new(shell).arg("--version").output().is_ok()
+/// The words of a command line after Tab was pressed at its end in an interactive zsh.
+fn zsh(folder: &Path, line: &str) -> Vec<String> {
+    // After Tab, the line becomes arguments of `print`, which writes each word on a line of its own.
+    let script = r#"export TERM=dumb
+        zmodload zsh/zpty
+        zpty shell 'zsh -f -i'
+        zpty -w shell 'PS1= PS2= RPS1=; unsetopt prompt_cr prompt_sp; autoload -Uz compinit; compinit -u -D
+            source <(libris completions zsh); print REA''DY'
+        while zpty -r shell text; do [[ $text == *READY* && $text != *print* ]] && break; done
+        zpty -w -n shell "$1"$'\t\C-aprint -rl -- FOUND \C-e END\n'
+        while zpty -r shell text; do
+            print -rn -- "$text"
+            [[ $text == *END* && $text != *FOUND* ]] && break
+        done
+        zpty -d shell"#;
+    let printed = shell(folder, "zsh", &["-f", "-c", script, "zsh", line]);
+    let words = printed.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
+    let words = words.skip_while(|word| *word != "FOUND").skip(1).take_while(|word| *word != "END");
+    words.map(str::to_owned).collect()
 }
 
 #[test]
-fn fish_completes_uris() {
-    if !has("fish") {
-        return;
-    }
+fn needs_zsh_to_complete_uris() {
+    let folder = folder();
+    std::fs::write(folder.path().join("libris.toml"), "[[files]]\npath = \"docs\"\n").unwrap();
+    let complete = |line: &str| zsh(folder.path(), line);
+    assert_eq!(complete("libris read file:///docs/RE"), ["libris", "read", "file:///docs/README.md"]);
+    assert_eq!(complete("libris read file:///docs/gui"), ["libris", "read", "file:///docs/guide/"]);
+    let odd = complete("libris read file:///docs/odd/");
+    assert_eq!(odd, ["libris", "read", "file:///docs/odd/$(touch%20pwned)'%60%22&;.md"]);
+    assert!(!folder.path().join("pwned").exists());
+    assert_eq!(complete("libris read --no-pa"), ["libris", "read", "--no-pager"]);
+}
+
+#[test]
+fn needs_fish_to_complete_uris() {
     let folder = folder();
     let complete = |line: &str| {
         let script = "libris completions fish | source; complete -C $argv[1]";
@@ -142,4 +168,5 @@ fn fish_completes_uris() {
     for expected in ["file:///docs/README.md", "file:///docs/guide/"] {
         assert!(found.contains(&expected.to_owned()), "{found:?}");
     }
+    assert_eq!(complete("libris read --no-pa")[0].split('\t').next(), Some("--no-pager"));
 }

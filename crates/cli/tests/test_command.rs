@@ -65,7 +65,9 @@ fn quick_skips_tests_of_missing_programs_and_lists_them() {
 
 #[test]
 fn quick_runs_tests_of_installed_programs() {
-    let output = quick(&["cc", "git", "Xvfb", "maim", "postgres", "mariadbd", "redis-server", "nginx"]);
+    let installed =
+        ["cc", "git", "Xvfb", "maim", "postgres", "mariadbd", "redis-server", "nginx", "zsh", "fish"];
+    let output = quick(&installed);
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}{}", text(&output.stderr));
     assert!(said.contains("cargo test ") && !said.contains("skip"), "{said}");

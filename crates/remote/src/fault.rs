@@ -53,6 +53,8 @@ pub(crate) enum RemoteFault {
     Scope(String),
     #[error("did not answer within {0:?}; hint: check the server, or raise `timeout`")]
     Silent(Duration),
+    #[error("does not answer reads: the last {0} timed out; hint: check the server, or raise `timeout`")]
+    Unresponsive(u32),
     #[error("closed the connection{}", .0.as_ref().map(|last| format!(" after it wrote to its standard error: {last}")).unwrap_or_default())]
     Closed(Option<String>),
     #[error("could not be started: {0}")]

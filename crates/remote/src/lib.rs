@@ -20,6 +20,7 @@ mod listing;
 mod mount;
 mod oauth;
 mod prompt_list;
+mod read_breaker;
 mod remote;
 mod resource_client;
 mod skill_list;

@@ -225,7 +225,8 @@ impl Drop for AbandonedRequest<'_> {
 
 #[derive(Clone)]
 enum LinkState {
-    Connecting,
+    /// An attempt to connect is in progress. Contains the fault of the previous attempt if that one timed out.
+    Connecting(Option<RemoteFault>),
     Up(Arc<UpstreamSession>),
     Down(RemoteFault),
 }
@@ -243,7 +244,7 @@ pub(crate) struct UpstreamLink {
 impl UpstreamLink {
     /// Starts to connect. Must be called within a tokio runtime.
     pub(crate) fn start(config: RemoteConfig, events: Weak<UpstreamEvents>, losses: Arc<AtomicU64>) -> Self {
-        let (sender, state) = watch::channel(LinkState::Connecting);
+        let (sender, state) = watch::channel(LinkState::Connecting(None));
         let closing = Arc::new(Notify::new());
         let supervisor = Supervisor {
             config,
@@ -257,17 +258,18 @@ impl UpstreamLink {
         Self { state, losses, closing, task }
     }
 
-    /// The connection; waits at most `limit` while it is being established.
+    /// The connection; waits at most `limit` while it is being established. Does not wait if the previous attempt timed out,
+    /// because this one probably will, too.
     pub(crate) async fn session(&self, limit: Duration) -> Result<Arc<UpstreamSession>, RemoteFault> {
         let mut state = self.state.clone();
-        let settled = state.wait_for(|state| !matches!(state, LinkState::Connecting));
+        let settled = state.wait_for(|state| !matches!(state, LinkState::Connecting(None)));
         match timeout(limit, settled).await {
             Err(_) => Err(RemoteFault::Silent(limit)),
             Ok(Err(_)) => Err(RemoteFault::Closed(None)),
             Ok(Ok(state)) => match &*state {
                 LinkState::Up(session) => Ok(session.clone()),
-                LinkState::Down(fault) => Err(fault.clone()),
-                LinkState::Connecting => Err(RemoteFault::Silent(limit)),
+                LinkState::Down(fault) | LinkState::Connecting(Some(fault)) => Err(fault.clone()),
+                LinkState::Connecting(None) => Err(RemoteFault::Silent(limit)),
             },
         }
     }
@@ -321,13 +323,16 @@ struct Established {
 impl Supervisor {
     async fn run(mut self) {
         let mut pause = self.config.limits.retry;
+        let mut timed_out = None;
         loop {
-            self.sender.send_replace(LinkState::Connecting);
+            self.sender.send_replace(LinkState::Connecting(timed_out.take()));
             let limit = self.config.limits.connect_timeout;
             let connected = match timeout(limit, self.connect()).await {
                 Ok(connected) => connected,
                 Err(_) => Err(RemoteFault::Silent(limit)),
             };
+            timed_out =
+                connected.as_ref().err().filter(|fault| matches!(fault, RemoteFault::Silent(_))).cloned();
             let fault = match connected {
                 Ok(established) => {
                     let since = Instant::now();

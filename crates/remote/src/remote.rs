@@ -30,6 +30,7 @@ use crate::fault::RemoteFault;
 use crate::link::{ServerIdentity, UpstreamLink, UpstreamSession};
 use crate::listing::{CacheHints, ResourceList};
 use crate::mount::UriMount;
+use crate::read_breaker::ReadBreaker;
 use crate::upstream_watch::UpstreamEvents;
 use crate::{input_required, prompt_list, skill_list, tool_list};
 
@@ -45,6 +46,7 @@ pub struct Remote {
     config: RemoteConfig,
     link: UpstreamLink,
     events: Arc<UpstreamEvents>,
+    breaker: ReadBreaker,
     /// The specificity of URIs that are neither listed nor covered by a template, but that the server may still have.
     unlisted: Specificity,
 }
@@ -57,7 +59,8 @@ impl Remote {
         let losses = Arc::default();
         let events = Arc::new(UpstreamEvents::new(config.clone(), Arc::clone(&losses)));
         let link = UpstreamLink::start(config.clone(), Arc::downgrade(&events), losses);
-        Ok(Self { config, link, events, unlisted })
+        let breaker = ReadBreaker::new(config.limits.retry, config.limits.timeout);
+        Ok(Self { config, link, events, breaker, unlisted })
     }
 
     /// Who the server is and what it can do; waits for the connection.
@@ -177,7 +180,9 @@ impl Remote {
         let mut params = ReadResourceRequestParams::new(inner);
         (params.input_responses, params.request_state) = input.map(input_required::given).unwrap_or_default();
         let request = ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params));
+        let admitted = self.breaker.admit().map_err(|fault| self.error(fault, Some(uri)))?;
         let answer = self.answer(&session, session.request(request, input)).await;
+        self.breaker.record(admitted, &answer);
         let result = match answer.map_err(|fault| self.error(fault, Some(uri)))? {
             ServerResult::ReadResourceResult(result) => result,
             other => return Err(self.unfinished("resources/read", other, context)),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use libris_process::{ChildPipes, GroupedChild};
 use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
@@ -126,6 +126,11 @@ struct LineTransport<R, W> {
     dropped: Option<DroppedMessage>,
     /// The number of consecutive lines that were not messages.
     garbage: usize,
+    /// The request `server/discover`, until `initialize` is sent.
+    discovery: Option<RequestId>,
+    /// A request `server/discover` that was given up. A server that takes long to start still answers it, before it
+    /// answers `initialize`, for which rmcp would take that answer.
+    abandoned: Option<RequestId>,
 }
 
 /// The outcome of [`LineTransport::receive_line`].
@@ -149,7 +154,29 @@ impl<R: AsyncRead + Unpin + Send, W> LineTransport<R, W> {
             line: Vec::new(),
             dropped: None,
             garbage: 0,
+            discovery: None,
+            abandoned: None,
         }
+    }
+
+    /// Records a request of the handshake before it is sent.
+    fn record_handshake(&mut self, message: &ClientJsonRpcMessage) {
+        let ClientJsonRpcMessage::Request(request) = message else { return };
+        match request.request.method() {
+            "server/discover" => self.discovery = Some(request.id.clone()),
+            "initialize" => self.abandoned = self.discovery.take(),
+            _ => {}
+        }
+    }
+
+    /// Whether a message answers a request of the handshake that was given up.
+    fn is_abandoned(&self, message: &ServerJsonRpcMessage) -> bool {
+        let id = match message {
+            ServerJsonRpcMessage::Response(response) => Some(&response.id),
+            ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+            _ => None,
+        };
+        id.is_some() && id == self.abandoned.as_ref()
     }
 
     /// Receives a line into `self.line`. Cancellation-safe: bytes are consumed only after they are stored.
@@ -232,6 +259,7 @@ where
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         self.pending.record(&message);
+        self.record_handshake(&message);
         let writer = self.writer.clone();
         let mut stderr_end = self.stderr_end.clone();
         async move {
@@ -255,6 +283,7 @@ where
         loop {
             let fatal = match self.receive_line().await {
                 ReceivedLine::Line => match self.decoded() {
+                    Ok(Some(message)) if self.is_abandoned(&message) => continue,
                     Ok(Some(message)) => return Some(message),
                     Ok(None) => continue,
                     Err(fault) => fault,

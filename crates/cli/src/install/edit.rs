@@ -27,8 +27,20 @@ pub(super) struct EntryPath<'a> {
 }
 
 impl ConfigFormat {
-    /// The text with the entry set to `value`, or removed if that is `None`.
+    /// The text with the entry set to `value`, or removed if that is `None`. A byte order mark stays, and new lines end like
+    /// the others.
     pub(super) fn edit(self, text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String> {
+        let (mark, body) = split_mark(text);
+        // The editors know only LF. A file with both kinds of line breaks is edited as it is.
+        let has_crlf = body.contains('\n') && body.matches('\n').count() == body.matches("\r\n").count();
+        let edited = match has_crlf {
+            true => self.edit_lines(&body.replace("\r\n", "\n"), path, value)?.replace('\n', "\r\n"),
+            false => self.edit_lines(body, path, value)?,
+        };
+        Ok(format!("{mark}{edited}"))
+    }
+
+    fn edit_lines(self, text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String> {
         let before = self.parse(text)?;
         let edited = match self {
             Self::Json => json(text, path, value),
@@ -46,7 +58,7 @@ impl ConfigFormat {
 
     /// The value of the entry.
     pub(super) fn entry(self, text: &str, path: EntryPath<'_>) -> Result<Option<Value>> {
-        Ok(self.parse(text)?.get(path.key).and_then(|servers| servers.get(path.name)).cloned())
+        Ok(self.parse(split_mark(text).1)?.get(path.key).and_then(|servers| servers.get(path.name)).cloned())
     }
 
     /// The whole file as a value. An empty file is an empty object.
@@ -68,6 +80,11 @@ impl ConfigFormat {
         }
         Ok(value)
     }
+}
+
+/// Divides a text into its byte order mark, which may be empty, and the rest.
+fn split_mark(text: &str) -> (&str, &str) {
+    text.split_at(if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 })
 }
 
 /// Sets or removes the entry in a parsed file.

@@ -221,12 +221,9 @@ fn write(change: &ConfigChange) -> Result<Option<PathBuf>> {
     std::fs::create_dir_all(folder).with_context(failed)?;
     let exists = file.exists();
     let backup = exists.then(|| {
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ");
-        PathBuf::from(format!("{}.{now}.bak", file.display()))
+        back_up(file, folder).with_context(|| format!("could not write a copy of {}", file.display()))
     });
-    if let Some(backup) = &backup {
-        std::fs::copy(file, backup).with_context(|| format!("could not write {}", backup.display()))?;
-    }
+    let backup = backup.transpose()?;
     // Renamed into place, so that the host never reads half of it.
     let mut new = tempfile::Builder::new().prefix(".libris-").tempfile_in(folder).with_context(failed)?;
     new.write_all(change.after.as_bytes()).with_context(failed)?;
@@ -244,6 +241,25 @@ fn write(change: &ConfigChange) -> Result<Option<PathBuf>> {
     }
     new.persist(file).with_context(failed)?;
     Ok(backup)
+}
+
+/// Copies the file beside itself, with its permissions, under a name that no file has yet.
+fn back_up(file: &Path, folder: &Path) -> io::Result<PathBuf> {
+    let mut copy = tempfile::Builder::new().prefix(".libris-").tempfile_in(folder)?;
+    let mut original = std::fs::File::open(file)?;
+    io::copy(&mut original, &mut copy)?;
+    copy.as_file().set_permissions(original.metadata()?.permissions())?;
+    copy.as_file().sync_all()?;
+    loop {
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H-%M-%S%.3fZ");
+        let path = PathBuf::from(format!("{}.{now}.bak", file.display()));
+        match copy.persist_noclobber(&path) {
+            Ok(_) => return Ok(path),
+            // Another change in the same millisecond.
+            Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => copy = failed.file,
+            Err(failed) => return Err(failed.error),
+        }
+    }
 }
 
 /// The hosts on this machine, and whether they have an entry of this name.

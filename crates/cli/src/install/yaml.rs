@@ -35,7 +35,15 @@ pub(super) fn edit(text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Re
     match found {
         Some(at) => {
             let last = block_end(&lines, at, child_indent);
+            let key_line = lines[at].clone();
             lines.splice(at..last, new);
+            // The line of the key stays if the value is below it: it may have a comment.
+            if let (Some(_), Some((key, rest))) = (value, key_line.split_once(':'))
+                && (rest.trim().is_empty() || rest.trim_start().starts_with('#'))
+                && let Some(below) = lines[at].split_once(":\n").map(|(_, below)| below.to_owned())
+            {
+                lines[at] = format!("{key}:{rest}{below}");
+            }
         }
         None => {
             if let Some(line) = lines[..end].last_mut().filter(|line| !line.ends_with('\n')) {

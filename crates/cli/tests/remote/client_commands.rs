@@ -4,6 +4,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use serde_json::{Value, json};
+
 use crate::process::HttpServer;
 use crate::recorder::Recorder;
 use crate::{LIBRIS, folder};
@@ -71,6 +73,69 @@ fn ls_lists_what_a_server_has() {
     let expected = (&"file:///library/guide/intro.md".into(), &"text/markdown".into());
     assert_eq!((&resource["uri"], &resource["mimeType"]), expected);
     assert!(resource["annotations"]["lastModified"].is_string(), "{resource}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ls_filters_by_the_annotations_of_a_server() {
+    let recorder = Recorder::start(&["odd://model", "odd://none", "odd://old", "odd://user"]).await;
+    let annotated = |uri: &str, annotations: Value| {
+        recorder.describe(uri, json!({ "annotations": annotations }));
+    };
+    annotated("odd://model", json!({ "audience": ["assistant"], "priority": 0.2 }));
+    annotated("odd://old", json!({ "lastModified": "2020-01-01T00:00:00Z", "priority": 0.8 }));
+    annotated(
+        "odd://user",
+        json!({ "audience": ["user"], "priority": 0.5, "lastModified": "2026-01-31T00:00:00Z" }),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let ls = |filter: &[&str]| libris(folder.path(), &[&["ls"], filter, &[&recorder.url]].concat());
+    // A resource without an audience is for everybody; one without a priority or a time does not pass.
+    let cases: [(&[&str], &[&str]); 7] = [
+        (&["--audience", "user"], &["odd://none", "odd://old", "odd://user"]),
+        (&["--audience", "assistant"], &["odd://model", "odd://none", "odd://old"]),
+        (&["--min-priority", "0.5"], &["odd://old", "odd://user"]),
+        (&["--min-priority", "0.51"], &["odd://old"]),
+        (&["--modified-since", "2026-01-31T00:00:00Z"], &["odd://user"]),
+        (&["--modified-since", "2019-12-31T00:00:00Z"], &["odd://old", "odd://user"]),
+        (&["--audience", "assistant", "--min-priority", "0.5"], &["odd://old"]),
+    ];
+    for (filter, expected) in cases {
+        assert_eq!(ls(filter), format!("exit: 0\n{}\n", expected.join("\n")), "{filter:?}");
+    }
+    let nothing = ls(&["--modified-since", "2026-01-31T00:00:01Z"]);
+    assert_eq!(nothing, "exit: 1\nno resource matches\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_token_of_the_environment_is_sent() {
+    let recorder = Recorder::start(&["odd://one"]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let output = command(folder.path(), &["read", "odd://one", &recorder.url])
+        .env("LIBRIS_TOKEN", "token-of-the-test")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let authorized = recorder.headers("authorization");
+    assert!(!authorized.is_empty());
+    assert!(authorized.iter().all(|header| header == "Bearer token-of-the-test"), "{authorized:?}");
+    libris(folder.path(), &["read", "odd://one", &recorder.url]);
+    assert!(
+        recorder.headers("authorization").contains(&String::new()),
+        "without the variable, there is none"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_of_a_server_are_read_as_text() {
+    let recorder = Recorder::start(&["odd://report.rtf", "odd://strict.rtf", "odd://one"]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let read = |uri: &str| libris(folder.path(), &["read", "--as", "text", uri, &recorder.url]);
+    // One ignores the query, and the other is not found with it.
+    for uri in ["odd://report.rtf", "odd://strict.rtf"] {
+        assert_eq!(read(uri), "exit: 0\nMinutes of the meeting\n", "{uri}");
+    }
+    let plain = libris(folder.path(), &["read", "--json", "odd://report.rtf", &recorder.url]);
+    assert!(plain.contains("\"blob\":\"e1xydGYx"), "{plain}");
 }
 
 #[test]

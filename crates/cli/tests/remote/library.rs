@@ -6,7 +6,61 @@ use futures_util::StreamExt as _;
 use libris::Change;
 use libris_remote::{ParsedContent, ResourceClient};
 
+use serde_json::json;
+
+use crate::gateway::until;
+use crate::toolbox::{Handshake, Toolbox};
 use crate::{LIBRIS, LONG, folder};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_reads_from_the_cache_as_long_as_the_server_allows() {
+    let toolbox = Toolbox::start(Handshake::Discover, &[]).await;
+    let client = ResourceClient::http(&toolbox.url).unwrap();
+    let requests = |uri: &str| {
+        toolbox.requests("resources/read").iter().filter(|request| request["params"]["uri"] == uri).count()
+    };
+    let _changes = client.watch(&["odd://public"]).await.unwrap();
+    until(async || {
+        let listening = toolbox.requests("subscriptions/listen");
+        listening.iter().any(|request| request.to_string().contains("odd://public"))
+    })
+    .await;
+    // The subscription counts as a change, because earlier ones are unknown.
+    until(async || {
+        let before = requests("odd://public");
+        client.read("odd://public").await.unwrap();
+        requests("odd://public") == before
+    })
+    .await;
+    let before = requests("odd://public");
+    for _ in 0..10 {
+        assert_eq!(client.read("odd://public").await.unwrap(), ParsedContent::Text("cacheable".into()));
+    }
+    assert_eq!(requests("odd://public"), before, "the server allows a minute");
+    toolbox.notify("notifications/resources/updated", &json!({ "uri": "odd://public" }));
+    until(async || {
+        client.read("odd://public").await.unwrap();
+        requests("odd://public") > before
+    })
+    .await;
+    // The server allows a millisecond.
+    client.read("odd://brief").await.unwrap();
+    until(async || {
+        client.read("odd://brief").await.unwrap();
+        requests("odd://brief") > 1
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_is_served() {
+    let folder = folder("library", &[("a.md", "# A\n")]);
+    let library = folder.path().join("library");
+    let command = ["serve".as_ref(), "--stdio".as_ref(), "--".as_ref(), LIBRIS.as_ref(), "serve".as_ref()];
+    let arguments = command.into_iter().chain([library.as_os_str(), "--stdio".as_ref()]);
+    let client = ResourceClient::command(LIBRIS, arguments).unwrap();
+    assert_eq!(client.read("file:///library/a.md").await.unwrap(), ParsedContent::Text("# A\n".into()));
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_reads_lists_completes_and_watches() {

@@ -5,7 +5,9 @@
 mod client_commands;
 mod contract;
 mod gateway;
+mod hanging;
 mod library;
+mod private;
 #[path = "../process/mod.rs"]
 mod process;
 mod recorder;

@@ -17,6 +17,20 @@ use tokio::sync::broadcast;
 /// The templates of the server: forms that gateways have failed at, and one that is malformed.
 const TEMPLATES: [&str; 4] = ["tpl://query{?a,b}", "tpl://many{/x*}", "tpl://more{?x*}", "tpl://broken{x"];
 
+/// A document with the text "Minutes of the meeting", in base64.
+const RTF: &str = "e1xydGYxXGFuc2kgTWludXRlcyBvZiB0aGUgbWVldGluZ1xwYXIgfQ==";
+
+/// What a server can do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum ServerKind {
+    /// It has lists, completion and subscriptions.
+    Complete,
+    /// Its capabilities are only `resources: {}`, and it does not know `resources/list`.
+    TemplatesOnly,
+    /// It answers everything but reads.
+    Hanging,
+}
+
 /// The server. It ends when it is dropped.
 pub(crate) struct Recorder {
     pub(crate) url: String,
@@ -26,6 +40,7 @@ pub(crate) struct Recorder {
 
 #[derive(Clone)]
 struct Shared {
+    kind: Arc<Mutex<ServerKind>>,
     requests: Arc<Mutex<Vec<(String, Value, HeaderMap)>>>,
     notifications: broadcast::Sender<String>,
     resources: Arc<Mutex<Vec<Value>>>,
@@ -34,8 +49,23 @@ struct Shared {
 impl Recorder {
     /// Starts a server with these URIs.
     pub(crate) async fn start(uris: &[&str]) -> Self {
+        Self::of_kind(ServerKind::Complete, uris).await
+    }
+
+    /// Starts a server that has only templates, and answers `resources/list` with an error.
+    pub(crate) async fn with_templates_only() -> Self {
+        Self::of_kind(ServerKind::TemplatesOnly, &[]).await
+    }
+
+    /// Starts a server with these URIs that never answers reads.
+    pub(crate) async fn hanging(uris: &[&str]) -> Self {
+        Self::of_kind(ServerKind::Hanging, uris).await
+    }
+
+    async fn of_kind(kind: ServerKind, uris: &[&str]) -> Self {
         let resources = uris.iter().map(|uri| json!({ "uri": uri, "name": uri })).collect();
         let shared = Shared {
+            kind: Arc::new(Mutex::new(kind)),
             requests: Arc::default(),
             notifications: broadcast::Sender::new(64),
             resources: Arc::new(Mutex::new(resources)),
@@ -63,9 +93,30 @@ impl Recorder {
         format!("{:?}", self.shared.requests.lock().unwrap())
     }
 
+    /// The header of this name in all requests; empty where it is missing.
+    pub(crate) fn headers(&self, name: &str) -> Vec<String> {
+        let requests = self.shared.requests.lock().unwrap();
+        let values =
+            requests.iter().map(|(.., headers)| headers.get(name).map(|value| value.to_str().unwrap()));
+        values.map(|value| value.unwrap_or_default().to_owned()).collect()
+    }
+
     /// Gives all resources this name.
     pub(crate) fn rename(&self, name: &str) {
         self.shared.resources.lock().unwrap().iter_mut().for_each(|resource| resource["name"] = name.into());
+    }
+
+    /// Adds these members to the resource with this URI in lists.
+    pub(crate) fn describe(&self, uri: &str, members: Value) {
+        let mut resources = self.shared.resources.lock().unwrap();
+        let resource = resources.iter_mut().find(|resource| resource["uri"] == uri).expect("it is listed");
+        let Value::Object(members) = members else { panic!("{members}") };
+        resource.as_object_mut().unwrap().extend(members);
+    }
+
+    /// From now on, reads are answered.
+    pub(crate) fn recover(&self) {
+        *self.shared.kind.lock().unwrap() = ServerKind::Complete;
     }
 
     /// Sends a notification to all event streams.
@@ -90,13 +141,23 @@ async fn answer(State(shared): State<Shared>, headers: HeaderMap, body: String) 
     if id.is_null() {
         return StatusCode::ACCEPTED.into_response();
     }
+    let kind = *shared.kind.lock().unwrap();
+    let capabilities = match kind {
+        ServerKind::TemplatesOnly => json!({ "resources": {} }),
+        _ => json!({ "resources": { "subscribe": true }, "completions": {} }),
+    };
+    if kind == ServerKind::Hanging && method == "resources/read" {
+        return std::future::pending().await;
+    }
     let result = match &*method {
         "initialize" => json!({
             "protocolVersion": "2025-11-25",
-            "capabilities": { "resources": { "subscribe": true }, "completions": {} },
+            "capabilities": capabilities,
             "serverInfo": { "name": "recorder", "version": "1" },
         }),
-        "resources/list" => json!({ "resources": *shared.resources.lock().unwrap() }),
+        "resources/list" if kind != ServerKind::TemplatesOnly => {
+            json!({ "resources": *shared.resources.lock().unwrap() })
+        }
         "resources/templates/list" => {
             let templates: Vec<_> = TEMPLATES
                 .iter()
@@ -105,6 +166,14 @@ async fn answer(State(shared): State<Shared>, headers: HeaderMap, body: String) 
             json!({ "resourceTemplates": templates })
         }
         "completion/complete" => json!({ "completion": { "values": ["x/y", "z&z"] } }),
+        "resources/read" if params["uri"] == "odd://strict.rtf?as=text" => {
+            let error = json!({ "code": -32002, "message": "Resource not found" });
+            return json_response(&json!({ "jsonrpc": "2.0", "id": id, "error": error }), None);
+        }
+        // Queries are ignored, as many servers do.
+        "resources/read" if params["uri"].as_str().is_some_and(|uri| uri.contains(".rtf")) => {
+            json!({ "contents": [{ "uri": params["uri"], "mimeType": "application/rtf", "blob": RTF }] })
+        }
         "resources/read" => json!({ "contents": [
             { "uri": params["uri"], "mimeType": "text/plain", "text": "one" },
             { "uri": format!("{}/part", params["uri"].as_str().unwrap()), "blob": "AAEC/w==" },

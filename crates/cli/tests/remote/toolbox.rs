@@ -43,6 +43,8 @@ struct Shared {
     tools: Arc<Mutex<Vec<Value>>>,
     /// The `ttlMs` of the list of resources.
     list_ttl: Arc<AtomicU64>,
+    /// Counts the reads of `odd://account`.
+    account_reads: Arc<AtomicU64>,
 }
 
 /// The definition of a tool.
@@ -64,6 +66,7 @@ impl Toolbox {
             notifications: broadcast::Sender::new(64),
             tools: Arc::new(Mutex::new(tools.iter().map(|name| tool(name)).collect())),
             list_ttl: Arc::default(),
+            account_reads: Arc::default(),
         };
         let router = Router::new().route("/mcp", post(answer).get(events)).with_state(shared.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -188,6 +191,18 @@ async fn result(shared: &Shared, method: &str, params: &Value) -> Result<Value, 
         }
         ("resources/read", _) if params["uri"] == "skill://liar/SKILL.md" => {
             json!({ "contents": [{ "uri": params["uri"], "mimeType": "text/markdown", "text": LIAR }] })
+        }
+        // Another text for each read, which the client may keep for itself.
+        ("resources/read", _) if params["uri"] == "odd://account" => json!({
+            "contents": [{
+                "uri": params["uri"],
+                "text": format!("read {}", shared.account_reads.fetch_add(1, Ordering::Relaxed)),
+            }],
+            "ttlMs": 60_000,
+            "cacheScope": "private",
+        }),
+        ("resources/read", _) if params["uri"] == "odd://brief" => {
+            json!({ "contents": [{ "uri": params["uri"], "text": "brief" }], "ttlMs": 1, "cacheScope": "public" })
         }
         ("resources/read", _) if params["uri"] == "odd://public" || params["uri"] == "odd://private" => json!({
             "contents": [{ "uri": params["uri"], "text": "cacheable" }],

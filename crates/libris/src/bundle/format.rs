@@ -80,11 +80,16 @@ impl Bundle {
         let mut uris: Vec<_> = self.passages.iter().map(|passage| &passage.uri).collect();
         uris.sort();
         uris.dedup();
-        let Self { passages, tokens, found, .. } = self;
+        let counted = |count: usize, noun: &str| match count {
+            1 => format!("1 {noun}"),
+            _ => format!("{count} {noun}s"),
+        };
         format!(
-            "{} passages of {} resources, {tokens} tokens; {found} resources were found.",
-            passages.len(),
-            uris.len()
+            "{} of {}, {}; {} found.",
+            counted(self.passages.len(), "passage"),
+            counted(uris.len(), "resource"),
+            counted(self.tokens, "token"),
+            counted(self.found, "resource")
         )
     }
 }

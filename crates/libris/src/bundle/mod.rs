@@ -187,7 +187,7 @@ fn choose(read: &[ReadHit], terms: &QueryTerms, budget: usize) -> Vec<BundleCand
     for candidate in &mut candidates {
         candidate.rate(terms, &weights);
     }
-    candidates.retain(|candidate| candidate.score > 0.0);
+    candidates.retain(|candidate| candidate.score > 0.0 && !candidate.is_blank());
     // The sort is stable: equally good chunks stay in the order of the hits.
     candidates.sort_by(|one, other| other.score.total_cmp(&one.score));
     let (mut chosen, mut left): (Vec<BundleCandidate>, usize) = (Vec::new(), budget);

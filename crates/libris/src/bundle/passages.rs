@@ -5,7 +5,7 @@ use libris_core::HitSection;
 use super::terms::{QueryTerms, TermWeights};
 use super::tokens::count_tokens;
 
-/// A chunk ends before a heading, before an empty line once the chunk has this many bytes, and before any line once the
+/// A chunk ends before a heading, after an empty line once the chunk has this many bytes, and before any line once the
 /// chunk has twice as many.
 const CHUNK_BYTES: usize = 700;
 
@@ -47,7 +47,7 @@ pub(super) fn chunks(rank: usize, section: Option<&HitSection>, text: &str) -> V
         }
         let is_full = chunks.last().is_some_and(|chunk| {
             let size = chunk.text.len();
-            size >= 2 * CHUNK_BYTES || size >= CHUNK_BYTES && (level.is_some() || line.trim().is_empty())
+            size >= 2 * CHUNK_BYTES || size >= CHUNK_BYTES && chunk.ends_with_empty_line()
         });
         if is_new || is_full || level.is_some() {
             let heading = headings.iter().map(|(_, heading)| *heading).collect::<Vec<_>>().join(" > ");
@@ -88,6 +88,15 @@ fn heading_level(line: &str) -> Option<usize> {
 }
 
 impl BundleCandidate {
+    fn ends_with_empty_line(&self) -> bool {
+        self.text.lines().next_back().is_some_and(|line| line.trim().is_empty())
+    }
+
+    /// Whether there is nothing to read in the chunk.
+    pub(super) fn is_blank(&self) -> bool {
+        self.text.trim().is_empty()
+    }
+
     /// Scores the chunk by the words of the query in it, its heading, and the rank of its resource.
     pub(super) fn rate(&mut self, terms: &QueryTerms, weights: &TermWeights) {
         let (text, matched) = terms.score(&self.text, weights);
@@ -124,6 +133,14 @@ impl BundleCandidate {
 #[cfg(test)]
 mod tests {
     use super::{HitSection, chunks};
+
+    #[test]
+    fn empty_lines_are_no_chunks_of_their_own() {
+        let text = format!("# A\n{}\n## B\n\nend\n", "word word word\n".repeat(60));
+        let chunks = chunks(0, None, &text);
+        assert_eq!(chunks.iter().map(|chunk| &*chunk.text).collect::<String>(), text);
+        assert!(!chunks.iter().any(super::BundleCandidate::is_blank), "{chunks:?}");
+    }
 
     #[test]
     fn chunks_cover_every_line_once_and_begin_at_headings() {

@@ -204,6 +204,14 @@ async fn a_server_that_never_introduces_itself_is_given_up() {
     );
 }
 
+/// As one that `npx` downloads first.
+#[tokio::test]
+async fn a_server_that_takes_long_to_start_is_waited_for() {
+    let remote = remote("slow start");
+    still_answers(&remote).await;
+    assert_eq!(remote.identity().await.unwrap().revision(), "2025-11-25");
+}
+
 #[tokio::test]
 async fn some_garbage_is_ignored_and_garbage_without_end_is_not() {
     still_answers(&remote("some garbage")).await;

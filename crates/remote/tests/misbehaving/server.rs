@@ -12,6 +12,10 @@ pub(crate) fn run(how: &str) {
     if how == "some garbage" {
         write!(output, "Listening on nothing\n\n{{}}\n[1]\n\u{1b}[31mhello\u{1b}[0m\n").unwrap();
     }
+    if how == "slow start" {
+        // Longer than the time after which rmcp gives up `server/discover`.
+        std::thread::sleep(std::time::Duration::from_secs(12));
+    }
     for line in std::io::stdin().lock().lines() {
         let Ok(request) = serde_json::from_str::<Value>(&line.unwrap()) else { return };
         let (method, params) = (request["method"].as_str().unwrap_or_default(), &request["params"]);
