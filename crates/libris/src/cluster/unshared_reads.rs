@@ -18,8 +18,16 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// are too large.
 pub(super) struct UnsharedReads {
     hashes: RandomState,
-    /// The hash of a key, and when it was recorded. The hash selects the slot.
-    slots: Mutex<Box<[Option<(u64, Instant)>]>>,
+    /// The hash of a key selects its slot.
+    slots: Mutex<Box<[Option<UnsharedRead>]>>,
+}
+
+/// The contents of one key that could not be shared.
+#[derive(Clone, Copy)]
+struct UnsharedRead {
+    /// The hash of the key.
+    hash: u64,
+    recorded: Instant,
 }
 
 impl Default for UnsharedReads {
@@ -35,13 +43,13 @@ impl UnsharedReads {
 
     pub(super) fn record(&self, key: &str) {
         let hash = self.hashes.hash_one(key);
-        lock(&self.slots)[Self::slot(hash)] = Some((hash, Instant::now()));
+        lock(&self.slots)[Self::slot(hash)] = Some(UnsharedRead { hash, recorded: Instant::now() });
     }
 
     pub(super) fn contains(&self, key: &str) -> bool {
         let hash = self.hashes.hash_one(key);
         lock(&self.slots)[Self::slot(hash)]
-            .is_some_and(|(recorded, since)| recorded == hash && since.elapsed() < PERIOD)
+            .is_some_and(|unshared| unshared.hash == hash && unshared.recorded.elapsed() < PERIOD)
     }
 }
 

@@ -156,7 +156,7 @@ impl Previews {
             None => (read(call, &request.uri).await?, Extent::Whole),
         };
         let pictures = pictures(call, &result).await;
-        let part = Part { start: request.start, extent, source: request.source };
+        let part = PreviewPart { start: request.start, extent, source: request.source };
         let rendering = tokio::task::spawn_blocking(move || render(result, &pictures, part));
         rendering.await.map_err(|cause| {
             tracing::error!(%cause, "could not render a preview");
@@ -175,7 +175,7 @@ enum Extent {
 
 /// What is rendered of a resource.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct PreviewPart {
     start: PartStart,
     extent: Extent,
     source: bool,
@@ -232,7 +232,7 @@ fn as_picture(content: PreviewContent) -> Option<String> {
 }
 
 /// Renders all contents of a resource; of a single content, the given part.
-fn render(result: PreviewRead, pictures: &HashMap<String, String>, part: Part) -> Preview {
+fn render(result: PreviewRead, pictures: &HashMap<String, String>, part: PreviewPart) -> Preview {
     let count = result.contents.len();
     let mut preview = Preview {
         kind: "empty",
@@ -280,7 +280,7 @@ fn render_content(
     out: &mut String,
     content: &PreviewContent,
     pictures: &HashMap<String, String>,
-    part: Part,
+    part: PreviewPart,
 ) -> RenderedPart {
     let decoded = content.blob.as_deref().map(|blob| STANDARD.decode(blob).unwrap_or_default());
     let bytes = match (&content.text, &decoded) {
@@ -330,7 +330,7 @@ fn render_text(
     content: &PreviewContent,
     text: &str,
     pictures: &HashMap<String, String>,
-    part: Part,
+    part: PreviewPart,
     is_end: bool,
 ) -> (PreviewKind, usize, bool) {
     let (limited, is_all) = within(text, MAX_RENDERED);

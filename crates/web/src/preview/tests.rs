@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Extent, PART_BYTES, Part, PartStart, Preview, PreviewRead, as_text, range, render, within};
+use super::{
+    Extent, PART_BYTES, PartStart, Preview, PreviewPart, PreviewRead, as_text, range, render, within,
+};
 
 fn preview(contents: &str, source: bool) -> Preview {
-    part(contents, Part { start: PartStart::default(), extent: Extent::Whole, source })
+    part(contents, PreviewPart { start: PartStart::default(), extent: Extent::Whole, source })
 }
 
-fn part(contents: &str, part: Part) -> Preview {
+fn part(contents: &str, part: PreviewPart) -> Preview {
     let result: PreviewRead = serde_json::from_str(&format!("{{\"contents\":{contents}}}")).unwrap();
     render(result, &HashMap::new(), part)
 }
@@ -31,7 +33,7 @@ fn parts(uri: &str, data: &[u8], extent: Extent, source: bool) -> Vec<Preview> {
         };
         let blob = STANDARD.encode(blob);
         let content = format!("[{{\"uri\":\"{uri}\",\"blob\":\"{blob}\",\"_meta\":{meta}}}]");
-        parts.push(part(&content, Part { start, extent, source }));
+        parts.push(part(&content, PreviewPart { start, extent, source }));
         match parts.last().unwrap().rest {
             Some(rest) => start = rest,
             None => return parts,
@@ -112,7 +114,7 @@ fn a_content_is_rendered_by_its_kind_or_as_source() {
 fn a_range_has_the_start_of_the_next() {
     let content = r#"[{"uri":"a:b","blob":"w6TDpMM=","_meta":{"dev.libris/next":"a:b?bytes=5-9","dev.libris/totalBytes":10}}]"#;
     let start = PartStart { byte: 2, lines_before: 3 };
-    let shown = part(content, Part { start, extent: Extent::Range, source: false });
+    let shown = part(content, PreviewPart { start, extent: Extent::Range, source: false });
     // The last character is incomplete.
     assert!(shown.html.contains("data-n=\"4\">ää<"), "{}", shown.html);
     assert_eq!(shown.rest, Some(PartStart { byte: 6, lines_before: 3 }));
