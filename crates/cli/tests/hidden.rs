@@ -400,5 +400,7 @@ async fn check(seed: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_answers_as_if_what_is_hidden_were_not_there() {
-    check(1).await;
+    for seed in 1..=2 {
+        check(seed).await;
+    }
 }

@@ -66,7 +66,7 @@ impl ExceededLimit {
                 format!("its image has more than {} MiB", limits.image >> 20)
             }
             Self::Output => format!("its text has more than {} MiB", limits.text >> 20),
-            Self::Crashed => "the extraction crashed on it".to_owned(),
+            Self::Crashed => "it crashes the extraction".to_owned(),
         }
     }
 }

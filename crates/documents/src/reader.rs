@@ -82,7 +82,7 @@ pub enum ExtractionError {
     #[error("{0}")]
     Refused(String),
     /// The child process crashed. The message may be sent to clients.
-    #[error("the extraction crashed on it")]
+    #[error("it crashes the extraction")]
     Crashed,
     /// The document or archive is larger than the limit.
     #[error("the document has {size} bytes, more than the limit of {limit}")]

@@ -45,7 +45,10 @@ impl ContentsColumns {
             };
         };
         if config.one || config.format.is_some() {
-            return Err("`one` and `format` are for rows, and have no effect with `contents`".to_owned());
+            return Err(
+                "`one` and `format` are for rows, and have no effect with `contents`; hint: omit them"
+                    .to_owned(),
+            );
         }
         let media_type = match (config.mime.clone(), config.mime_column.clone()) {
             (Some(_), Some(_)) => return Err("it has both `mime` and `mime_column`".to_owned()),
@@ -181,7 +184,7 @@ impl SqlInner {
         if let Some(column) = sink.missing {
             return Err(Error::failed(
                 "run the query, because its result has no column of the configured name: run `libris check`",
-                format!("the result has no column `{column}`"),
+                format!("its result has no column `{column}`"),
             ));
         }
         let configured = columns.mime().map(str::to_owned);

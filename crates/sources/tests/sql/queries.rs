@@ -136,7 +136,7 @@ fn mistakes_are_explained() {
     the query `db://a/{id}` is wrong: its URI has no variable `ib`, only `id`
     the query `db://a/{id}` is wrong: its URI has no variable `nothing`, only `id`
     the query `db://a` is wrong: `mime` and `mime_column` are only for a query with `contents`
-    the query `db://a` is wrong: `one` and `format` are for rows, and have no effect with `contents`
+    the query `db://a` is wrong: `one` and `format` are for rows, and have no effect with `contents`; hint: omit them
     the query `db://a` is wrong: its `mime` must be a media type such as `application/pdf`, not `pdf`
     the query `db://a` is wrong: it has both `mime` and `mime_column`
     ");
