@@ -8,8 +8,6 @@ mod links;
 mod markdown;
 mod notebook;
 mod table;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashMap;
 
@@ -426,3 +424,6 @@ fn respond(status: StatusCode, value: &impl Serialize) -> Response<Body> {
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
+
+#[cfg(test)]
+mod tests;
