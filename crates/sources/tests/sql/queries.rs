@@ -274,9 +274,11 @@ async fn a_cell_is_the_contents_of_a_resource(engine: Engine) {
         "CREATE TABLE attachments (id integer PRIMARY KEY, kind varchar(50), data {bytes}, note text)"
     );
     let rows = format!(
-        "(1, 'application/pdf', {}, 'a note'), (2, 'text/html', {}, NULL), (3, NULL, {}, ''), (4, 'x', NULL, NULL)",
+        "(1, 'application/pdf', {}, 'a note'), (2, 'text/html', {}, NULL), (3, NULL, {}, ''), (4, 'x', NULL, NULL), \
+         (5, 'application/x-five', {}, NULL)",
         literal(pdf),
         literal(page.as_bytes()),
+        literal(pdf),
         literal(pdf),
     );
     database.execute(&format!("{table}; INSERT INTO attachments VALUES {rows}")).await;
@@ -294,6 +296,8 @@ async fn a_cell_is_the_contents_of_a_resource(engine: Engine) {
         ("db://attachments/1", found("application/pdf", data())),
         ("db://attachments/2", found("text/html", text(page))),
         ("db://attachments/3", found("application/pdf", data())),
+        // The column decides, not the contents.
+        ("db://attachments/5", found("application/x-five", data())),
         ("db://notes/1.txt", found("text/plain", text("a note"))),
         ("db://notes/3.txt", found("text/plain", text(""))),
         ("db://first", found("application/x-own", data())),
@@ -303,7 +307,7 @@ async fn a_cell_is_the_contents_of_a_resource(engine: Engine) {
         assert_eq!(found.unwrap(), expected.unwrap(), "{engine:?}: {uri}");
     }
     // Neither a missing row nor a null is a resource.
-    for uri in ["db://attachments/4", "db://attachments/5", "db://notes/2.txt"] {
+    for uri in ["db://attachments/4", "db://attachments/6", "db://notes/2.txt"] {
         assert!(matches!(read(&shop.sql, uri).await, Err(Error::NotFound(_))), "{engine:?}: {uri}");
     }
     let listed = shop.sql.list(None, 100, &Context::default()).await.unwrap().resources;
