@@ -55,6 +55,7 @@ const PHRASES: &[&str] = &[
     "count from",
     "has {0} pages",
     "have the keys",
+    "is `markdown` or `json`",
     "is neither",
     "the log ",
     "{SLASH}",

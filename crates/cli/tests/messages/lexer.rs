@@ -10,8 +10,8 @@ pub(crate) enum Token {
 
 /// The tokens of a file, without comments and without its module of tests.
 pub(crate) fn tokens(code: &str) -> Vec<Token> {
-    // Tests stand at the end of a file.
-    let code = code.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    // A module of tests is at the end of a file. Only its declaration may be anywhere.
+    let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let code = code.split("#[cfg(test)]\n        mod ").next().unwrap_or_default();
     let mut tokens = Vec::new();
     let mut rest = code;
