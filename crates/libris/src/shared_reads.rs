@@ -63,8 +63,6 @@ struct CachedContents {
     contents: Contents,
     /// See [`ReadScope::unchanged`].
     unchanged: Option<Proof>,
-    /// Whether replicas share the contents.
-    is_replicated: bool,
     /// Whether other callers may get the contents.
     is_shared: bool,
     /// When the TTL of the contents ends.
@@ -77,9 +75,8 @@ impl CachedContents {
     fn new(contents: Contents, scope: ReadScope, loading: Option<Lease>) -> Self {
         let expires = Instant::now() + contents.freshness.ttl.min(LONGEST_TTL);
         let ReadScope { unchanged, replicas } = scope;
-        let is_replicated = replicas.is_some();
         let is_shared = replicas.is_none_or(|replicas| replicas.allows(&contents));
-        Self { contents, unchanged, is_replicated, is_shared, expires, loading: Mutex::new(loading) }
+        Self { contents, unchanged, is_shared, expires, loading: Mutex::new(loading) }
     }
 
     fn is_fresh(&self) -> bool {
@@ -108,15 +105,14 @@ impl CachedContents {
             false => Duration::ZERO,
         };
         let freshness = Freshness::unproven().with_ttl(left).with_scope(self.contents.freshness.scope);
-        // Contents that replicas share get a proof, so that the response cache stores the response: further reads are as
-        // fast as other cached reads.
-        let freshness = match self.is_replicated && !left.is_zero() {
-            true => {
+        // With a proof, the response cache stores the response: further reads are as fast as other cached reads.
+        let freshness = match left.is_zero() {
+            false => {
                 let (proofs, expires) = (self.proofs().cloned().collect::<Vec<_>>(), self.expires);
                 let proof = Proof::new(move || Instant::now() < expires && proofs.iter().all(Proof::holds));
                 Freshness { proof: Some(proof), ..freshness.until(expires) }
             }
-            false => freshness,
+            true => freshness,
         };
         Contents { parts: self.contents.parts.clone(), freshness }
     }

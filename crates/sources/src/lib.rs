@@ -59,6 +59,8 @@ mod meta;
 mod path;
 #[cfg(any(feature = "files", feature = "git", feature = "skills"))]
 mod patterns;
+#[cfg(any(feature = "git", feature = "database"))]
+mod proven;
 #[cfg(any(feature = "command", feature = "files", feature = "git"))]
 mod range;
 #[cfg(any(feature = "files", feature = "git"))]

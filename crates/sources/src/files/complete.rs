@@ -4,7 +4,8 @@ use libris_core::{Completion, Result, Uri};
 
 use super::{FilesInner, read_error};
 use crate::path::{segments, unescape, value};
-use crate::tree::{ProofBuilder, ResolvedPath, SubtreeSearch, case_folded, is_missing, walk};
+use crate::tree::walk::ListedFolder;
+use crate::tree::{ProofBuilder, ResolvedPath, SubtreeSearch, case_folded, is_missing};
 
 /// The entries that a completion returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,19 +39,20 @@ pub(super) fn paths(
     let found = match inner.tree.resolve(inner.open_root()?, &parent) {
         Ok(ResolvedPath::Folder(folder)) => {
             proof.add_directory(&folder);
-            inner.tree.names(&folder).map(|names| (folder, names))
+            inner.tree.names(&folder).map(|names| ListedFolder::new(&inner.tree, folder, names))
         }
         Ok(ResolvedPath::File(..)) => return Ok(Completion::default()),
         Err(cause) => Err(cause),
     };
     let failed = |cause| read_error(asked.as_ref().unwrap_or(&inner.root), cause);
-    let (folder, names) = match found {
+    let listed = match found {
         Ok(found) => found,
         Err(cause) if is_missing(&cause) => return Ok(Completion::default()),
         Err(cause) => return Err(failed(cause)),
     };
     let parent = value(&parent);
     // Names with a common prefix are adjacent in this order, so a binary search finds them.
+    let names = &listed.names;
     let order = names.case_folded_order();
     let key = |position: u32| names.get(position as usize).unwrap_or_default();
     let name = |position: &u32| case_folded(key(*position));
@@ -69,9 +71,9 @@ pub(super) fn paths(
             break;
         }
         let is_completed = match key.ends_with('/') {
-            true => search.open(&folder, key, &mut proof).map_err(failed)?.is_some(),
+            true => search.open(&listed.folder, key, &mut proof).map_err(failed)?.is_some(),
             false if kinds == CompletedKinds::Folders => false,
-            false => walk::file_entry(&inner.tree, &folder, key).map_err(failed)?.is_some(),
+            false => listed.has_file(&inner.tree, position as usize).map_err(failed)?,
         };
         match is_completed {
             false => skipped += 1,

@@ -1,5 +1,7 @@
 //! Completes branches, tags, commits and paths.
 
+use std::sync::Arc;
+
 use gix::objs::tree::EntryKind;
 use libris_core::{Completion, CompletionRequest, Proof, Result, Uri};
 
@@ -12,9 +14,13 @@ use super::tree_listing::name;
 use super::walk::join;
 use super::{GitInner, LISTED_REV};
 use crate::path::{segments, unescape, value};
+use crate::proven::Proven;
 
 /// The number of recent commits among the completions.
 const RECENT_COMMITS: usize = 50;
+
+/// The maximum size of the names that stay in memory for completion.
+const MAX_KNOWN_REV_BYTES: usize = 4 << 20;
 
 /// The least number of digits of a completed commit id.
 const ID_DIGITS: usize = 10;
@@ -85,18 +91,25 @@ impl GitCompletion {
     pub(super) fn values(&self, inner: &GitInner, repository: &TaskRepository<'_>) -> Result<Completion> {
         match &self.variable {
             CompletedVariable::Rev | CompletedVariable::Commit => {
-                // Recorded before the refs are read, so that a change in between invalidates the proof.
-                let head = RefEvidence::of(repository, LISTED_REV);
-                let names = RefNamesEvidence::of(repository);
-                let (revs, commits) = (revs(repository)?, self.commits(repository)?);
-                let completion = match self.variable {
-                    CompletedVariable::Rev => self.matching(revs.into_iter().chain(commits)),
-                    _ => self.matching(commits.into_iter().chain(revs)),
+                let known = match inner.known_revs.get() {
+                    Some(known) => known,
+                    None => {
+                        let known = KnownRevs::read(repository)?;
+                        if known.value.is_small() {
+                            inner.known_revs.set(&known);
+                        }
+                        known
+                    }
                 };
-                let proof = head.prove().zip(names.prove()).map(|(head, names)| head.and(names));
-                // An object with the typed prefix may be added at any time, and a shallow clone may be deepened.
-                let unprovable = self.is_id_prefix() || repository.is_shallow()?;
-                Ok(completion.with_proof(proof.filter(|_| !unprovable)))
+                let commits = self.commits(repository, &known.value.recent)?;
+                let revs = known.value.revs.iter().map(String::as_str);
+                let commits = commits.iter().map(String::as_str);
+                let completion = match self.variable {
+                    CompletedVariable::Rev => self.matching(revs.chain(commits)),
+                    _ => self.matching(commits.chain(revs)),
+                };
+                // An object with the typed prefix may be added at any time.
+                Ok(completion.with_proof(known.proof.filter(|_| !self.is_id_prefix())))
             }
             CompletedVariable::Path { rev, position, entries } => {
                 self.paths(inner, repository, rev, *position, *entries)
@@ -116,22 +129,13 @@ impl GitCompletion {
         !self.typed.is_empty() && self.typed.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
-    /// The abbreviated ids of recent commits, and of all commits whose ids have the typed prefix.
-    fn commits(&self, repository: &TaskRepository<'_>) -> Result<Vec<String>> {
+    /// The abbreviated ids of these recent commits, and of all commits whose ids have the typed prefix.
+    fn commits(&self, repository: &TaskRepository<'_>, recent: &[gix::ObjectId]) -> Result<Vec<String>> {
         let short = |id: gix::ObjectId| {
             let hex = id.to_string();
             hex[..ID_DIGITS.max(self.typed.len()).min(hex.len())].to_owned()
         };
-        let mut commits = Vec::new();
-        if let Some(head) = rev::resolve(repository, LISTED_REV)? {
-            let mut log = CommitLog::new(repository, head.commit, None)?;
-            while let Some(id) = log.step()? {
-                commits.push(short(id));
-                if commits.len() == RECENT_COMMITS {
-                    break;
-                }
-            }
-        }
+        let mut commits: Vec<_> = recent.iter().map(|id| short(*id)).collect();
         if self.is_id_prefix() && self.typed.len() >= MIN_ID_PREFIX {
             let mut others: Vec<_> =
                 rev::by_id_prefix(repository, &self.typed).unwrap_or_default().into_iter().collect();
@@ -202,6 +206,44 @@ impl GitCompletion {
         });
         Ok(Completion::of(values, "", self.limit).with_proof(resolved.proof))
     }
+}
+
+/// The revisions that a completion without an id prefix chooses from.
+pub(super) struct KnownRevs {
+    revs: Vec<String>,
+    /// The most recent commits at [`LISTED_REV`].
+    recent: Vec<gix::ObjectId>,
+}
+
+impl KnownRevs {
+    fn read(repository: &TaskRepository<'_>) -> Result<Proven<Self>> {
+        // Recorded before the refs are read, so that a change in between invalidates the proof.
+        let head = RefEvidence::of(repository, LISTED_REV);
+        let names = RefNamesEvidence::of(repository);
+        let known = Self { revs: revs(repository)?, recent: recent_commits(repository)? };
+        let proof = head.prove().zip(names.prove()).map(|(head, names)| head.and(names));
+        // A shallow clone may be deepened.
+        let is_shallow = repository.is_shallow()?;
+        Ok(Proven { value: Arc::new(known), proof: proof.filter(|_| !is_shallow) })
+    }
+
+    /// Whether the names are few enough to stay in memory.
+    fn is_small(&self) -> bool {
+        self.revs.iter().map(|rev| rev.len() + size_of::<String>()).sum::<usize>() <= MAX_KNOWN_REV_BYTES
+    }
+}
+
+fn recent_commits(repository: &TaskRepository<'_>) -> Result<Vec<gix::ObjectId>> {
+    let mut recent = Vec::new();
+    if let Some(head) = rev::resolve(repository, LISTED_REV)? {
+        let mut log = CommitLog::new(repository, head.commit, None)?;
+        while recent.len() < RECENT_COMMITS
+            && let Some(id) = log.step()?
+        {
+            recent.push(id);
+        }
+    }
+    Ok(recent)
 }
 
 /// `HEAD`, branches, tags and remote branches, by their shortest names.

@@ -57,10 +57,13 @@ use tokio::sync::Semaphore;
 pub use config::Config;
 
 use address::{UriMistake, UriSpace};
+use complete::KnownRevs;
 use filter::VisibilityFilter;
 use repo::SharedRepository;
 use work::{MAX_CONCURRENT_TASKS, MAX_QUEUED_TASKS};
 use work_tree_watch::FollowedPages;
+
+use crate::proven::ProvenValue;
 
 /// The revision whose files are listed. It is always `HEAD`, not the name of the checked-out branch: otherwise
 /// switching branches would change the URI of every file.
@@ -79,6 +82,8 @@ struct GitInner {
     templates: TemplateSet<&'static str>,
     filter: VisibilityFilter,
     repo: SharedRepository,
+    /// The revisions for completion.
+    known_revs: ProvenValue<KnownRevs>,
     has_work_tree: bool,
     /// The subscribed pages that depend on the files of the working tree. The working tree is watched only
     /// while there are any.
@@ -118,6 +123,7 @@ impl Git {
             templates: TemplateSet::new(templates),
             filter,
             repo,
+            known_revs: ProvenValue::default(),
             has_work_tree,
             followed: Arc::default(),
             running: Arc::new(Semaphore::new(MAX_CONCURRENT_TASKS)),

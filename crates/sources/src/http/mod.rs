@@ -330,30 +330,30 @@ impl HttpInner {
         0..self.listed.len()
     }
 
-    /// The resources of the list with this index in `listed`.
+    /// The resources of the list with this index in `listed`, with a proof that holds while the list is fresh.
     async fn instances(
         &self,
         number: usize,
         required: RequiredFreshness,
         client: Client,
-    ) -> Result<ListedResources> {
+    ) -> Result<(ListedResources, Option<Proof>)> {
         let template = &self.listed[number];
         let entry = self.templates.get(template);
         let Some((entry, instances)) = entry.and_then(|entry| Some((entry, entry.instances.as_ref()?)))
         else {
-            return Ok(ListedResources::default());
+            return Ok((ListedResources::default(), Some(Proof::always())));
         };
         let listed = async {
             let location = self.locate(&instances.list_source, Variables::new())?;
-            let responses = self.pages(location, &instances.pages, required, client).await?;
+            let (responses, proof) = self.pages(location, &instances.pages, required, client).await?;
             if let Some(derived) = instances.cached(&responses) {
-                return Ok(derived);
+                return Ok((derived, proof));
             }
             let (instances, template, endpoint) =
                 (instances.clone(), entry.template.clone(), entry.endpoint.clone());
             let extract =
                 move |responses: &[Arc<ApiResponse>]| instances.extract(responses, &template, &endpoint);
-            self.parser.run(&responses, client, extract).await
+            Ok((self.parser.run(&responses, client, extract).await?, proof))
         };
         listed.await.map_err(|fault: HttpFault| fault.into_list_error(template.as_str()))
     }
@@ -368,11 +368,13 @@ impl HttpInner {
         let most = limit.saturating_add(1);
         let own = self.resources.range::<Uri, _>(from).take(most);
         let mut resources: Vec<Resource> = own.map(|(_, entry)| entry.resource.clone()).collect();
+        let mut freshness = Freshness::unlimited();
         for number in self.lists() {
-            let listed = match after.and_then(|_| self.recent(number)) {
-                Some(recent) => recent,
+            let (listed, proof) = match after.and_then(|_| self.recent(number)) {
+                Some(recent) => (recent, None),
                 None => self.instances(number, RequiredFreshness::Fresh, client).await?,
             };
+            freshness = freshness.and_proof(proof);
             resources
                 .extend(listed.range::<Uri, _>(from).take(most).map(|(_, found)| found.resource.clone()));
         }
@@ -381,7 +383,7 @@ impl HttpInner {
         resources.dedup_by(|one, other| one.uri == other.uri);
         let more = resources.len() > limit;
         resources.truncate(limit);
-        let freshness = self.freshness(self.listed.is_empty().then(Proof::always));
+        let freshness = self.freshness(freshness.proof);
         Ok(Page { resources, more, freshness, ..Page::default() })
     }
 
@@ -389,7 +391,8 @@ impl HttpInner {
         let Some(entry) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
         match entry.choices.get(asked.variable) {
             Some(Completions::Fixed(choices)) => {
-                Ok(list::complete(choices.iter().cloned(), asked.typed, asked.limit))
+                let completion = list::complete(choices.iter().cloned(), asked.typed, asked.limit);
+                Ok(completion.with_proof(Proof::always()))
             }
             Some(Completions::Found(lookup)) => {
                 let list_source = &lookup.list_source;
@@ -399,7 +402,7 @@ impl HttpInner {
                     let location = self.locate(list_source, variables)?;
                     self.pages(location, &lookup.pages, RequiredFreshness::Fresh, client).await
                 };
-                let responses = match responses.await {
+                let (responses, proof) = match responses.await {
                     // A service may respond with 404 if nothing matches the typed text.
                     Err(fault) if fault.is_missing() => return Ok(Completion::default()),
                     responses => responses.map_err(failed)?,
@@ -414,7 +417,7 @@ impl HttpInner {
                 };
                 // The service has already filtered by the typed text.
                 let typed = if list_source.searches() { "" } else { asked.typed };
-                Ok(list::complete(choices.iter().cloned(), typed, asked.limit))
+                Ok(list::complete(choices.iter().cloned(), typed, asked.limit).with_proof(proof))
             }
             None => self.complete_from_list(entry, asked, client).await,
         }
@@ -431,7 +434,7 @@ impl HttpInner {
         let has_values =
             entry.instances.as_ref().is_some_and(|instances| instances.has_values_of(asked.variable));
         let Some(number) = number.filter(|_| has_values) else { return Ok(Completion::default()) };
-        let listed = self.instances(number, RequiredFreshness::Fresh, client).await?;
+        let (listed, proof) = self.instances(number, RequiredFreshness::Fresh, client).await?;
         let fits = |values: &BTreeMap<String, String>| {
             asked.known.iter().all(|(name, known)| {
                 name == asked.variable || values.get(name).is_none_or(|value| value == known)
@@ -442,7 +445,7 @@ impl HttpInner {
             let label = found.resource.title.as_ref().unwrap_or(&found.resource.name).clone();
             Some(Choice::Labelled { value, label })
         });
-        Ok(list::complete(choices, asked.typed, asked.limit))
+        Ok(list::complete(choices, asked.typed, asked.limit).with_proof(proof))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use libris_core::uri_template::Variables;
-use libris_core::{Budget, Client, Uri};
+use libris_core::{Budget, Client, Freshness, Proof, Uri};
 use tokio::time::timeout;
 use url::Url;
 
@@ -59,31 +59,35 @@ impl HttpInner {
         }
     }
 
-    /// Fetches the pages of a list. If one page fails, the list fails: an incomplete list must not look complete.
+    /// Fetches the pages of a list, with a proof that holds while all of them are fresh. If one page fails, the list fails:
+    /// an incomplete list must not look complete.
     pub(super) async fn pages(
         &self,
         (endpoint, mut url): ListLocation,
         pages: &Pagination,
         required: RequiredFreshness,
         client: Client,
-    ) -> Result<Vec<Arc<ApiResponse>>, HttpFault> {
-        let mut responses = Vec::new();
+    ) -> Result<(Vec<Arc<ApiResponse>>, Option<Proof>), HttpFault> {
+        let (mut responses, mut freshness) = (Vec::new(), Freshness::unlimited());
         let mut seen = HashSet::from([url.clone()]);
         let (mut bytes, mut memory) = (0, None);
         loop {
-            let api_response = self.cache.get(&endpoint, url.clone(), required, client).await?.api_response;
-            bytes += api_response.body.len() as u64;
-            responses.push(api_response);
+            let fetched = self.cache.get(&endpoint, url.clone(), required, client).await?;
+            bytes += fetched.api_response.body.len() as u64;
+            responses.push(fetched.api_response);
+            freshness = freshness.and(fetched.freshness);
             if pages.max_pages == 1 {
-                return Ok(responses);
+                return Ok((responses, freshness.proof));
             }
             let next = self.next_page(&url, pages, &responses[responses.len() - 1..], client).await?;
             let next = next.map(|next| endpoint.with_constant_query(next));
             // A faulty service may link to a page that was fetched before.
-            let Some(next) = next.filter(|next| seen.insert(next.clone())) else { return Ok(responses) };
+            let Some(next) = next.filter(|next| seen.insert(next.clone())) else {
+                return Ok((responses, freshness.proof));
+            };
             if responses.len() >= pages.max_pages || bytes > self.max_size {
                 tracing::warn!("only the first {} pages of a list are taken", responses.len());
-                return Ok(responses);
+                return Ok((responses, freshness.proof));
             }
             if bytes > UNRESERVED_PAGE_BYTES && memory.is_none() {
                 // Reserved at once for all pages that may follow: lists that each hold some memory and wait for more

@@ -102,8 +102,10 @@ pub(super) async fn changes(inner: Arc<HttpInner>) -> BoxStream<'static, Change>
     let lists = stream::iter(inner.lists().map(|number| {
         timeout(FIRST_REQUEST_TIMEOUT, inner.instances(number, RequiredFreshness::Fresh, Client::default()))
     }));
-    let lists =
-        lists.buffered(CONCURRENT_REQUESTS).map(|list| list.ok().and_then(Result::ok).unwrap_or_default());
+    let lists = lists.buffered(CONCURRENT_REQUESTS).map(|list| match list {
+        Ok(Ok((listed, _))) => listed,
+        Ok(Err(_)) | Err(_) => ListedResources::default(),
+    });
     watch.lists = lists.collect().await;
     let rounds = stream::unfold(watch, async |mut watch| Some((watch.next().await, watch)));
     let watching = inner.followed.watch();
@@ -163,7 +165,7 @@ impl ApiWatch {
     async fn poll_lists(&mut self) {
         for number in 0..self.lists.len() {
             // A list that is unavailable counts as unchanged.
-            let Ok(now) = self.inner.instances(number, RequiredFreshness::Now, Client::default()).await
+            let Ok((now, _)) = self.inner.instances(number, RequiredFreshness::Now, Client::default()).await
             else {
                 continue;
             };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use libris_core::{Completion, Error, Flights, Resource, Result, Uri};
+use libris_core::{Completion, Error, Flights, Proof, Resource, Result, Uri};
 use tokio::time::timeout;
 
 use super::objects::{self, NotionObject, ObjectKind, ObjectMap};
@@ -49,6 +49,15 @@ impl Listings {
         let last = self.last();
         last.as_ref().filter(|last| Instant::now() < last.until).map(|last| last.listing.clone())
     }
+}
+
+/// A proof that holds while this is the last listing, and fresh.
+pub(super) fn listing_proof(inner: &Arc<NotionInner>, listing: &Arc<WorkspaceListing>) -> Proof {
+    let (inner, listing) = (Arc::downgrade(inner), Arc::downgrade(listing));
+    Proof::new(move || {
+        let fresh = inner.upgrade().and_then(|inner| inner.listings.fresh());
+        fresh.is_some_and(|fresh| std::ptr::eq(Arc::as_ptr(&fresh), listing.as_ptr()))
+    })
 }
 
 impl NotionInner {

@@ -35,7 +35,7 @@ pub use config::Config;
 
 use abandoned_reads::AbandonedReads;
 use client::NotionClient;
-use listing::Listings;
+use listing::{Listings, listing_proof};
 use objects::ObjectKind;
 use read::NotionUri;
 
@@ -189,10 +189,11 @@ impl Source for Notion {
 
     async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
         let listing = self.inner.listing().await?;
+        let freshness = Freshness::proven(listing_proof(&self.inner, &listing));
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = listing.resources.range::<Uri, _>((from, Bound::Unbounded));
         let resources = rest.by_ref().take(limit).map(|(_, resource)| resource.clone()).collect();
-        Ok(Page { resources, more: rest.next().is_some(), ..Page::default() })
+        Ok(Page { resources, more: rest.next().is_some(), freshness, ..Page::default() })
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
@@ -236,13 +237,16 @@ impl Source for Notion {
         let Some(form) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
         let kind = match (form, asked.variable) {
             (TemplateKind::Page, "format") => {
-                return Ok(Completion::of(["markdown", "json"], asked.typed, asked.limit));
+                let completion = Completion::of(["markdown", "json"], asked.typed, asked.limit);
+                return Ok(completion.with_proof(Proof::always()));
             }
             (TemplateKind::Page, "pageId") => ObjectKind::Page,
             (TemplateKind::Schema | TemplateKind::Rows, "databaseId") => ObjectKind::Database,
             _ => return Ok(Completion::default()),
         };
-        Ok(self.inner.listing().await?.complete(kind, asked.typed, asked.limit))
+        let listing = self.inner.listing().await?;
+        let completion = listing.complete(kind, asked.typed, asked.limit);
+        Ok(completion.with_proof(listing_proof(&self.inner, &listing)))
     }
 
     fn is_shared(&self, _uri: &Uri) -> bool {

@@ -63,6 +63,8 @@ use evidence::NotificationCount;
 use follow::FollowedSqlResources;
 use single_flight::SingleFlight;
 
+use crate::proven::ProvenValue;
+
 /// How long the description of a table is cached if no [`DatabaseVersion`] can be compared, as for PostgreSQL and
 /// MySQL.
 const TABLE_CACHE_TTL: Duration = Duration::from_secs(2);
@@ -82,6 +84,8 @@ struct SqlInner {
     queries: Vec<query::CheckedQuery>,
     /// The cached descriptions of tables.
     table_cache: Mutex<HashMap<TableName, CachedTable>>,
+    /// The names of the tables and views, for completion.
+    table_names: ProvenValue<Vec<NamedTable>>,
     /// The default schema, which is omitted in URIs.
     default: OnceLock<String>,
     followed: Arc<FollowedSqlResources>,
@@ -93,6 +97,12 @@ struct SqlInner {
     /// Whether the task that counts notifications was started. The task has a weak reference to this field, and
     /// ends when the source is dropped.
     is_listening: Arc<AtomicBool>,
+}
+
+/// The name of a visible table or view, as in URIs.
+struct NamedTable {
+    name: String,
+    is_view: bool,
 }
 
 /// The cached description of a table.
@@ -202,6 +212,7 @@ impl Sql {
             uri_kinds: TemplateSet::new(uri_kinds),
             queries,
             table_cache: Mutex::default(),
+            table_names: ProvenValue::default(),
             default: OnceLock::new(),
             followed: Arc::default(),
             loads: CatalogLoads::default(),

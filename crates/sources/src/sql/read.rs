@@ -17,8 +17,10 @@ use super::output::{RowFormat, RowShape, RowWriter};
 use super::rows::{RowStatements, matching};
 use super::schema::SchemaDocument;
 use super::value::SqlValue;
-use super::{SqlInner, UriKind, key};
+use super::evidence::SqlEvidence;
+use super::{NamedTable, SqlInner, UriKind, key};
 use crate::meta;
+use crate::proven::Proven;
 
 /// The default number of rows per page.
 const DEFAULT_PAGE_ROWS: u64 = 100;
@@ -396,7 +398,7 @@ impl SqlInner {
                 let completion = self.complete_query(at, asked).await?;
                 return Ok(completion.with_proof(evidence.unrepeatable_proof()));
             }
-            (_, "table") => self.complete_table(uri_kind, asked).await,
+            (_, "table") => return self.complete_table(uri_kind, asked, &evidence).await,
             (UriKind::Row, "key") | (UriKind::Rows, "after") => {
                 let Some(label) = asked.known.get("table") else { return Ok(Completion::default()) };
                 match self.cached_table(label, version).await? {
@@ -423,16 +425,34 @@ impl SqlInner {
         self.queries[at].completion(self.driver.dialect(), variable, "", &none, bounds).is_some()
     }
 
-    async fn complete_table(&self, uri_kind: UriKind, asked: CompletionRequest<'_>) -> Result<Completion> {
+    async fn complete_table(
+        &self,
+        uri_kind: UriKind,
+        asked: CompletionRequest<'_>,
+        evidence: &SqlEvidence,
+    ) -> Result<Completion> {
+        let names = match self.table_names.get() {
+            Some(names) => names,
+            None => {
+                let names = self.load_table_names(evidence).await?;
+                self.table_names.set(&names);
+                names
+            }
+        };
+        // Views have no keys.
+        let named = names.value.iter().filter(|named| uri_kind != UriKind::Row || !named.is_view);
+        let completion = Completion::of(named.map(|named| &named.name), asked.typed, asked.limit);
+        Ok(completion.with_proof(names.proof))
+    }
+
+    async fn load_table_names(&self, evidence: &SqlEvidence) -> Result<Proven<Vec<NamedTable>>> {
         let default = self.default_schema().await?;
         let summaries = self.summaries().await?;
-        // Views have no keys.
-        let named = summaries.iter().filter(|summary| uri_kind != UriKind::Row || !summary.view);
-        Ok(Completion::of(
-            named.map(|summary| key::format_table(&summary.name, default)),
-            asked.typed,
-            asked.limit,
-        ))
+        let named = summaries.iter().map(|summary| NamedTable {
+            name: key::format_table(&summary.name, default),
+            is_view: summary.view,
+        });
+        Ok(Proven { value: Arc::new(named.collect()), proof: evidence.schema_proof() })
     }
 
     async fn complete_key(&self, table: &Arc<TableInfo>, asked: CompletionRequest<'_>) -> Result<Completion> {

@@ -30,17 +30,30 @@ pub(crate) struct TreeWalk<'a> {
 
 /// A directory on the path to the position of a walk.
 struct WalkLevel {
-    folder: Arc<OpenFolder>,
-    names: Arc<NameList>,
+    listed: ListedFolder,
     /// The index of the name to visit next.
     next: usize,
+}
+
+/// A directory with its visible names, and with what is known about the files of these names.
+pub(crate) struct ListedFolder {
+    pub(crate) folder: Arc<OpenFolder>,
+    pub(crate) names: Arc<NameList>,
     stamps: Option<Arc<StampTable>>,
 }
 
-impl WalkLevel {
-    fn new(tree: &Tree, folder: Arc<OpenFolder>, names: Arc<NameList>) -> Self {
+impl ListedFolder {
+    pub(crate) fn new(tree: &Tree, folder: Arc<OpenFolder>, names: Arc<NameList>) -> Self {
         let stamps = tree.stamp_table(&folder, &names);
-        Self { folder, names, next: 0, stamps }
+        Self { folder, names, stamps }
+    }
+
+    /// Whether the file whose name has this index exists and can be read.
+    pub(crate) fn has_file(&self, tree: &Tree, at: usize) -> io::Result<bool> {
+        if self.stamps.as_ref().is_some_and(|stamps| stamps.get(at).is_some()) {
+            return Ok(true);
+        }
+        Ok(self.file_entry(tree, at, Blocking::Allowed)?.is_some())
     }
 
     /// The file whose name has this index; `None` if it is gone or cannot be read.
@@ -108,7 +121,7 @@ impl<'a> TreeWalk<'a> {
     ) -> Self {
         let mut proof = ProofBuilder::new(&tree.prover);
         proof.add_directory(&root);
-        let stack = vec![WalkLevel::new(tree, root, names)];
+        let stack = vec![WalkLevel { listed: ListedFolder::new(tree, root, names), next: 0 }];
         Self { tree, stack, root: true, max_depth: usize::MAX, blocking, proof }
     }
 
@@ -123,10 +136,10 @@ impl<'a> TreeWalk<'a> {
         let mut walk = Self { root: false, ..Self::from_start(tree, root, names, blocking) };
         let mut rest = path;
         while let Some(level) = walk.stack.last_mut() {
-            level.next = level.names.partition_point(|name| name <= rest);
+            level.next = level.listed.names.partition_point(|name| name <= rest);
             // Only the last name that is not after `rest` can be the directory that contains it. A name between
             // `dir/` and `dir/x` would begin with `dir/`, but names have no slash except at the end.
-            let names = Arc::clone(&level.names);
+            let names = Arc::clone(&level.listed.names);
             let Some(name) = level.next.checked_sub(1).and_then(|before| names.get(before)) else { break };
             let Some(below) = rest.strip_prefix(name).filter(|_| name.ends_with('/')) else { break };
             if !walk.descend(name)? {
@@ -141,7 +154,7 @@ impl<'a> TreeWalk<'a> {
     pub(crate) fn with_max_depth(mut self, max_depth: usize) -> Self {
         self.max_depth = max_depth;
         for level in self.stack.iter_mut().skip(max_depth) {
-            level.next = level.names.len();
+            level.next = level.listed.names.len();
         }
         self
     }
@@ -149,12 +162,12 @@ impl<'a> TreeWalk<'a> {
     /// The next file or directory. Files that vanish during the walk are skipped.
     pub(crate) fn next_item(&mut self) -> io::Result<Option<WalkItem<'_>>> {
         if std::mem::take(&mut self.root) {
-            return Ok(self.stack.first().map(|level| WalkItem::Folder(&level.folder)));
+            return Ok(self.stack.first().map(|level| WalkItem::Folder(&level.listed.folder)));
         }
         loop {
             cancellation::check()?;
             let Some(level) = self.stack.last_mut() else { return Ok(None) };
-            let Some(key) = level.names.get(level.next) else {
+            let Some(key) = level.listed.names.get(level.next) else {
                 self.stack.pop();
                 continue;
             };
@@ -162,13 +175,13 @@ impl<'a> TreeWalk<'a> {
             level.next += 1;
             if let Some(key) = directory {
                 if self.descend(&key)? {
-                    return Ok(self.stack.last().map(|level| WalkItem::Folder(&level.folder)));
+                    return Ok(self.stack.last().map(|level| WalkItem::Folder(&level.listed.folder)));
                 }
-            } else if let Some(entry) = level.file_entry(self.tree, level.next - 1, self.blocking)? {
+            } else if let Some(entry) = level.listed.file_entry(self.tree, level.next - 1, self.blocking)? {
                 if entry.hard_linked {
                     self.proof.invalidate();
                 }
-                return Ok(self.stack.last().map(|level| WalkItem::File(&level.folder, Box::new(entry))));
+                return Ok(self.stack.last().map(|level| WalkItem::File(&level.listed.folder, Box::new(entry))));
             }
         }
     }
@@ -184,7 +197,7 @@ impl<'a> TreeWalk<'a> {
         let (folder, names) = match self.blocking {
             Blocking::Allowed => {
                 let proof = Some(&mut self.proof);
-                let Some(folder) = open_listed_folder(self.tree, &level.folder, key, proof)? else {
+                let Some(folder) = open_listed_folder(self.tree, &level.listed.folder, key, proof)? else {
                     return Ok(false);
                 };
                 self.proof.add_directory(&folder);
@@ -199,16 +212,16 @@ impl<'a> TreeWalk<'a> {
                 let would_block = || io::Error::from(io::ErrorKind::WouldBlock);
                 let folder = self
                     .tree
-                    .cached_folder(&format!("{}{key}", level.folder.logical.key))
+                    .cached_folder(&format!("{}{key}", level.listed.folder.logical.key))
                     .ok_or_else(would_block)?;
                 self.proof.add_directory(&folder);
                 let names = Tree::cached_names(&folder).ok_or_else(would_block)?;
                 (folder, names)
             }
         };
-        let mut level = WalkLevel::new(self.tree, folder, names);
+        let mut level = WalkLevel { listed: ListedFolder::new(self.tree, folder, names), next: 0 };
         if self.stack.len() >= self.max_depth {
-            level.next = level.names.len();
+            level.next = level.listed.names.len();
         }
         self.stack.push(level);
         Ok(true)
