@@ -264,6 +264,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn responses_can_be_cached_until_the_contents_change_or_expire() {
+        let described = |time| ResourceSpec::new("some://contents").cache(time);
+        let (read, uri) = (SharedReads::default(), Uri::parse("some://contents").unwrap());
+        let context = Context::default();
+        let functions = FunctionSource::new().resource(described(Duration::from_secs(3600)), || "text");
+        let handle = functions.handle();
+        let functions = gated(functions);
+        let first = read.read(&functions, &uri, &context, ReadScope::default()).await.unwrap();
+        let cached = read.read(&functions, &uri, &context, ReadScope::default()).await.unwrap();
+        let proofs = [first.freshness.proof.unwrap(), cached.freshness.proof.unwrap()];
+        assert!(proofs.iter().all(|proof| proof.holds()));
+        handle.updated("some://contents").unwrap();
+        assert!(proofs.iter().all(|proof| !proof.holds()));
+        let brief = gated(FunctionSource::new().resource(described(Duration::from_millis(20)), || "text"));
+        let contents = read.read(&brief, &uri, &context, ReadScope::default()).await.unwrap();
+        while contents.freshness.proof.as_ref().is_some_and(|proof| proof.holds()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
     async fn memory_for_concurrent_reads_is_bounded() {
         let hour = Duration::from_secs(3600);
         let described = ResourceSpec::new("big://{n}").cache(hour);

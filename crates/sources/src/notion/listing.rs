@@ -51,13 +51,14 @@ impl Listings {
     }
 }
 
-/// A proof that holds while this is the last listing, and fresh.
-pub(super) fn listing_proof(inner: &Arc<NotionInner>, listing: &Arc<WorkspaceListing>) -> Proof {
+/// A proof that holds while this is the last listing, and fresh; `None` if it is stale already.
+pub(super) fn listing_proof(inner: &Arc<NotionInner>, listing: &Arc<WorkspaceListing>) -> Option<Proof> {
     let (inner, listing) = (Arc::downgrade(inner), Arc::downgrade(listing));
-    Proof::new(move || {
+    let proof = Proof::new(move || {
         let fresh = inner.upgrade().and_then(|inner| inner.listings.fresh());
         fresh.is_some_and(|fresh| std::ptr::eq(Arc::as_ptr(&fresh), listing.as_ptr()))
-    })
+    });
+    Some(proof).filter(Proof::holds)
 }
 
 impl NotionInner {

@@ -11,13 +11,13 @@ use libris_core::{
 use super::catalog::{TableInfo, TableName};
 use super::dialect::Dialect;
 use super::driver::{self, DatabaseVersion, DriverError, QueryLimits, Statement};
+use super::evidence::SqlEvidence;
 use super::faults::rejected;
 use super::filter::{self, FilterCompletion};
 use super::output::{RowFormat, RowShape, RowWriter};
 use super::rows::{RowStatements, matching};
 use super::schema::SchemaDocument;
 use super::value::SqlValue;
-use super::evidence::SqlEvidence;
 use super::{NamedTable, SqlInner, UriKind, key};
 use crate::meta;
 use crate::proven::Proven;

@@ -181,7 +181,10 @@ impl<'a> TreeWalk<'a> {
                 if entry.hard_linked {
                     self.proof.invalidate();
                 }
-                return Ok(self.stack.last().map(|level| WalkItem::File(&level.listed.folder, Box::new(entry))));
+                return Ok(self
+                    .stack
+                    .last()
+                    .map(|level| WalkItem::File(&level.listed.folder, Box::new(entry))));
             }
         }
     }
@@ -285,7 +288,30 @@ pub(crate) fn skip_unreadable(tree: &Tree, key: &str, cause: io::Error) -> io::R
 mod tests {
     use super::super::TreeOptions;
     use super::super::root::Root;
-    use super::{Blocking, Tree, TreeWalk};
+    use super::{Blocking, ListedFolder, Tree, TreeWalk};
+
+    #[test]
+    fn an_unchanged_file_is_checked_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("root");
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("one"), "1").unwrap();
+        let tree = Tree::open(&TreeOptions::default(), Root::open(&path).unwrap()).unwrap();
+        // Whether the file was known before it is checked now.
+        let check = || {
+            let root = tree.watched_root().unwrap();
+            let names = tree.names(&root).unwrap();
+            let listed = ListedFolder::new(&tree, root, names);
+            let was_known = listed.stamps.as_ref().is_some_and(|stamps| stamps.get(0).is_some());
+            assert!(listed.has_file(&tree, 0).unwrap());
+            was_known
+        };
+        check();
+        // Events of other tests, which share the inotify instance, can invalidate what is known.
+        assert!((0..1_000).any(|_| check()));
+        std::fs::write(path.join("one"), "2").unwrap();
+        assert!(!check(), "the file has changed");
+    }
 
     #[test]
     fn names_read_before_a_change_give_no_proof() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use libris_core::{CacheScope, Change, Client, Context, Source};
+use libris_core::{CacheScope, Change, Client, CompletionRequest, Context, Source, UriTemplate};
 
 use crate::server::{Answer, Body, Server};
 use crate::{read, refusal, source, uri};
@@ -206,6 +206,37 @@ async fn a_response_is_proven_until_another_one_is_stored() {
     assert!(!proof.holds(), "a subscriber reads what has changed");
     let second = source.read(&uri("a://b"), &Context::default()).await.unwrap();
     assert!(second.freshness.proof.unwrap().holds());
+}
+
+#[tokio::test]
+async fn lists_and_completions_are_proven_while_all_their_pages_are_fresh() {
+    let config = "[[template]]\nuri = \"a://{id}\"\nurl = \"x/{id}\"\n\
+                  list = { url = \"x\", values = { id = \"/id\" } }\n\
+                  [[template]]\nuri = \"b://{size}\"\nurl = \"y/{size}\"\ncomplete = { size = [\"s\", \"m\"] }\n";
+    for (second_page, is_proven) in [("max-age=60", true), ("no-cache", false)] {
+        let server = Server::start(move |received| match received.target.contains("page=2") {
+            false => Answer::json(serde_json::json!([{ "id": "1" }]))
+                .with("cache-control", "max-age=60")
+                .with("link", "<?page=2>; rel=\"next\""),
+            true => Answer::json(serde_json::json!([{ "id": "2" }])).with("cache-control", second_page),
+        })
+        .await;
+        let source = source(&server, config);
+        let page = source.list(None, 10, &Context::default()).await.unwrap();
+        assert_eq!(page.resources.len(), 2);
+        assert_eq!(page.freshness.proof.is_some_and(|proof| proof.holds()), is_proven, "{second_page}");
+        let complete = async |uri: &str, variable: &str| {
+            let (template, known) = (UriTemplate::parse(uri).unwrap(), Default::default());
+            let request =
+                CompletionRequest { template: &template, variable, typed: "", known: &known, limit: 10 };
+            source.complete(request, &Context::default()).await.unwrap()
+        };
+        let ids = complete("a://{id}", "id").await;
+        assert_eq!(ids.values, ["1", "2"]);
+        assert_eq!(ids.proof.is_some_and(|proof| proof.holds()), is_proven, "{second_page}");
+        let sizes = complete("b://{size}", "size").await;
+        assert!(sizes.proof.is_some_and(|proof| proof.holds()), "configured values never change");
+    }
 }
 
 #[tokio::test]

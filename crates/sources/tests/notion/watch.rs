@@ -20,7 +20,8 @@ async fn edits_are_told() {
         workspace.page(&id(1), "A row", row.clone());
         workspace.page(&id(2), "Another", json!({ "type": "workspace" }));
     }
-    bench.notion.list(None, 10, &Context::default()).await.unwrap();
+    let listed = bench.notion.list(None, 10, &Context::default()).await.unwrap().freshness.proof.unwrap();
+    assert!(listed.holds());
     let page = format!("notion://pages/{}", id(1));
     let before = bench.read(&page).await.unwrap().freshness.proof.unwrap();
     let rows =
@@ -41,6 +42,7 @@ async fn edits_are_told() {
     bench.server.workspace().page(&id(3), "New", row);
     let added = format!("notion://pages/{}", id(3));
     told(Change::Added(uri(&added))).await;
+    assert!(!listed.holds());
     // The list knows it without another search.
     let listed = bench.notion.list(None, 10, &Context::default()).await.unwrap().resources;
     assert!(listed.iter().any(|resource| resource.uri.as_str() == added));

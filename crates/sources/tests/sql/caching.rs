@@ -51,12 +51,12 @@ async fn responses_of_sqlite_are_cached_until_a_commit() {
             for path in READ {
                 proofs.push((path, read_proof(&shop, path).await));
             }
-            proofs.push(("tables", completion_proof(&shop, "{table}/schema{?format}", "table").await));
             proofs.push(("keys", completion_proof(&shop, "{table}/rows/{key}{?format}", "key").await));
             proofs
         };
         let (listed, read) = (list_proof(&shop).await, responses().await);
-        assert!(holds(&listed), "{mode}");
+        let tables = completion_proof(&shop, "{table}/schema{?format}", "table").await;
+        assert!(holds(&listed) && holds(&tables), "{mode}");
         for (what, proof) in &read {
             assert!(holds(proof), "{mode}: {what}");
         }
@@ -67,14 +67,39 @@ async fn responses_of_sqlite_are_cached_until_a_commit() {
         for (what, proof) in &read {
             assert!(!holds(proof), "{mode}: {what} is outdated");
         }
-        assert!(holds(&listed), "{mode}: a list has no rows");
+        assert!(holds(&listed) && holds(&tables), "{mode}: neither lists nor names of tables depend on rows");
         let read = responses().await;
         database.execute("CREATE TABLE absent (id INTEGER PRIMARY KEY)").await;
-        assert!(!holds(&listed), "{mode}");
+        assert!(!holds(&listed) && !holds(&tables), "{mode}");
         for (what, proof) in &read {
             assert!(!holds(proof), "{mode}: {what} is outdated");
         }
     }
+}
+
+#[tokio::test]
+async fn completions_know_new_tables_and_views_at_once() {
+    let database = Database::new(Engine::Sqlite).await;
+    database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)").await;
+    let shop = database.source("");
+    let names = async |template: &str| {
+        let template = UriTemplate::parse(&format!("{}{template}", shop.sql.root())).unwrap();
+        let known = BTreeMap::new();
+        let request = CompletionRequest {
+            template: &template,
+            variable: "table",
+            typed: "",
+            known: &known,
+            limit: 100,
+        };
+        shop.sql.complete(request, &Context::default()).await.unwrap().values
+    };
+    assert_eq!(names("{table}/schema{?format}").await, ["t"]);
+    database.execute("CREATE TABLE a (id INTEGER PRIMARY KEY); CREATE VIEW s AS SELECT 1").await;
+    assert_eq!(names("{table}/schema{?format}").await, ["a", "s", "t"]);
+    assert_eq!(names("{table}/rows/{key}{?format}").await, ["a", "t"], "views have no keys");
+    database.execute("DROP TABLE t").await;
+    assert_eq!(names("{table}/schema{?format}").await, ["a", "s"]);
 }
 
 #[tokio::test]
