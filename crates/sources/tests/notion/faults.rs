@@ -110,23 +110,23 @@ async fn the_list_of_before_is_better_than_none() {
     })
     .await;
     furnish(&bench);
-    let before = bench.notion.list(None, 100, &Context::default()).await.unwrap();
+    let before = bench.notion.list(None, 100, &Context::default()).await.unwrap().resources;
     bench.server.workspace().odd = vec![("/search", Odd::Status(503))];
-    assert_eq!(bench.notion.list(None, 100, &Context::default()).await.unwrap(), before);
+    assert_eq!(bench.notion.list(None, 100, &Context::default()).await.unwrap().resources, before);
 }
 
 #[tokio::test]
 async fn an_old_list_is_given_while_notion_is_down() {
     let bench = Bench::with(|config| config.cache = Duration::ZERO).await;
     furnish(&bench);
-    let before = bench.notion.list(None, 100, &Context::default()).await.unwrap();
+    let before = bench.notion.list(None, 100, &Context::default()).await.unwrap().resources;
     bench.server.workspace().odd = vec![("/search", Odd::Status(503))];
     // A search is tried for much longer than this.
     let lists = futures_util::future::join_all(
         (0..8).map(async |_| bench.notion.list(None, 100, &Context::default()).await),
     );
     let lists = tokio::time::timeout(Duration::from_secs(10), lists).await.expect("soon");
-    assert!(lists.into_iter().all(|list| list.unwrap() == before));
+    assert!(lists.into_iter().all(|list| list.unwrap().resources == before));
     // The next read fails without waiting.
     let next =
         tokio::time::timeout(Duration::from_secs(1), bench.notion.list(None, 100, &Context::default())).await;
