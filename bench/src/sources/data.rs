@@ -15,6 +15,12 @@ const MANY_NAMES: usize = 1_000_000;
 /// The number of files in the small folder and in the repository, and of rows in the database.
 const FEW: usize = 1_000;
 
+/// The number of files in each of the small sources.
+const SMALL: usize = 20;
+
+/// Turns the response cache off.
+const UNCACHED: &str = "[server]\ncache_bytes = 0\n";
+
 /// The name of the PostgreSQL database; `initdb` creates it.
 const POSTGRES: &str = "postgres";
 
@@ -22,7 +28,12 @@ const POSTGRES: &str = "postgres";
 pub(super) struct Data {
     pub(super) alone: PathBuf,
     pub(super) mixed: PathBuf,
-    pub(super) many: Option<PathBuf>,
+    /// Three small sources, of which each has resources on the first page of the list.
+    pub(super) small: PathBuf,
+    /// Like `mixed`, without the response cache.
+    pub(super) uncached: PathBuf,
+    /// The large folder, with and without the response cache.
+    pub(super) many: Option<[PathBuf; 2]>,
     pub(super) database: PathBuf,
     pub(super) repository: PathBuf,
     /// `None` if PostgreSQL is not installed.
@@ -63,29 +74,48 @@ impl Data {
         eprintln!("making what is served …");
         let (few, repository) = (folder.join("few"), folder.join("repository"));
         let database = folder.join("shop.db");
-        for path in [&few, &repository] {
+        let (few_small, repository_small) = (folder.join("few-small"), folder.join("repository-small"));
+        for (path, count) in
+            [(&few, FEW), (&repository, FEW), (&few_small, SMALL), (&repository_small, SMALL)]
+        {
             std::fs::create_dir(path)?;
-            for number in 0..FEW {
-                std::fs::write(path.join(format!("{number:04}.txt")), "x".repeat(1 << 10))?;
+            for number in 0..count {
+                std::fs::write(path.join(format!("{number:04}.txt")), "x".repeat(8 << 10))?;
             }
         }
-        for arguments in [&["init", "-q", "-b", "main"][..], &["add", "."], &["commit", "-q", "-m", "first"]]
-        {
-            git(&repository, arguments)?;
+        for repository in [&repository, &repository_small] {
+            for arguments in
+                [&["init", "-q", "-b", "main"][..], &["add", "."], &["commit", "-q", "-m", "first"]]
+            {
+                git(repository, arguments)?;
+            }
         }
-        make_database(&database)?;
-        let files = format!("[[files]]\npath = {few:?}\n");
-        let others =
-            format!("[[git]]\npath = {repository:?}\n[[sql]]\nurl = \"sqlite:{}\"\n", database.display());
+        let wal = folder.join("wal.db");
+        make_database(&database, "delete")?;
+        make_database(&wal, "wal")?;
+        let files = |path: &Path| format!("[[files]]\npath = {path:?}\n");
+        let git = |path: &Path| format!("[[git]]\npath = {path:?}\n");
+        let sql = |path: &Path| format!("[[sql]]\nurl = \"sqlite:{}\"\n", path.display());
+        let mixed = [files(&few), git(&repository), sql(&database), sql(&wal)].concat();
+        let small = [files(&few_small), git(&repository_small), sql(&database)].concat();
         let config = |name: &str, text: &str| {
             let path = folder.join(name);
             std::fs::write(&path, text)?;
             anyhow::Ok(path)
         };
         Ok(Self {
-            alone: config("alone.toml", &files)?,
-            mixed: config("mixed.toml", &format!("{files}{others}"))?,
-            many: if quick { None } else { Some(config("many.toml", &many(folder)?)?) },
+            alone: config("alone.toml", &files(&few))?,
+            mixed: config("mixed.toml", &mixed)?,
+            small: config("small.toml", &small)?,
+            uncached: config("uncached.toml", &format!("{UNCACHED}{mixed}"))?,
+            many: match quick {
+                true => None,
+                false => {
+                    let many = many(folder)?;
+                    let uncached = format!("{UNCACHED}{many}");
+                    Some([config("many.toml", &many)?, config("many-uncached.toml", &uncached)?])
+                }
+            },
             database,
             repository,
             postgres: Postgres::start(folder)?,
@@ -114,8 +144,9 @@ fn many(folder: &Path) -> Result<String> {
     Ok(format!("[[files]]\npath = {path:?}\n"))
 }
 
-fn make_database(path: &Path) -> Result<()> {
+fn make_database(path: &Path, journal_mode: &str) -> Result<()> {
     let mut connection = Connection::open(path)?;
+    connection.pragma_update(None, "journal_mode", journal_mode)?;
     connection.execute_batch("CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT NOT NULL)")?;
     let transaction = connection.transaction()?;
     for number in 0..FEW {

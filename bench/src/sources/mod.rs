@@ -1,4 +1,6 @@
 //! Compares each source with its lower bound, and with servers that people would use instead: the CPU time per request.
+//!
+//! A completion with a *new text* is one that is not in the response cache: it runs without that cache.
 
 mod data;
 mod limits;
@@ -43,41 +45,43 @@ pub(crate) fn run(quick: bool, binary: &Binary, report: &mut Report) -> Result<(
     let folder = tempfile::tempdir()?;
     let data = Data::make(folder.path(), quick)?;
     let (alone, mixed) = (serve(binary, &data.alone)?, serve(binary, &data.mixed)?);
+    let (small, uncached) = (serve(binary, &data.small)?, serve(binary, &data.uncached)?);
     let sqlite = limit("limit-sqlite", data.database.as_os_str())?;
     let git = limit("limit-git", data.repository.as_os_str())?;
     let read = |uri: &str| Era::Modern.read(uri);
+    let path = |folder: &str| complete(&format!("file:///{folder}/{{+path}}{{?lines,bytes}}"), "path", "05");
+    let revision = complete("git://repository/commit/{id}{?format}", "id", "ma");
+    let table = complete("sqlite://shop/{table}/schema{?format}", "table", "i");
     let mut servers = vec![
-        measured("file of 1 KiB", &alone, &read("file:///few/0500.txt"))?,
+        measured("file of 8 KiB", &alone, &read("file:///few/0500.txt"))?,
         measured("list page of a folder alone", &alone, &Era::Modern.list(None))?,
         measured("list page of a mixed catalog", &mixed, &Era::Modern.list(None))?,
+        measured("list page with resources of three sources", &small, &Era::Modern.list(None))?,
         measured("schema of a database", &mixed, &read("sqlite://shop/schema"))?,
+        measured("schema of a database in WAL mode", &mixed, &read("sqlite://wal/schema"))?,
         measured("page of 100 rows", &mixed, &read("sqlite://shop/items/rows"))?,
         measured("row by key", &mixed, &read(ROW))?,
         measured("limit: row by key, rusqlite and hyper", &sqlite, &read(ROW))?,
-        measured("blob of 1 KiB", &mixed, &read(BLOB))?,
-        measured("limit: blob of 1 KiB, gix and hyper", &git, &read(BLOB))?,
+        measured("blob of 8 KiB", &mixed, &read(BLOB))?,
+        measured("limit: blob of 8 KiB, gix and hyper", &git, &read(BLOB))?,
         measured("folder of a repository", &mixed, &read("git://repository/tree/HEAD/"))?,
-        measured(
-            "completion of 1,000 paths",
-            &mixed,
-            &complete("file:///few/{+path}{?lines,bytes}", "path", "05"),
-        )?,
-        measured(
-            "completion of a ref",
-            &mixed,
-            &complete("git://repository/commit/{id}{?format}", "id", "ma"),
-        )?,
-        measured(
-            "completion of a table",
-            &mixed,
-            &complete("sqlite://shop/{table}/schema{?format}", "table", "i"),
-        )?,
+        measured("completion of 1,000 paths", &mixed, &path("few"))?,
+        measured("completion of 1,000 paths, new text", &uncached, &path("few"))?,
+        measured("completion of a ref", &mixed, &revision)?,
+        measured("completion of a ref, new text", &uncached, &revision)?,
+        measured("completion of a table", &mixed, &table)?,
+        measured("completion of a table, new text", &uncached, &table)?,
         measured("not found", &mixed, &read("file:///few/none.txt"))?,
     ];
-    let many = data.many.as_deref().map(|config| serve(binary, config)).transpose()?;
-    if let Some(many) = &many {
-        let completion = complete("file:///many/{+path}{?lines,bytes}", "path", "05");
-        servers.push(measured("completion of 1,000,000 paths", many, &completion)?);
+    let mut many = Vec::new();
+    if let Some([cached, uncached]) = &data.many {
+        for (name, config) in
+            [("completion of 1,000,000 paths", cached), ("completion of 1,000,000 paths, new text", uncached)]
+        {
+            let server = serve(binary, config)?;
+            servers.push(measured(name, &server, &path("many"))?);
+            many.push(server);
+        }
     }
     // These two are not cached. Each connection asks for another resource, because Libris asks the database or the
     // API once for simultaneous requests of the same one.
@@ -122,7 +126,7 @@ fn judge(servers: &[Measured], report: &mut Report) {
         Some(median(server.costs.iter().copied()))
     };
     let most = |name: &str| match name {
-        "schema of a database" => Some(25.0),
+        name if name.starts_with("schema") => Some(25.0),
         name if name.starts_with("completion") => Some(40.0),
         _ => None,
     };
@@ -135,6 +139,12 @@ fn judge(servers: &[Measured], report: &mut Report) {
     }
     for (name, one, other, most) in [
         ("mixed catalog ÷ folder alone", "list page of a mixed catalog", "list page of a folder alone", 1.3),
+        (
+            "three sources ÷ folder alone",
+            "list page with resources of three sources",
+            "list page of a folder alone",
+            1.3,
+        ),
         ("row ÷ its limit", "row by key", "limit: row by key, rusqlite and hyper", 1.5),
         (
             "row, PostgreSQL ÷ its limit",
@@ -142,8 +152,8 @@ fn judge(servers: &[Measured], report: &mut Report) {
             "limit: row by key, tokio-postgres and hyper",
             1.5,
         ),
-        ("blob ÷ file", "blob of 1 KiB", "file of 1 KiB", 1.3),
-        ("not found ÷ file", "not found", "file of 1 KiB", 1.2),
+        ("blob ÷ file", "blob of 8 KiB", "file of 8 KiB", 1.3),
+        ("not found ÷ file", "not found", "file of 8 KiB", 1.2),
     ] {
         let ratio = cost(one).zip(cost(other)).map(|(one, other)| one / other);
         report.judge_if_measured(name, ratio, Aim::AtMost(most));

@@ -3,7 +3,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use libris_core::Proof;
 
@@ -11,11 +12,15 @@ use super::ref_store::{MAX_LOOSE_REF_BYTES, MAX_SYMBOLIC_REFS, RefStore, RefTarg
 use super::regular::{self, GitFileStamp, RegularFile, UnreadableFile};
 use super::repo::TaskRepository;
 use super::rev::{VISIBLE_NAMESPACES, candidates};
+use crate::tree::QuietPaths;
 
 /// The maximum number of directories of refs whose stamps are compared, and their deepest nesting. Beyond that, nothing
 /// is proven.
 const MAX_REF_DIRECTORIES: usize = 32;
 const MAX_REF_DEPTH: usize = 8;
+
+/// The least time between two collections of [`QuietPaths`], which cost about twenty system calls.
+const QUIET_PAUSE: Duration = Duration::from_millis(200);
 
 /// The files that determine what a name resolves to. They must be recorded before the name is resolved, so that
 /// a change in between invalidates the proof.
@@ -26,6 +31,18 @@ pub(super) struct RefEvidence {
     stamp: Option<GitFileStamp>,
     /// Whether nothing can be proven: a file is unreadable, or the file system is remote.
     unprovable: bool,
+    /// The directory that contains all refs.
+    common_dir: PathBuf,
+    last_check: Mutex<LastCheck>,
+}
+
+/// The last time when the files were found unchanged.
+#[derive(Default)]
+struct LastCheck {
+    /// Evidence that nothing has happened to the files since: it costs one system call, and the files cost one each.
+    quiet: Option<QuietPaths>,
+    /// When such evidence was collected last.
+    at: Option<Instant>,
 }
 
 /// The recorded state of the file of a loose ref.
@@ -66,7 +83,14 @@ impl RefEvidence {
         let packed = repository.common_dir().join("packed-refs");
         let stamp = GitFileStamp::of(&packed);
         let unprovable = repository.is_remote() || stamp.is_err();
-        let mut seen = Self { refs: Vec::new(), stamp: stamp.ok().flatten(), packed, unprovable };
+        let mut seen = Self {
+            refs: Vec::new(),
+            stamp: stamp.ok().flatten(),
+            packed,
+            unprovable,
+            common_dir: repository.common_dir().to_owned(),
+            last_check: Mutex::default(),
+        };
         for full in candidates(name) {
             seen.record_ref(repository.refs(), &full, MAX_SYMBOLIC_REFS);
         }
@@ -94,8 +118,25 @@ impl RefEvidence {
     }
 
     fn holds(&self) -> bool {
+        let mut last = self.last_check.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.quiet.as_ref().is_some_and(QuietPaths::hold) {
+            return true;
+        }
+        // Git changes many files beside `HEAD`, each of which ends the evidence.
+        let is_due = last.at.is_none_or(|at| at.elapsed() >= QUIET_PAUSE);
+        if is_due {
+            let paths = self.refs.iter().map(|file| &*file.path).chain([&*self.packed]);
+            // Before the files are checked, so that any later change ends the evidence.
+            last.quiet = QuietPaths::watch(&self.common_dir, paths);
+            last.at = Some(Instant::now());
+        }
         let same_stamp = |now: io::Result<Option<GitFileStamp>>| now.is_ok_and(|now| now == self.stamp);
-        self.refs.iter().all(RefFile::is_unchanged) && same_stamp(GitFileStamp::of(&self.packed))
+        let is_unchanged =
+            self.refs.iter().all(RefFile::is_unchanged) && same_stamp(GitFileStamp::of(&self.packed));
+        if !is_due || !is_unchanged {
+            last.quiet = None;
+        }
+        is_unchanged
     }
 }
 

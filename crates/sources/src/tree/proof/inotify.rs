@@ -67,7 +67,7 @@ struct WatchedDirectory {
 enum WatchTarget<'a> {
     /// A directory whose content matters. Its file system must report changes.
     Handle(BorrowedFd<'a>),
-    /// A directory of which only moves and deletions matter.
+    /// A directory of which only moves and deletions matter, or whose file system is known to report changes.
     Path(&'a Path),
 }
 
@@ -98,6 +98,11 @@ impl GenerationTracker {
     /// Watches a directory of the tree; `None` if it cannot be watched.
     pub(super) fn watch_directory(&self, handle: &DirectoryHandle) -> Option<ObservedGeneration> {
         self.watch(WatchTarget::Handle(handle.as_fd()), DIRECTORY_EVENTS, None)
+    }
+
+    /// Watches a directory by its path; `None` if it cannot be watched. The caller checks that its file system is local.
+    pub(super) fn watch_path(&self, path: &Path) -> Option<ObservedGeneration> {
+        self.watch(WatchTarget::Path(path), DIRECTORY_EVENTS, None)
     }
 
     /// Watches `.git`, in which `info` may appear, and `.git/info`, in which `exclude` may appear. `None` if one

@@ -15,6 +15,8 @@
 )]
 mod journal;
 
+mod quiet;
+
 #[cfg(target_os = "linux")]
 mod inotify;
 #[cfg(target_os = "linux")]
@@ -37,6 +39,7 @@ use super::root::{DirectoryHandle, PathFromRoot};
 use super::stamp::{FileId, StatStamp};
 pub(super) use journal::NameJournal;
 use journal::NameJournals;
+pub(crate) use quiet::QuietPaths;
 
 /// For how long evidence is trusted: the longest that a change without an event can go unnoticed.
 pub(super) const MAX_AGE: Duration = Duration::from_secs(2);

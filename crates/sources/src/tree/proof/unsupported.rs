@@ -18,6 +18,10 @@ impl GenerationTracker {
         match *self {}
     }
 
+    pub(super) fn watch_path(&self, _path: &Path) -> Option<ObservedGeneration> {
+        match *self {}
+    }
+
     pub(super) fn watch_git_excludes(&self, _root: &DirectoryHandle) -> Option<Vec<ObservedGeneration>> {
         match *self {}
     }
