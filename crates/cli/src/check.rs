@@ -142,7 +142,7 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
     } else if reports.len() > 1 {
         report(&advice(
             format!("the configuration of {faulty} of {} sources is wrong", reports.len()),
-            "`libris serve` would serve them, but reads of what is wrong would fail",
+            "`libris serve` would serve all sources, but reads of what is wrong would fail",
         ));
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
