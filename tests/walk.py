@@ -6,9 +6,13 @@ If a page does not have it, the walk reads the page that it names: with `?match=
 `?after`, the next one. The size of a read is that of all its texts, blobs and URIs; each folder of the table is the median
 of 101 files.
 
-    tests/walk.py            measures target/debug/libris, or the program that LIBRIS_BIN names
+    tests/walk.py                  measures target/debug/libris, or the program that LIBRIS_BIN names
+    tests/walk.py --without-links  measures a version whose folders have no listing: the children of a folder are the URIs
+                                   of its parts. If the file is not among them, the pages of `resources/list` are read
+                                   until one has it; the size of a page is that of its URIs, names, titles and descriptions
 """
 
+import itertools
 import json
 import os
 import random
@@ -22,6 +26,7 @@ from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRIS = os.environ.get("LIBRIS_BIN") or str(ROOT / "target" / "debug" / "libris")
+WITHOUT_LINKS = "--without-links" in sys.argv[1:]
 FILES = 101
 NEXT = "dev.libris/next"
 META = {
@@ -36,6 +41,8 @@ class Server:
 
     def __init__(self, config):
         self.config = tempfile.NamedTemporaryFile("w", suffix=".toml")
+        # The pages of `resources/list` that were read.
+        self.listed = []
         self.config.write(config)
         self.config.flush()
         self.process = subprocess.Popen(
@@ -54,17 +61,41 @@ class Server:
         self.process.wait()
         self.config.close()
 
-    def read(self, uri):
-        """The text of the first part, the URI of the next page, and the bytes of all parts."""
-        request = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri, "_meta": META}}
+    def ask(self, method, **params):
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
-        if "result" not in answer:
-            raise SystemExit(f"could not read {uri}: {answer['error']['message']}")
-        parts = answer["result"]["contents"]
+        return json.loads(self.process.stdout.readline())
+
+    def parts(self, uri):
+        """The parts of a resource, and their bytes; no parts if it cannot be read."""
+        answer = self.ask("resources/read", uri=uri)
+        parts = answer.get("result", {}).get("contents", [])
+        if not parts:
+            print(f"could not read {uri}: {answer}", file=sys.stderr)
         size = sum(len((part.get("text") or part.get("blob") or "").encode()) + len(part["uri"]) for part in parts)
+        return parts, size
+
+    def read(self, uri):
+        """The text of the first part, the URI of the next page, and the bytes of all parts."""
+        parts, size = self.parts(uri)
         return parts[0].get("text", ""), parts[0].get("_meta", {}).get(NEXT), size
+
+    def pages(self):
+        """The pages of `resources/list`: the URIs, and the bytes."""
+        cursor = {}
+        for number in itertools.count():
+            if number == len(self.listed):
+                result = self.ask("resources/list", **cursor)["result"]
+                shown = ("uri", "name", "title", "description")
+                texts = [entry.get(key) or "" for entry in result["resources"] for key in shown]
+                uris = {entry["uri"] for entry in result["resources"]}
+                self.listed.append((uris, sum(len(text.encode()) for text in texts), result.get("nextCursor")))
+            uris, size, following = self.listed[number]
+            yield uris, size
+            if following is None:
+                return
+            cursor = {"cursor": following}
 
 
 def walk(server, root, path, has_match):
@@ -73,7 +104,7 @@ def walk(server, root, path, has_match):
     segments = path.split("/")
     for depth, segment in enumerate(segments):
         slash = "" if depth == len(segments) - 1 else "/"
-        child = folder + quote(segment, safe="-._~!$&'()*+,;=:@") + slash
+        child = folder + encoded(segment) + slash
         page, is_first = folder, True
         while True:
             text, following, size = server.read(page)
@@ -86,6 +117,35 @@ def walk(server, root, path, has_match):
             is_first = False
         folder = child
     return taken
+
+
+def walk_without_links(server, root, path):
+    """The bytes of all reads on the way to a file in a version whose folders have no listing."""
+    taken, folder = 0, root
+    segments = path.split("/")
+    for depth, segment in enumerate(segments):
+        is_last = depth == len(segments) - 1
+        child = folder + encoded(segment) + ("" if is_last else "/")
+        parts, size = server.parts(folder)
+        taken += size
+        if not any(part["uri"].removesuffix("/") == child.removesuffix("/") for part in parts):
+            return taken + listed_until(server, root + "/".join(map(encoded, segments)))
+        folder = child
+    return taken
+
+
+def listed_until(server, uri):
+    """The bytes of the pages of `resources/list` up to the one that has a resource."""
+    taken = 0
+    for uris, size in server.pages():
+        taken += size
+        if uri in uris:
+            return taken
+    raise SystemExit(f"{uri} is not listed")
+
+
+def encoded(segment):
+    return quote(segment, safe="-._~!$&'()*+,;=:@")
 
 
 def sample(base, names):
@@ -127,6 +187,10 @@ def database(path):
 def row(name, config, root, paths):
     paths = sample(root, paths)
     with Server(config) as server:
+        if WITHOUT_LINKS:
+            taken = statistics.median(walk_without_links(server, root, path) for path in paths)
+            print(f"| {name} | {taken:,.0f} |", flush=True)
+            return
         sizes = [
             [walk(server, root, path, has_match) for path in paths]
             for has_match in (False, True)
@@ -138,6 +202,11 @@ def row(name, config, root, paths):
 def table_row(path):
     """A table is found in the list of tables, and its schema read."""
     with Server(f'[[sql]]\nurl = "sqlite:{path}"\nname = "shop"\n') as server:
+        if WITHOUT_LINKS:
+            # It is the schema of all tables.
+            _, taken = server.parts("sqlite://shop/")
+            print(f"| a database of 200 tables | {taken:,} |")
+            return
         text, _, taken = server.read("sqlite://shop/")
         uri = "sqlite://shop/t123/schema"
         if uri not in text:
@@ -146,7 +215,10 @@ def table_row(path):
 
 
 def main():
-    print("| folder | with `?after` only | with `?match` |\n|---|---|---|")
+    if WITHOUT_LINKS:
+        print("| folder | bytes |\n|---|---|")
+    else:
+        print("| folder | with `?after` only | with `?match` |\n|---|---|---|")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "pictures").mkdir()

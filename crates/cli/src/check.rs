@@ -55,6 +55,8 @@ struct SourceListing {
     skills: Vec<Skill>,
     skill_count: u64,
     prompts: Vec<Prompt>,
+    /// The wrong parts of its configuration, such as a query that the database rejects.
+    faults: Vec<anyhow::Error>,
     /// The URIs of a source without templates, up to a limit.
     uris: Vec<String>,
 }
@@ -111,7 +113,8 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
         false => Vec::new(),
     };
     let failed = reports.iter().filter(|report| report.outcome.is_err()).count();
-    let ok = failed == 0 && conflict.is_none();
+    let faulty = reports.iter().filter(|report| report.has_faults()).count();
+    let ok = failed + faulty == 0 && conflict.is_none();
     if options.json {
         let mut object = json(&reports, conflict.as_ref());
         if !rules.rules().is_empty() {
@@ -129,12 +132,17 @@ pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
     print(&lines).context("could not print")?;
     if let Some(conflict) = &conflict {
         report(conflict);
-    } else if failed == 0 {
+    } else if ok {
         print(&(styled(SUCCESS, "ok") + "\n")).context("could not print")?;
-    } else if reports.len() > 1 {
+    } else if reports.len() > 1 && failed > 0 {
         report(&advice(
             format!("{failed} of {} sources failed", reports.len()),
             "`libris serve` would serve the other sources and retry the failed ones",
+        ));
+    } else if reports.len() > 1 {
+        report(&advice(
+            format!("the configuration of {faulty} of {} sources is wrong", reports.len()),
+            "`libris serve` would serve all sources, but reads of what is wrong would fail",
         ));
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -185,7 +193,9 @@ async fn list(label: &str, source: &dyn Source, keep: usize) -> Result<SourceLis
     let listed = async {
         listing.templates = source.templates(&Context::default()).await?.templates;
         // `verify` comes before the list, so that an invalid query is reported once, and not logged as well.
-        source.verify().await?;
+        let wrong =
+            |error| anyhow::Error::new(error).context(format!("the configuration of `{label}` is wrong"));
+        listing.faults = source.verify().await?.into_iter().map(wrong).collect();
         let mut after = None;
         loop {
             let page = source.list(after.as_ref(), PAGE_SIZE, &Context::default()).await?;
@@ -287,7 +297,14 @@ impl SourceReport {
         }
         lines.extend(more(self.warnings.len().saturating_sub(show) as u64, "warning"));
         lines.extend(self.tip.as_ref().map(|tip| format!("  {} {tip}", hint_label())));
-        print(&(lines.join("\n") + "\n"))
+        print(&(lines.join("\n") + "\n"))?;
+        listing.faults.iter().for_each(report);
+        Ok(())
+    }
+
+    /// Whether the source can be listed, and parts of its configuration are wrong.
+    fn has_faults(&self) -> bool {
+        self.outcome.as_ref().is_ok_and(|listing| !listing.faults.is_empty())
     }
 
     fn json(&self) -> Value {
@@ -333,6 +350,9 @@ impl SourceListing {
             "resources": resources.collect::<Vec<_>>(),
             "templates": templates.collect::<Vec<_>>(),
         });
+        if !self.faults.is_empty() {
+            object["errors"] = self.faults.iter().map(error_json).collect();
+        }
         if !self.skills.is_empty() {
             object["skills"] = self.skills.iter().map(skill_json).collect();
         }
@@ -379,7 +399,8 @@ fn annotations(annotations: &Annotations) -> Value {
 }
 
 fn json(reports: &[SourceReport], conflict: Option<&anyhow::Error>) -> Value {
-    let ok = conflict.is_none() && reports.iter().all(|report| report.outcome.is_ok());
+    let ok =
+        conflict.is_none() && reports.iter().all(|report| report.outcome.is_ok() && !report.has_faults());
     let mut object =
         json!({ "ok": ok, "sources": reports.iter().map(SourceReport::json).collect::<Vec<_>>() });
     if let Some(conflict) = conflict {

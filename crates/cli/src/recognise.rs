@@ -1,4 +1,4 @@
-//! Recognises what a file named on the command line is: a configuration, a database or an OpenAPI document.
+//! Recognises what a path on the command line names: a configuration, a database, an OpenAPI document or a repository.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,8 +24,9 @@ pub(crate) enum Argument {
 
 impl Argument {
     /// Classifies an argument. `libris.toml` is a configuration whatever it contains. Other files are recognised by their
-    /// content, for TOML, YAML and JSON together with the extension; a missing file by its extension. Any other argument
-    /// is returned unchanged as a source.
+    /// content, for TOML, YAML and JSON together with the extension; a missing file by its extension. `.git`, and the
+    /// folder of a bare repository, are git repositories: served as folders, they would only show git's own files. Any
+    /// other argument is returned unchanged as a source.
     pub(crate) fn recognise(argument: &OsStr) -> Self {
         let path = Path::new(argument);
         let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
@@ -33,6 +34,9 @@ impl Argument {
         let is_database = is_one_of(&["db", "sqlite", "sqlite3"]);
         let is_config = path.file_name() == Some(OsStr::new("libris.toml"));
         let has_prefix = argument.to_string_lossy().contains(':');
+        if let Some(repository) = repository(path).filter(|_| KEYS.contains(&"git")) {
+            return Self::Source(prefixed("git:", repository.as_os_str()));
+        }
         let (content, is_missing) = match path.metadata() {
             Ok(metadata) if metadata.is_file() => (beginning(path), false),
             Ok(_) => return Self::Source(argument.to_owned()),
@@ -53,6 +57,16 @@ impl Argument {
         }
         Self::Source(argument.to_owned())
     }
+}
+
+/// The repository of a path: for `.git`, the folder that contains it, and for a bare repository the path itself.
+fn repository(path: &Path) -> Option<PathBuf> {
+    if path.file_name() == Some(OsStr::new(".git")) && path.exists() {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        return Some(folder.unwrap_or(Path::new(".")).to_owned());
+    }
+    let is_bare = path.join("HEAD").is_file() && path.join("objects").is_dir() && path.join("refs").is_dir();
+    is_bare.then(|| path.to_owned())
 }
 
 fn prefixed(prefix: &str, argument: &OsStr) -> OsString {
@@ -140,6 +154,29 @@ mod tests {
         for name in
             ["Cargo.toml", "berkeley.db", "compose.yaml", "data.json", "notes.md", "folder.db", "none"]
         {
+            assert_eq!(recognised(name), prefixed("", name), "{name}");
+        }
+        // A repository with a working tree is served as a folder; only what git itself keeps is a repository.
+        std::fs::create_dir(path("project")).unwrap();
+        for repository in ["project/.git", "bare.git", "bare"] {
+            for folder in ["objects", "refs"] {
+                std::fs::create_dir_all(path(repository).join(folder)).unwrap();
+            }
+            std::fs::write(path(repository).join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        }
+        // That of a worktree is a file.
+        std::fs::create_dir(path("worktree")).unwrap();
+        std::fs::write(path("worktree/.git"), "gitdir: ../project/.git/worktrees/worktree\n").unwrap();
+        for (name, repository) in [
+            ("project/.git", "project"),
+            ("project/.git/", "project"),
+            ("worktree/.git", "worktree"),
+            ("bare.git", "bare.git"),
+            ("bare", "bare"),
+        ] {
+            assert_eq!(recognised(name), prefixed("git:", repository), "{name}");
+        }
+        for name in ["project", "project/.git/refs", "folder.db/.git"] {
             assert_eq!(recognised(name), prefixed("", name), "{name}");
         }
         for text in ["sqlite:shop.db", "postgres://localhost/shop.db", "openapi:https://a.example/api.toml"] {

@@ -287,7 +287,7 @@ fn check_prints_json_for_scripts() {
 }
 
 #[test]
-fn check_reports_a_query_on_a_column_that_does_not_exist() {
+fn check_reports_every_wrong_query_and_lists_the_database() {
     let config = "
         [[sql]]
         url = \"sqlite:shop.db\"
@@ -297,17 +297,46 @@ fn check_reports_a_query_on_a_column_that_does_not_exist() {
         [[sql.query]]
         uri = \"shop://cheap\"
         sql = \"SELECT title FROM items WHERE price < 100\"
+        [[sql.query]]
+        uri = \"shop://recent\"
+        sql = \"SELECT title FROM itmes\"
     ";
     let folder = folder(&[("libris.toml", config)]);
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     std::fs::copy(examples.join("shop.db"), folder.path().join("shop.db")).unwrap();
     assert_snapshot!(libris(folder.path(), &["check", "--config", "libris.toml"]), @"
     exit: 1
-    error: could not list `sqlite:shop.db`
+    sqlite:shop.db: 13 resources, 6 templates
+      shop://cheap  application/json
+      shop://dear  application/json
+      shop://recent  application/json
+      sqlite://shop/  inode/directory
+      sqlite://shop/items/  inode/directory
+      sqlite://shop/items/schema  text/markdown  Schema of items
+      sqlite://shop/orders/  inode/directory
+      sqlite://shop/orders/schema  text/markdown  Schema of orders
+      sqlite://shop/schema  text/markdown  Schema of shop
+      sqlite://shop/spending/  inode/directory
+      … and 3 more resources
+      template shop://cheap{?format}
+      template shop://dear{?format}
+      template shop://recent{?format}
+      template sqlite://shop/{table}/schema{?format}
+      template sqlite://shop/{table}/rows{?limit,after,format,filter*}
+      template sqlite://shop/{table}/rows/{key}{?format}
+    error: the configuration of `sqlite:shop.db` is wrong
       because: the query `shop://dear` is wrong: no such column: prize
     hint: correct its `sql`
+    error: the configuration of `sqlite:shop.db` is wrong
+      because: the query `shop://recent` is wrong: no such table: itmes
+    hint: correct its `sql`
     ");
-    let right = config.replace("prize", "price");
+    let json = libris(folder.path(), &["check", "--config", "libris.toml", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(json.trim_start_matches("exit: 1\n")).unwrap();
+    let source = &json["sources"][0];
+    let errors = (json["ok"] == false, source["errors"].as_array().unwrap().len());
+    assert!(errors == (true, 2) && source["count"].as_u64() > Some(0), "{json}");
+    let right = config.replace("prize", "price").replace("itmes", "items");
     std::fs::write(folder.path().join("libris.toml"), right).unwrap();
     let checked = libris(folder.path(), &["check", "--config", "libris.toml", "--show", "0"]);
     assert!(checked.starts_with("exit: 0\n"), "{checked}");

@@ -249,10 +249,10 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Verifies the configuration against the service behind the source: for example, whether a database accepts the
-    /// configured queries. `libris check` calls it. The error is for the operator, so it may contain parts of the
-    /// configuration.
-    async fn verify(&self) -> Result<()> {
-        Ok(())
+    /// configured queries. `libris check` calls it. Returns an error for each wrong part of the configuration; the rest of
+    /// the source works. The errors are for the operator, so they may contain parts of the configuration.
+    async fn verify(&self) -> Result<Vec<Error>> {
+        Ok(Vec::new())
     }
 
     /// A stream of changes (a watch); `None` if this source cannot report changes. The stream contains every change that
@@ -424,7 +424,7 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).concurrency()
     }
 
-    async fn verify(&self) -> Result<()> {
+    async fn verify(&self) -> Result<Vec<Error>> {
         (**self).verify().await
     }
 

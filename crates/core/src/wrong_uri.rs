@@ -53,7 +53,7 @@ pub fn hint<'a>(
     let shown: Vec<_> = shown.into_iter().map(|form| form.text.to_owned()).collect();
     match shown.len() > MAX_NAMED {
         true => None,
-        false => Some(format!("a URI there has the form {}", any_of(shown))),
+        false => Some(format!("no template matches this URI; use the form {}", any_of(shown))),
     }
 }
 
@@ -153,7 +153,7 @@ mod tests {
         let resources = ["weather://stations", "weather://radar/europe"].map(|uri| Uri::parse(uri).unwrap());
         let templates = ["weather://forecast/{city}/{date}{?units,language*}", "weather://station/{id}"];
         let templates = templates.map(|text| UriTemplate::parse(text).unwrap());
-        let forms = "a URI there has the form `weather://stations`, `weather://radar/europe`, \
+        let forms = "no template matches this URI; use the form `weather://stations`, `weather://radar/europe`, \
                      `weather://forecast/{city}/{date}{?units,language*}` or `weather://station/{id}`";
         for (uri, expected) in [
             ("weather://forcast/lima/today", Some("did you mean `weather://forecast/lima/today`?")),
@@ -168,7 +168,9 @@ mod tests {
             ("weather://stations?sort=name", Some("`weather://stations` has no query parameters")),
             (
                 "weather://forecast/lima",
-                Some("a URI there has the form `weather://forecast/{city}/{date}{?units,language*}`"),
+                Some(
+                    "no template matches this URI; use the form `weather://forecast/{city}/{date}{?units,language*}`",
+                ),
             ),
             ("weather://radar/eurpoe", Some("did you mean `weather://radar/europe`?")),
             ("weather://stationz", Some("did you mean `weather://stations`?")),

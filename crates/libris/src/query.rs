@@ -20,7 +20,6 @@ use crate::catalog::Config;
 use crate::gate::{GatedSource, SourceRole, WeakGatedSource};
 use crate::health::{Outage, SourceFault, SourceHealth, rfc3339};
 use crate::list_cache::PageRequest;
-use crate::status;
 
 /// How many sources a list queries concurrently.
 const CONCURRENT_QUERIES: usize = 16;
@@ -248,8 +247,9 @@ impl GatedSource {
             SourceFault::Error(error) => return error,
             fault => fault.reason(),
         };
-        let (name, since, hint) = (self.health().name(), rfc3339(outage.since), hint(sources));
-        Error::Unavailable(format!("`{name}` is unavailable since {since}: {why}; hint: {hint}"))
+        let (name, since) = (self.health().name(), rfc3339(outage.since));
+        let why = advised(&why, sources);
+        Error::Unavailable(format!("`{name}` is unavailable since {since}: {why}"))
     }
 
     /// Starts a task that probes the source until it is available, unless such a task runs already, or the source is
@@ -338,10 +338,8 @@ pub(crate) fn gathered<T: ListResponse>(
             let are = if missing.len() == 1 { "is" } else { "are" };
             let of =
                 if missing.len() == 1 { String::new() } else { format!(" of `{}`", first.health().name()) };
-            Err(Error::Unavailable(format!(
-                "{names} {are} unavailable; the error{of}: {reason}; hint: {}",
-                hint(sources)
-            )))
+            let reason = advised(reason, sources);
+            Err(Error::Unavailable(format!("{names} {are} unavailable; the error{of}: {reason}")))
         }
         _ => Ok(all),
     }
@@ -383,11 +381,18 @@ impl ListResponse for SourceTools {
     }
 }
 
-/// The hint in the error of an unavailable source.
-fn hint(sources: &[GatedSource]) -> &'static str {
-    match sources.iter().any(|gated| gated.role() == SourceRole::Status) {
-        true => status::HINT,
-        false => "if this persists, check the source",
+/// The reason of an outage, and what to do. If the reason says what to do, only the place of the state follows it: a
+/// permanent fault, such as a wrong password, must not end with the advice to try again.
+fn advised(reason: &str, sources: &[GatedSource]) -> String {
+    let has_status = sources.iter().any(|gated| gated.role() == SourceRole::Status);
+    let has_advice = ["; hint: ", "try again"].iter().any(|advice| reason.contains(advice));
+    match (has_status, has_advice) {
+        (true, true) => format!("{reason}; `libris://status` has the state of the sources"),
+        (true, false) => format!(
+            "{reason}; hint: read `libris://status` for the state of the sources, and try again once they are available"
+        ),
+        (false, true) => reason.to_owned(),
+        (false, false) => format!("{reason}; hint: if this persists, check the source"),
     }
 }
 

@@ -24,10 +24,6 @@ pub(crate) fn uri() -> Uri {
     Uri::parse(URI).expect("the URI is well-formed")
 }
 
-/// The hint in errors of unavailable sources.
-pub(crate) const HINT: &str =
-    "read `libris://status` for the state of the sources, and try again once they are available";
-
 /// The output formats; the first is the default.
 const FORMATS: [&str; 2] = ["markdown", "json"];
 

@@ -140,7 +140,7 @@ fn the_manual_shows_a_server_that_works() {
     assert_eq!(docs.read("docs://documents/handbook?version=9")["code"], -32002);
     assert_eq!(
         docs.read("docs://documents/handbook?version=new"),
-        json!({ "code": -32602, "message": "`version` cannot be `new`: invalid digit found in string" })
+        json!({ "code": -32602, "message": "`version` cannot be `new`: it must be a whole number from 0 to 4294967295" })
     );
     let template = docs.ask("resources/templates/list", json!({}))["resourceTemplates"][0].take();
     assert_eq!(

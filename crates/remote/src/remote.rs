@@ -524,8 +524,8 @@ impl Source for Remote {
         CONCURRENCY
     }
 
-    async fn verify(&self) -> Result<()> {
-        self.session().await.map(drop)
+    async fn verify(&self) -> Result<Vec<Error>> {
+        self.session().await.map(|_| Vec::new())
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {

@@ -1,8 +1,8 @@
 //! Generates `docs/messages.md`: every message of the program.
 //!
-//! The messages are the string literals in calls that create errors, warnings and log lines, found by a lexer in the
-//! source code of all crates but their tests. So none can be missing as long as errors are created by one of
-//! [`CONSTRUCTORS`].
+//! The messages are the string literals in calls that create errors, warnings, log lines and notices, found by a lexer
+//! in the source code of all crates but their tests. So none can be missing as long as errors are created by one of
+//! [`CONSTRUCTORS`]. In the crate of the macros, all sentences are compile errors.
 //!
 //! To generate the page again: `LIBRIS_UPDATE=1 cargo test -p libris-cli --test messages`. Read what changed: each
 //! message says what happened and, if the user can do something about it, what to do.
@@ -17,7 +17,7 @@ use advice::Advice;
 use lexer::Token;
 
 /// The functions, variants and macros whose arguments are messages.
-const CONSTRUCTORS: [&str; 17] = [
+const CONSTRUCTORS: [&str; 18] = [
     "Busy",
     "Err",
     "Unavailable",
@@ -25,6 +25,7 @@ const CONSTRUCTORS: [&str; 17] = [
     "anyhow",
     "context",
     "custom",
+    "eprintln",
     "error",
     "failed",
     "invalid",
@@ -38,13 +39,14 @@ const CONSTRUCTORS: [&str; 17] = [
 ];
 
 /// The crates whose messages users and clients see.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "auth",
     "cli",
     "cluster",
     "core",
     "documents",
     "libris",
+    "macros",
     "process",
     "remote",
     "search",
@@ -54,7 +56,7 @@ const CRATES: [&str; 12] = [
 ];
 
 /// The parts of the page: a heading, and the folder or file whose messages it has. The first that matches counts.
-const PARTS: [(&str, &str); 21] = [
+const PARTS: [(&str, &str); 22] = [
     ("Command line and configuration file", "crates/cli/src"),
     ("Folders", "crates/sources/src/files"),
     ("Folders", "crates/sources/src/tree"),
@@ -76,7 +78,11 @@ const PARTS: [(&str, &str); 21] = [
     ("Replicas", "crates/cluster/src"),
     ("Picker", "crates/web/src"),
     ("Search", "crates/search/src"),
+    ("Macros of the library", MACROS),
 ];
+
+/// The crate whose messages are compile errors.
+const MACROS: &str = "crates/macros/src";
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,6 +103,22 @@ enum Channel {
     Log,
     /// In the terminal.
     Warning,
+    /// In the terminal, about what the program does.
+    Notice,
+    /// From the compiler.
+    Compile,
+}
+
+impl Channel {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Log => "log",
+            Self::Warning => "warning",
+            Self::Notice => "notice",
+            Self::Compile => "compile error",
+        }
+    }
 }
 
 impl Message {
@@ -207,6 +229,49 @@ fn added_hint(tokens: &[Token], at: usize) -> Option<(String, usize)> {
     })
 }
 
+/// The texts of an argument of `advice`: its literals, or those that the variable in it may have. `at` is the position of
+/// the call. One text if it has none.
+fn advice_texts(tokens: &[Token], at: usize, argument: &[Token]) -> Vec<String> {
+    let literals = |tokens: &[Token]| -> Vec<String> {
+        let literal = |token: &Token| match token {
+            Token::Text(text) => Some(text.split("; hint: ").next().unwrap_or_default().to_owned()),
+            _ => None,
+        };
+        tokens.iter().filter_map(literal).filter(|text| !text.is_empty()).collect()
+    };
+    let own = literals(argument);
+    if !own.is_empty() {
+        return vec![own.join(" ")];
+    }
+    let declared = argument.first().and_then(|name| {
+        let start = (0..at).rev().find(|start| {
+            tokens[*start] == Token::Name("let".into()) && tokens.get(start + 1) == Some(name)
+        })?;
+        let mut depth = 0;
+        let length = tokens[start..].iter().position(|token| {
+            match token {
+                Token::Mark('(' | '[' | '{') => depth += 1,
+                Token::Mark(')' | ']' | '}') => depth -= 1,
+                _ => {}
+            }
+            depth == 0 && *token == Token::Mark(';')
+        })?;
+        Some(literals(&tokens[start..start + length]))
+    });
+    let prose = declared.into_iter().flatten().filter(|text| is_prose(text)).collect::<Vec<_>>();
+    if prose.is_empty() { vec!["…".to_owned()] } else { prose }
+}
+
+/// The messages in the code of the macros: every sentence.
+fn compile_errors(code: &str) -> BTreeSet<Message> {
+    let tokens = lexer::tokens(code);
+    let texts = tokens.iter().filter_map(|token| match token {
+        Token::Text(text) if is_prose(text) => Some(Message::new(text, Channel::Compile)),
+        _ => None,
+    });
+    texts.collect()
+}
+
 /// The messages in the code of one file.
 fn messages(code: &str) -> BTreeSet<Message> {
     let tokens = lexer::tokens(code);
@@ -225,21 +290,13 @@ fn messages(code: &str) -> BTreeSet<Message> {
         let (arguments, end) = arguments(&tokens, open);
         let hint = added_hint(&tokens, end + 2).map(|(hint, _)| hint).unwrap_or_default();
         if let (true, [message, hint]) = (is_name(at, "advice"), &arguments[..]) {
-            let texts_of = |tokens: &[Token]| -> Vec<String> {
-                let all = tokens.iter().filter_map(|token| match token {
-                    Token::Text(text) => Some(text.clone()),
-                    _ => None,
-                });
-                all.collect()
-            };
-            // The message may be the text of a variable.
-            let message = Some(texts_of(message).join(" ")).filter(|text| !text.is_empty());
-            let hint = Some(texts_of(hint).join(" ")).filter(|text| !text.is_empty());
-            let (text, hint) =
-                (message.unwrap_or_else(|| "…".to_owned()), hint.unwrap_or_else(|| "…".to_owned()));
+            let (messages, hints) = (advice_texts(&tokens, at, message), advice_texts(&tokens, at, hint));
             let has_words = |text: &str| is_prose(&format!("a {text}"));
-            if has_words(&text) || has_words(&hint) {
-                found.insert(Message { text, hint, channel: Channel::Error, has_cause: false });
+            for text in &messages {
+                for hint in hints.iter().filter(|hint| has_words(text) || has_words(hint)) {
+                    let (text, hint) = (text.clone(), hint.clone());
+                    found.insert(Message { text, hint, channel: Channel::Error, has_cause: false });
+                }
             }
             continue;
         }
@@ -256,6 +313,7 @@ fn messages(code: &str) -> BTreeSet<Message> {
                 (true, false) => Channel::Warning,
                 (true, true) => Channel::Log,
                 (false, true) if is_name(at, "error") => Channel::Log,
+                (false, true) if is_name(at, "eprintln") => Channel::Notice,
                 (false, _) => Channel::Error,
             };
             // `Busy` adds it to the text.
@@ -275,7 +333,8 @@ fn parts() -> BTreeMap<usize, (&'static str, BTreeSet<Message>)> {
             let (heading, _) = PARTS.iter().find(|(_, prefix)| path.starts_with(prefix)).expect("a part");
             let order = PARTS.iter().position(|(other, _)| other == heading).unwrap();
             let part = parts.entry(order).or_insert_with(|| (heading, BTreeSet::new()));
-            part.1.extend(messages(&std::fs::read_to_string(&file).unwrap()));
+            let code = std::fs::read_to_string(&file).unwrap();
+            part.1.extend(if path.starts_with(MACROS) { compile_errors(&code) } else { messages(&code) });
         }
     }
     parts
@@ -284,27 +343,24 @@ fn parts() -> BTreeMap<usize, (&'static str, BTreeSet<Message>)> {
 fn page() -> String {
     let mut page = String::from(
         "# Messages\n\n\
-         Every message of the program: errors and warnings in the terminal, errors in responses, and warnings in the \
-         log.\n`{…}` stands for a value. A message of which another message is the rest, such as a reason, has a row \
-         of its own.\nIf the column \"what to do\" is empty, the message itself says it. `…` in it is advice that depends on the case.\n\n\
+         Every message of the program: errors, warnings and notices in the terminal, errors in responses, warnings in \
+         the log, and\ncompile errors of the macros. `{…}` stands for a value. A message of which another message is the \
+         rest, such as a reason,\nhas a row of its own. If the column \"what to do\" is empty, the message itself says \
+         it. `…` stands for a text that depends\non the case.\n\n\
          \"See the cause\" means that the cause follows: in the terminal as `because: …`, with a hint of its own, and \
          in the log\nof the server, where a response only says \"internal error; the log of the server has the \
          details\".\n\n\
-         A test generates this page from the source code, and checks that every error has advice; see\n\
+         A test generates this page from the source code, and checks that every message has advice; see\n\
          `crates/cli/tests/messages/main.rs`.\n",
     );
     for (heading, messages) in parts().values() {
         page.push_str(&format!("\n## {heading}\n\n| message | what to do | where |\n|---|---|---|\n"));
         for message in messages.iter().filter(|message| !advice::is_fragment(&message.text)) {
-            let channel = match message.channel {
-                Channel::Error => "error",
-                Channel::Log => "log",
-                Channel::Warning => "warning",
-            };
+            let channel = message.channel.label();
             let advice = match advice::of(message) {
                 Some(Advice::Hint) => message.hint.as_str(),
                 Some(Advice::Cause) => "see the cause",
-                Some(Advice::Exempt(reason)) => reason,
+                Some(Advice::Listed(text)) => text,
                 Some(Advice::AtEnd) => "see its end",
                 Some(Advice::Outside) => "a reason in another message, which has the advice",
                 Some(Advice::InText) | None => "",
@@ -336,29 +392,26 @@ fn the_page_has_every_message() {
 }
 
 #[test]
-fn every_error_has_advice() {
+fn every_message_has_advice() {
     let parts = parts();
-    let errors = || {
-        let all = parts.values().flat_map(|(_, messages)| messages);
-        all.filter(|message| message.channel == Channel::Error)
-    };
-    let without: Vec<_> = errors()
+    let messages = || parts.values().flat_map(|(_, messages)| messages);
+    let without: Vec<_> = messages()
         .filter(|message| !advice::is_fragment(&message.text) && advice::of(message).is_none())
         .map(|message| &message.text)
         .collect();
     assert!(
         without.is_empty(),
-        "say what to do about these errors, with `; hint: …`, or list them in advice.rs with the reason why they need \
-         no advice: {without:#?}"
+        "say what to do about these messages, with `; hint: …`, or list them in advice.rs with the advice, or with the \
+         reason why they need none: {without:#?}"
     );
     // A listed text that is no message any more, or has advice now, is taken off the list.
     let unlisted = |text: &&&str| {
-        !errors().any(|message| {
+        !messages().any(|message| {
             message.text == **text && !matches!(advice::of(message), Some(Advice::Hint | Advice::InText))
         })
     };
     let stale: Vec<_> = advice::listed().filter(unlisted).collect();
-    assert!(stale.is_empty(), "no errors without advice: {stale:#?}");
+    assert!(stale.is_empty(), "no messages without advice: {stale:#?}");
 }
 
 #[test]
@@ -372,8 +425,10 @@ fn messages_are_found_in_calls() {
             c.map_err(|cause| advice("the port is in use", "use another port"))?;
             let why = "it is a file; hint: name its folder";
             d.map_err(|cause| advice(why, "use a file"))?;
+            e.map_err(|cause| advice(text, "use another file"))?;
             tracing::warn!(uri = "one", r#"a "raw" text"#);
             warn("the port was chosen");
+            eprintln!("listening on {address}");
             Err(Error::failed("open the file", cause))
         }
         #[cfg(test)]
@@ -390,7 +445,14 @@ fn messages_are_found_in_calls() {
         message("it is a file", "name its folder", Channel::Error),
         message("the port is in use", "use another port", Channel::Error),
         message("the port was chosen", "", Channel::Warning),
-        message("…", "use a file", Channel::Error),
+        message("it is a file", "use a file", Channel::Error),
+        message("…", "use another file", Channel::Error),
+        message("listening on {address}", "", Channel::Notice),
     ];
     assert_eq!(messages(code), expected.into());
+    let code = r#"Error::new(span, format!("`{key}` appears twice; remove one")); KEYS.join("`, `")"#;
+    assert_eq!(
+        compile_errors(code),
+        [message("`{key}` appears twice; remove one", "", Channel::Compile)].into()
+    );
 }

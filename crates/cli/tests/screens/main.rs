@@ -42,6 +42,20 @@ fn furnished() -> tempfile::TempDir {
     )
     .unwrap();
     std::fs::write(path("typo.toml"), "[[files]]\npath = \"handbook\"\nexlude = [\"*.tmp\"]\n").unwrap();
+    // A folder of which parts are left out, and a database with two wrong queries.
+    std::fs::create_dir_all(path("notes/drafts")).unwrap();
+    for (name, text) in
+        [(".env", "SECRET=1\n"), (".gitignore", "*.log\n"), ("build.log", ""), ("plan.md", "# Plan\n")]
+    {
+        std::fs::write(path("notes").join(name), text).unwrap();
+    }
+    std::fs::write(
+        path("wrong.toml"),
+        "[[files]]\npath = \"notes\"\nexclude = [\"drafts/\"]\n\n[[sql]]\nurl = \"sqlite:shop.db\"\n\
+         query = [\n  { uri = \"shop://dear\", sql = \"SELECT title, prize FROM items\" },\n  \
+         { uri = \"shop://new\", sql = \"SELECT title FROM itmes\" },\n]\n",
+    )
+    .unwrap();
     folder
 }
 
@@ -105,15 +119,18 @@ fn typed(folder: &Path, command: &str) -> String {
 
 /// Replaces the selected port with the default one.
 fn stable(text: &str) -> String {
-    let mut stable = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("127.0.0.1:") {
-        let digits = after.len() - after.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
-        stable.push_str(before);
-        stable.push_str("127.0.0.1:4747");
-        rest = &after[digits..];
-    }
-    stable + rest
+    ["127.0.0.1:", "the port "].into_iter().fold(text.to_owned(), |text, introduction| {
+        let mut stable = String::new();
+        let mut rest = &*text;
+        while let Some((before, after)) = rest.split_once(introduction) {
+            let digits = after.len() - after.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+            // Port 0 stands for a free port.
+            let port = if digits >= 4 { "4747" } else { &after[..digits] };
+            stable.push_str(&format!("{before}{introduction}{port}"));
+            rest = &after[digits..];
+        }
+        stable + rest
+    })
 }
 
 /// Compares a screen with its picture, or draws it if the environment asks for that.
@@ -154,14 +171,25 @@ fn check_command() {
 }
 
 #[test]
+fn check_with_wrong_queries() {
+    let command = "libris check wrong.toml --show 3";
+    check("check-wrong", &[(command, command)]);
+}
+
+#[test]
 fn errors() {
-    let same = |command: &'static str| (command, command);
+    fn same(command: &str) -> (&str, &str) {
+        (command, command)
+    }
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let in_use = format!("libris serve handbook --http {}", other.local_addr().unwrap());
     check(
         "errors",
         &[
             same("libris check typo.toml"),
             same("libris serve minutes"),
             same("libris serve handbook --http 0.0.0.0:8080"),
+            ("libris serve handbook --http 127.0.0.1:4747", &in_use),
             same("libris serve ftp://example.com/"),
             same("libris srve handbook"),
         ],

@@ -14,10 +14,10 @@ use crate::archive::Member;
 use crate::{ArchiveFormat, ExtractionError};
 
 /// The innermost archive that contains a member, and the path of the member within this archive.
-struct OpenArchive {
-    data: Bytes,
-    format: ArchiveFormat,
-    path: String,
+pub(super) struct OpenArchive {
+    pub(super) data: Bytes,
+    pub(super) format: ArchiveFormat,
+    pub(super) path: String,
     freshness: Freshness,
 }
 
@@ -68,12 +68,22 @@ impl Documents {
     ) -> Result<FoundContents> {
         let archive = self.open_archive(document, member, context).await?;
         if archive.path.is_empty() || archive.path.ends_with('/') {
-            let mut resources = self.member_resources(document, &archive, context).await?;
+            let mut resources = match self.member_resources(document, &archive, context).await {
+                Err(Error::NotFound(_)) => {
+                    return Err(self.no_member(document, &archive, context).await);
+                }
+                resources => resources?,
+            };
             resources.retain(|resource| context.sees(&resource.uri));
             return Ok(FoundContents::Other(folder_contents(document, &resources, archive.freshness)));
         }
         let contents = self.reader.member(&archive.data, archive.format, &archive.path, context).await;
-        let data = contents.map_err(|error| member_error(document, error))?;
+        let data = match contents {
+            Err(ExtractionError::NoMember) => {
+                return Err(self.no_member(document, &archive, context).await);
+            }
+            contents => contents.map_err(|error| member_error(document, error))?,
+        };
         let (mime, decoded) = media_type(&archive.path, &data);
         Ok(FoundContents::Document(DocumentBytes {
             data,
@@ -202,7 +212,7 @@ impl Documents {
 }
 
 /// The names directly in a folder, with their sizes. Names of folders end with a slash and have no size.
-fn children(members: &[Member], folder: &str) -> BTreeMap<String, Option<u64>> {
+pub(super) fn children(members: &[Member], folder: &str) -> BTreeMap<String, Option<u64>> {
     let below = members.iter().filter_map(|member| Some((member.path.strip_prefix(folder)?, member.size)));
     below
         .map(|(rest, size)| match rest.split_once('/') {
@@ -217,7 +227,8 @@ fn folder_contents(uri: &Uri, resources: &[Resource], freshness: Freshness) -> C
     let mut text = String::new();
     for resource in resources {
         let size = resource.size.map(|size| format!(" ({size} bytes)")).unwrap_or_default();
-        text.push_str(&format!("- [{}]({}){size}\n", resource.name, resource.uri));
+        let slash = if resource.uri.as_str().ends_with('/') { "/" } else { "" };
+        text.push_str(&format!("- [{}{slash}]({}){size}\n", resource.name, resource.uri));
     }
     Contents::from(Content::text(uri.clone(), "text/markdown", text)).with_freshness(freshness)
 }

@@ -5,6 +5,7 @@ mod images;
 mod list;
 mod member_path;
 mod members;
+mod missing;
 mod query;
 mod read;
 mod select;
@@ -320,7 +321,7 @@ impl Source for Documents {
         self.source.concurrency()
     }
 
-    async fn verify(&self) -> Result<()> {
+    async fn verify(&self) -> Result<Vec<Error>> {
         self.source.verify().await
     }
 

@@ -135,10 +135,11 @@ fn form(value: &str) -> Result<ReadForm> {
         "image" => Ok(ReadForm::Image),
         "original" => Ok(ReadForm::Original),
         other => {
-            let similar = suggest::did_you_mean(other, ["text", "image", "original"]);
-            Err(Error::invalid(format!(
-                "`as={other}` is not supported{similar}; hint: use `text`, `image` or `original`"
-            )))
+            let similar = match suggest::did_you_mean(other, ["text", "image", "original"]) {
+                similar if similar.is_empty() => "; hint: use `text`, `image` or `original`".to_owned(),
+                similar => similar,
+            };
+            Err(Error::invalid(format!("`as={other}` is not supported{similar}")))
         }
     }
 }

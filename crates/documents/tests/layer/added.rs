@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use libris_core::{CompletionRequest, Context, Source, Uri, Visibility};
+use libris_core::{CompletionRequest, Context, Error, Source, Uri, Visibility};
 use libris_documents::{Documents, PlainRead};
 use libris_sources::{Git, Http, Sql, git};
 
@@ -171,7 +171,33 @@ async fn members_are_below_their_archive() {
     assert!(read(&source, &at("folder/a.pdf?as=text")).await.unwrap().starts_with("Page number 1"));
     assert_eq!(read(&source, "file:///docs/real.zip/x.txt").await.unwrap(), "a folder");
     let error = refusal(&source, &at("folder/none.txt")).await;
-    assert_eq!(error, "no resource at `file:///docs/report.zip/folder/none.txt`");
+    assert_eq!(
+        error,
+        "no resource at `file:///docs/report.zip/folder/none.txt`: there is no `none.txt` in \
+         `file:///docs/report.zip/folder/`; read that folder to see its entries"
+    );
+    for (path, hint) in [
+        ("foldr/a.pdf", "there is no `foldr` in `file:///docs/report.zip/`; did you mean `folder`?"),
+        (
+            "folder/b%20d.txt",
+            "there is no `b d.txt` in `file:///docs/report.zip/folder/`; did you mean `b c.txt`?",
+        ),
+        ("folder", "`file:///docs/report.zip/folder/` is a folder: read it with the slash at the end"),
+        (
+            "folder/a.pdf/",
+            "`file:///docs/report.zip/folder/a.pdf` is a file and not a folder: read it by this URI",
+        ),
+        (
+            "data.tar/deep/y.txt",
+            "there is no `y.txt` in `file:///docs/report.zip/data.tar/deep/`; did you mean `x.txt`?",
+        ),
+    ] {
+        let error = refusal(&source, &at(path)).await;
+        assert_eq!(error, format!("no resource at `{}`: {hint}", at(path)));
+        let restricted = Context::default().with_visibility(Arc::new(Hidden("nothing")));
+        let error = source.read(&uri(&at(path)), &restricted).await.unwrap_err();
+        assert!(matches!(error, Error::NotFound(_)), "{error}");
+    }
     let children = async |path: &str| {
         let page = source.children(&uri(&at(path)), None, 10, &Context::default()).await.unwrap();
         page.resources.iter().map(|resource| resource.uri.to_string()).collect::<Vec<_>>()

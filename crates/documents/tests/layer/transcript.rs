@@ -44,6 +44,8 @@ async fn documents_and_members() {
         "report.pdf?as=txt",
         "prices.xlsx?as=text&sheet=Price",
         "minutes.zip/minutes/tuesday.txt",
+        "minutes.zip/minute/",
+        "minutes.zip/nothing-like-it",
         "logo.png?as=text",
         "broken.pdf?as=text",
         "reprot.pdf?as=text",

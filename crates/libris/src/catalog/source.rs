@@ -73,8 +73,10 @@ impl Source for Catalog {
                 // only if this one can prove "not found".
                 Err(error) if error.is_not_found() => {
                     proof = proof.zip(error.proof().cloned()).map(|(proof, missing)| proof.and(missing));
-                    // The most specific source has the best hint.
-                    missing.get_or_insert(error);
+                    // The most specific source with a hint has the best one.
+                    if !matches!(missing, Some(Error::Missing { .. })) {
+                        missing = Some(error);
+                    }
                 }
                 Ok(mut contents) => {
                     let proof = match (proof, unchanged) {

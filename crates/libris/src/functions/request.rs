@@ -89,10 +89,30 @@ impl<T: FromStr<Err: Display>> FromVariable for T {
         const QUOTED_CHARACTERS: usize = 100;
         text.parse().map_err(|cause: T::Err| {
             let value = plain(text, QUOTED_CHARACTERS);
-            let cause = plain(&cause.to_string(), QUOTED_CHARACTERS);
+            let cause = expected::<T>().unwrap_or_else(|| plain(&cause.to_string(), QUOTED_CHARACTERS));
             Error::invalid(format!("`{name}` cannot be `{value}`: {cause}"))
         })
     }
+}
+
+/// What a value of an integer type must be. The parse errors of the standard library, such as "invalid digit found in
+/// string", do not say it.
+fn expected<T>() -> Option<String> {
+    const INTEGERS: [(&str, i128, i128); 10] = [
+        ("u8", 0, u8::MAX as i128),
+        ("u16", 0, u16::MAX as i128),
+        ("u32", 0, u32::MAX as i128),
+        ("u64", 0, u64::MAX as i128),
+        ("usize", 0, usize::MAX as i128),
+        ("i8", i8::MIN as i128, i8::MAX as i128),
+        ("i16", i16::MIN as i128, i16::MAX as i128),
+        ("i32", i32::MIN as i128, i32::MAX as i128),
+        ("i64", i64::MIN as i128, i64::MAX as i128),
+        ("isize", isize::MIN as i128, isize::MAX as i128),
+    ];
+    let name = std::any::type_name::<T>();
+    let (_, least, most) = INTEGERS.iter().find(|(integer, ..)| *integer == name)?;
+    Some(format!("it must be a whole number from {least} to {most}"))
 }
 
 /// The first `length` characters, with control and bidirectional formatting characters escaped.

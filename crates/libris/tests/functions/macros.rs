@@ -180,7 +180,7 @@ async fn variables_are_parsed() {
     assert_eq!(text(&source, "all://once/7/a/b").await, "7 a/b");
     assert_eq!(
         refused(&source, "all://once/256/a").await,
-        "`number` cannot be `256`: number too large to fit in target type"
+        "`number` cannot be `256`: it must be a whole number from 0 to 255"
     );
     assert_eq!(text(&source, "all://maybe").await, "None None None");
     assert_eq!(text(&source, "all://maybe?to=x&from=-1#p").await, r#"Some(-1) Some("x") Some("p")"#);

@@ -7,6 +7,7 @@ mod identity;
 mod lists;
 mod macros;
 mod prompts;
+mod transcript;
 
 use libris::{ContentBody, Context, Error, Result, Source, Uri};
 

@@ -10,7 +10,7 @@ use libris::{CacheScope, Catalog, Change, Context, Error, Identity, Source as _}
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::toy::{
-    Behaviour, Load, MINUTE, Toy, catalog, list, missing, next, recovered, strict, text, uri, uris,
+    Behaviour, Load, MINUTE, REJECTED, Toy, catalog, list, missing, next, recovered, strict, text, uri, uris,
 };
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -203,6 +203,15 @@ async fn a_list_of_which_nothing_is_known_is_an_error() {
         failure(&catalog).await,
         "`a`, `b` are unavailable; the error of `a`: the toy shop is closed; hint: read `libris://status` for the \
          state of the sources, and try again once they are available"
+    );
+    // A permanent fault has its own advice, and never that to try again.
+    let toys = [Arc::new(Toy::new("a", 1).behaving(Behaviour::RejectsPassword))];
+    let expected = format!("`a` is unavailable; the error: {REJECTED}");
+    assert_eq!(failure(&crate::toy::catalog(&toys)).await, expected);
+    catalog.replace(toys.iter().map(|toy| toy.clone() as _).collect());
+    assert_eq!(
+        failure(&catalog).await,
+        format!("{expected}; `libris://status` has the state of the sources")
     );
     // A catalog without sources is not a failure.
     catalog.replace(Vec::new());

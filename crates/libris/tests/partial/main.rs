@@ -6,5 +6,6 @@ mod pagination;
 mod reading;
 mod spans;
 mod toy;
+mod transcript;
 mod views;
 mod watching;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use libris::{CompletionRequest, Context, Error, Source as _, UriTemplate};
 use tokio::time::{Instant, sleep};
 
-use crate::toy::{Behaviour, Toy, catalog, list, missing, text, uri};
+use crate::toy::{Behaviour, REJECTED, STARTING, Toy, catalog, list, missing, text, uri};
 
 #[tokio::test(start_paused = true)]
 async fn an_error_says_what_to_do() {
@@ -15,14 +15,18 @@ async fn an_error_says_what_to_do() {
     catalog.add_status();
     let hint =
         "hint: read `libris://status` for the state of the sources, and try again once they are available";
+    let state = "`libris://status` has the state of the sources";
     let (template, known) = (UriTemplate::parse("a:{number}").unwrap(), Default::default());
     let asked =
         CompletionRequest { template: &template, variable: "number", typed: "", known: &known, limit: 9 };
     assert_eq!(catalog.complete(asked, &Context::default()).await.unwrap().values, ["00000"]);
-    for (behaviour, why) in [
-        (Behaviour::Fails, "could not list the toys"),
-        (Behaviour::IsUnavailable, "the toy shop is closed"),
-        (Behaviour::Hangs, "it did not answer within 5s"),
+    for (behaviour, why, end) in [
+        (Behaviour::Fails, "could not list the toys", hint),
+        (Behaviour::IsUnavailable, "the toy shop is closed", hint),
+        (Behaviour::Hangs, "it did not answer within 5s", hint),
+        // These say themselves what to do.
+        (Behaviour::RejectsPassword, REJECTED, state),
+        (Behaviour::IsStarting, STARTING, state),
     ] {
         toys[0].behave(behaviour);
         let page = list(&catalog).await.unwrap();
@@ -32,7 +36,7 @@ async fn an_error_says_what_to_do() {
         let error = text(&catalog, "a:00000").await.unwrap_err();
         assert!(begun.elapsed() <= Duration::from_secs(6), "{:?}", begun.elapsed());
         assert!(matches!(error, Error::Unavailable(_)));
-        let message = format!("`a` is unavailable since {since}: {why}; {hint}");
+        let message = format!("`a` is unavailable since {since}: {why}; {end}");
         assert_eq!(error.to_string(), message);
         let error = catalog.children(&uri("a:00000"), None, 9, &Context::default()).await.unwrap_err();
         assert_eq!(error.to_string(), message);

@@ -22,6 +22,12 @@ use tokio::time::{Instant, sleep, timeout};
 /// How long clients may use the lists of a source that proves them.
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
+/// The reason of a permanent fault.
+pub(crate) const REJECTED: &str = "it rejects the user or the password; hint: correct them in `url`";
+
+/// The reason of a transient fault.
+pub(crate) const STARTING: &str = "it is starting; try again later";
+
 /// How the source responds to requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behaviour {
@@ -29,6 +35,10 @@ pub(crate) enum Behaviour {
     Hangs,
     Fails,
     IsUnavailable,
+    /// Fails permanently, with a hint.
+    RejectsPassword,
+    /// Fails for now, and says so.
+    IsStarting,
     Panics,
     IsBusy,
     Denies,
@@ -147,6 +157,8 @@ impl Toy {
             Behaviour::Hangs => pending().await,
             Behaviour::Fails => Err(failure()),
             Behaviour::IsUnavailable => Err(Error::Unavailable("the toy shop is closed".to_owned())),
+            Behaviour::RejectsPassword => Err(Error::Unavailable(REJECTED.to_owned())),
+            Behaviour::IsStarting => Err(Error::Unavailable(STARTING.to_owned())),
             Behaviour::Panics => panic!("on purpose"),
             Behaviour::IsBusy => Err(Error::Busy("too many toys are wanted")),
             Behaviour::Denies => Err(Error::Denied(uri("toy:shop"))),

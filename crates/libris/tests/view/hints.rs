@@ -232,3 +232,33 @@ async fn directories_have_hints_for_callers_with_all_rights() {
         }
     }
 }
+
+/// A source without hints, which covers the same URIs.
+struct EmptyShelves;
+
+#[async_trait]
+impl Source for EmptyShelves {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        (uri.scheme() == "books").then_some(Specificity::EXACT)
+    }
+
+    async fn list(&self, _: Option<&Uri>, _: usize, _: &Context) -> Result<Page> {
+        Ok(Page::default())
+    }
+
+    async fn read(&self, uri: &Uri, _: &Context) -> Result<Contents> {
+        Err(Error::NotFound(uri.clone()))
+    }
+}
+
+#[tokio::test]
+async fn the_hint_of_a_less_specific_source_is_better_than_none() {
+    for sources in [
+        [Arc::new(EmptyShelves) as Arc<dyn Source>, Arc::new(Books)],
+        [Arc::new(Books) as Arc<dyn Source>, Arc::new(EmptyShelves)],
+    ] {
+        let catalog = Catalog::new(sources.into());
+        let error = catalog.read(&uri("books://library/secre"), &Context::default()).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("no resource at `books://library/secre`: {HINT}"));
+    }
+}

@@ -93,7 +93,7 @@ const TEMPLATES: [(&str, TemplateKind, &str, &str); 4] = [
         "notion://databases/{databaseId}/rows{?after}",
         TemplateKind::Rows,
         "Notion database rows",
-        "The rows of a database; `next` says where they go on.",
+        "The rows of a database; `next` is the URI of the next page.",
     ),
 ];
 

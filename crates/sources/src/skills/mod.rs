@@ -5,6 +5,7 @@
 
 mod config;
 mod definition;
+mod missing;
 mod read;
 mod watch;
 
@@ -132,6 +133,10 @@ impl Source for Skills {
 
     fn may_appear(&self, uri: &Uri) -> bool {
         self.inner.locate(uri).is_some()
+    }
+
+    fn hint(&self, uri: &Uri) -> Option<String> {
+        self.inner.query_hint(uri)
     }
 
     fn name(&self) -> Cow<'_, str> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use libris_core::{Annotations, Content, Contents, Context, DIRECTORY, Error, Page, Resource, Result, Uri};
 
-use super::{SCHEME, SkillLocation, SkillsInner};
+use super::{SCHEME, SkillLocation, SkillsInner, missing};
 use crate::folder_listing::{FolderListing, FolderQuery, ListedChild};
 use crate::media;
 use crate::skill_tree::{MAX_BYTES, SkillFileEntry, SkillSnapshot, SkillTreeEntry};
@@ -139,19 +139,27 @@ impl SkillsInner {
     pub(super) fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let snapshot = self.snapshot()?;
         let freshness = self.freshness(snapshot.freshness());
-        let not_found = || Error::NotFound(uri.clone());
-        let content = match self.locate(uri).ok_or_else(not_found)? {
+        self.find(&snapshot, uri, context)
+            .map(|content| Contents::from(content).with_freshness(freshness))
+            .map_err(|error| match error {
+                Error::NotFound(uri) => missing::error(self, &snapshot, &uri, context),
+                error => error,
+            })
+    }
+
+    /// The content at a URI; [`Error::NotFound`] if there is none.
+    fn find(&self, snapshot: &SkillSnapshot, uri: &Uri, context: &Context) -> Result<Content> {
+        match self.locate(uri).ok_or_else(|| Error::NotFound(uri.clone()))? {
             // The URI of a file does not end with a slash.
             SkillLocation::InFolder(key) if !uri.as_str().ends_with('/') => match snapshot.entries().get(key)
             {
-                Some(SkillTreeEntry::File(file)) => self.read_file(uri, file, context)?,
-                _ => self.read_folder(&snapshot, uri, context)?,
+                Some(SkillTreeEntry::File(file)) => self.read_file(uri, file, context),
+                _ => self.read_folder(snapshot, uri, context),
             },
             SkillLocation::InFolder(_) | SkillLocation::AboveFolder(_) => {
-                self.read_folder(&snapshot, uri, context)?
+                self.read_folder(snapshot, uri, context)
             }
-        };
-        Ok(Contents::from(content).with_freshness(freshness))
+        }
     }
 
     /// The bytes of a file, unchanged, so that hosts can verify the digest.
@@ -217,7 +225,7 @@ fn folder(uri: Uri) -> Resource {
 }
 
 /// The last segment of a URI, without escapes.
-fn last_name(uri: &str) -> String {
+pub(super) fn last_name(uri: &str) -> String {
     let segment = uri.rsplit('/').next().unwrap_or_default();
     let decoded = Uri::decode_segment(segment).unwrap_or_else(|| segment.as_bytes().to_owned());
     String::from_utf8_lossy(&decoded).into_owned()

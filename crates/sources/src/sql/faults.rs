@@ -115,7 +115,7 @@ impl SqlInner {
         Error::missing(
             uri,
             format!(
-                "`{label}` has no row with the key `{key}` ({columns} {names}); its `rows` have the keys"
+                "`{label}` has no row with the key `{key}` ({columns} {names}); read its `rows` to see the keys"
             ),
         )
     }

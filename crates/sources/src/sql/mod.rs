@@ -349,7 +349,7 @@ impl Source for Sql {
         self.inner.config.connections
     }
 
-    async fn verify(&self) -> Result<()> {
+    async fn verify(&self) -> Result<Vec<Error>> {
         self.inner.verify().await
     }
 

@@ -44,17 +44,19 @@ impl SchemaDocument<'_> {
         (text.len() as u64 <= most).then_some(text)
     }
 
-    /// A list of the tables as Markdown, as far as it fits into `most` bytes.
+    /// A list of the tables as Markdown, as far as it fits into `most` bytes. Without views, it does not say for each
+    /// that it is a table.
     pub(super) fn table_list(&self, tables: &[TableInfo], most: u64) -> String {
         let mut text = self.summary(tables);
-        text.push_str("\n| name | | schema |\n| --- | --- | --- |\n");
+        let has_views = self.included(tables).any(|table| table.summary.view);
+        text.push_str(match has_views {
+            true => "\n| name | | schema |\n| --- | --- | --- |\n",
+            false => "\n| name | schema |\n| --- | --- |\n",
+        });
         for table in self.included(tables) {
-            let line = format!(
-                "| {} | {} | {}schema |\n",
-                escape(&(self.label)(table.name())),
-                kind(table),
-                (self.folder)(table.name())
-            );
+            let kind = if has_views { format!(" {} |", kind(table)) } else { String::new() };
+            let (name, folder) = (escape(&(self.label)(table.name())), (self.folder)(table.name()));
+            let line = format!("| {name} |{kind} {folder}schema |\n");
             if (text.len() + line.len()) as u64 > most {
                 text.push_str("\nThere are more than fit here: list the resources.\n");
                 break;

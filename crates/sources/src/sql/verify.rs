@@ -10,19 +10,29 @@ use super::driver::{self, DatabaseError, DriverError, QueryLimits, Statement};
 use super::{SqlInner, query};
 
 impl SqlInner {
-    /// Sends every configured query and its completion queries to the database, with a limit of no rows. The error
-    /// names the first query that is wrong.
-    pub(super) async fn verify(&self) -> Result<()> {
+    /// Sends every configured query and its completion queries to the database, with a limit of no rows. Returns an
+    /// error for each query that is wrong: the first one of its statements.
+    pub(super) async fn verify(&self) -> Result<Vec<Error>> {
         self.verified.store(true, Ordering::Relaxed);
+        let mut wrong = Vec::new();
         for query in &self.queries {
-            for (what, statement) in self.statements(query)? {
-                if let Err(problem) = driver::collect(&*self.driver, &statement).await {
-                    return Err(self.wrong_query(&what, problem));
-                }
+            match self.verify_query(query).await {
+                Ok(()) => {}
+                Err(error @ Error::Invalid(_)) => wrong.push(error),
+                // The other queries would fail too: the database is unavailable.
+                Err(error) => return Err(error),
             }
-            self.verify_columns(query).await?;
         }
-        Ok(())
+        Ok(wrong)
+    }
+
+    async fn verify_query(&self, query: &query::CheckedQuery) -> Result<()> {
+        for (what, statement) in self.statements(query)? {
+            if let Err(problem) = driver::collect(&*self.driver, &statement).await {
+                return Err(self.wrong_query(&what, problem));
+            }
+        }
+        self.verify_columns(query).await
     }
 
     /// Checks that the result of a query with `contents` has the configured columns.
@@ -41,7 +51,7 @@ impl SqlInner {
         }
     }
 
-    /// Verifies the queries in the background, once, and logs the first error. Called when the database has
+    /// Verifies the queries in the background, once, and logs each one that is wrong. Called when the database has
     /// responded.
     pub(super) fn verify_once(self: &Arc<Self>) {
         if self.queries.is_empty() || self.verified.swap(true, Ordering::Relaxed) {
@@ -49,7 +59,7 @@ impl SqlInner {
         }
         let inner = Arc::clone(self);
         tokio::spawn(async move {
-            if let Err(error) = inner.verify().await {
+            for error in inner.verify().await.unwrap_or_else(|error| vec![error]) {
                 tracing::warn!(database = inner.name, %error, "a configured query does not work; hint: correct its `sql`, and run `libris check`");
             }
         });

@@ -1,6 +1,10 @@
 //! What a client gets from a folder of skills.
 
-use crate::shelf::SkillShelf;
+use std::sync::Arc;
+
+use libris_core::{Context, Error, Source as _, Uri, Visibility};
+
+use crate::shelf::{SkillShelf, uri};
 
 #[path = "../transcripts/mod.rs"]
 mod transcripts;
@@ -26,4 +30,25 @@ async fn what_a_client_gets() {
     insta::with_settings!({ filters => [(r"\d{4}-\d\d-\d\d", "[date]")] }, {
         insta::assert_snapshot!("skills", transcript.text());
     });
+}
+
+/// A caller with restricted rights, who sees everything nevertheless.
+struct Restricted;
+
+impl Visibility for Restricted {
+    fn sees(&self, _: &Uri) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn hints_are_for_callers_with_all_rights() {
+    let shelf = SkillShelf::new(&["refunds"]);
+    let restricted = Context::default().with_visibility(Arc::new(Restricted));
+    for wrong in ["skill://refund/SKILL.md", "skill://refunds/x", "skill://refunds/SKILL.md/x"] {
+        let error = shelf.skills.read(&uri(wrong), &restricted).await.unwrap_err();
+        assert!(matches!(error, Error::NotFound(_)), "{wrong}: {error}");
+        let error = shelf.skills.read(&uri(wrong), &Context::default()).await.unwrap_err();
+        assert!(matches!(error, Error::Missing { .. }), "{wrong}: {error}");
+    }
 }

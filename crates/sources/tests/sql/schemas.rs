@@ -120,6 +120,12 @@ async fn the_folder_of_a_large_database_lists_its_tables(engine: Engine) {
     assert!(list.contains(&format!("| t39 | table | {} |", shop.uri("t39/schema"))), "{list}");
     assert!(list.contains("42 tables, 1 view.") && !list.contains("c19"), "{list}");
     assert!(shop.read("schema").await.len() > 5 * list.len(), "{engine:?}: {list}");
+
+    // Without views, the list does not say for each that it is a table.
+    let shop = database.source("tables = [\"t*\"]");
+    let large = parts(&shop, "").await;
+    let ContentBody::Text(list) = &large[0].body else { panic!("{large:?}") };
+    assert!(list.contains(&format!("| t39 | {} |", shop.uri("t39/schema"))), "{engine:?}: {list}");
 }
 
 test_on!(other_schemas_are_named, needs_postgres);

@@ -46,7 +46,8 @@ const ROWS: &str = "
     INSERT INTO albums VALUES (1, 'Debut', 1, 9.5, 'new'), (2, 'Post', 1, NULL, 'new'), (3, 'Homogenic', 1, 12, 'sold out')";
 
 /// The paths that are read, in this order.
-const PATHS: [&str; 19] = [
+const PATHS: [&str; 20] = [
+    "",
     "schema",
     "albums/schema?format=json",
     "artists/",

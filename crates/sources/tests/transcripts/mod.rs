@@ -10,12 +10,19 @@ const MAX_LINE_CHARACTERS: usize = 200;
 /// A transcript of requests and their results.
 pub(crate) struct Transcript<'a> {
     source: &'a dyn Source,
+    /// Whether it joins other sources, and asks them for hints itself.
+    is_catalog: bool,
     text: String,
 }
 
 impl<'a> Transcript<'a> {
     pub(crate) fn of(source: &'a dyn Source) -> Self {
-        Self { source, text: String::new() }
+        Self { source, is_catalog: false, text: String::new() }
+    }
+
+    /// The transcript of a catalog, or of a caller's view of one.
+    pub(crate) fn of_catalog(catalog: &'a dyn Source) -> Self {
+        Self { is_catalog: true, ..Self::of(catalog) }
     }
 
     pub(crate) fn text(self) -> String {
@@ -73,6 +80,10 @@ impl<'a> Transcript<'a> {
                     self.entry(resource.uri.as_str(), &resource.name, &resource.title, &resource.mime);
                     self.lines("      ", resource.description.as_deref().unwrap_or_default());
                 }
+                for unavailable in page.unavailable {
+                    let listed = if unavailable.stale { "listed as last known" } else { "not listed" };
+                    self.lines("  ", &format!("unavailable: {}, {listed}", unavailable.source));
+                }
             }
         }
     }
@@ -101,7 +112,7 @@ impl<'a> Transcript<'a> {
         self.request(&format!("resources/read {uri}"));
         let uri = Uri::parse(uri).unwrap();
         let read = self.source.read(&uri, &Context::default()).await;
-        if self.source.covers(&uri).is_none() {
+        if self.source.covers(&uri).is_none() && !self.is_catalog {
             let Err(error) = &read else { panic!("{uri} is not covered") };
             let hint = match error {
                 Error::Missing { hint, .. } => Some(hint.clone()),
