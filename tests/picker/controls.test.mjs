@@ -90,8 +90,8 @@ for (const [screen, viewport] of SCREENS) {
       await page.$eval('#message', one => { one.value = ''; });
       await page.type('#message', '@handbook');
       await until(page, () => [...document.querySelectorAll('#offers li')].some(one => one.textContent.startsWith('Template: ')));
-      const index = await page.$$eval('#offers li', all => all.findIndex(one => one.textContent.startsWith('Template: ')));
-      for (let step = 0; step < index; step += 1) await page.keyboard.press('ArrowDown');
+      const isTemplate = () => page.$eval('#offers li[aria-selected="true"]', one => one.textContent.startsWith('Template: '));
+      while (!await isTemplate()) await page.keyboard.press('ArrowDown');
       await page.keyboard.press('Enter');
       await page.waitForSelector('.template-form');
       assert.equal(await page.$eval('#message', one => one.value), '');

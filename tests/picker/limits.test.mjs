@@ -1,9 +1,11 @@
 // What is too large to be shown at once, what is hostile, and a hundred thousand resources.
 import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { serveHttp } from '../libris.mjs';
 import { SCREENS, accessible, launch, origin, pane, picture, previewShows, row, until, visit } from './browser.mjs';
-import { hostile, large, parts } from './library.mjs';
+import { hostile, large, media, parts } from './library.mjs';
 
 let browser;
 before(async () => {
@@ -104,6 +106,11 @@ for (const [screen, viewport] of SCREENS) {
       await picture(page, `hostile-${screen}-${what.replace(/\W+/g, '').slice(0, 20)}`);
     };
     await page.evaluate(() => { window.alert = text => { throw new Error(`alert ${text}`); }; });
+    await until(page, () => document.getElementById('server').textContent.includes('<img src=x'));
+    await pane(page, 'detail');
+    await page.click('.welcome summary');
+    await holds('the welcome');
+    await pane(page, 'browse');
     // The list of the folder.
     await (await row(page, 'hostile')).click();
     await until(page, () => document.querySelectorAll('.tree-rows .row').length >= 12 && document.querySelectorAll('.list-rows .entry').length >= 9);
@@ -124,6 +131,28 @@ for (const [screen, viewport] of SCREENS) {
       await page.mouse.click(viewport.width * 0.55, 260);
       await page.mouse.click(viewport.width * 0.48, 330);
     }
+    // The fields of a template, a folder, and the cells of a table.
+    await pane(page, 'browse');
+    await page.evaluate(() => [...document.querySelectorAll('.tree-rows .row')].find(one => one.querySelector('.name').textContent.startsWith('<b onclick')).click());
+    await until(page, () => document.querySelector('.list-rows')?.textContent.includes('within.md'));
+    await holds('a folder within');
+    await accessible(page, 'a hostile folder');
+    await page.evaluate(() => { location.hash = `template=${encodeURIComponent('evil://{name}')}`; });
+    await until(page, () => document.getElementById('detail').textContent.includes('its description <img src=x'));
+    await holds('a template');
+    await accessible(page, 'a hostile template');
+    await page.waitForSelector('#field-name');
+    await page.focus('#field-name');
+    await until(page, () => document.querySelector('#field-name-list')?.textContent.includes('<script>'));
+    await holds('completions');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('Enter');
+    await page.click('.template-form .primary');
+    await previewShows(page, 'alert(2)');
+    await holds('a filled template');
+    await page.evaluate(uri => { location.hash = `uri=${encodeURIComponent(uri)}`; }, `sqlite://evil/${encodeURIComponent('<img src=x onerror=alert(17)>')}/rows`);
+    await previewShows(page, 'the words of a cell');
+    await holds('cells');
     // A PDF whose pages cannot be rendered leads to its text, here to why it has none.
     await page.evaluate(() => { location.hash = `uri=${encodeURIComponent('file:///hostile/broken.pdf')}`; });
     await until(page, () => /has no image of page 1: the document is damaged/.test(document.querySelector('.panel .failure')?.textContent));
@@ -159,6 +188,39 @@ for (const [screen, viewport] of SCREENS) {
     assert.equal(page.url().startsWith(`${origin(server)}/`), true);
     // The browser logs that the text of the broken PDF was refused.
     await visitor.close({ except: /status of 400/ });
+  });
+}
+
+for (const [screen, viewport] of SCREENS) {
+  test(`files that are larger than a response can be played, saved and exported (${screen})`, async t => {
+    const path = media();
+    const server = await serveHttp([path]);
+    t.after(() => server.stop());
+    const { page, close } = await visit(browser, origin(server), { path: '/#uri=file%3A%2F%2F%2Fmedia%2Fnight.wav', viewport });
+    await until(page, () => document.querySelector('.media audio')?.duration > 1499);
+    const downloads = join(path, '../downloads');
+    mkdirSync(downloads);
+    const client = await page.createCDPSession();
+    await client.send('Browser.setDownloadBehavior', { behavior: 'allow', downloadPath: downloads, browserContextId: page.browserContext().id });
+    const saved = async name => {
+      const file = join(downloads, name);
+      const end = Date.now() + 60_000;
+      while (!existsSync(file)) {
+        assert.ok(Date.now() < end, `${name} was not saved`);
+        await new Promise(resolve => setTimeout(resolve, 50));
+      }
+      return readFileSync(file);
+    };
+    await page.click('[aria-label="Download"]');
+    assert.ok((await saved('night.wav')).equals(readFileSync(join(path, 'night.wav'))));
+    // The second opens without the size that a list gives.
+    await page.evaluate(() => { location.hash = `uri=${encodeURIComponent('file:///media/night.txt')}`; });
+    await previewShows(page, 'line 1 of a long night');
+    await page.click('.pick-button');
+    await page.click('#basket');
+    await page.click('.actions .save');
+    assert.match((await saved('selection.md')).toString(), /line 1 of a long night\n[\s\S]*\nline 300000 of a long night\n/);
+    await close();
   });
 }
 
