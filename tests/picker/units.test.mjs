@@ -1,5 +1,7 @@
 // The parts of the page that need no browser: URIs, templates, names and exports.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { settled } from '../../crates/web/page/dom.js';
 import { readFile, textOf } from '../../crates/web/page/file.js';
@@ -191,6 +193,14 @@ test('a URI cannot leave its quotes in a program', () => {
   }
   for (const [language, program] of Object.entries(snippets('http://127.0.0.1/mcp', 'a:b', false))) {
     assert.doesNotMatch(program, /\bKEY\b/, language);
+  }
+});
+
+test('the program in Rust is the one that `cargo test` compiles and runs', () => {
+  const compiled = readFileSync(join(import.meta.dirname, '../../crates/cli/tests/samples/rust.rs'), 'utf8');
+  for (const [name, needsKey] of [['read_without_key', false], ['read_with_key', true]]) {
+    const program = snippets('ENDPOINT', 'URI', needsKey).Rust.replace('"ENDPOINT"', 'endpoint').replace('"URI"', 'uri');
+    assert.ok(compiled.includes(`async fn ${name}(endpoint: &str, uri: &str) -> Result<String, Box<dyn std::error::Error>> {\n${program}\n`), name);
   }
 });
 
