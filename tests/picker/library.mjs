@@ -95,10 +95,10 @@ export function everything({ bundle = false } = {}) {
   writeFileSync(join(kinds, 'letter.docx'), docx(['Dear colleague,', 'the shelves are full.']));
   writeFileSync(join(kinds, 'stock.xlsx'), xlsx([['Shelf', 'Books'], ['North', 'four hundred']]));
   writeFileSync(join(kinds, 'slides.pptx'), pptx(['The first slide', 'The last slide']));
-  writeFileSync(join(kinds, 'novel.epub'), epub('It was a dark and stormy night.'));
+  writeFileSync(join(kinds, 'novel.epub'), epub('It was a dark and stormy evening.'));
   writeFileSync(join(kinds, 'page.html'), '<!doctype html><title>A page</title><body><h1>A page</h1><p>The words of a page of the web.</p>');
   writeFileSync(join(kinds, 'live.md'), '# Live\n\nThe first version.\n');
-  writeFileSync(join(kinds, 'long.log'), Array.from({ length: 60_000 }, (_, line) => `${line} a line of the log of a long night`).join('\n'));
+  writeFileSync(join(kinds, 'long.log'), Array.from({ length: 60_000 }, (_, line) => `${line} a line of the log`).join('\n'));
   const old = new Date('2020-02-02T12:00:00Z');
   utimesSync(join(handbook, 'guide/decisions.md'), old, old);
   cpSync(join(root, 'examples/skills'), join(base, 'skills'), { recursive: true });
@@ -130,6 +130,10 @@ path = "handbook"
 glob = "README.md"
 priority = 0.9
 audience = ["user", "assistant"]
+
+[[files.rule]]
+glob = "guide/decisions.md"
+audience = ["assistant"]
 
 [[git]]
 path = "project"

@@ -9,6 +9,8 @@ const PAGES_AT_ONCE = 4;
 const MAX_BELOW = 2000;
 /** The size of the bundles from which suggestions are taken. */
 const BUNDLE_TOKENS = 8000;
+/** Of the results of a search, those with at least this share of the best score are suggested. */
+const SUGGESTED_SHARE = 0.3;
 const SKILLS = 'io.modelcontextprotocol/skills';
 const MAX_SKILLS = 1000;
 
@@ -431,7 +433,8 @@ export class Library extends EventTarget {
   async suggest(text, { limit }) {
     if (!this.tools.has('bundle_resources')) {
       const { results } = await this.search(text, { limit });
-      return results.map((hit) => ({ ...hit, reason: hit.heading ? `In “${hit.heading}”: ${passage(hit.snippet)}` : passage(hit.snippet) }));
+      const least = SUGGESTED_SHARE * (results[0]?.score ?? 0);
+      return results.filter(({ score = least }) => score >= least).map((hit) => ({ ...hit, reason: hit.heading ? `In “${hit.heading}”: ${passage(hit.snippet)}` : passage(hit.snippet) }));
     }
     const { passages } = await this.callTool('bundle_resources', { query: text, budget: BUNDLE_TOKENS });
     const found = new Map();
