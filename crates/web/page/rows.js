@@ -10,6 +10,8 @@ export class VirtualRows {
   #drawn = new Map();
   #scheduled = false;
   #height;
+  /** The row to scroll to once the list is shown; on a phone, another pane can hide it. */
+  #hiddenRow = null;
   items = [];
 
   /**
@@ -24,7 +26,10 @@ export class VirtualRows {
     this.#space = h('div', { class: 'space', role: 'presentation' });
     box.append(this.#space);
     box.addEventListener('scroll', () => this.schedule(), { passive: true });
-    new ResizeObserver(() => this.schedule()).observe(box);
+    new ResizeObserver(() => {
+      if (this.#hiddenRow !== null) this.reveal(this.#hiddenRow);
+      this.schedule();
+    }).observe(box);
   }
 
   get rowHeight() {
@@ -107,6 +112,8 @@ export class VirtualRows {
 
   /** Scrolls until a row is in view. */
   reveal(index) {
+    this.#hiddenRow = this.#box.clientHeight === 0 ? index : null;
+    if (this.#hiddenRow !== null) return;
     const top = index * this.#height;
     const view = this.#box.clientHeight;
     if (top < this.#box.scrollTop) this.#box.scrollTop = top;
