@@ -103,6 +103,9 @@ for (const [screen, viewport] of SCREENS) {
     const holds = async what => {
       const shape = await page.evaluate(() => ({ wide: document.documentElement.scrollWidth, high: document.documentElement.scrollHeight, bar: document.querySelector('.bar').getBoundingClientRect().top }));
       assert.deepEqual(shape, { wide: viewport.width, high: viewport.height, bar: 0 }, what);
+      // Nor does a text leave its pane.
+      const spills = await page.$$eval('.welcome, .detail-body, .detail-head, .tray-inner', all => all.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.className));
+      assert.deepEqual(spills, [], what);
       await picture(page, `hostile-${screen}-${what.replace(/\W+/g, '').slice(0, 20)}`);
     };
     await page.evaluate(() => { window.alert = text => { throw new Error(`alert ${text}`); }; });

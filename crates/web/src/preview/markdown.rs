@@ -126,17 +126,17 @@ impl Pictures {
 }
 
 /// The parser events of a text. Links, pictures, code and HTML are replaced by safe HTML.
-struct MarkdownEvents<'a, I> {
+struct MarkdownEvents<'a, 'p, I> {
     events: I,
     base: &'a LinkBase,
-    pictures: &'a mut Pictures,
+    pictures: &'p mut Pictures,
     /// The identifiers of headings so far.
     slugs: HashMap<String, usize>,
     /// Events to return before the next one.
     pending: std::vec::IntoIter<Event<'a>>,
 }
 
-impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, I> {
+impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, '_, I> {
     /// Consumes the events up to the end of an element, and returns their plain text.
     fn text_until(&mut self, is_end: impl Fn(&TagEnd) -> bool) -> String {
         let mut text = String::new();
@@ -246,7 +246,7 @@ impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, I> {
     }
 }
 
-impl<'a, I: Iterator<Item = Event<'a>>> Iterator for MarkdownEvents<'a, I> {
+impl<'a, I: Iterator<Item = Event<'a>>> Iterator for MarkdownEvents<'a, '_, I> {
     type Item = Event<'a>;
 
     fn next(&mut self) -> Option<Event<'a>> {
