@@ -84,7 +84,7 @@ async fn a_search_can_be_restricted_to_an_audience_and_a_time() {
         resource("old", json!({ "last_modified": "2020-05-01T00:00:00Z" })),
     ];
     let config: inline::Config = serde_json::from_value(json!({ "resource": notes })).unwrap();
-    let source: Arc<dyn Source> = Arc::new(inline::Inline::new(config).unwrap());
+    let source: Arc<dyn Source> = Arc::new(inline::Inline::new(config, std::path::Path::new(".")).unwrap());
     let catalog = Arc::new(Catalog::new(vec![source]));
     indexed(&catalog, Vec::new()).await;
     let mut host = Host::stdio(Arc::new(Server::new(catalog, Config::default())), MODERN).await;
