@@ -2,10 +2,10 @@
 
     LIBRIS_BIN=target/debug/libris python3 tests/dav.py
 
-The server has a folder with an archive, a repository, a database, inline resources, skills, a command, an HTTP API and
-another server behind a gateway. Every file of the
-share must have the bytes of `resources/read`, nothing can be written, and what a rule hides is absent. A folder of 100,000
-files must be listed without growing the server.
+The server has a folder with an archive, a repository, a database, inline resources, skills, a command, an HTTP API, a
+Notion workspace and another server behind a gateway. Every file of the share must have the bytes of `resources/read`,
+nothing can be written, and what a rule hides is absent. A folder of 100,000 files must be listed without growing the
+server.
 """
 
 import base64
@@ -58,7 +58,7 @@ class Server:
         self.key = added.stdout.strip()
         self.process = subprocess.Popen(
             [LIBRIS, "serve", "--config", str(folder / "libris.toml"), "--keys", keys, "--http", "127.0.0.1:0"],
-            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "NOTION_TOKEN": NotionApi.TOKEN},
         )
         for line in self.process.stderr:
             if found := re.search(r"listening on (http://\S+)/mcp", line):
@@ -240,8 +240,85 @@ class Api:
         self.server.server_close()
 
 
-def everything(base, api):
-    """Every kind of source that can be started here; `api` is the origin of an HTTP API."""
+def rich(text):
+    return [{"type": "text", "plain_text": text, "annotations": {}, "href": None}]
+
+
+class NotionApi:
+    """The API of Notion, as its documentation describes it, with a page, and a database of one row."""
+
+    TOKEN = "ntn_a-token-for-the-share"
+    PAGE, DATABASE, TABLE, ROW = (f"0b5f3c1e-0000-4000-8000-{number:012x}" for number in range(1, 5))
+    EDITED = "2026-03-01T12:00:00.000Z"
+
+    def __init__(self):
+        api = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def answer(self):
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                is_admitted = self.headers["authorization"] == f"Bearer {api.TOKEN}" and self.headers["notion-version"]
+                found = api.find(self.command, self.path.split("?")[0].strip("/").split("/")[1:]) if is_admitted else None
+                status = 200 if found else 404 if is_admitted else 401
+                body = json.dumps(found or {"object": "error", "status": status, "code": "object_not_found", "message": ""}).encode()
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST = answer
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.origin = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def page(self, page, title, parent):
+        return {
+            "object": "page", "id": page, "parent": parent, "in_trash": False, "last_edited_time": self.EDITED, "icon": None,
+            "url": f"https://www.notion.so/{page}", "properties": {"Name": {"id": "title", "type": "title", "title": rich(title)}},
+        }
+
+    def find(self, method, path):
+        """The answer to a request; `None` if there is no such object."""
+        page = self.page(self.PAGE, "The plan of the year", {"type": "workspace", "workspace": True})
+        row = self.page(self.ROW, "The first row", {"type": "data_source_id", "data_source_id": self.TABLE, "database_id": self.DATABASE})
+        table = {
+            "object": "data_source", "id": self.TABLE, "title": rich("Tasks"), "last_edited_time": self.EDITED, "in_trash": False,
+            "parent": {"type": "database_id", "database_id": self.DATABASE}, "icon": None,
+            "properties": {"Name": {"id": "title", "name": "Name", "type": "title", "title": {}}},
+        }
+        database = {
+            "object": "database", "id": self.DATABASE, "title": rich("Tasks"), "description": [], "in_trash": False,
+            "data_sources": [{"id": self.TABLE, "name": "Tasks"}],
+        }
+        paragraph = {
+            "object": "block", "id": self.PAGE[:-1] + "f", "type": "paragraph", "has_children": False,
+            "paragraph": {"rich_text": rich("We shall rest more.")},
+        }
+        objects = {("pages", self.PAGE): page, ("pages", self.ROW): row, ("databases", self.DATABASE): database, ("data_sources", self.TABLE): table}
+        lists = {
+            ("search",): [page, row, table],
+            ("blocks", self.PAGE, "children"): [paragraph],
+            ("blocks", self.ROW, "children"): [],
+            ("data_sources", self.TABLE, "query"): [row],
+        }
+        if path == ["users", "me"]:
+            return {"object": "user", "id": self.PAGE, "name": "Libris", "type": "bot", "bot": {"workspace_name": "Example", "owner": {"type": "workspace"}}}
+        if tuple(path) in lists:
+            return {"object": "list", "results": lists[tuple(path)], "has_more": False, "next_cursor": None}
+        return objects.get(tuple(path))
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def everything(base, api, notion):
+    """Every kind of source; `api` and `notion` are the origins of an HTTP API and of that of Notion."""
     shutil.copytree(ROOT / "examples/handbook", base / "handbook")
     hidden = base / "handbook/hidden"
     hidden.mkdir()
@@ -305,6 +382,8 @@ allow_private = true
 uri = "weather://stations"
 url = "stations"
 mime = "application/json"
+[notion]
+url = "{notion}"
 [[mcp]]
 name = "other"
 run = ["{LIBRIS}", "serve", "upstream", "--stdio"]
@@ -323,7 +402,8 @@ class Everything(unittest.TestCase):
         cls.scratch = tempfile.TemporaryDirectory()
         cls.base = pathlib.Path(cls.scratch.name)
         cls.api = Api()
-        cls.server = Server(cls.base, everything(cls.base, cls.api.origin))
+        cls.notion = NotionApi()
+        cls.server = Server(cls.base, everything(cls.base, cls.api.origin, cls.notion.origin))
         cls.home = cls.base / "home"
         cls.home.mkdir()
         (cls.home / ".netrc").write_text(f"machine 127.0.0.1 login reader password {cls.server.key}\n")
@@ -333,6 +413,7 @@ class Everything(unittest.TestCase):
     def tearDownClass(cls):
         cls.server.stop()
         cls.api.stop()
+        cls.notion.stop()
         cls.scratch.cleanup()
 
     def run_program(self, *command, given=None):
@@ -384,6 +465,15 @@ class Everything(unittest.TestCase):
         rows = dict(self.server.walk("/sqlite/shop/users/"))
         self.assertIn("/sqlite/shop/users/rows/1.json", rows)
         self.assertEqual(self.server.read("/sqlite/shop/users/rows/1.json"), self.server.content("sqlite://shop/users/rows/1"))
+
+    def test_pages_and_databases_of_notion_are_files(self):
+        files = dict(self.server.walk("/notion/"))
+        page = f"/notion/pages/{NotionApi.PAGE}.md"
+        rows = f"/notion/databases/{NotionApi.DATABASE}/rows.json"
+        self.assertLessEqual({page, rows}, set(files), files)
+        self.assertIn(b"We shall rest more.", self.server.read(page))
+        self.assertIn(b"The first row", self.server.read(rows))
+        self.assertEqual(self.server.read(rows), self.server.content(f"notion://databases/{NotionApi.DATABASE}/rows"))
 
     def test_members_of_an_archive_are_read_by_their_path(self):
         archive = "/file/handbook/odd/papers.zip"

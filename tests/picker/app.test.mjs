@@ -204,11 +204,14 @@ describe('inside a chat', () => {
     const { page, app, close } = await converse({ host });
     await open(app, 'hostile');
     await until(app, () => document.querySelectorAll('.list-rows .entry').length >= 9);
-    const names = ['<img src=x onerror=alert(3)>.md', 'x.svg', 'names.json', 'cells.ipynb', 'page.html'];
+    await pane(app, 'browse');
+    const names = await app.$$eval('.tree-rows .row:not(.heading):not([aria-expanded]) .name', all => all.map(one => one.textContent));
+    assert.ok(names.length >= 15, `${names.length} files`);
     for (const name of names) {
       await pane(app, 'browse');
       await open(app, name);
-      await until(app, name => document.querySelector('.panel .frame, .panel .media') && document.querySelector('.crumbs'), name);
+      await until(app, name => document.querySelector('.panel .frame, .panel .media, .panel .pages, .panel .failure') && document.querySelector('.crumbs'), name);
+      assert.equal(await app.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, name);
     }
     await pane(app, 'browse');
     await app.type('#query', 'hostile');

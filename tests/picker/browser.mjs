@@ -11,6 +11,8 @@ mkdirSync(pictures, { recursive: true });
 
 export const DESKTOP = { width: 1280, height: 800 };
 export const PHONE = { width: 390, height: 780, hasTouch: true, isMobile: true };
+/** The widths at which every test visits the page. */
+export const SCREENS = [['desktop', DESKTOP], ['phone', PHONE]];
 export const SMALLEST = { width: 320, height: 568, hasTouch: true, isMobile: true };
 
 function chromium() {

@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { docx, epub, png, pptx, xlsx } from './documents.mjs';
 
 const root = join(import.meta.dirname, '../..');
@@ -50,9 +51,9 @@ function chart() {
   return ['0.48 0.18 0.23 rg 72 752 468 4 re f', '0.85 0.82 0.78 RG 72 420 m 540 420 l S', ...bars, '0.3 0.29 0.27 rg', ...labels, ...lines].join('\n');
 }
 
-/** A second of silence. */
-function wav() {
-  const data = Buffer.alloc(8000);
+/** Silence, eight thousand bytes a second. */
+function wav(seconds = 1) {
+  const data = Buffer.alloc(8000 * seconds);
   const head = Buffer.alloc(44);
   head.write('RIFF', 0);
   head.writeUInt32LE(36 + data.length, 4);
@@ -94,10 +95,10 @@ export function everything({ bundle = false } = {}) {
   writeFileSync(join(kinds, 'letter.docx'), docx(['Dear colleague,', 'the shelves are full.']));
   writeFileSync(join(kinds, 'stock.xlsx'), xlsx([['Shelf', 'Books'], ['North', 'four hundred']]));
   writeFileSync(join(kinds, 'slides.pptx'), pptx(['The first slide', 'The last slide']));
-  writeFileSync(join(kinds, 'novel.epub'), epub('It was a dark and stormy night.'));
+  writeFileSync(join(kinds, 'novel.epub'), epub('It was a dark and stormy evening.'));
   writeFileSync(join(kinds, 'page.html'), '<!doctype html><title>A page</title><body><h1>A page</h1><p>The words of a page of the web.</p>');
   writeFileSync(join(kinds, 'live.md'), '# Live\n\nThe first version.\n');
-  writeFileSync(join(kinds, 'long.log'), Array.from({ length: 60_000 }, (_, line) => `${line} a line of the log of a long night`).join('\n'));
+  writeFileSync(join(kinds, 'long.log'), Array.from({ length: 60_000 }, (_, line) => `${line} a line of the log`).join('\n'));
   const old = new Date('2020-02-02T12:00:00Z');
   utimesSync(join(handbook, 'guide/decisions.md'), old, old);
   cpSync(join(root, 'examples/skills'), join(base, 'skills'), { recursive: true });
@@ -130,6 +131,10 @@ glob = "README.md"
 priority = 0.9
 audience = ["user", "assistant"]
 
+[[files.rule]]
+glob = "guide/decisions.md"
+audience = ["assistant"]
+
 [[git]]
 path = "project"
 
@@ -142,7 +147,7 @@ path = "skills"
   return { config, handbook, kinds };
 }
 
-/** Names and contents that try to run, to load, or to break the layout: of files, of an inline resource and of a skill. */
+/** Names and contents that try to run, to load, or to break the layout: of the server, of its files and folders, and of all else that it serves. */
 export function hostile() {
   const path = folder('hostile');
   const base = join(path, '..');
@@ -161,16 +166,41 @@ export function hostile() {
     'right\u202eto\u202cleft.rs': `let admin\u202e = "${attack}"; // \u2066 hidden \u2069\n`,
     [`${'long'.repeat(50)}.md`]: `# ${'W'.repeat(3000)}\n`,
     'deep.json': `${'['.repeat(5000)}${']'.repeat(5000)}`,
+    'style.css': `@import url(https://evil.example/e.css);\nbody { background: url(https://evil.example/f.png) }\n</style>${attack}\n`,
     'zalgo.md': `# ${'a\u0301\u0302\u0303\u0304\u0305'.repeat(300)}\n`,
   };
   for (const [name, content] of Object.entries(files)) writeFileSync(join(path, name), content);
+  const inner = join(path, '<b onclick=alert(16)>folder \u202e');
+  mkdirSync(inner);
+  writeFileSync(join(inner, 'within.md'), `${attack}\n\nthe words of a file within\n`);
+  const database = new DatabaseSync(join(base, 'evil.db'));
+  database.exec('CREATE TABLE "<img src=x onerror=alert(17)>" (id INTEGER PRIMARY KEY, "<b>column" TEXT)');
+  database.prepare('INSERT INTO "<img src=x onerror=alert(17)>" VALUES (1, ?)').run(`${attack} the words of a cell`);
+  database.close();
   const skill = join(base, 'skills/evil');
   mkdirSync(skill, { recursive: true });
   writeFileSync(join(skill, 'SKILL.md'), `---\nname: evil\ndescription: 'A hostile skill ${attack}'\n---\n\n${attack}\n`);
   const config = join(base, 'libris.toml');
   writeFileSync(config, `
+[server]
+title = ${JSON.stringify(`The hostile server ${attack}`)}
+description = ${JSON.stringify(`A description ${attack} ${'wide'.repeat(300)}`)}
+instructions = ${JSON.stringify(`Instructions ${attack} ${'wide'.repeat(300)}`)}
+
 [[files]]
 path = "hostile"
+
+[[sql]]
+url = "sqlite:evil.db"
+
+[[inline.template]]
+uri = "evil://{name}"
+name = ${JSON.stringify(attack)}
+title = ${JSON.stringify(`a hostile template ${attack} ${'wide'.repeat(100)}`)}
+description = ${JSON.stringify(`its description ${attack} ${'wide'.repeat(300)}`)}
+mime = "text/markdown"
+text = "# {{name}}"
+complete = { name = [${JSON.stringify(attack)}] }
 
 [[skills]]
 path = "skills"
@@ -184,6 +214,14 @@ mime = "text/markdown"
 text = ${JSON.stringify(`# ${attack}\n\n[click](javascript:alert(15))\n`)}
 `);
   return { config };
+}
+
+/** A sound and a text that are larger than the largest response of their source. */
+export function media() {
+  const path = folder('media');
+  writeFileSync(join(path, 'night.wav'), wav(1500));
+  writeFileSync(join(path, 'night.txt'), Array.from({ length: 300_000 }, (_, line) => `line ${line + 1} of a long night`).join('\n'));
+  return path;
 }
 
 /** Files that are too large to be shown at once: in ranges from 1 MiB, and whole below that. */

@@ -59,7 +59,8 @@ await screen('phone', { viewport: PHONE, prepare: async page => {
   await search(page);
   await pane(page, 'browse');
 } });
-await screen('status', { path: '/status', prepare: page => until(page, () => document.querySelector('.progress')?.getAttribute('aria-valuenow') === '100') });
+// All of it.
+await screen('status', { path: '/status', viewport: { ...DESKTOP, height: 930 }, prepare: page => until(page, () => document.querySelector('.progress')?.getAttribute('aria-valuenow') === '100') });
 
 await server.stop();
 await browser.close();

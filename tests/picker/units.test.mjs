@@ -1,7 +1,11 @@
 // The parts of the page that need no browser: URIs, templates, names and exports.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
-import { clean, folderKey, kindOf, lastSegment, marked, parentOf, passage, titleOf, tokensOfText } from '../../crates/web/page/format.js';
+import { settled } from '../../crates/web/page/dom.js';
+import { readFile, textOf } from '../../crates/web/page/file.js';
+import { clean, folderKey, kindOf, lastSegment, marked, parentOf, passage, titleOf, tokensOf, tokensOfText } from '../../crates/web/page/format.js';
 import { expand, variables } from '../../crates/web/page/templates.js';
 import { contextOf } from '../../crates/web/page/context.js';
 import { exported } from '../../crates/web/page/export.js';
@@ -44,6 +48,7 @@ test('texts of others are shown safely', () => {
   assert.equal(titleOf({ uri: 'file:///h/data/a.json', title: 'data/a.json' }), '');
   assert.equal(titleOf({ uri: 'file:///h/a.md', title: 'Start' }), 'Start');
   assert.deepEqual(marked('Keys (a+b) keyring monkey', 'key (a+b'), ['', 'Keys', ' (a+b) ', 'keyring', ' monkey']);
+  assert.deepEqual(marked('one on call', 'on call'), ['one ', 'on', ' ', 'call', '']);
   assert.equal(passage('5: # On call\n7: The [one](on-call.md)\n8: - looks at 12:30'), 'On call · The one looks at 12:30');
   assert.equal(passage('1: Run `libris serve`, **now**\n2: ## Next'), 'Run libris serve, now Next');
   assert.equal(passage('1: <!-- page 12 -->\n2: \n3: Chapter 12'), 'page 12 · Chapter 12');
@@ -52,15 +57,108 @@ test('texts of others are shown safely', () => {
   assert.equal(tokensOfText('日本語'), 3);
 });
 
+test('tokens are counted by the size of texts only', () => {
+  const sized = (name, mimeType, more) => tokensOf({ uri: `file:///a/${name}`, mimeType, size: 4000, ...more });
+  assert.equal(sized('a.md', 'text/markdown'), 1000);
+  assert.equal(sized('a.ipynb', 'application/json'), 1000);
+  assert.equal(sized('a.png', 'image/png'), 1500);
+  for (const [name, mime] of [['a.bin', 'application/octet-stream'], ['a.zip', 'application/zip'], ['a.wav', 'audio/wav'], ['a.parquet', 'application/vnd.apache.parquet']]) {
+    assert.equal(sized(name, mime), 0, name);
+  }
+  // Until the text was read.
+  for (const name of ['a.pdf', 'a.docx', 'a.xlsx', 'a.epub']) assert.equal(sized(name, 'application/x-document'), null, name);
+  const page = { _meta: { 'dev.libris/text': 'file:///a/a.html?as=text' } };
+  assert.equal(sized('a.html', 'text/html', page), null);
+  assert.equal(sized('a.html', 'text/html', { ...page, tokens: 12 }), 12);
+});
+
+/** A source with byte ranges, of which one request may have at most `limit` bytes, or with none. */
+function ranged(data, { limit = Infinity, hasRanges = true, changes } = {}) {
+  const asked = [];
+  const read = async uri => {
+    const [, first, last] = /bytes=(\d+)-(\d+)$/.exec(uri) ?? [];
+    asked.push(first === undefined ? 'all' : Number(last) - Number(first) + 1);
+    if (first === undefined) {
+      if (data.length > limit) throw Object.assign(new Error('too large'), { data: { limit, size: data.length } });
+      return { contents: [{ uri, mimeType: 'audio/wav', blob: data.toString('base64') }] };
+    }
+    if (!hasRanges) throw new Error('resource not found');
+    if (Number(last) - Number(first) + 1 > limit) throw new Error('too large');
+    const total = changes && asked.length > 2 ? data.length + 1 : data.length;
+    const part = data.subarray(Number(first), Number(last) + 1);
+    return { contents: [{ uri, mimeType: 'audio/wav', blob: part.toString('base64'), _meta: { 'dev.libris/totalBytes': total } }] };
+  };
+  return { read, asked };
+}
+
+test('a large resource is read in ranges, if its source has some', async () => {
+  const data = Buffer.from(Array.from({ length: 5_500_000 }, (_, index) => index * 7 % 251));
+  const readAll = async (source, size, options) => {
+    const { parts, mimeType } = await readFile(source.read, { uri: 'file:///a.wav', size }, options);
+    assert.equal(mimeType, 'audio/wav');
+    assert.ok(Buffer.concat(parts).equals(data));
+    return source.asked;
+  };
+  assert.deepEqual(await readAll(ranged(data), 5_500_000), Array(6).fill(1 << 20));
+  // A source that does not say the size refuses to return it at once.
+  const limited = await readAll(ranged(data, { limit: 1_000_000 }));
+  assert.deepEqual(limited, ['all', ...Array(6).fill(1_000_000)]);
+  assert.deepEqual(await readAll(ranged(data, { hasRanges: false }), 5_500_000), [1 << 20, 'all']);
+  assert.deepEqual(await readAll(ranged(data)), ['all']);
+  await assert.rejects(readAll(ranged(data), 5_500_000, { most: 5_000_000 }), /the resource has 5\.5 MB; the page reads at most 5\.0 MB/);
+  await assert.rejects(readAll(ranged(data, { changes: true }), 5_500_000), /changed while it was read/);
+  // A character may begin in one range and end in the next.
+  assert.equal(textOf([Buffer.from([0x61, 0xc3]), Buffer.from([0xa4])]), 'aä');
+  assert.equal(textOf([Buffer.from([0xc3])]), undefined);
+});
+
+test('an action waits for a pause, but not for long, and never runs twice at once', async t => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const pass = async milliseconds => {
+    now += milliseconds;
+    t.mock.timers.tick(milliseconds);
+    for (let turn = 0; turn < 5; turn += 1) await Promise.resolve();
+  };
+  let runs = 0;
+  let finish;
+  const ask = settled(400, 2000, () => {
+    runs += 1;
+    return new Promise(resolve => { finish = resolve; });
+  });
+  for (let step = 0; step < 9; step += 1) {
+    ask();
+    await pass(200);
+  }
+  assert.equal(runs, 0);
+  ask();
+  await pass(200);
+  assert.equal(runs, 1, 'after two seconds of changes');
+  // A change while it runs leads to one more run, after it.
+  ask();
+  ask();
+  await pass(5000);
+  assert.equal(runs, 1);
+  finish();
+  await pass(0);
+  await pass(400);
+  assert.equal(runs, 2);
+  finish();
+  await pass(5000);
+  assert.equal(runs, 2);
+});
+
 test('exports keep contents apart, whatever they contain', async () => {
   const contents = {
     'a:1': [{ uri: 'a:1', mimeType: 'text/markdown', text: '````\n</document>&' }],
     'a:2': [{ uri: 'a:2', blob: 'AAE=' }],
   };
-  const library = { read: async uri => {
+  const read = async uri => {
     if (!contents[uri]) throw new Error('resource not found');
     return { contents: contents[uri] };
-  } };
+  };
+  const library = { readFile: (resource, options) => readFile(read, resource, options) };
   const resources = [{ uri: 'a:1', title: 'One <1>', mimeType: 'text/markdown' }, { uri: 'a:2' }, { uri: 'a:3' }];
   const learned = {};
   const make = format => exported(format, resources, library, 'Why?', (uri, facts) => { learned[uri] = facts.tokens; });
@@ -78,6 +176,11 @@ test('exports keep contents apart, whatever they contain', async () => {
     { type: 'text', text: 'Why?' },
   ]);
   assert.equal(learned['a:1'], 5);
+  // A text that is too large for one response is exported like any other.
+  const large = ranged(Buffer.from('a line\n'.repeat(1_000_000)), { limit: 2_000_000 });
+  const whole = await exported('markdown', [{ uri: 'a:4', size: 7_000_000 }], { readFile: (resource, options) => readFile(large.read, resource, options) }, '');
+  assert.equal(whole.failed, 0);
+  assert.equal(whole.text.match(/^a line$/gm).length, 1_000_000);
 });
 
 test('a URI cannot leave its quotes in a program', () => {
@@ -90,6 +193,14 @@ test('a URI cannot leave its quotes in a program', () => {
   }
   for (const [language, program] of Object.entries(snippets('http://127.0.0.1/mcp', 'a:b', false))) {
     assert.doesNotMatch(program, /\bKEY\b/, language);
+  }
+});
+
+test('the program in Rust is the one that `cargo test` compiles and runs', () => {
+  const compiled = readFileSync(join(import.meta.dirname, '../../crates/cli/tests/samples/rust.rs'), 'utf8');
+  for (const [name, needsKey] of [['read_without_key', false], ['read_with_key', true]]) {
+    const program = snippets('ENDPOINT', 'URI', needsKey).Rust.replace('"ENDPOINT"', 'endpoint').replace('"URI"', 'uri');
+    assert.ok(compiled.includes(`async fn ${name}(endpoint: &str, uri: &str) -> Result<String, Box<dyn std::error::Error>> {\n${program}\n`), name);
   }
 });
 

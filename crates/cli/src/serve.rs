@@ -195,7 +195,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     note(format_args!("listening on {scheme}://{address}/mcp"));
     #[cfg(feature = "picker")]
     if picker.serves(&address) {
-        serve = serve.route(Arc::new(libris_web::Picker::default()));
+        serve = serve.route(Arc::new(libris_web::Picker));
         picker.announce(&format!("{scheme}://{address}/"));
     }
     #[cfg(feature = "picker")]
@@ -213,7 +213,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
 #[cfg(feature = "picker")]
 fn picker_app(options: &ServeOptions, tools: &ToolsTable) -> Option<Arc<dyn libris::wire::AppPage>> {
     let is_wanted = tools.has_picker() && !options.no_picker;
-    is_wanted.then(|| Arc::new(libris_web::PickerApp::default()) as Arc<dyn libris::wire::AppPage>)
+    is_wanted.then(|| Arc::new(libris_web::PickerApp) as Arc<dyn libris::wire::AppPage>)
 }
 
 /// The settings of the picker and the WebDAV share, and what `libris browse` does when the page is ready.

@@ -20,6 +20,19 @@ use tempfile::TempDir;
 
 use crate::process::{HttpServer, serve};
 
+mod samples {
+    include!("samples/rust.rs");
+
+    pub(crate) async fn without_key(endpoint: &str, uri: &str) -> String {
+        read_without_key(endpoint, uri).await.unwrap()
+    }
+
+    /// What the program says if the variable with the key is missing.
+    pub(crate) async fn with_key(endpoint: &str, uri: &str) -> String {
+        read_with_key(endpoint, uri).await.unwrap_err().to_string()
+    }
+}
+
 type Client = RunningService<RoleClient, ()>;
 
 const ROOT: &str = "file:///library/";
@@ -197,4 +210,16 @@ async fn lines_of_a_resource_without_lines_are_cut_from_the_whole() {
     let missing = client.call_tool(params).await.expect("a result");
     assert_eq!(missing.is_error, Some(true), "{missing:?}");
     client.cancel().await.expect("a clean end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_programs_that_the_picker_shows_read_a_resource() {
+    let folder = tempfile::tempdir().unwrap();
+    let docs = folder.path().join("docs");
+    std::fs::create_dir(&docs).unwrap();
+    std::fs::write(docs.join("start.md"), "the words that are read").unwrap();
+    let server = HttpServer::start(&[docs.as_os_str()]).await;
+    let uri = "file:///docs/start.md";
+    assert!(samples::without_key(&server.url, uri).await.contains("the words that are read"));
+    assert_eq!(samples::with_key(&server.url, uri).await, "environment variable not found");
 }

@@ -1,8 +1,9 @@
 // The picker: connects, and joins the tree, the search, the preview, the selection and the composer.
 
-import { announce, fill, h, icon } from './dom.js';
+import { announce, fill, h, icon, settled } from './dom.js';
 import { clean, folderKey, nameOf } from './format.js';
 import { Library } from './library.js';
+import { Measure } from './measure.js';
 import { Tree } from './browse.js';
 import { Search } from './search.js';
 import { Detail } from './preview.js';
@@ -17,7 +18,9 @@ const STATES = {
   offline: 'Offline, trying again…',
   static: 'Connected',
 };
+/** The list is read again once its changes have paused, or have gone on for this long, in milliseconds. */
 const LIST_PAUSE = 400;
+const LIST_LONGEST = 2000;
 
 const { mcp } = site;
 const library = new Library(mcp);
@@ -90,6 +93,8 @@ function open({ node, resource, template, lines, quiet }) {
   }
   const shown = node?.resource ?? resource;
   const isFolder = node?.folder;
+  // Before it is read, so that a change after the read is not lost.
+  follow(shown.uri);
   if (isFolder) detail.showFolder(node);
   else detail.showResource(shown, { lines });
   tree.mark(isFolder ? node.key : shown.uri);
@@ -97,7 +102,6 @@ function open({ node, resource, template, lines, quiet }) {
   document.title = `${nameOf(shown)} – ${clean(library.server.title ?? library.server.name ?? 'Libris', 60)}`;
   if (!quiet) site.navigate(hash({ uri: shown.uri }));
   if (!node && shown.size === undefined) complete(shown, wanted);
-  follow();
 }
 
 /** Adds what the list knows of a resource that was found in another way. */
@@ -150,18 +154,14 @@ site.onNavigation(() => isLoaded && restore());
 
 // Live: what is open and what is selected is followed.
 
-function follow() {
+function follow(opened = detail.uri) {
   const uris = new Set();
-  if (detail.uri) uris.add(detail.uri);
+  if (opened) uris.add(opened);
   for (const { uri, local } of selection.all.slice(0, 200)) if (!local) uris.add(uri);
   mcp.follow([...uris]);
 }
 
-let refreshing = null;
-function listChanged() {
-  clearTimeout(refreshing);
-  refreshing = setTimeout(() => library.refresh().then(() => detail.updateFolder(), () => {}), LIST_PAUSE);
-}
+const listChanged = settled(LIST_PAUSE, LIST_LONGEST, () => library.refresh(detail.folder).catch(() => {}));
 
 mcp.addEventListener('listchanged', () => {
   listChanged();
@@ -189,20 +189,11 @@ function drawState(state) {
   fill(element, h('span', { class: 'dot' }), h('span', { class: state === 'offline' ? '' : 'wide' }, STATES[state]));
 }
 
-library.addEventListener('changed', () => detail.updateFolder());
-/** Looks up the size of what was selected elsewhere than in a list, for the count of tokens. */
-const lookedUp = new Set();
-function measure() {
-  for (const { uri, size, local } of selection.all.slice(0, 200)) {
-    if (size !== undefined || local || lookedUp.has(uri)) continue;
-    lookedUp.add(uri);
-    library.locate(uri).then((node) => node && selection.learn(uri, node.resource), () => {});
-  }
-}
+const measure = new Measure({ library, selection });
 
 selection.addEventListener('changed', () => {
   drawBasket();
-  measure();
+  measure.run();
   follow();
   site.chat?.share(selection.all);
 });

@@ -1,6 +1,6 @@
 // The tree of resources: rows of the folders that are open, with keys, selection and ranges.
 
-import { fill, h, icon } from './dom.js';
+import { fill, h, icon, perFrame } from './dom.js';
 import { KIND_NAMES, count, counted, kindOf, titleOf } from './format.js';
 import { VirtualRows } from './rows.js';
 
@@ -8,7 +8,7 @@ const ROW = 34;
 const TYPING_PAUSE = 800;
 const FLASH = 2500;
 /** What identifies a row while others are added or removed. */
-const keyOf = ({ node, more, template }) => (node ? `node ${node.key}` : more ? `more ${more.key}` : template ? `template ${template.uriTemplate}` : 'templates');
+const keyOf = ({ node, more, template }) => (node ? node.key : more ? `more ${more.key}` : template ? `template ${template.uriTemplate}` : 'templates');
 const SCHEMES = { git: 'branch', sqlite: 'database', postgres: 'database', mysql: 'database' };
 
 export class Tree {
@@ -49,29 +49,24 @@ export class Tree {
     this.#box.focus();
   }
 
-  /** Flattens what is open into rows. */
-  update() {
-    if (this.scheduled) return;
-    this.scheduled = true;
-    requestAnimationFrame(() => {
-      this.scheduled = false;
-      const rows = [];
-      const push = (node) => {
-        for (const [index, child] of (node.children ?? []).entries()) {
-          rows.push({ node: child, index });
-          if (child.folder && child.expanded) push(child);
-        }
-        if (node.loading || node.error || (node.children && node.cursor)) rows.push({ more: node });
-      };
-      push(this.#library.root);
-      if (this.#library.templates.length > 0) {
-        rows.push({ heading: true });
-        if (this.showsTemplates) rows.push(...this.#library.templates.map((template) => ({ template })));
+  /** Flattens what is open into rows, once per frame. */
+  update = perFrame(() => {
+    const rows = [];
+    const push = (node) => {
+      for (const [index, child] of (node.children ?? []).entries()) {
+        rows.push({ node: child, index });
+        if (child.folder && child.expanded) push(child);
       }
-      this.#replace(rows);
-      this.#summarise(rows);
-    });
-  }
+      if (node.loading || node.error || (node.children && node.cursor)) rows.push({ more: node });
+    };
+    push(this.#library.root);
+    if (this.#library.templates.length > 0) {
+      rows.push({ heading: true });
+      if (this.showsTemplates) rows.push(...this.#library.templates.map((template) => ({ template })));
+    }
+    this.#replace(rows);
+    this.#summarise(rows);
+  });
 
   /** Shows other rows; the active one and the beginning of a range stay those of the same resources. */
   #replace(rows) {
@@ -239,7 +234,7 @@ export class Tree {
   #toggleFolder(node, expanded = !node.expanded) {
     if (!node?.folder) return;
     node.expanded = expanded;
-    if (expanded && !node.children) this.#library.load(node);
+    if (expanded) this.#library.open(node);
     this.update();
   }
 

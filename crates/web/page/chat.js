@@ -2,6 +2,7 @@
 
 import { contextOf, selectionText } from './context.js';
 import { announce, debounced, fill, h, icon } from './dom.js';
+import { base64Of, textOf } from './file.js';
 import { clean } from './format.js';
 import { Host } from './host.js';
 
@@ -91,12 +92,6 @@ async function share(resources) {
   }
 }
 
-function base64(data) {
-  let binary = '';
-  for (let at = 0; at < data.length; at += 8192) binary += String.fromCharCode(...data.subarray(at, at + 8192));
-  return btoa(binary);
-}
-
 host.addEventListener('state', fit);
 host.addEventListener('context', () => host.state === 'static' && fit());
 host.addEventListener('input', ({ detail: { query, uri } }) => {
@@ -128,9 +123,12 @@ export const site = {
 
   link: null,
 
-  save({ text, data, name, type }) {
-    const plain = text ?? (typeof data === 'string' ? data : undefined);
-    const resource = { uri: `file:///${encodeURIComponent(name)}`, mimeType: type, ...(plain !== undefined ? { text: plain } : { blob: base64(data) }) };
+  /** The host receives the file in a single message. */
+  largestFile: 32 * 1024 * 1024,
+
+  save({ parts, name, type }) {
+    const text = type.startsWith('text/') ? textOf(parts) : undefined;
+    const resource = { uri: `file:///${encodeURIComponent(name)}`, mimeType: type, ...(text !== undefined ? { text } : { blob: base64Of(parts) }) };
     return please('ui/download-file', { contents: [{ type: 'resource', resource }] }, 'The file was not saved');
   },
 
@@ -149,15 +147,13 @@ export const site = {
   },
 
   /** Policies of hosts allow `data:`, and no other scheme. */
-  mediaUrl({ blob, text, mimeType }) {
-    return `data:${mimeType};base64,${blob ?? base64(new TextEncoder().encode(text ?? ''))}`;
-  },
+  mediaUrl: (parts, mimeType) => `data:${mimeType};base64,${base64Of(parts)}`,
 
   /** The policy allows no script but the one that follows links. */
   frame: {
     sandbox: 'allow-scripts',
     async head() {
-      const nonce = base64(crypto.getRandomValues(new Uint8Array(18)));
+      const nonce = base64Of([crypto.getRandomValues(new Uint8Array(18))]);
       return `<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'nonce-${nonce}'; script-src 'nonce-${nonce}'">`
         + `<style nonce="${nonce}">${previewStyle}</style><script nonce="${nonce}">${FOLLOW_LINKS}<\/script>`;
     },

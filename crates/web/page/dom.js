@@ -91,6 +91,52 @@ export function debounced(delay, action) {
   };
 }
 
+/**
+ * Calls an asynchronous function once the calls have paused for some milliseconds, or have gone on for `longest`. It is
+ * never called again before it has finished.
+ */
+export function settled(pause, longest, action) {
+  let timer;
+  let first = null;
+  let running = false;
+  let isAsked = false;
+  const schedule = () => {
+    const now = performance.now();
+    first ??= now;
+    clearTimeout(timer);
+    timer = setTimeout(run, Math.max(0, Math.min(pause, first + longest - now)));
+  };
+  const run = async () => {
+    first = null;
+    if (running) {
+      isAsked = true;
+      return;
+    }
+    running = true;
+    try {
+      await action();
+    } finally {
+      running = false;
+      if (isAsked) schedule();
+      isAsked = false;
+    }
+  };
+  return schedule;
+}
+
+/** Calls a function once per frame, however often it is asked for. */
+export function perFrame(action) {
+  let isScheduled = false;
+  return () => {
+    if (isScheduled) return;
+    isScheduled = true;
+    requestAnimationFrame(() => {
+      isScheduled = false;
+      action();
+    });
+  };
+}
+
 /** Announces a text to assistive technology, and shows it for a moment. */
 export function announce(text) {
   const toast = document.getElementById('toast');

@@ -1,9 +1,12 @@
 // The selection as text for other programs: Markdown, XML, or the contents of MCP.
 
+import { base64Of, textOf } from './file.js';
 import { clean, nameOf, textUri, tokensOfText } from './format.js';
 
 export const FORMATS = [['markdown', 'Markdown'], ['xml', 'XML'], ['json', 'MCP JSON']];
 const AT_ONCE = 4;
+/** The largest resource that is exported. */
+const LARGEST = 32 * 1024 * 1024;
 
 /** Reads the resources and writes them in a format. `learn` is told how many tokens each has. */
 export async function exported(format, resources, library, prompt, learn) {
@@ -23,15 +26,18 @@ export async function exported(format, resources, library, prompt, learn) {
   const writers = { markdown: asMarkdown, xml: asXml, json: asJson };
   const kinds = { markdown: ['md', 'text/markdown'], xml: ['xml', 'application/xml'], json: ['json', 'application/json'] };
   const [extension, type] = kinds[format];
-  return { text: writers[format](resources, read, prompt), name: `selection.${extension}`, type, failed };
+  const text = writers[format](resources, read, prompt);
+  return { text, parts: [new TextEncoder().encode(text)], name: `selection.${extension}`, type, failed };
 }
 
 /** The content of a resource; documents as their text. */
 async function readOne(library, resource) {
   try {
-    if (resource.local) return await readFile(resource);
-    const uri = textUri(resource) ?? resource.uri;
-    const { contents } = await library.read(uri);
+    if (resource.local) return fileOf(resource, [new Uint8Array(await resource.local.arrayBuffer())]);
+    const text = textUri(resource);
+    const read = await library.readFile(text ? { uri: text } : resource, { most: LARGEST });
+    const { contents, parts, mimeType } = read;
+    if (!contents) return fileOf({ ...resource, mimeType }, parts);
     const texts = contents.filter((content) => typeof content.text === 'string').map((content) => content.text);
     return { contents, text: texts.length > 0 ? texts.join('\n\n') : undefined };
   } catch (cause) {
@@ -39,17 +45,10 @@ async function readOne(library, resource) {
   }
 }
 
-/** The content of a file of this machine, as text if it is text. */
-async function readFile({ uri, mimeType, local }) {
-  const bytes = new Uint8Array(await local.arrayBuffer());
-  try {
-    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-    return { contents: [{ uri, mimeType, text }], text };
-  } catch {
-    let binary = '';
-    for (let at = 0; at < bytes.length; at += 8192) binary += String.fromCharCode(...bytes.subarray(at, at + 8192));
-    return { contents: [{ uri, mimeType, blob: btoa(binary) }] };
-  }
+/** The content with the bytes of a file, as text if they are text. */
+function fileOf({ uri, mimeType }, parts) {
+  const text = textOf(parts);
+  return { contents: [text === undefined ? { uri, mimeType, blob: base64Of(parts) } : { uri, mimeType, text }], text };
 }
 
 /** A fence that is longer than every run of backticks in the text. */
@@ -110,8 +109,8 @@ export async function copyText({ text }) {
 }
 
 /** Saves a file. */
-export function saveFile({ text, data, name, type }) {
-  const url = URL.createObjectURL(new Blob([data ?? text], { type }));
+export function saveFile({ parts, name, type }) {
+  const url = URL.createObjectURL(new Blob(parts, { type }));
   const link = document.createElement('a');
   link.href = url;
   link.download = name;

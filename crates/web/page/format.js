@@ -141,12 +141,16 @@ export const KIND_NAMES = {
   audio: 'Audio', video: 'Video', book: 'Document', archive: 'Archive', binary: 'Binary', template: 'Template',
 };
 
-/** About how many tokens a model needs for a resource, by its size. */
+/** Documents: their size in bytes says nothing about the length of their text. */
+const DOCUMENT = /\.(?:pdf|docx|xlsx|pptx|od[tsp]|epub|rtf|doc|xls|ppt)$/i;
+
+/** About how many tokens a model needs for a resource; `null` for a document whose text was not read yet. */
 export function tokensOf(resource) {
   if (resource.tokens !== undefined) return resource.tokens;
   const kind = kindOf(resource);
   if (kind === 'image') return 1500;
-  if (kind === 'folder' || kind === 'audio' || kind === 'video' || kind === 'archive') return 0;
+  if (textUri(resource) || DOCUMENT.test(lastSegment(resource.uri))) return null;
+  if (['folder', 'audio', 'video', 'archive', 'binary'].includes(kind) || /\.parquet$/i.test(resource.uri)) return 0;
   return Math.ceil((resource.size ?? 0) / 4);
 }
 
@@ -157,12 +161,15 @@ export function tokensOfText(text) {
   return Math.ceil((text.length - wide) / 4 + wide);
 }
 
-/** Splits a text at words that begin like those of a query: plain and matching parts in turn. */
+/** From this length on, a word of a query also marks longer words that begin with it. */
+const PREFIX = 3;
+
+/** Splits a text at words like those of a query: plain and matching parts in turn. */
 export function marked(text, query) {
   const words = query.match(/[\p{L}\p{N}_]{2,}/gu) ?? [];
   if (words.length === 0) return [text];
-  const pattern = words.slice(0, 12).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
-  return text.split(new RegExp(`((?<![\\p{L}\\p{N}_])(?:${pattern.join('|')})[\\p{L}\\p{N}_]*)`, 'giu'));
+  const pattern = words.slice(0, 12).map((word) => (word.length < PREFIX ? `${word}(?![\\p{L}\\p{N}_])` : `${word}[\\p{L}\\p{N}_]*`));
+  return text.split(new RegExp(`((?<![\\p{L}\\p{N}_])(?:${pattern.join('|')}))`, 'giu'));
 }
 
 /** The URI of the text of a document, unless the document is text that is better as it is. */

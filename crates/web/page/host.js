@@ -8,9 +8,9 @@ const METHOD_NOT_FOUND = -32601;
 
 /** An error that the host or the server answered. */
 export class HostError extends Error {
-  constructor(message, code) {
+  constructor(message, code, data) {
     super(message);
-    this.code = code;
+    Object.assign(this, { code, data });
   }
 }
 
@@ -90,7 +90,7 @@ export class Host extends EventTarget {
       signal?.addEventListener('abort', stop, { once: true });
       this.#pending.set(id, (message) => {
         signal?.removeEventListener('abort', stop);
-        if (message.error) reject(new HostError(message.error.message, message.error.code));
+        if (message.error) reject(new HostError(message.error.message, message.error.code, message.error.data));
         else resolve(message.result ?? {});
       });
       this.#post({ id, method, params });

@@ -1,5 +1,6 @@
 // What the server has: folders, loaded page by page when they are opened, and search.
 
+import { readFile } from './file.js';
 import { DIRECTORY, clean, folderKey, nameOf, parentOf, passage } from './format.js';
 
 const DIRECTORY_READ = 'resources/directory/read';
@@ -8,6 +9,8 @@ const PAGES_AT_ONCE = 4;
 const MAX_BELOW = 2000;
 /** The size of the bundles from which suggestions are taken. */
 const BUNDLE_TOKENS = 8000;
+/** Of the results of a search, those with at least this share of the best score are suggested. */
+const SUGGESTED_SHARE = 0.3;
 const SKILLS = 'io.modelcontextprotocol/skills';
 const MAX_SKILLS = 1000;
 
@@ -18,6 +21,8 @@ export class TreeNode {
   cursor = undefined;
   loading = null;
   expanded = false;
+  /** Whether the children were changed since they were loaded. */
+  stale = false;
   error = null;
   flash = 0;
 
@@ -122,6 +127,13 @@ export class Library extends EventTarget {
   #note(page) {
     const missing = page._meta?.['dev.libris/unavailable'];
     this.unavailable = missing ? [missing].flat() : [];
+  }
+
+  /** Loads the first pages of a folder, or reads it again if it was changed while it was closed. */
+  open(node) {
+    if (!node.children) return this.load(node);
+    if (!node.stale) return Promise.resolve();
+    return this.#refreshFolder(node).then(() => this.#changed());
   }
 
   /** Loads the next pages of a folder. */
@@ -268,8 +280,11 @@ export class Library extends EventTarget {
     return this.#insert({ uri, mimeType: DIRECTORY, synthetic: true });
   }
 
-  /** Reads the folders that are loaded again; what is open, selected and in view stays so. */
-  async refresh() {
+  /**
+   * Reads the folders that are open in the tree again, and the one that is `shown`; others when they are opened. What is
+   * open, selected and in view stays so.
+   */
+  async refresh(shown = null) {
     if (this.#flat) {
       this.#flat = null;
       const before = new Set(this.nodes.keys());
@@ -294,12 +309,13 @@ export class Library extends EventTarget {
       this.#changed();
       return;
     }
-    await this.#refreshFolder(this.root);
+    await this.#refreshFolder(this.root, shown);
     this.#changed();
   }
 
-  async #refreshFolder(node) {
+  async #refreshFolder(node, shown) {
     if (!node.children || node.loading) return;
+    node.stale = false;
     const loaded = node.children.length;
     const found = [];
     let cursor;
@@ -315,7 +331,7 @@ export class Library extends EventTarget {
     }
     // The only source is listed in place of the top.
     if (node === this.root && found.length === 0 && loaded === 1) {
-      await this.#refreshFolder(node.children[0]);
+      await this.#refreshFolder(node.children[0], shown);
       return;
     }
     const before = new Map(node.children.map((child) => [child.key, child]));
@@ -338,7 +354,11 @@ export class Library extends EventTarget {
     for (const gone of before.values()) this.#forget(gone);
     node.children = children;
     node.cursor = cursor ?? null;
-    for (const child of children) if (child.children) await this.#refreshFolder(child);
+    for (const child of children) {
+      if (!child.children) continue;
+      if (child.expanded || child === shown) await this.#refreshFolder(child, shown);
+      else child.stale = true;
+    }
   }
 
   #remove(node) {
@@ -381,6 +401,7 @@ export class Library extends EventTarget {
     const pending = [node];
     while (pending.length > 0) {
       const folder = pending.shift();
+      if (folder.stale) await this.open(folder);
       while (folder.cursor !== null && !folder.error) await this.load(folder);
       for (const child of folder.children ?? []) {
         if (child.folder) pending.push(child);
@@ -392,25 +413,28 @@ export class Library extends EventTarget {
   }
 
   /** Searches by text, or by name if the server has no search. */
-  async search(query, { scope, mime, limit = 50, signal } = {}) {
+  async search(query, { scope, mime, audience, since, limit = 50, signal } = {}) {
     if (this.searchesText) {
       const values = { query, limit };
       if (scope) values.scope = scope;
       if (mime) values.mime = mime;
+      if (audience) values.audience = audience;
+      if (since) values.modified_since = since;
       const found = await this.callTool('search_resources', values, { signal });
       return {
         ...found,
         results: found.results.map((hit) => ({ ...hit, ...this.#known(hit.uri), title: hit.title, snippet: hit.snippet })),
       };
     }
-    return this.#searchNames(query, { scope, mime, limit });
+    return this.#searchNames(query, { scope, mime, audience, since, limit });
   }
 
   /** Resources that fit a message, each once and with the reason: from a bundle, if the server makes some, or from the search. */
   async suggest(text, { limit }) {
     if (!this.tools.has('bundle_resources')) {
       const { results } = await this.search(text, { limit });
-      return results.map((hit) => ({ ...hit, reason: hit.heading ? `In “${hit.heading}”: ${passage(hit.snippet)}` : passage(hit.snippet) }));
+      const least = SUGGESTED_SHARE * (results[0]?.score ?? 0);
+      return results.filter(({ score = least }) => score >= least).map((hit) => ({ ...hit, reason: hit.heading ? `In “${hit.heading}”: ${passage(hit.snippet)}` : passage(hit.snippet) }));
     }
     const { passages } = await this.callTool('bundle_resources', { query: text, budget: BUNDLE_TOKENS });
     const found = new Map();
@@ -424,15 +448,18 @@ export class Library extends EventTarget {
     return this.nodes.get(uri)?.resource ?? {};
   }
 
-  #searchNames(query, { scope, mime, limit }) {
+  #searchNames(query, { scope, mime, audience, since, limit }) {
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
     const results = [];
     let total = 0;
     for (const node of this.nodes.values()) {
       if (node.folder) continue;
-      const { uri, title = '', description = '', mimeType = '' } = node.resource;
+      const { uri, title = '', description = '', mimeType = '', annotations = {} } = node.resource;
       if (scope && !uri.startsWith(scope)) continue;
       if (mime && !(mime.endsWith('/*') ? mimeType.startsWith(mime.slice(0, -1)) : mimeType === mime)) continue;
+      // As in the search of the server, resources without an audience are for everybody.
+      if (audience && annotations.audience?.length > 0 && !annotations.audience.includes(audience)) continue;
+      if (since && !(Date.parse(annotations.lastModified) >= Date.parse(since))) continue;
       const name = node.name.toLowerCase();
       const text = `${name}\n${uri}\n${title}\n${description}`.toLowerCase();
       if (!words.every((word) => text.includes(word))) continue;
@@ -446,6 +473,11 @@ export class Library extends EventTarget {
 
   read(uri, options) {
     return this.#mcp.request('resources/read', { uri }, options);
+  }
+
+  /** Reads the bytes of a resource, however large it is. */
+  readFile(resource, options) {
+    return readFile((uri, more) => this.read(uri, more), resource, options);
   }
 
   complete(template, argument, value, known, options) {

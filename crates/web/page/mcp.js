@@ -7,6 +7,8 @@ const META = {
   'io.modelcontextprotocol/clientInfo': { name: 'libris-picker', title: 'Libris picker', version: '1' },
 };
 const TOKEN = 'libris-token';
+/** How long the first attempt waits after a stream was lost, and the longest that later ones wait, in milliseconds. */
+const FIRST_WAIT = 500;
 const LONGEST_WAIT = 15000;
 
 /** An error that the server answered. */
@@ -20,8 +22,15 @@ export class McpError extends Error {
 export class Mcp extends EventTarget {
   #next = 1;
   #token = sessionStorage.getItem(TOKEN);
+  /** The URIs to follow. */
   #wanted = new Set();
+  /** The stream that the server has acknowledged, and the one that will replace it. */
   #stream = null;
+  #opening = null;
+  /** Whether there may have been changes of which no stream told. */
+  #isBehind = false;
+  #retry = null;
+  #wait = FIRST_WAIT;
   #login = null;
   state = 'connecting';
 
@@ -124,63 +133,80 @@ export class Mcp extends EventTarget {
 
   /** Follows the list and these resources. A call with other resources replaces the one before. */
   follow(uris) {
-    const same = uris.length === this.#wanted.size && uris.every((uri) => this.#wanted.has(uri));
+    const isSame = uris.length === this.#wanted.size && uris.every((uri) => this.#wanted.has(uri));
+    const isFollowing = this.#stream || this.#opening || this.#retry;
+    if (this.state === 'static' || (isSame && isFollowing)) return;
     this.#wanted = new Set(uris);
-    if (this.#stream && !same) this.#stream.abort('changed');
-    if (!this.#stream) this.#run();
+    if (!isFollowing) addEventListener('online', () => this.#reopen());
+    // While the server cannot be reached, the next attempt takes these.
+    if (!this.#retry) this.#open();
   }
 
-  async #run() {
-    let wait = 500;
-    let missed = false;
-    const wake = () => this.#stream?.abort('online');
-    addEventListener('online', wake);
-    for (;;) {
-      this.#stream = new AbortController();
-      const { signal } = this.#stream;
-      try {
-        const uris = [...this.#wanted];
-        const filter = { resourcesListChanged: true, resourceSubscriptions: uris };
-        const response = await this.#post('subscriptions/listen', { notifications: filter }, signal);
-        const type = response.headers.get('content-type') ?? '';
-        if (!type.startsWith('text/event-stream')) {
-          settle(await response.json(), response.status);
-          throw new McpError('the server has no stream');
-        }
-        for await (const message of events(response.body)) {
-          if (message.method === 'notifications/subscriptions/acknowledged') {
-            this.#become('live');
-            wait = 500;
-            // What changed while there was no stream is not told.
-            if (missed) this.dispatchEvent(new CustomEvent('missed'));
-            missed = true;
-          } else if (message.method === 'notifications/resources/updated') {
-            this.dispatchEvent(new CustomEvent('updated', { detail: message.params.uri }));
-          } else if (message.method === 'notifications/resources/list_changed') {
-            this.dispatchEvent(new CustomEvent('listchanged'));
-          }
-        }
-      } catch (cause) {
-        if (signal.reason === 'changed') {
-          missed = false;
-          continue;
-        }
-        if (cause.code === -32601) {
-          this.#become('static');
-          return;
+  /** Opens a stream. The one before goes on until this one is acknowledged, so that no change is lost in between. */
+  async #open() {
+    this.#retry = null;
+    this.#opening?.abort();
+    const stream = new AbortController();
+    this.#opening = stream;
+    const { signal } = stream;
+    try {
+      const filter = { resourcesListChanged: true, resourceSubscriptions: [...this.#wanted] };
+      const response = await this.#post('subscriptions/listen', { notifications: filter }, signal);
+      const type = response.headers.get('content-type') ?? '';
+      if (!type.startsWith('text/event-stream')) {
+        settle(await response.json(), response.status);
+        throw new McpError('the server has no stream');
+      }
+      for await (const message of events(response.body)) {
+        if (signal.aborted) return;
+        if (message.method === 'notifications/subscriptions/acknowledged') {
+          this.#acknowledged(stream);
+        } else if (message.method === 'notifications/resources/updated') {
+          this.dispatchEvent(new CustomEvent('updated', { detail: message.params.uri }));
+        } else if (message.method === 'notifications/resources/list_changed') {
+          this.dispatchEvent(new CustomEvent('listchanged'));
         }
       }
-      this.#become('offline');
-      missed = true;
-      await new Promise((resolve) => {
-        const timer = setTimeout(resolve, wait * (0.75 + Math.random() / 2));
-        this.#stream.signal.addEventListener('abort', () => {
-          clearTimeout(timer);
-          resolve();
-        });
-      });
-      wait = Math.min(wait * 2, LONGEST_WAIT);
+    } catch (cause) {
+      if (!signal.aborted && cause.code === -32601) {
+        this.#opening = null;
+        this.#become('static');
+        return;
+      }
     }
+    if (!signal.aborted) this.#lost(stream);
+  }
+
+  #acknowledged(stream) {
+    this.#stream?.abort();
+    this.#stream = stream;
+    this.#opening = null;
+    this.#wait = FIRST_WAIT;
+    this.#become('live');
+    const wasBehind = this.#isBehind;
+    this.#isBehind = false;
+    if (wasBehind) this.dispatchEvent(new CustomEvent('missed'));
+  }
+
+  /** A stream ended, or could not be opened. Changes are lost until the next one is acknowledged. */
+  #lost(stream) {
+    this.#isBehind = true;
+    if (this.#stream === stream) this.#stream = null;
+    else this.#opening = null;
+    if (this.#opening || this.#retry) return;
+    this.#become('offline');
+    this.#retry = setTimeout(() => this.#open(), this.#wait * (0.75 + Math.random() / 2));
+    this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT);
+  }
+
+  /** Opens a stream at once, because the network has changed and the streams before may be dead. */
+  #reopen() {
+    if (this.state === 'static') return;
+    clearTimeout(this.#retry);
+    this.#stream?.abort();
+    this.#stream = null;
+    this.#isBehind = true;
+    this.#open();
   }
 }
 

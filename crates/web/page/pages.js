@@ -1,6 +1,7 @@
 // The pages of a PDF as images. Those near the visible part are read, a few at a time; images far from it are dropped.
 
 import { fill, h, icon, iconButton } from './dom.js';
+import { dataOf } from './file.js';
 import { clean, count } from './format.js';
 import { site } from './site.js';
 
@@ -99,7 +100,7 @@ export class PageView {
 
   #show(sheet, { content, width, height }) {
     if (this.#signal.aborted) return;
-    sheet.url = site.mediaUrl(content);
+    sheet.url = site.mediaUrl([dataOf(content)], content.mimeType);
     sheet.state = 'shown';
     sheet.element.style.aspectRatio = `${width} / ${height}`;
     const image = h('img', { alt: `Page ${sheet.page} of ${count(this.total)}. The tab Text has its words.` });

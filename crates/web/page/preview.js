@@ -1,6 +1,6 @@
 // The pane of what is open: a resource with its preview, source and details, or a folder as a list.
 
-import { announce, fill, h, icon, iconButton } from './dom.js';
+import { announce, fill, h, icon, iconButton, perFrame } from './dom.js';
 import { KIND_NAMES, bytes, clean, count, date, folderKey, imageUri, kindOf, lastSegment, moment, nameOf, parentOf, textUri, titleOf, tokensOf } from './format.js';
 import { copyText } from './export.js';
 import { PageView } from './pages.js';
@@ -8,7 +8,9 @@ import { site } from './site.js';
 import { snippets } from './snippets.js';
 import { VirtualRows } from './rows.js';
 
+/** The largest picture, sound or film that is shown, and from which size on the reading for a download is announced. */
 const LARGEST_MEDIA = 32 * 1024 * 1024;
+const LARGE_DOWNLOAD = 8 * 1024 * 1024;
 
 /** Marks HTML as made by the server's renderer, where browsers ask for that. */
 const trusted = globalThis.trustedTypes?.createPolicy('libris-preview', { createHTML: (html) => html }) ?? { createHTML: (html) => html };
@@ -47,6 +49,7 @@ export class Detail {
     this.#mcp = mcp;
     this.#selection = selection;
     this.#open = open;
+    library.addEventListener('changed', perFrame(() => this.updateFolder()));
     selection.addEventListener('changed', () => {
       this.#drawPick();
       this.listing?.refresh();
@@ -126,7 +129,7 @@ export class Detail {
     });
     this.listing = listing;
     fill(this.element,
-      this.#head(resource, node.name, iconButton('refresh', 'List again', () => this.#library.refresh(), 'framed')),
+      this.#head(resource, node.name, iconButton('refresh', 'List again', () => this.#library.refresh(node), 'framed')),
       resource.description ? h('p', { class: 'lead pad' }, clean(resource.description, 600)) : null,
       h('div', { class: 'listing', role: 'table', 'aria-label': `Contents of ${node.name}`, 'aria-rowcount': '-1' },
         h('div', { role: 'rowgroup' }, h('div', { class: 'list-head', role: 'row' },
@@ -135,7 +138,7 @@ export class Detail {
         box),
       note);
     this.note = note;
-    if (!node.children) this.#library.load(node);
+    this.#library.open(node);
     this.updateFolder();
   }
 
@@ -143,7 +146,7 @@ export class Detail {
   updateFolder() {
     const node = this.folder;
     if (!node || !this.listing) return;
-    const children = [...(node.children ?? [])];
+    const children = node.children ?? [];
     const { by, down } = this.#columns;
     const value = {
       name: (child) => child.name.toLowerCase(),
@@ -279,9 +282,8 @@ export class Detail {
   }
 
   async #media(panel, resource, kind, signal) {
-    const { contents } = await this.#library.read(resource.uri, { signal });
-    const content = contents[0] ?? {};
-    const url = site.mediaUrl({ ...content, mimeType: content.mimeType ?? resource.mimeType });
+    const { parts, mimeType } = await this.#library.readFile(resource, { most: LARGEST_MEDIA, signal });
+    const url = site.mediaUrl(parts, mimeType ?? resource.mimeType);
     this.#url = url;
     const name = nameOf(resource);
     if (kind === 'image') {
@@ -450,10 +452,10 @@ export class Detail {
 
   async #download() {
     try {
-      const { contents } = await this.#library.read(this.#shown.uri);
-      const content = contents[0] ?? {};
-      const data = content.blob !== undefined ? Uint8Array.from(atob(content.blob), (letter) => letter.charCodeAt(0)) : content.text ?? '';
-      await site.save({ data, name: lastSegment(this.#shown.uri), type: content.mimeType ?? 'application/octet-stream' });
+      const shown = this.#shown;
+      if (shown.size > LARGE_DOWNLOAD) announce('Reading…');
+      const { parts, mimeType } = await this.#library.readFile(shown, { most: site.largestFile });
+      await site.save({ parts, name: lastSegment(shown.uri), type: mimeType ?? 'application/octet-stream' });
     } catch (cause) {
       announce(clean(cause.message, 200));
     }

@@ -10,6 +10,8 @@ export class VirtualRows {
   #drawn = new Map();
   #scheduled = false;
   #height;
+  /** The row to scroll to once the list is shown; on a phone, another pane can hide it. */
+  #hiddenRow = null;
   items = [];
 
   /**
@@ -24,7 +26,10 @@ export class VirtualRows {
     this.#space = h('div', { class: 'space', role: 'presentation' });
     box.append(this.#space);
     box.addEventListener('scroll', () => this.schedule(), { passive: true });
-    new ResizeObserver(() => this.schedule()).observe(box);
+    new ResizeObserver(() => {
+      if (this.#hiddenRow !== null) this.reveal(this.#hiddenRow);
+      this.schedule();
+    }).observe(box);
   }
 
   get rowHeight() {
@@ -36,14 +41,14 @@ export class VirtualRows {
     this.items = items;
     this.refresh();
     if (before.length === 0) return;
-    const keys = new Set(before.map(({ key }) => key));
-    const indices = new Map();
-    for (const [index, item] of items.entries()) {
-      const key = this.keyOf(item);
-      if (keys.has(key)) indices.set(key, index);
+    // The first of these rows that is still there stays where it is.
+    const ranks = new Map(before.map(({ key }, rank) => [key, rank]));
+    let kept = null;
+    for (let index = 0; index < items.length && kept?.rank !== 0; index += 1) {
+      const rank = ranks.get(this.keyOf(items[index]));
+      if (rank !== undefined && !(kept?.rank <= rank)) kept = { rank, index };
     }
-    const kept = before.find(({ key }) => indices.has(key));
-    if (kept) this.#box.scrollTop += (indices.get(kept.key) - kept.index) * this.#height;
+    if (kept) this.#box.scrollTop += (kept.index - before[kept.rank].index) * this.#height;
   }
 
   /** The keys of the rows in view, with their indices; none at the top of the list, where new rows are to be seen. */
@@ -107,6 +112,8 @@ export class VirtualRows {
 
   /** Scrolls until a row is in view. */
   reveal(index) {
+    this.#hiddenRow = this.#box.clientHeight === 0 ? index : null;
+    if (this.#hiddenRow !== null) return;
     const top = index * this.#height;
     const view = this.#box.clientHeight;
     if (top < this.#box.scrollTop) this.#box.scrollTop = top;

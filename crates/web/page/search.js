@@ -9,6 +9,7 @@ const PAUSE = 140;
 /** How the server says that its index is incomplete, and after how many milliseconds a search is repeated then. */
 const BUILDING = /The search index is being built[^\n]*/;
 const AGAIN = 1500;
+const DAY = 86400000;
 const TYPES = [
   ['', 'Any type'],
   ['text/markdown', 'Markdown'],
@@ -97,9 +98,10 @@ export class Search {
       const found = await this.#library.search(query.trim(), {
         scope: this.source.value || undefined,
         mime: this.type.value || undefined,
+        audience: this.audience.value || undefined,
+        since: this.age.value ? new Date(Date.now() - Number(this.age.value) * DAY).toISOString() : undefined,
         signal: running.signal,
       });
-      if (this.age.value || this.audience.value) await this.#learn(found.results);
       if (running.signal.aborted) return;
       this.#show(query, found);
     } catch (cause) {
@@ -114,24 +116,9 @@ export class Search {
     }
   }
 
-  /** Adds the annotations of hits, which the search does not return. */
-  async #learn(hits) {
-    await Promise.all(hits.map(async (hit) => {
-      const node = hit.annotations ? null : await this.#library.locate(hit.uri).catch(() => null);
-      if (node) hit.annotations = node.resource.annotations;
-    }));
-  }
-
-  #matches(hit) {
-    const { lastModified, audience } = hit.annotations ?? {};
-    const days = Number(this.age.value);
-    if (days && !(Date.parse(lastModified) > Date.now() - days * 86400000)) return false;
-    return !this.audience.value || (audience ?? []).includes(this.audience.value);
-  }
-
   #show(query, found) {
     this.#active = -1;
-    const hits = found.results.filter((hit) => this.#matches(hit));
+    const hits = found.results;
     this.#rows.set(hits);
     this.#box.hidden = hits.length === 0;
     this.#box.scrollTop = 0;
@@ -140,9 +127,7 @@ export class Search {
     this.#searchAgain(query, found);
     const number = found.total ?? hits.length;
     const words = [hits.length === 0 ? 'Nothing found' : `${count(Math.max(number, hits.length))}${found.more && !found.total ? '+' : ''} found`];
-    // These filters apply to what was found, not to the search.
-    if (hits.length < found.results.length && hits.length > 0) words[0] = `${count(hits.length)} of the best ${count(found.results.length)} match the filters`;
-    else if (number > hits.length && hits.length > 0) words.push(`the best ${hits.length} shown`);
+    if (number > hits.length && hits.length > 0) words.push(`the best ${hits.length} shown`);
     if (found.byName) words.push('by name');
     if (found.correction) words.push(`for “${clean(found.correction, 80)}”`);
     this.status.textContent = words.join(' · ');

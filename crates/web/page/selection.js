@@ -24,8 +24,14 @@ export class Selection extends EventTarget {
     return this.#resources.size;
   }
 
+  /** About how many tokens the selection has, without the documents whose text was not read yet. */
   get tokens() {
-    return this.all.reduce((sum, resource) => sum + tokensOf(resource), 0);
+    return this.all.reduce((sum, resource) => sum + (tokensOf(resource) ?? 0), 0);
+  }
+
+  /** The documents whose tokens are not known yet. */
+  get uncounted() {
+    return this.all.filter((resource) => tokensOf(resource) === null);
   }
 
   #changed() {
@@ -131,7 +137,8 @@ export class Tray {
   }
 
   #drawMeter() {
-    const { tokens } = this.#selection;
+    const { tokens, uncounted } = this.#selection;
+    const rest = uncounted.length > 0 ? ` and ${counted(uncounted.length, 'document')}` : '';
     const part = Math.min(1, tokens / this.budget);
     const over = tokens > this.budget;
     const fillBar = h('span', { class: 'meter-fill' });
@@ -148,10 +155,10 @@ export class Tray {
       h('div', {
         class: `meter-bar ${over ? 'over' : ''}`, role: 'meter', 'aria-label': 'Tokens of the selection',
         'aria-valuemin': '0', 'aria-valuemax': String(this.budget), 'aria-valuenow': String(Math.min(tokens, this.budget)),
-        'aria-valuetext': `about ${count(tokens)} of ${count(this.budget)} tokens`,
+        'aria-valuetext': `about ${count(tokens)}${rest} of ${count(this.budget)} tokens`,
       }, fillBar),
       h('div', { class: 'meter-text' },
-        h('span', { class: over ? 'over' : '' }, over ? `≈ ${count(tokens)} tokens, ${count(tokens - this.budget)} over` : `≈ ${count(tokens)} tokens of`),
+        h('span', { class: over ? 'over' : '' }, over ? `≈ ${count(tokens)} tokens${rest}, ${count(tokens - this.budget)} over` : `≈ ${count(tokens)} tokens${rest} of`),
         budget));
   }
 

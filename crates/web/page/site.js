@@ -8,8 +8,16 @@ import { setUpTheme } from './theme.js';
 const mcp = new Mcp();
 mcp.askForToken = askForToken;
 
-/** The style of previews. Their frame has no origin, so it cannot load one. */
-const style = fetch('/picker/preview.css').then((response) => response.text());
+let style = null;
+
+/** The style of previews. Their frame has no origin, so it cannot load one. After a failure, the next preview asks again. */
+function previewStyle() {
+  style ??= mcp.text('/picker/preview.css').catch((cause) => {
+    style = null;
+    throw cause;
+  });
+  return style;
+}
 
 export const site = {
   mcp,
@@ -35,16 +43,16 @@ export const site = {
 
   setUpTheme,
 
+  /** The largest file that can be saved. */
+  largestFile: 1024 * 1024 * 1024,
+
   /** The URL of a picture, a sound or a film. */
-  mediaUrl({ blob, text, mimeType }) {
-    const data = blob !== undefined ? Uint8Array.from(atob(blob), (letter) => letter.charCodeAt(0)) : text ?? '';
-    return URL.createObjectURL(new Blob([data], { type: mimeType }));
-  },
+  mediaUrl: (parts, mimeType) => URL.createObjectURL(new Blob(parts, { type: mimeType })),
 
   /** The frame of previews: no scripts run in it, and its links to resources change the address of this page. */
   frame: {
     sandbox: 'allow-popups allow-popups-to-escape-sandbox allow-top-navigation-by-user-activation',
-    head: async () => `<style>${await style}</style>`,
+    head: async () => `<style>${await previewStyle()}</style>`,
   },
 
   /** The chat to which the selection goes, if the picker is in one. */

@@ -33,7 +33,8 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 const client = new Client({ name: 'reader', version: '1.0.0' });
 await client.connect(new StreamableHTTPClientTransport(new URL(${address})${needsKey ? ', {\n  requestInit: { headers: { authorization: `Bearer ${process.env.KEY}` } },\n}' : ''}));
 const { contents } = await client.readResource({ uri: ${resource} });
-console.log(contents[0]);`,
+console.log(contents[0]);
+await client.close();`,
     Python: `import asyncio
 ${needsKey ? 'import os\n' : ''}from fastmcp import Client
 

@@ -25,17 +25,14 @@ use libris_wire::http::{Body, Route};
 pub use self::app::PickerApp;
 use self::assets::Asset;
 pub use self::dav::WebDav;
-use self::preview::Previews;
 
 /// The path to which the page posts requests for previews.
 pub(crate) const PREVIEW_PATH: &str = "/picker/preview";
 
 /// The HTTP route of the picker: the pages `/` (picker) and `/status`, their assets and the preview endpoint below
 /// `/picker/`.
-#[derive(Default)]
-pub struct Picker {
-    previews: Previews,
-}
+#[derive(Debug)]
+pub struct Picker;
 
 #[async_trait]
 impl Route for Picker {
@@ -53,7 +50,7 @@ impl Route for Picker {
 
     async fn answer(&self, call: &Call, request: Request<Bytes>) -> Response<Body> {
         let mut response = match (request.uri().path(), request.method()) {
-            (PREVIEW_PATH, &Method::POST) => self.previews.respond(call, request.body()).await,
+            (PREVIEW_PATH, &Method::POST) => preview::respond(call, request.body()).await,
             (PREVIEW_PATH, _) => not_allowed("POST"),
             _ => {
                 let mut response = Response::new(Body::from("there is no such file\n".to_owned()));

@@ -1,6 +1,9 @@
 //! The arguments of a tool call.
 
-use libris_core::suggest;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use libris_core::{Audience, suggest};
 use serde_json::{Map, Value};
 
 use super::output::ToolError;
@@ -86,6 +89,28 @@ impl ToolArguments {
         }
     }
 
+    /// An audience.
+    pub(crate) fn audience(&self, name: &str) -> Result<Option<Audience>, ToolError> {
+        match self.text(name)? {
+            None => Ok(None),
+            Some("user") => Ok(Some(Audience::User)),
+            Some("assistant") => Ok(Some(Audience::Assistant)),
+            Some(_) => Err(ToolError::told(format!("`{name}` must be `user` or `assistant`"))),
+        }
+    }
+
+    /// A time; a date is midnight in UTC.
+    pub(crate) fn time(&self, name: &str) -> Result<Option<Timestamp>, ToolError> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let midnight = || text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok();
+        let time = text.parse().ok().or_else(|| midnight().map(|midnight| midnight.timestamp()));
+        time.map(Some).ok_or_else(|| {
+            ToolError::told(format!(
+                "`{name}` must be a date such as `2026-01-31` or a time such as `2026-01-31T12:00:00Z`"
+            ))
+        })
+    }
+
     /// A text or a list of texts.
     pub(crate) fn texts(&self, name: &str) -> Result<Vec<String>, ToolError> {
         match self.0.get(name) {
@@ -140,7 +165,7 @@ impl LineRange {
 
 #[cfg(test)]
 mod tests {
-    use super::{LineRange, ToolArguments, ToolError};
+    use super::{Audience, LineRange, Timestamp, ToolArguments, ToolError};
 
     fn message<T>(result: Result<T, ToolError>) -> String {
         match result.err() {
@@ -164,6 +189,18 @@ mod tests {
         assert_eq!(arguments.range("lines").ok().unwrap().as_deref(), Some("20"));
         assert!(parse("").ok().unwrap().required("uri", "a:b").is_err());
         assert!(parse(r#"{"other":null}"#).is_ok());
+    }
+
+    #[test]
+    fn audiences_and_times_are_read() {
+        let json = r#"{"for":"user","all":"everybody","date":"1970-01-02","time":"1970-01-02T00:00:01Z","age":"7d"}"#;
+        let arguments = ToolArguments::parse(json, &["for", "all", "date", "time", "age"]).ok().unwrap();
+        assert_eq!(arguments.audience("for").ok().unwrap(), Some(Audience::User));
+        assert_eq!(arguments.audience("none").ok().unwrap(), None);
+        assert_eq!(message(arguments.audience("all")), "`all` must be `user` or `assistant`");
+        let seconds = |name| arguments.time(name).ok().unwrap().map(Timestamp::as_second);
+        assert_eq!([seconds("date"), seconds("time"), seconds("none")], [Some(86_400), Some(86_401), None]);
+        assert!(message(arguments.time("age")).starts_with("`age` must be a date such as `2026-01-31`"));
     }
 
     #[test]

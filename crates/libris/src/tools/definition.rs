@@ -113,6 +113,14 @@ fn input(tool: Tool) -> Value {
                     "type": "string",
                     "description": "Only resources of this media type, such as `text/markdown` or `image/*`.",
                 },
+                "audience": {
+                    "type": "string", "enum": ["user", "assistant"],
+                    "description": "Only resources for this audience, and those that name none.",
+                },
+                "modified_since": {
+                    "type": "string",
+                    "description": "Only resources that were modified since this date or time, such as `2026-01-31`.",
+                },
             }),
             json!(["query"]),
         ),

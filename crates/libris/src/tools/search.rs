@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use libris_core::{SearchAnswer, SearchHit, SearchQuery, Uri, suggest};
+use jiff::Timestamp;
+use libris_core::{Annotations, SearchAnswer, SearchHit, SearchQuery, Uri, suggest};
 use serde_json::{Value, json};
 
 use super::arguments::ToolArguments;
@@ -37,12 +38,15 @@ const MAX_WORDS: usize = 8;
 
 impl ToolCall<'_> {
     pub(super) async fn search(&self, arguments: &str) -> Result<ToolOutput, ToolError> {
-        let arguments = ToolArguments::parse(arguments, &["query", "limit", "scope", "mime"])?;
+        let known = ["query", "limit", "scope", "mime", "audience", "modified_since"];
+        let arguments = ToolArguments::parse(arguments, &known)?;
         let text = arguments.required("query", "rotate the keys")?;
         let limit = arguments.number("limit", 1..=MAX_HITS)?.unwrap_or(DEFAULT_HITS);
         let query = SearchQuery {
             uri_prefix: arguments.text("scope")?.map(str::to_owned),
             mimes: arguments.texts("mime")?,
+            audience: arguments.audience("audience")?,
+            modified_since: arguments.time("modified_since")?.map(Timestamp::as_second),
             ..SearchQuery::new(text, limit)
         };
         let answer = self.found(&query).await?;
@@ -108,8 +112,13 @@ impl ToolCall<'_> {
                     Some(start) => mime.starts_with(start),
                     None => mime == wanted,
                 };
+                let Annotations { audience, last_modified, .. } = &resource.annotations;
+                let is_for = |wanted| audience.is_empty() || audience.contains(&wanted);
+                let is_since = |since| last_modified.is_some_and(|modified| modified.as_second() >= since);
                 let is_wanted = resource.uri.as_str().starts_with(prefix)
-                    && (query.mimes.is_empty() || query.mimes.iter().any(is_mime));
+                    && (query.mimes.is_empty() || query.mimes.iter().any(is_mime))
+                    && query.audience.is_none_or(is_for)
+                    && query.modified_since.is_none_or(is_since);
                 let is_found = count > 0 && is_wanted;
                 if is_found && self.can_find(&resource.uri) {
                     hits.push((
@@ -150,7 +159,7 @@ impl ToolCall<'_> {
         if query.is_filtered() {
             let anywhere = self.found(&SearchQuery::new(query.text.clone(), 3)).await?;
             if !anywhere.hits.is_empty() {
-                text.push_str("Without `scope` and `mime` there are:\n");
+                text.push_str("Without `scope`, `mime`, `audience` and `modified_since` there are:\n");
                 anywhere.hits.iter().for_each(|hit| _ = writeln!(text, "- {}", hit.uri));
                 return Ok(text);
             }

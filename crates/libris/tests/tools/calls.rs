@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use libris::rules::{Effect, Operations, Rule, RuleSet, RulesPolicy, UriPattern, Who};
-use libris::{Config, Policy, Rights, Server, ToolsConfig};
+use libris::{Catalog, Config, Policy, Rights, Server, Source, ToolsConfig};
+use libris_sources::inline;
 use serde_json::{Value, json};
 
-use crate::host::{Host, MODERN, REVISIONS, catalog, folder, server, write};
+use crate::host::{Host, MODERN, REVISIONS, catalog, folder, indexed, server, write};
 
 const KEYS: &str =
     "# Keys\n\nRotate the signing keys every ninety days.\n\n## Lost keys\n\nTell the people on call.\n";
@@ -66,6 +67,46 @@ async fn a_search_gives_the_passage_to_read() {
     let elsewhere = host.call("search_resources", elsewhere).await;
     assert!(elsewhere.text().contains("Without `scope`") && elsewhere.text().contains("guide/other.md"));
     assert_eq!(elsewhere.structured()["results"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_can_be_restricted_to_an_audience_and_a_time() {
+    let resource = |name: &str, annotations: Value| {
+        let mut resource =
+            json!({ "uri": format!("note:///{name}"), "name": format!("rota {name}"), "text": "the pager" });
+        resource.as_object_mut().unwrap().extend(annotations.as_object().unwrap().clone());
+        resource
+    };
+    let notes = [
+        resource("user", json!({ "audience": ["user"] })),
+        resource("model", json!({ "audience": ["assistant"] })),
+        resource("new", json!({ "last_modified": "2026-05-01T00:00:00Z" })),
+        resource("old", json!({ "last_modified": "2020-05-01T00:00:00Z" })),
+    ];
+    let config: inline::Config = serde_json::from_value(json!({ "resource": notes })).unwrap();
+    let source: Arc<dyn Source> = Arc::new(inline::Inline::new(config, std::path::Path::new(".")).unwrap());
+    let catalog = Arc::new(Catalog::new(vec![source]));
+    indexed(&catalog, Vec::new()).await;
+    let mut host = Host::stdio(Arc::new(Server::new(catalog, Config::default())), MODERN).await;
+    // The second query matches names only.
+    for query in ["pager", "rot"] {
+        let mut found = async |filter: Value| {
+            let mut arguments = json!({ "query": query });
+            arguments.as_object_mut().unwrap().extend(filter.as_object().unwrap().clone());
+            let found = host.call("search_resources", arguments).await;
+            let results = found.structured()["results"].as_array().unwrap().clone();
+            let mut names: Vec<_> = results
+                .iter()
+                .map(|hit| hit["uri"].as_str().unwrap()["note:///".len()..].to_owned())
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!(found(json!({})).await, ["model", "new", "old", "user"]);
+        assert_eq!(found(json!({ "audience": "user" })).await, ["new", "old", "user"]);
+        assert_eq!(found(json!({ "audience": "assistant" })).await, ["model", "new", "old"]);
+        assert_eq!(found(json!({ "modified_since": "2026-01-31" })).await, ["new"]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::preview::Previews;
+use crate::preview::preview;
 use crate::read::{object, parse};
 
 /// The extension that defines the method `skills/list`.
@@ -21,10 +21,8 @@ const SKILLS: &str = "io.modelcontextprotocol/skills";
 static DOCUMENT: LazyLock<String> = LazyLock::new(document::assemble);
 
 /// The picker inside a chat.
-#[derive(Debug, Default)]
-pub struct PickerApp {
-    previews: Previews,
-}
+#[derive(Debug)]
+pub struct PickerApp;
 
 /// The arguments of the tool: a request of the page.
 #[derive(Deserialize)]
@@ -60,7 +58,7 @@ impl AppPage for PickerApp {
         let reply = match method {
             "server/discover" => return Ok(discover(call, server).await),
             "picker/preview" => {
-                let preview = self.previews.preview(call, params.as_bytes()).await?;
+                let preview = preview(call, params.as_bytes()).await?;
                 return serde_json::to_value(preview).map_err(|_| not_encoded());
             }
             "completion/complete" => view.complete(call, &CompletionParams::parse(params)?).await?,

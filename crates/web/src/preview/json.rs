@@ -35,11 +35,11 @@ pub(super) fn render(out: &mut String, text: &str) -> Option<bool> {
     {
         return Some(is_cut);
     }
-    let mut left = MAX_VALUES;
+    let mut limit = ValueLimit { left: MAX_VALUES, is_exceeded: false };
     out.push_str("<div class=\"tree\">");
-    push_node(out, None, &node, 0, &mut left);
+    push_node(out, None, &node, 0, &mut limit);
     out.push_str("</div>");
-    Some(left == 0)
+    Some(limit.is_exceeded)
 }
 
 /// Renders a table if all items are objects with the same members and without nested values; returns whether something
@@ -68,12 +68,19 @@ fn records(out: &mut String, items: &[JsonNode]) -> Option<bool> {
     (!names.is_empty()).then(|| table::render_rows(out, &rows, table::FirstRow::Head))
 }
 
-/// Appends a value and those below it. `left` is how many more values may be shown.
-fn push_node(out: &mut String, key: Option<&str>, node: &JsonNode, depth: usize, left: &mut usize) {
-    if *left == 0 {
+/// How many more values may be shown, and whether there were more than that.
+struct ValueLimit {
+    left: usize,
+    is_exceeded: bool,
+}
+
+/// Appends a value and those below it.
+fn push_node(out: &mut String, key: Option<&str>, node: &JsonNode, depth: usize, limit: &mut ValueLimit) {
+    if limit.left == 0 {
+        limit.is_exceeded = true;
         return;
     }
-    *left -= 1;
+    limit.left -= 1;
     let (count, brackets) = match node {
         JsonNode::Scalar(class, text) => {
             out.push_str("<div class=\"leaf\">");
@@ -95,16 +102,16 @@ fn push_node(out: &mut String, key: Option<&str>, node: &JsonNode, depth: usize,
         JsonNode::Scalar(..) => {}
         JsonNode::List(items) => {
             for (index, item) in items.iter().enumerate() {
-                push_node(out, Some(&index.to_string()), item, depth + 1, left);
+                push_node(out, Some(&index.to_string()), item, depth + 1, limit);
             }
         }
         JsonNode::Object(members) => {
             for (name, value) in members {
-                push_node(out, Some(name), value, depth + 1, left);
+                push_node(out, Some(name), value, depth + 1, limit);
             }
         }
     }
-    if *left == 0 {
+    if limit.is_exceeded {
         out.push_str("<div class=\"more\">…</div>");
     }
     out.push_str("</details>");
@@ -211,6 +218,12 @@ mod tests {
         let (cut, out) = rendered(&many);
         assert_eq!(cut, Some(true));
         assert_eq!(out.matches("class=\"leaf\"").count(), MAX_VALUES - 1);
+        // With the list, these are as many values as may be shown.
+        let most = format!("[{}]", vec!["1"; MAX_VALUES - 1].join(","));
+        let (cut, out) = rendered(&most);
+        assert_eq!(cut, Some(false));
+        assert_eq!(out.matches("class=\"leaf\"").count(), MAX_VALUES - 1);
+        assert!(!out.contains("class=\"more\""));
         assert_eq!(rendered("{").0, None);
         assert_eq!(rendered(&"[".repeat(100_000)).0, None);
     }

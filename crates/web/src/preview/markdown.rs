@@ -72,25 +72,19 @@ fn options() -> Options {
 }
 
 /// The URIs of the pictures in a text that are resources; those on the web are left out.
-pub(super) fn pictures(text: &str, base: &LinkBase) -> Vec<String> {
-    let pictures = Parser::new_ext(text, options()).filter_map(|event| match event {
+pub(super) fn pictures<'a>(text: &'a str, base: &'a LinkBase) -> impl Iterator<Item = String> + 'a {
+    Parser::new_ext(text, options()).filter_map(|event| match event {
         Event::Start(Tag::Image { dest_url, .. }) => match base.resolve(&dest_url) {
             Some(LinkTarget::Resource(uri)) => Some(uri),
             _ => None,
         },
         _ => None,
-    });
-    pictures.collect()
+    })
 }
 
-/// Renders a text. `pictures` has the `data:` URI of each picture by its URI. Always returns `false`: nothing is left
-/// out, unlike in other renderers.
-pub(super) fn render(
-    out: &mut String,
-    text: &str,
-    base: &LinkBase,
-    pictures: &HashMap<String, String>,
-) -> bool {
+/// Renders a text, with `pictures` as far as their budget allows. Always returns `false`: nothing is left out, unlike in
+/// other renderers.
+pub(super) fn render(out: &mut String, text: &str, base: &LinkBase, pictures: &mut Pictures) -> bool {
     let rendering = MarkdownEvents {
         events: Parser::new_ext(text, options()),
         base,
@@ -104,18 +98,45 @@ pub(super) fn render(
     false
 }
 
+/// The pictures that may be embedded in a preview, and how much of them.
+#[derive(Debug, Default)]
+pub(super) struct Pictures {
+    /// The `data:` URI of each picture by its URI.
+    data: HashMap<String, String>,
+    /// How many more bytes of these the preview may have. A text can show one picture many thousand times.
+    left: usize,
+}
+
+impl Pictures {
+    /// No pictures yet, of which at most `limit` bytes are embedded.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { data: HashMap::new(), left: limit }
+    }
+
+    pub(super) fn insert(&mut self, uri: String, data: String) {
+        self.data.insert(uri, data);
+    }
+
+    /// The `data:` URI of a picture, if there is one and it fits.
+    fn embed(&mut self, uri: &str) -> Option<&str> {
+        let data = self.data.get(uri)?;
+        self.left = self.left.checked_sub(data.len())?;
+        Some(data)
+    }
+}
+
 /// The parser events of a text. Links, pictures, code and HTML are replaced by safe HTML.
-struct MarkdownEvents<'a, I> {
+struct MarkdownEvents<'a, 'p, I> {
     events: I,
     base: &'a LinkBase,
-    pictures: &'a HashMap<String, String>,
+    pictures: &'p mut Pictures,
     /// The identifiers of headings so far.
     slugs: HashMap<String, usize>,
     /// Events to return before the next one.
     pending: std::vec::IntoIter<Event<'a>>,
 }
 
-impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, I> {
+impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, '_, I> {
     /// Consumes the events up to the end of an element, and returns their plain text.
     fn text_until(&mut self, is_end: impl Fn(&TagEnd) -> bool) -> String {
         let mut text = String::new();
@@ -145,7 +166,7 @@ impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, I> {
             }
         }
         let data = match self.base.resolve(target) {
-            Some(LinkTarget::Resource(uri)) => self.pictures.get(&uri),
+            Some(LinkTarget::Resource(uri)) => self.pictures.embed(&uri),
             _ => None,
         };
         let mut out = String::new();
@@ -188,7 +209,7 @@ impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, I> {
         let mut nested = MarkdownEvents {
             events: inner.into_iter(),
             base: self.base,
-            pictures: self.pictures,
+            pictures: &mut *self.pictures,
             slugs: HashMap::new(),
             pending: Vec::new().into_iter(),
         };
@@ -225,7 +246,7 @@ impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, I> {
     }
 }
 
-impl<'a, I: Iterator<Item = Event<'a>>> Iterator for MarkdownEvents<'a, I> {
+impl<'a, I: Iterator<Item = Event<'a>>> Iterator for MarkdownEvents<'a, '_, I> {
     type Item = Event<'a>;
 
     fn next(&mut self) -> Option<Event<'a>> {
@@ -285,11 +306,16 @@ fn is_bidi(letter: char) -> bool {
     matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Reduces HTML to the kept elements without their attributes. Comments, and tags of pictures and links, are removed;
-/// the rest is shown as text.
+/// The elements whose tags are removed: for example the picture of a badge, which would only clutter the text.
+const REMOVED: [&str; 6] = ["img", "picture", "source", "a", "nobr", "font"];
+
+/// Reduces HTML to the kept elements without their attributes. Comments, and the tags of `REMOVED`, are removed; the rest
+/// is shown as text.
 fn plain_elements(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len());
     let mut rest = raw;
+    // If one search for `>` fails, later ones would too: repeating them at every `<` would be quadratic.
+    let mut has_ends = true;
     while let Some(at) = rest.find('<') {
         html::push_text(&mut out, &rest[..at]);
         rest = &rest[at..];
@@ -303,20 +329,20 @@ fn plain_elements(raw: &str) -> String {
             .take_while(char::is_ascii_alphanumeric)
             .collect::<String>()
             .to_lowercase();
-        let end = rest.find('>');
         let is_kept = ELEMENTS.contains(&&*name) || TABLE_PARTS.contains(&&*name);
+        let is_tag = has_ends && (is_kept || REMOVED.contains(&&*name));
+        let end = if is_tag { rest.find('>') } else { None };
+        has_ends &= !is_tag || end.is_some();
         match end {
-            Some(end) if is_kept => {
-                out.push_str(&rest[..name_at]);
-                out.push_str(&name);
-                out.push('>');
+            Some(end) => {
+                if is_kept {
+                    out.push_str(&rest[..name_at]);
+                    out.push_str(&name);
+                    out.push('>');
+                }
                 rest = &rest[end + 1..];
             }
-            // For example the picture of a badge, which would only clutter the text.
-            Some(end) if matches!(&*name, "img" | "picture" | "source" | "a" | "nobr" | "font") => {
-                rest = &rest[end + 1..];
-            }
-            _ => {
+            None => {
                 out.push_str("&lt;");
                 rest = &rest[1..];
             }
@@ -328,15 +354,13 @@ fn plain_elements(raw: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use super::{LinkBase, pictures, render};
+    use super::{LinkBase, Pictures, pictures, render};
 
     fn rendered(text: &str) -> String {
         let mut out = String::new();
-        let pictures =
-            HashMap::from([("file:///d/a.png".to_owned(), "data:image/png;base64,AA==".to_owned())]);
-        render(&mut out, text, &LinkBase::new("file:///d/x.md"), &pictures);
+        let mut pictures = Pictures::new(1_000);
+        pictures.insert("file:///d/a.png".to_owned(), "data:image/png;base64,AA==".to_owned());
+        render(&mut out, text, &LinkBase::new("file:///d/x.md"), &mut pictures);
         out.strip_prefix("<article class=\"prose\">").unwrap().strip_suffix("</article>").unwrap().to_owned()
     }
 
@@ -372,7 +396,8 @@ mod tests {
     #[test]
     fn pictures_are_embedded_or_named() {
         let text = "![A](a.png) ![B *c*](https://e.example/b.png)";
-        assert_eq!(pictures(text, &LinkBase::new("file:///d/x.md")), ["file:///d/a.png"]);
+        let found: Vec<_> = pictures(text, &LinkBase::new("file:///d/x.md")).collect();
+        assert_eq!(found, ["file:///d/a.png"]);
         assert_eq!(
             rendered(text),
             "<p><img src=\"data:image/png;base64,AA==\" alt=\"A\"> <span class=\"picture\">B c</span></p>\n"
@@ -394,6 +419,25 @@ mod tests {
         // In quadratic time, this would take an hour.
         let html = rendered(&"# a\n".repeat(300_000));
         assert!(html.contains("id=\"a-299999\""));
+    }
+
+    #[test]
+    fn tags_without_an_end_take_linear_time() {
+        // In quadratic time, each of these would take a minute.
+        for start in ["<", "<b", "</b", "<img", "<!"] {
+            let html = rendered(&format!("<div {}", start.repeat((1 << 20) / start.len())));
+            assert!(html.starts_with("&lt;div &lt;"), "{}", &html[..40]);
+        }
+    }
+
+    #[test]
+    fn a_picture_is_embedded_as_often_as_the_budget_allows() {
+        let html = rendered(&"![A](a.png)\n".repeat(10_000));
+        assert_eq!(html.matches("<img").count(), 1_000 / "data:image/png;base64,AA==".len());
+        assert_eq!(
+            html.matches("<span class=\"picture\">A</span>").count(),
+            10_000 - html.matches("<img").count()
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod markdown;
 mod notebook;
 mod table;
 
-use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,18 +17,21 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use libris_wire::http::Body;
-use libris_wire::{Call, Failure};
+use libris_wire::{Budget, Call, Client, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::sync::Semaphore;
 
 use self::kind::PreviewKind;
 use self::links::LinkBase;
+use self::markdown::Pictures;
 use crate::html;
 use crate::read::read;
 
-/// The maximum number of previews that are rendered at once; further requests wait.
+/// The maximum number of previews that are rendered at once; further requests wait. One client may have three of them.
 const CONCURRENT: usize = 4;
+
+/// A unit for each preview that is being rendered, for the page and for the picker in chats.
+static RENDERINGS: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(CONCURRENT));
 
 /// Larger resources are read in byte ranges, if their source supports these.
 const WHOLE_BYTES: u64 = 1 << 20;
@@ -36,29 +39,20 @@ const WHOLE_BYTES: u64 = 1 << 20;
 /// The size of such a range.
 const PART_BYTES: u64 = 256 << 10;
 
-/// The maximum number of bytes of a text that are rendered.
+/// The maximum number of bytes of text that are rendered, of all parts of a resource together.
 const MAX_RENDERED: usize = 1 << 20;
 
 /// The maximum number of parts of a resource (entries of `contents`) that are shown.
 const MAX_CONTENTS: usize = 20;
 
-/// The maximum number of pictures of a document that are shown.
+/// The maximum number of different pictures of a document that are shown.
 const MAX_PICTURES: usize = 16;
+
+/// The maximum number of bytes of pictures in a preview, as `data:` URIs.
+const MAX_EMBEDDED: usize = 8 << 20;
 
 /// The largest picture that is shown, in characters of Base64.
 const MAX_PICTURE: usize = 2 << 20;
-
-/// Renders previews, a few at a time.
-#[derive(Debug)]
-pub(crate) struct Previews {
-    permits: Semaphore,
-}
-
-impl Default for Previews {
-    fn default() -> Self {
-        Self { permits: Semaphore::new(CONCURRENT) }
-    }
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -124,43 +118,67 @@ struct PreviewContent {
     meta: Map<String, Value>,
 }
 
-impl Previews {
-    /// Answers a request for a preview.
-    pub(crate) async fn respond(&self, call: &Call, body: &Bytes) -> Response<Body> {
-        match self.preview(call, body).await {
-            Ok(preview) => respond(StatusCode::OK, &preview),
-            Err(failure) => {
-                let (status, message) = describe(failure);
-                respond(status, &serde_json::json!({ "error": message }))
-            }
+/// Answers a request for a preview.
+pub(crate) async fn respond(call: &Call, body: &Bytes) -> Response<Body> {
+    match preview(call, body).await {
+        Ok(preview) => response(StatusCode::OK, &preview),
+        Err(failure) => {
+            let (status, message) = describe(failure);
+            response(status, &serde_json::json!({ "error": message }))
         }
     }
+}
 
-    /// Makes the preview that a request, in JSON, asks for.
-    pub(crate) async fn preview(&self, call: &Call, request: &[u8]) -> Result<Preview, Failure> {
-        let request: PreviewRequest = serde_json::from_slice(request)
-            .map_err(|cause| Failure::invalid(format!("the request is invalid: {cause}")))?;
-        let busy = || Failure::Busy { message: "the server is shutting down".to_owned() };
-        let _permit = self.permits.acquire().await.map_err(|_| busy())?;
-        let is_whole = request.size.is_none_or(|size| size <= WHOLE_BYTES);
-        let (result, extent) = match range(&request.uri, request.start.byte).filter(|_| !is_whole) {
-            // A source without ranges refuses the parameter, or does not find the URI.
-            Some(range) => match read(call, &range).await {
-                Err(Failure::Invalid { .. } | Failure::NotFound { .. }) => {
-                    (read(call, &request.uri).await?, Extent::Whole)
-                }
-                answered => (answered?, Extent::Range),
-            },
-            None => (read(call, &request.uri).await?, Extent::Whole),
-        };
-        let pictures = pictures(call, &result).await;
-        let part = PreviewPart { start: request.start, extent, source: request.source };
-        let rendering = tokio::task::spawn_blocking(move || render(result, &pictures, part));
-        rendering.await.map_err(|cause| {
-            tracing::error!(%cause, "could not render a preview");
-            Failure::Internal { message: "the preview could not be rendered".to_owned(), data: None }
-        })
-    }
+/// Makes the preview that a request, in JSON, asks for.
+pub(crate) async fn preview(call: &Call, request: &[u8]) -> Result<Preview, Failure> {
+    let request: PreviewRequest = serde_json::from_slice(request)
+        .map_err(|cause| Failure::invalid(format!("the request is invalid: {cause}")))?;
+    let is_whole = request.size.is_none_or(|size| size <= WHOLE_BYTES);
+    let (result, extent) = match range(&request.uri, request.start.byte).filter(|_| !is_whole) {
+        // A source without ranges refuses the parameter, or does not find the URI.
+        Some(range) => match read(call, &range).await {
+            Err(Failure::Invalid { .. } | Failure::NotFound { .. }) => {
+                (read(call, &request.uri).await?, Extent::Whole)
+            }
+            answered => (answered?, Extent::Range),
+        },
+        None => (read(call, &request.uri).await?, Extent::Whole),
+    };
+    let part = PreviewPart { start: request.start, extent, source: request.source };
+    // The work holds the call, and with it the memory that the call has reserved for the contents.
+    let reserved = call.clone();
+    let work = move || {
+        let _reserved = reserved;
+        let uris = if part.source { Vec::new() } else { picture_uris(&result) };
+        (result, uris)
+    };
+    let (result, uris) = in_background(&RENDERINGS, call.client, work).await?;
+    let mut pictures = load_pictures(call, uris).await;
+    let reserved = call.clone();
+    let work = move || {
+        let _reserved = reserved;
+        render(result, &mut pictures, part)
+    };
+    in_background(&RENDERINGS, call.client, work).await
+}
+
+/// Does CPU-bound work on another thread, once the budget has a unit for the client. The work itself holds the unit until
+/// it ends, because it goes on if nobody waits for its result any more.
+async fn in_background<T: Send + 'static>(
+    budget: &Arc<Budget>,
+    client: Client,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let busy = || Failure::Busy { message: "too many previews are waiting; try again later".to_owned() };
+    let unit = budget.take(client, 1).await.ok_or_else(busy)?;
+    let working = tokio::task::spawn_blocking(move || {
+        let _unit = unit;
+        work()
+    });
+    working.await.map_err(|cause| {
+        tracing::error!(%cause, "could not render a preview");
+        Failure::Internal { message: "the preview could not be rendered".to_owned(), data: None }
+    })
 }
 
 /// How much of a resource was read to show a part of it.
@@ -190,29 +208,35 @@ fn range(uri: &str, first: u64) -> Option<String> {
     (!has_range).then(|| format!("{uri}{separator}bytes={first}-{last}"))
 }
 
-/// Reads the pictures that Markdown in the result refers to, as far as the caller may read them. Returns `data:` URIs by
-/// the URI of the picture.
-async fn pictures(call: &Call, result: &PreviewRead) -> HashMap<String, String> {
-    let mut pictures = HashMap::new();
+/// The URIs of the pictures that Markdown in the result refers to, each once.
+fn picture_uris(result: &PreviewRead) -> Vec<String> {
+    let mut uris = Vec::new();
     for content in result.contents.iter().take(MAX_CONTENTS) {
         let Some(text) = content.text.as_deref() else { continue };
         if kind::of(content.mime.as_deref(), &content.uri) != PreviewKind::Markdown {
             continue;
         }
         let base = LinkBase::new(&content.uri);
-        for uri in markdown::pictures(text, &base) {
-            if pictures.len() >= MAX_PICTURES {
-                return pictures;
+        for uri in markdown::pictures(within(text, MAX_RENDERED).0, &base) {
+            if uris.len() >= MAX_PICTURES {
+                return uris;
             }
-            if pictures.contains_key(&uri) {
-                continue;
+            if !uris.contains(&uri) {
+                uris.push(uri);
             }
-            // A picture that cannot be read is replaced by its alternative text.
-            if let Ok(read) = read::<PreviewRead>(call, &uri).await
-                && let Some(data) = read.contents.into_iter().next().and_then(as_picture)
-            {
-                pictures.insert(uri, data);
-            }
+        }
+    }
+    uris
+}
+
+/// Reads pictures, as far as the caller may read them. One that cannot be read is replaced by its alternative text.
+async fn load_pictures(call: &Call, uris: Vec<String>) -> Pictures {
+    let mut pictures = Pictures::new(MAX_EMBEDDED);
+    for uri in uris {
+        if let Ok(read) = read::<PreviewRead>(call, &uri).await
+            && let Some(data) = read.contents.into_iter().next().and_then(as_picture)
+        {
+            pictures.insert(uri, data);
         }
     }
     pictures
@@ -230,8 +254,9 @@ fn as_picture(content: PreviewContent) -> Option<String> {
 }
 
 /// Renders all contents of a resource; of a single content, the given part.
-fn render(result: PreviewRead, pictures: &HashMap<String, String>, part: PreviewPart) -> Preview {
+fn render(result: PreviewRead, pictures: &mut Pictures, part: PreviewPart) -> Preview {
     let count = result.contents.len();
+    let mut text_left = MAX_RENDERED;
     let mut preview = Preview {
         kind: "empty",
         mime: result.contents.first().and_then(|content| content.mime.clone()),
@@ -247,7 +272,7 @@ fn render(result: PreviewRead, pictures: &HashMap<String, String>, part: Preview
             let title = html::text(&content.uri);
             preview.html.push_str(&format!("<p class=\"part\">{title}</p>"));
         }
-        let rendered = render_content(&mut preview.html, &content, pictures, part);
+        let rendered = render_content(&mut preview.html, &content, pictures, part, &mut text_left);
         preview.cut |= rendered.is_cut || (count > 1 && rendered.rest.is_some());
         if index == 0 {
             preview.kind = rendered.kind.name();
@@ -277,8 +302,9 @@ struct RenderedPart {
 fn render_content(
     out: &mut String,
     content: &PreviewContent,
-    pictures: &HashMap<String, String>,
+    pictures: &mut Pictures,
     part: PreviewPart,
+    text_left: &mut usize,
 ) -> RenderedPart {
     let decoded = content.blob.as_deref().map(|blob| STANDARD.decode(blob).unwrap_or_default());
     let bytes = match (&content.text, &decoded) {
@@ -306,7 +332,11 @@ fn render_content(
             out.push_str("<p class=\"empty\">Empty</p>");
             (PreviewKind::Source, 0, false)
         }
-        Some(text) => render_text(out, content, text, pictures, part, is_end),
+        Some(text) => {
+            let (limited, is_all) = within(text, *text_left);
+            *text_left -= limited.len();
+            render_text(out, content, limited, pictures, part, is_end && is_all)
+        }
         None => (PreviewKind::Hex, table::hex(out, bytes, part.start.byte), false),
     };
     let rest = (shown < bytes.len() || !is_end).then(|| PartStart {
@@ -327,15 +357,13 @@ fn render_text(
     out: &mut String,
     content: &PreviewContent,
     text: &str,
-    pictures: &HashMap<String, String>,
+    pictures: &mut Pictures,
     part: PreviewPart,
     is_end: bool,
 ) -> (PreviewKind, usize, bool) {
-    let (limited, is_all) = within(text, MAX_RENDERED);
-    let is_end = is_end && is_all;
     let kind = kind::of(content.mime.as_deref(), &content.uri);
     let is_beginning = part.start.byte == 0;
-    let lines = if is_end { limited } else { whole_lines(limited) };
+    let lines = if is_end { text } else { whole_lines(text) };
     let rendered = match kind {
         _ if part.source => None,
         PreviewKind::Markdown => {
@@ -343,16 +371,16 @@ fn render_text(
             Some((lines.len(), is_cut))
         }
         PreviewKind::Table => {
-            let separator = kind::separator(&content.uri, limited);
+            let separator = kind::separator(&content.uri, text);
             let first = if is_beginning { table::FirstRow::Head } else { table::FirstRow::Data };
-            Some(table::render(out, limited, separator, first, is_end))
+            Some(table::render(out, text, separator, first, is_end))
         }
         // A part of these has no structure.
         PreviewKind::Json if is_beginning && is_end => {
-            json::render(out, limited).map(|is_cut| (limited.len(), is_cut))
+            json::render(out, text).map(|is_cut| (text.len(), is_cut))
         }
         PreviewKind::Notebook if is_beginning && is_end => {
-            notebook::render(out, limited, &LinkBase::new(&content.uri)).map(|is_cut| (limited.len(), is_cut))
+            notebook::render(out, text, &LinkBase::new(&content.uri)).map(|is_cut| (text.len(), is_cut))
         }
         PreviewKind::Json | PreviewKind::Notebook | PreviewKind::Source | PreviewKind::Hex => None,
     };
@@ -416,7 +444,7 @@ fn describe(failure: Failure) -> (StatusCode, String) {
     }
 }
 
-fn respond(status: StatusCode, value: &impl Serialize) -> Response<Body> {
+fn response(status: StatusCode, value: &impl Serialize) -> Response<Body> {
     let json = serde_json::to_vec(value).unwrap_or_default();
     let mut response = Response::new(Body::from(Bytes::from(json)));
     *response.status_mut() = status;

@@ -1,11 +1,10 @@
 //! Renders Jupyter notebooks cell by cell: text, code and output.
 
-use std::collections::HashMap;
-
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::links::LinkBase;
+use super::markdown::Pictures;
 use super::{highlight, language, markdown, within};
 use crate::html;
 
@@ -49,7 +48,7 @@ pub(super) fn render(out: &mut String, text: &str, base: &LinkBase) -> Option<bo
         let source = joined(&cell.source);
         match &*cell.kind {
             "markdown" => {
-                markdown::render(out, &source, base, &HashMap::new());
+                markdown::render(out, &source, base, &mut Pictures::default());
             }
             _ => {
                 out.push_str("<div class=\"cell\">");

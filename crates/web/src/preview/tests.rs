@@ -1,12 +1,16 @@
 //! Tests of the parts and kinds of previews.
 
-use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use libris_wire::{Budget, Client};
 
 use super::{
-    Extent, PART_BYTES, PartStart, Preview, PreviewPart, PreviewRead, as_text, range, render, within,
+    CONCURRENT, Extent, MAX_RENDERED, PART_BYTES, PartStart, Pictures, Preview, PreviewPart, PreviewRead,
+    as_text, in_background, picture_uris, range, render, within,
 };
 
 fn preview(contents: &str, source: bool) -> Preview {
@@ -15,7 +19,7 @@ fn preview(contents: &str, source: bool) -> Preview {
 
 fn part(contents: &str, part: PreviewPart) -> Preview {
     let result: PreviewRead = serde_json::from_str(&format!("{{\"contents\":{contents}}}")).unwrap();
-    render(result, &HashMap::new(), part)
+    render(result, &mut Pictures::default(), part)
 }
 
 /// All parts of a content, one after the other, as a source with or without ranges returns them.
@@ -139,4 +143,58 @@ fn texts_end_at_a_character() {
     assert_eq!(as_text(b"a\xff\xffbbbb"), None);
     assert_eq!(as_text(b"a\0"), None);
     assert_eq!(as_text("aä".as_bytes()), Some("aä"));
+}
+
+#[test]
+fn all_parts_of_a_resource_share_the_limit_of_text() {
+    let text = "a line\n".repeat(100_000);
+    let content = format!(r#"{{"uri":"file:///a.log","text":{}}}"#, serde_json::Value::from(text));
+    let shown = preview(&format!("[{content},{content},{content}]"), false);
+    assert!(shown.cut);
+    assert!(shown.html.matches("a line").count() * "a line\n".len() <= MAX_RENDERED);
+    let markdown =
+        format!(r#"{{"uri":"file:///a.md","text":{}}}"#, serde_json::Value::from("# a\n".repeat(200_000)));
+    let shown = preview(&format!("[{markdown},{markdown},{markdown}]"), false);
+    assert!(shown.cut);
+    assert_eq!(shown.html.matches("<h1").count(), MAX_RENDERED / "# a\n".len());
+}
+
+#[test]
+fn each_picture_is_read_once() {
+    let text = format!("{}{}", "![](a.png)".repeat(50_000), "![](b.png)");
+    let content = serde_json::json!({ "contents": [{ "uri": "file:///d/x.md", "text": text }] });
+    let result: PreviewRead = serde_json::from_value(content).unwrap();
+    assert_eq!(picture_uris(&result), ["file:///d/a.png", "file:///d/b.png"]);
+}
+
+#[tokio::test]
+async fn work_that_nobody_waits_for_still_counts() {
+    let budget = Budget::new(CONCURRENT);
+    let client = |number: u8| Client::at(IpAddr::from([127, 0, 0, number]));
+    let (begun, begins) = mpsc::channel();
+    let mut ends = Vec::new();
+    for _ in 1..CONCURRENT {
+        let (end, ended) = mpsc::channel::<()>();
+        ends.push(end);
+        let begun = begun.clone();
+        let (budget, work) = (budget.clone(), move || {
+            begun.send(()).unwrap();
+            _ = ended.recv();
+        });
+        let waiting = tokio::spawn(async move { in_background(&budget, client(1), work).await });
+        let begins = &begins;
+        while begins.try_recv().is_err() {
+            tokio::task::yield_now().await;
+        }
+        // As if the client had disconnected.
+        waiting.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
+    }
+    assert_eq!(budget.used(), CONCURRENT - 1);
+    // The same client has to wait, and another one has not.
+    let more = in_background(&budget, client(1), || "more");
+    assert!(tokio::time::timeout(Duration::from_millis(50), more).await.is_err());
+    assert_eq!(in_background(&budget, client(2), || "other").await.ok(), Some("other"));
+    ends.clear();
+    assert_eq!(in_background(&budget, client(1), || "more").await.ok(), Some("more"));
 }
