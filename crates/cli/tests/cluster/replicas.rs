@@ -73,6 +73,14 @@ impl Redis {
         }
     }
 
+    /// Sends a signal to the server, if it is running.
+    pub(crate) fn signal(&self, name: &str) {
+        if let Some(process) = &self.process {
+            let id = process.id().to_string();
+            assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap().success());
+        }
+    }
+
     /// The beginning of the answer to a command without arguments that contain spaces.
     pub(crate) async fn command(&self, text: &str) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(self.address()).await?;

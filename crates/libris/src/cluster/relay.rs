@@ -200,7 +200,9 @@ impl ChangeRelay {
         };
         self.opened.send_replace(SourcesWatch::Open);
         // While this replica was down, nobody saw the changes of sources that only this replica can watch.
-        self.positions.record_own(&Change::Lost, None, self.bus.publish(&Change::Lost));
+        if watch.watches_alone() {
+            self.positions.record_own(&Change::Lost, None, self.bus.publish(&Change::Lost));
+        }
         let mut changes = watch.changes();
         while let Some(change) = changes.next().await {
             let Some(catalog) = catalog.upgrade() else { return };
