@@ -219,7 +219,11 @@ async fn read_stream(
         // what the others cache, until the next change.
         let mut mark = cmd("XADD");
         mark.arg(shared.keys.stream()).arg("*").arg("r").arg(MARK).arg("n").arg(0).arg("d").arg("");
-        let _: String = connection.query(&mark).await?;
+        // Fails if Redis refuses writes; the replica can still read.
+        let marked: RedisResult<String> = connection.query(&mark).await;
+        if let Err(error) = marked {
+            tracing::debug!(%error, "the position after lost changes could not be marked");
+        }
     }
     // Only the first connection reads the last minute of the stream. After a reconnection, the reader continues after
     // the last entry that it has read.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::client::{Client, Era, Program, eventually};
-use crate::replicas::{CuttableProxy, Folders, Redis, connected, settled, uri};
+use crate::replicas::{CuttableProxy, Folders, Redis, connected, disconnected, settled, uri};
 
 async fn ready(program: &Program) -> Value {
     let response = reqwest::get(program.url.replace("/mcp", "/readyz")).await.unwrap();
@@ -65,7 +65,7 @@ async fn needs_redis_a_cut_network_is_noticed_and_nothing_is_lost() {
     settled(&client).await;
     proxy.cut(true);
     (0..50).for_each(|file| folders.write(0, file, "changed"));
-    eventually("the cut is noticed", async || behind.metric("cluster_connected").await == 0).await;
+    disconnected(&behind).await;
     assert_eq!(one.metric("cluster_connected").await, 1);
     proxy.cut(false);
     let mut heard = std::collections::BTreeSet::new();
@@ -151,7 +151,7 @@ async fn needs_redis_changes_that_were_trimmed_during_a_cut_are_lost_once_and_ev
     futures_util::future::join_all(clients.iter().map(settled)).await;
     let lost = behind.metric("cluster_lost_total").await;
     proxy.cut(true);
-    eventually("the cut is noticed", async || behind.metric("cluster_connected").await == 0).await;
+    disconnected(&behind).await;
     let published = one.metric("cluster_published_total").await;
     folders.write(0, 0, "changed");
     eventually("it is published", async || one.metric("cluster_published_total").await > published).await;

@@ -49,7 +49,7 @@ impl IndexedFolder {
     /// The CPU time of a replica until its index has every file.
     async fn start_replica(&self) -> Duration {
         let config = self.0.path().join("libris.toml");
-        let text = "[search]\nenabled = true\ncache_folder = \"index\"\n\n[[files]]\npath = \"docs\"\n";
+        let text = "cache_folder = \"index\"\n\n[search]\n\n[[files]]\npath = \"docs\"\n";
         std::fs::write(&config, text).unwrap();
         let program = start(&config);
         eventually("everything is indexed", async || {
