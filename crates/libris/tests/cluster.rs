@@ -258,6 +258,8 @@ async fn a_service_is_watched_by_the_replica_whose_turn_it_is() {
     assert_eq!(calls.next().await, "opened");
     // What it follows is followed again, before anybody hears that changes may have been missed.
     assert_eq!(calls.next().await, "follow service://one for replicas");
+    // Nobody has seen the changes since the last poller, so what this replica has cached may be outdated.
+    assert_eq!(calls.next().await, "invalidate Lost");
     assert_eq!(changes.next().await, Some(Change::Lost));
     assert_eq!(*here.published.lock().unwrap(), [Change::Lost]);
     here.turn.send_replace(false);
@@ -265,6 +267,7 @@ async fn a_service_is_watched_by_the_replica_whose_turn_it_is() {
     here.turn.send_replace(true);
     assert_eq!(calls.next().await, "opened");
     assert_eq!(calls.next().await, "follow service://one for replicas");
+    assert_eq!(calls.next().await, "invalidate Lost");
     catalog.follow(&other, Client::default());
     catalog.unfollow(&one);
     assert_eq!(

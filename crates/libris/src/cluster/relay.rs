@@ -219,6 +219,11 @@ impl ChangeRelay {
                 // Before anybody is notified, so that whoever reads after a notification gets no outdated contents of
                 // the shared cache.
                 self.positions.record_own(&change, subject.as_ref(), number);
+                if change == Change::Lost {
+                    // The sources have not seen these changes either. A replica that takes over the polling of a service
+                    // may have cached what changed before.
+                    catalog.invalidate(&change);
+                }
                 self.epochs.record(&change, subject.as_ref());
             }
             // Fails if nobody watches.
