@@ -50,13 +50,11 @@ impl Protocol {
         }
         if filter.prompts && call.view.capabilities().prompts.is_some() {
             listener.follow_prompts().await.map_err(|failure| failure.object(revision))?;
-            notify_first(Notification::PromptsChanged);
             granted["promptsListChanged"] = true.into();
         }
         let tools = call.view.capabilities().tools;
         if filter.tools && tools.is_some_and(|tools| tools["listChanged"] == true) {
             listener.follow_tools().await.map_err(|failure| failure.object(revision))?;
-            notify_first(Notification::ToolsChanged);
             granted["toolsListChanged"] = true.into();
         }
         let uris = distinct(&filter.resources).await;
