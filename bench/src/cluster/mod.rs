@@ -79,14 +79,21 @@ pub(crate) fn run(options: &Options, quick: bool, binary: &Binary, report: &mut 
     let redis = RedisServer::start()?;
     let (rounds, requests) = if quick { (2, 1_000) } else { (9, 20_000) };
     let bounds = Bounds { requests, time: Duration::from_secs(5) };
-    let mut costs = Vec::new();
+    let mut clusters = Vec::new();
     for count in 0..=MOST {
-        eprintln!("{count} replicas …");
-        let replicas = Replicas::start(binary, count, &redis)?;
-        let (read, operations) = replicas.reads(&redis, rounds, bounds)?;
-        let changes = (count > 0).then(|| replicas.changes(&redis, rounds)).transpose()?;
-        costs.push(ClusterCost { replicas: count, read, operations, changes });
+        clusters.push(MeasuredCluster::start(binary, count, &redis, bounds)?);
     }
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds} with 0 to {MOST} replicas …");
+        // In turns, so that other load on this machine concerns all alike.
+        for cluster in &mut clusters {
+            cluster.measure_reads(&redis, bounds)?;
+        }
+        for cluster in clusters.iter_mut().filter(|cluster| cluster.count > 0) {
+            cluster.measure_changes(&redis, round)?;
+        }
+    }
+    let costs: Vec<_> = clusters.into_iter().map(MeasuredCluster::cost).collect();
     report.table(table(&costs));
     let alone = costs[0].read;
     for cost in &costs[1..] {
@@ -184,69 +191,99 @@ impl Replicas {
         self.servers.iter().map(|server| Computing::of(server.id())).collect()
     }
 
-    /// The CPU time of all replicas per cached read, and the Redis operations per thousand of them.
-    fn reads(&self, redis: &RedisServer, rounds: usize, bounds: Bounds) -> Result<(f64, f64)> {
+    /// The changes that the first replica has published.
+    fn published(&self) -> Result<u64> {
+        metric(&self.servers[0], "cluster_published_total")
+    }
+}
+
+/// Replicas, and what was measured with them so far.
+struct MeasuredCluster {
+    /// The number of replicas; 0 for a single process without Redis.
+    count: usize,
+    replicas: Replicas,
+    /// A client of each replica.
+    clients: Vec<Client>,
+    /// The CPU time of all replicas per cached read, in microseconds, in each round.
+    reads: Vec<f64>,
+    /// All requests, and the Redis operations meanwhile.
+    requests: u64,
+    operations: u64,
+    /// The parts of [`ChangeCost`], in each round.
+    changes: [Vec<f64>; 4],
+}
+
+impl MeasuredCluster {
+    fn start(binary: &Binary, count: usize, redis: &RedisServer, bounds: Bounds) -> Result<Self> {
+        let replicas = Replicas::start(binary, count, redis)?;
         let read = Era::Modern.read("file:///data/0007.txt");
         let mut clients = Vec::new();
-        for server in &self.servers {
+        for server in &replicas.servers {
             let mut client = Client::open(server, Era::Modern, CONNECTIONS, |_| Ok(None), |_| read.clone())?;
             let answer = client.look(0)?;
             ensure!(answer["result"].is_object(), "{answer}");
             client.slice(Bounds { requests: 200, ..bounds }, &mut Nothing)?;
             clients.push(client);
         }
-        let (mut costs, mut sent) = (Vec::new(), 0);
-        let commands = redis.commands()?;
-        for _ in 0..rounds {
-            let before = self.computing()?;
-            let mut requests = 0;
-            for client in &mut clients {
-                requests += client.slice(bounds, &mut Nothing)?.requests;
-            }
-            let computed = total(&self.computing()?, &before);
-            costs.push(microseconds(computed) / requests as f64);
-            sent += requests;
-        }
-        let commands = redis.commands()? - commands;
-        Ok((median(costs), commands as f64 * 1e3 / sent as f64))
+        let (reads, changes) = (Vec::new(), Default::default());
+        Ok(Self { count, replicas, clients, reads, requests: 0, operations: 0, changes })
     }
 
-    /// What changes in the folder of the first replica cost.
-    fn changes(&self, redis: &RedisServer, rounds: usize) -> Result<ChangeCost> {
-        let mut costs: [Vec<f64>; 4] = Default::default();
-        for round in 1..=rounds {
-            let (published, received) = (self.published()?, self.metrics("cluster_received_total")?);
-            let (before, redis_before) = (self.computing()?, Computing::of(redis.id())?);
-            let commands = redis.commands()?;
-            (0..FILES).try_for_each(|file| self.write(0, file, round))?;
-            self.wait("the changes reach all replicas", |all| {
-                let changes = all.published()? - published;
-                let now = all.metrics("cluster_received_total")?;
-                let mut others = now.iter().zip(&received).skip(1);
-                Ok(changes >= FILES as u64 && others.all(|(now, before)| now - before >= changes))
-            })?;
-            let changes = (self.published()? - published) as f64;
-            let after = self.computing()?;
-            costs[0].push(microseconds(after[0].since(&before[0])) / changes);
-            if after.len() > 1 {
-                let others = microseconds(total(&after[1..], &before[1..])) / (after.len() - 1) as f64;
-                costs[1].push(others / changes);
-            }
-            costs[2].push(microseconds(Computing::of(redis.id())?.since(&redis_before)) / changes);
-            costs[3].push((redis.commands()? - commands) as f64 / changes);
+    /// One round of cached reads.
+    fn measure_reads(&mut self, redis: &RedisServer, bounds: Bounds) -> Result<()> {
+        for client in &mut self.clients {
+            // The changes of the last round have ended the cached responses.
+            client.slice(Bounds { requests: 200, ..bounds }, &mut Nothing)?;
         }
-        let [writer, reader, redis, operations] = costs;
-        Ok(ChangeCost {
+        let (before, commands) = (self.replicas.computing()?, redis.commands()?);
+        let mut requests = 0;
+        for client in &mut self.clients {
+            requests += client.slice(bounds, &mut Nothing)?.requests;
+        }
+        let computed = total(&self.replicas.computing()?, &before);
+        self.reads.push(microseconds(computed) / requests as f64);
+        self.requests += requests as u64;
+        self.operations += redis.commands()? - commands;
+        Ok(())
+    }
+
+    /// One round of changes in the folder of the first replica.
+    fn measure_changes(&mut self, redis: &RedisServer, round: usize) -> Result<()> {
+        let Self { replicas, changes: costs, .. } = self;
+        let (published, received) = (replicas.published()?, replicas.metrics("cluster_received_total")?);
+        let (before, redis_before) = (replicas.computing()?, Computing::of(redis.id())?);
+        let commands = redis.commands()?;
+        (0..FILES).try_for_each(|file| replicas.write(0, file, round))?;
+        replicas.wait("the changes reach all replicas", |all| {
+            let changes = all.published()? - published;
+            let now = all.metrics("cluster_received_total")?;
+            let mut others = now.iter().zip(&received).skip(1);
+            Ok(changes >= FILES as u64 && others.all(|(now, before)| now - before >= changes))
+        })?;
+        let changes = (replicas.published()? - published) as f64;
+        let after = replicas.computing()?;
+        costs[0].push(microseconds(after[0].since(&before[0])) / changes);
+        if after.len() > 1 {
+            let others = microseconds(total(&after[1..], &before[1..])) / (after.len() - 1) as f64;
+            costs[1].push(others / changes);
+        }
+        costs[2].push(microseconds(Computing::of(redis.id())?.since(&redis_before)) / changes);
+        costs[3].push((redis.commands()? - commands) as f64 / changes);
+        // Stamps of files are trusted two seconds after the last change.
+        std::thread::sleep(Duration::from_secs(2));
+        Ok(())
+    }
+
+    fn cost(self) -> ClusterCost {
+        let [writer, reader, redis, operations] = self.changes;
+        let changes = (self.count > 0).then(|| ChangeCost {
             writer: median(writer),
             reader: (!reader.is_empty()).then(|| median(reader)),
             redis: median(redis),
             operations: median(operations),
-        })
-    }
-
-    /// The changes that the first replica has published.
-    fn published(&self) -> Result<u64> {
-        metric(&self.servers[0], "cluster_published_total")
+        });
+        let operations = self.operations as f64 * 1e3 / self.requests as f64;
+        ClusterCost { replicas: self.count, read: median(self.reads), operations, changes }
     }
 }
 

@@ -61,7 +61,8 @@ impl RedisServer {
         self.process.id()
     }
 
-    /// The number of commands that it has executed, without those that wait for entries of the stream.
+    /// The number of commands that it has executed, without those of idle replicas: they wait for entries of the stream,
+    /// and probe with `SETEX` whether Redis accepts writes.
     pub(super) fn commands(&self) -> Result<u64> {
         let stats = self.ask("INFO commandstats")?;
         ensure!(stats.contains("cmdstat_"), "Redis does not count its commands");
@@ -73,6 +74,7 @@ impl RedisServer {
         let info = self.ask("INFO everything")?;
         let stats = RedisStats(&info);
         Ok(RedisFigures {
+            taken: Instant::now(),
             connections: stats.value("connected_clients").context("Redis does not count its connections")?,
             operations: stats
                 .value("total_commands_processed")
@@ -97,6 +99,8 @@ impl RedisServer {
 
 /// Counters of a Redis server.
 pub(super) struct RedisFigures {
+    /// When they were counted.
+    pub(super) taken: Instant,
     pub(super) connections: u64,
     /// All operations, with those of scripts.
     pub(super) operations: u64,
@@ -105,7 +109,7 @@ pub(super) struct RedisFigures {
     pub(super) stream_operations: u64,
     /// The entries that were written to streams.
     pub(super) entries: u64,
-    /// The bytes of the response with these figures, which `bytes_sent` does not include yet.
+    /// The bytes of the response with these figures, which `bytes_sent` does not include.
     pub(super) size: u64,
 }
 
@@ -130,7 +134,7 @@ fn count(stats: &str) -> u64 {
     let calls = |line: &str| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
         let calls = rest.split(',').next()?.parse::<u64>().ok()?;
-        (!["info", "ping", "quit", "xread"].contains(&name)).then_some(calls)
+        (!["info", "ping", "quit", "setex", "xread"].contains(&name)).then_some(calls)
     };
     stats.lines().filter_map(calls).sum()
 }
@@ -149,7 +153,7 @@ mod tests {
     #[test]
     fn commands_are_counted_without_those_that_wait_or_measure() {
         let stats = "$120\r\n# Commandstats\r\ncmdstat_xadd:calls=7,usec=9\r\ncmdstat_xread:calls=100,usec=1\r\n\
-                     cmdstat_info:calls=3,usec=1\r\ncmdstat_multi:calls=2,usec=1\r\n+OK\r\n";
+                     cmdstat_info:calls=3,usec=1\r\ncmdstat_setex:calls=5,usec=1\r\ncmdstat_multi:calls=2,usec=1\r\n+OK\r\n";
         assert_eq!(count(stats), 9);
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use libris::uri_template::Specificity;
 use libris::wire::http::{ClientUsage, SessionStore as _};
 use libris::wire::{Caller, Listener, Notification, Service as _};
@@ -36,8 +37,9 @@ const URI_BYTES: usize = 80;
 /// The bytes of an entry in a response besides the URIs of its changes, as in the manual.
 const ENTRY_BYTES: usize = 125;
 
-/// How long idle replicas are measured.
+/// How long idle replicas are measured with and without rate limits.
 const IDLE: Duration = Duration::from_secs(12);
+const QUIET: Duration = Duration::from_secs(6);
 
 /// The connections of a replica: reader, writer, leases and queries.
 const CONNECTIONS: usize = 4;
@@ -68,7 +70,7 @@ struct BurstCost {
 
 /// Measures a growing number of replicas.
 pub(super) fn run(quick: bool, report: &mut Report) -> Result<()> {
-    let counts: &[usize] = if quick { &[3, 30] } else { &[3, 10, 100, 1_000] };
+    let counts: &[usize] = if quick { &[3, 30] } else { &[3, 30, 100, 1_000] };
     machine::raise_open_files(counts.iter().max().unwrap_or(&0) * CONNECTIONS + 100)?;
     let runtime = tokio::runtime::Runtime::new()?;
     let mut costs = Vec::new();
@@ -147,10 +149,8 @@ async fn measure(count: usize) -> Result<SimulatedCost> {
         replicas.iter().all(|replica| replica.count("cluster_received_total") >= count - 1)
     })
     .await?;
-    for replica in &replicas {
-        replica.exchange_usage().await?;
-    }
     let idle = idle(&redis, &replicas).await?;
+    let idle_bytes = idle_bytes(&redis).await?;
     let connections = redis.figures()?.connections as f64;
     ensure!(connections <= (count * CONNECTIONS) as f64 + 2.0, "{connections} connections");
     let this = std::process::id();
@@ -169,7 +169,7 @@ async fn measure(count: usize) -> Result<SimulatedCost> {
     let after = redis.figures()?;
     let redis_cost = microseconds(Computing::of(redis.id())?.since(&redis_computed)) / SINGLE as f64;
     let replica_cost = microseconds(Computing::of(this)?.since(&computed)) / (SINGLE * count) as f64;
-    let single = burst(&before, &after, count, SINGLE);
+    let single = burst(&before, &after, count, SINGLE, idle_bytes);
     ensure!(single.batches == SINGLE as u64, "{} batches of {SINGLE} changes", single.batches);
     let before = redis.figures()?;
     let received: Vec<_> = replicas.iter().map(|replica| replica.count("cluster_received_total")).collect();
@@ -187,7 +187,7 @@ async fn measure(count: usize) -> Result<SimulatedCost> {
                 .all(|replica| (0..RESOURCES).all(|number| replica.heard_since(number, changed)))
     })
     .await?;
-    let batched = burst(&before, &redis.figures()?, count, BURST);
+    let batched = burst(&before, &redis.figures()?, count, BURST, idle_bytes);
     Ok(SimulatedCost {
         replicas: count,
         connections,
@@ -202,26 +202,51 @@ async fn measure(count: usize) -> Result<SimulatedCost> {
 
 /// Redis operations per second of idle replicas, which exchange what clients used once a second, as with rate limits.
 async fn idle(redis: &RedisServer, replicas: &[SimulatedReplica]) -> Result<f64> {
+    // The first exchange opens a connection. On a busy machine, it may take longer than a query may.
+    let begun = Instant::now();
+    while !exchange_usage(replicas).await.iter().all(|has_succeeded| *has_succeeded) {
+        ensure!(begun.elapsed() < PATIENCE, "not in time: every replica exchanges usage");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     let (before, begun) = (redis.figures()?, Instant::now());
     while begun.elapsed() < IDLE {
         let second = Instant::now();
-        for replica in replicas {
-            replica.exchange_usage().await?;
-        }
+        // A failed exchange is an operation too, and does not end the measurement.
+        exchange_usage(replicas).await;
         tokio::time::sleep(Duration::from_secs(1).saturating_sub(second.elapsed())).await;
     }
     Ok((redis.figures()?.operations - before.operations) as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// What Redis did for these changes.
-fn burst(before: &RedisFigures, after: &RedisFigures, replicas: usize, changes: usize) -> BurstCost {
+/// Exchanges the usage of clients at each replica. Returns for each whether Redis answered in time.
+async fn exchange_usage(replicas: &[SimulatedReplica]) -> Vec<bool> {
+    join_all(replicas.iter().map(SimulatedReplica::exchange_usage)).await
+}
+
+/// The bytes per second that Redis sends while nothing happens: leases, and answers without changes.
+async fn idle_bytes(redis: &RedisServer) -> Result<f64> {
+    let before = redis.figures()?;
+    tokio::time::sleep(QUIET).await;
+    let after = redis.figures()?;
+    Ok((after.bytes_sent - before.bytes_sent - before.size) as f64
+        / (after.taken - before.taken).as_secs_f64())
+}
+
+/// What Redis did for these changes, besides the bytes per second that it sends while nothing happens.
+fn burst(
+    before: &RedisFigures,
+    after: &RedisFigures,
+    replicas: usize,
+    changes: usize,
+    idle_bytes: f64,
+) -> BurstCost {
     let batches = after.entries - before.entries;
+    let sent = (after.bytes_sent - before.bytes_sent - before.size) as f64;
     BurstCost {
         batches,
         operations: (after.stream_operations - before.stream_operations) as f64,
         expected_operations: (batches * (3 + replicas as u64)) as f64,
-        // Without the figures themselves.
-        bytes: (after.bytes_sent - before.bytes_sent - before.size) as f64,
+        bytes: (sent - idle_bytes * (after.taken - before.taken).as_secs_f64()).max(0.0),
         expected_bytes: replicas as f64
             * (ENTRY_BYTES as f64 * batches as f64 + URI_BYTES as f64 * changes as f64),
     }
@@ -292,11 +317,10 @@ impl SimulatedReplica {
         heard.is_some_and(|heard| heard >= when)
     }
 
-    /// Exchanges what clients used, as a transport with rate limits does.
-    async fn exchange_usage(&self) -> Result<()> {
+    /// Exchanges what clients used, as a transport with rate limits does. Returns whether Redis answered in time.
+    async fn exchange_usage(&self) -> bool {
         let used = vec![ClientUsage { client: None, requests: 1, bytes: 1 }];
-        let exchanged = self.cluster.exchange_usage(used).await;
-        exchanged.map(drop).map_err(|_| anyhow!("Redis is not reachable"))
+        self.cluster.exchange_usage(used).await.is_ok()
     }
 }
 

@@ -7,16 +7,16 @@
 //! renews it (lock) marks the replica that reads the contents of an entry.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use libris::cluster::{CacheAnswer, CacheWindow, ChangePosition, ReplicaCache};
-use redis::{Cmd, FromRedisValue};
+use redis::{FromRedisValue, Script, ScriptInvocation};
 use sha2::{Digest as _, Sha256};
-use tokio::time::timeout;
 
+use crate::connection::RedisConnection;
 use crate::{Keys, RedisCluster};
 
 /// How long a replica may be silent before another one reads the contents. Replicas renew their locks every second.
@@ -24,9 +24,6 @@ const LOCK: Duration = Duration::from_secs(3);
 
 /// How long other replicas read contents themselves after a read that failed, or whose contents cannot be shared.
 const UNSHARED: Duration = Duration::from_secs(1);
-
-/// How long an operation may take. Then the replica reads the contents itself.
-const WAIT: Duration = Duration::from_secs(1);
 
 /// How long the cache is not used after an operation failed, so that not every read waits for Redis.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -37,7 +34,9 @@ const LONGEST_TTL: Duration = Duration::from_secs(60 * 60);
 /// Returns the contents of the entry `ARGV[1]`, with its TTL and its digest, if its position is not before `ARGV[2]` and
 /// `ARGV[3]`. Otherwise takes the lock for `ARGV[5]` milliseconds by setting it to `ARGV[4]`, unless another replica holds
 /// it that has reached this position.
-const FIND: &str = r#"
+static FIND: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        r#"
 local function is_valid(milliseconds, number)
     local oldest = tonumber(ARGV[2])
     milliseconds = tonumber(milliseconds)
@@ -60,12 +59,16 @@ if lock == 'unshared' then return {'unshared'} end
 if lock and is_valid(string.match(lock, '(%d+)-(%d+)$')) then return {'wait'} end
 redis.call('SET', KEYS[7], ARGV[4], 'PX', ARGV[5])
 return {'lead'}
-"#;
+"#,
+    )
+});
 
 /// Stores the entry `ARGV[1]` at the position `ARGV[2]` for `ARGV[3]` milliseconds, with the contents `ARGV[5]` and their
 /// digest `ARGV[4]`, unless there is one with a later position. The total size stays below `ARGV[6]`. Releases the lock
 /// `ARGV[7]`.
-const STORE: &str = r#"
+static STORE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        r#"
 -- An estimate of what an entry takes besides its contents.
 local OVERHEAD = 512
 local entries, contents, expiry, order, users, bytes, lock = unpack(KEYS)
@@ -89,6 +92,10 @@ end
 if redis.call('GET', lock) == ARGV[7] then redis.call('DEL', lock) end
 -- Redis may have evicted one of the keys.
 if redis.call('EXISTS', unpack(data)) < #data then redis.call('DEL', unpack(data)) end
+local size = string.len(ARGV[5])
+local limit = tonumber(ARGV[6])
+-- It would not fit into an empty cache.
+if OVERHEAD + size > limit then return 0 end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for _, key in ipairs(redis.call('ZRANGEBYSCORE', expiry, '-inf', now, 'LIMIT', 0, 128)) do remove(key) end
@@ -101,8 +108,6 @@ if before then
     if difference < 0 then return 0 end
     remove(ARGV[1])
 end
-local size = string.len(ARGV[5])
-local limit = tonumber(ARGV[6])
 local function needed()
     local shared = redis.call('HEXISTS', contents, ARGV[4]) == 1
     return OVERHEAD + (shared and 0 or size)
@@ -125,14 +130,20 @@ redis.call('ZADD', order, string.format('%.0f', time[1] * 1000000 + time[2]), AR
 local ttl = math.max(redis.call('PTTL', entries), tonumber(ARGV[3]))
 for _, key in ipairs(data) do redis.call('PEXPIRE', key, ttl) end
 return 1
-"#;
+"#,
+    )
+});
 
 /// Extends the lock `ARGV[1]` to `ARGV[2]` milliseconds. If `ARGV[3]` is not empty, sets it to this text.
-const CHANGE_LOCK: &str = r#"
+static CHANGE_LOCK: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        r#"
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if ARGV[3] ~= '' then redis.call('SET', KEYS[1], ARGV[3]) end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])
-"#;
+"#,
+    )
+});
 
 /// The cache of this replica's cluster.
 pub(crate) struct ContentCache {
@@ -208,27 +219,23 @@ impl Keys {
 
 impl RedisCluster {
     /// Runs a script of the cache; `None` if it failed or the cache is paused.
-    async fn run<T: FromRedisValue>(&self, cache: &ContentCache, command: &Cmd) -> Option<T> {
+    async fn run<T: FromRedisValue + Send>(
+        &self,
+        cache: &ContentCache,
+        script: &ScriptInvocation<'_>,
+    ) -> Option<T> {
         if cache.is_paused() || !self.shared.status.is_reader_connected() {
             return None;
         }
-        let query = async {
-            let mut connection = self.query_connection().await?;
-            connection.query(command).await
-        };
-        let failed = match timeout(WAIT, query).await {
-            Ok(Ok(answer)) => return Some(answer),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "it took too long".to_owned(),
-        };
-        // The network may have been cut silently, so the next query opens another connection. If the lock is held,
-        // another query opens one just now.
-        if let Ok(mut queries) = self.queries.try_lock() {
-            queries.take();
+        let query = async |mut connection: RedisConnection| connection.invoke(script).await;
+        match self.queries.run(&self.shared.connector, query).await {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                tracing::debug!(%error, "the shared cache is not used for a while");
+                cache.pause();
+                None
+            }
         }
-        tracing::debug!(failed, "the shared cache is not used for a while");
-        cache.pause();
-        None
     }
 
     /// The value of the lock of an entry while this replica holds it.
@@ -239,8 +246,7 @@ impl RedisCluster {
     async fn change_lock(&self, key: &str, window: &CacheWindow, time: Duration, value: &str) {
         let Some(cache) = &self.cache else { return };
         let [.., lock] = self.shared.keys.cache(&cache.entry(key, window));
-        let mut change = redis::cmd("EVAL");
-        change.arg(CHANGE_LOCK).arg(1).arg(lock);
+        let mut change = CHANGE_LOCK.key(lock);
         change.arg(self.lock_value(window)).arg(time.as_millis() as u64).arg(value);
         // If it fails, the lock expires.
         let _: Option<u64> = self.run(cache, &change).await;
@@ -252,8 +258,9 @@ impl ReplicaCache for RedisCluster {
     async fn find(&self, key: &str, window: &CacheWindow) -> CacheAnswer {
         let Some(cache) = &self.cache else { return CacheAnswer::Unshared };
         let entry = cache.entry(key, window);
-        let mut find = redis::cmd("EVAL");
-        find.arg(FIND).arg(7).arg(&self.shared.keys.cache(&entry)).arg(entry);
+        let mut find = FIND.prepare_invoke();
+        self.shared.keys.cache(&entry).iter().for_each(|key| _ = find.key(key));
+        find.arg(entry);
         find.arg(window.oldest.milliseconds).arg(window.oldest.number);
         find.arg(self.lock_value(window)).arg(LOCK.as_millis() as u64);
         let Some(mut answer) = self.run::<Vec<Vec<u8>>>(cache, &find).await else {
@@ -284,8 +291,9 @@ impl ReplicaCache for RedisCluster {
     async fn store(&self, key: &str, window: &CacheWindow, data: Bytes, ttl: Duration) {
         let Some(cache) = &self.cache else { return };
         let entry = cache.entry(key, window);
-        let mut store = redis::cmd("EVAL");
-        store.arg(STORE).arg(7).arg(&self.shared.keys.cache(&entry)).arg(entry);
+        let mut store = STORE.prepare_invoke();
+        self.shared.keys.cache(&entry).iter().for_each(|key| _ = store.key(key));
+        store.arg(entry);
         store.arg(text(window.reached)).arg((ttl.min(LONGEST_TTL).as_millis() as u64).max(1));
         store.arg(hex(&Sha256::digest(&data))).arg(&data[..]).arg(cache.bytes).arg(self.lock_value(window));
         if self.run(cache, &store).await == Some(1u64) {

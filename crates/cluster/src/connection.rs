@@ -6,6 +6,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cluster_async::ClusterConnection;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult,
+    ScriptInvocation,
 };
 use tokio::time::timeout;
 
@@ -49,7 +50,9 @@ impl Connector {
                 }
                 RedisAddress::Cluster(hosts) => {
                     let builder = hosts.cluster().map_err(invalid)?;
-                    let builder = builder.connection_timeout(CONNECT_TIMEOUT).retries(2);
+                    // Without retries: after a failover, a retry would read the stream of the promoted node, and its
+                    // caller would not notice that the node may lack the last writes. Callers connect again instead.
+                    let builder = builder.connection_timeout(CONNECT_TIMEOUT).retries(0);
                     let client = builder.response_timeout(response_timeout).build()?;
                     RedisConnection::Cluster(Box::new(client.get_async_connection().await?))
                 }
@@ -83,6 +86,17 @@ impl RedisConnection {
         match self {
             Self::Single(connection) => commands.query_async(connection).await,
             Self::Cluster(connection) => commands.query_async(&mut **connection).await,
+        }
+    }
+
+    /// Runs a script by its digest. Sends its text only if Redis does not know it yet.
+    pub(crate) async fn invoke<T: FromRedisValue>(
+        &mut self,
+        script: &ScriptInvocation<'_>,
+    ) -> RedisResult<T> {
+        match self {
+            Self::Single(connection) => script.invoke_async(connection).await,
+            Self::Cluster(connection) => script.invoke_async(&mut **connection).await,
         }
     }
 }

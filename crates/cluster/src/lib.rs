@@ -10,7 +10,9 @@ mod cache;
 mod connection;
 mod entry;
 mod polling;
+mod queries;
 mod reader;
+mod session_queue;
 mod sessions;
 mod status;
 mod usage;
@@ -30,10 +32,12 @@ use tokio::sync::{Mutex, mpsc, watch};
 
 pub use crate::address::RedisUrl;
 use crate::cache::ContentCache;
-use crate::connection::{Connector, RedisConnection};
+use crate::connection::Connector;
 use crate::polling::Polling;
+use crate::queries::QueryConnection;
+use crate::session_queue::SessionQueue;
 use crate::status::{LinkStatus, StatusWatch};
-use crate::writer::{Pending, RedisWriter, SessionWrite};
+use crate::writer::{Pending, RedisWriter};
 
 /// The connection of the replicas of a server.
 ///
@@ -153,15 +157,21 @@ impl Keys {
         format!("{{{}}}:incarnation", self.prefix)
     }
 
+    /// The key with which a replica probes whether Redis accepts writes.
+    fn probe(&self) -> String {
+        format!("{{{}}}:probe", self.prefix)
+    }
+
     /// The lease of the replica that polls this source.
     fn lease(&self, source: &str) -> String {
         format!("{{{}}}:lease:{source}", self.prefix)
     }
 
-    /// The three keys of followed subjects: a hash with the subjects that each replica follows, a sorted set with the
-    /// time at which the entry of each replica expires, and the version of the hash.
-    fn followed(&self) -> [String; 3] {
-        ["followed", "followed-until", "followed-version"].map(|name| format!("{{{}}}:{name}", self.prefix))
+    /// The four keys of followed subjects: a hash with the subjects that each replica follows, a sorted set with the
+    /// time at which the entry of each replica expires, the version of the hash, and the total size of its values.
+    fn followed(&self) -> [String; 4] {
+        ["followed", "followed-until", "followed-version", "followed-bytes"]
+            .map(|name| format!("{{{}}}:{name}", self.prefix))
     }
 
     /// The stream in which replicas exchange the numbers of requests and bytes that clients have used.
@@ -179,12 +189,9 @@ pub struct RedisCluster {
     shared: Arc<ReplicaState>,
     events: Mutex<mpsc::Receiver<ClusterEvent>>,
     session_events: Mutex<mpsc::Receiver<SessionEvent>>,
-    session_writes: mpsc::Sender<SessionWrite>,
     status: Mutex<StatusWatch>,
-    /// The connection for queries, opened when it is first needed.
-    queries: Mutex<Option<RedisConnection>>,
-    /// The id after which the next exchange reads the stream [`Keys::usage`]; empty before the first exchange, and after
-    /// one that Redis answered with an error.
+    queries: QueryConnection,
+    /// The id after which the next exchange reads the stream [`Keys::usage`]; empty before the first exchange.
     last_usage: Mutex<String>,
     /// The cache that the replicas share; `None` if it is turned off.
     cache: Option<ContentCache>,
@@ -192,11 +199,12 @@ pub struct RedisCluster {
 
 /// The state that the tasks of this replica share: reader, writer and lease renewal.
 struct ReplicaState {
-    connector: Connector,
+    connector: Arc<Connector>,
     keys: Keys,
     /// The random id of this replica.
     replica: String,
     pending: Pending,
+    session_queue: SessionQueue,
     polling: Polling,
     status: LinkStatus,
     published: AtomicUsize,
@@ -209,9 +217,6 @@ struct ReplicaState {
 
 /// The capacity of each event queue. While a queue is full, the reader waits (backpressure).
 const QUEUED_EVENTS: usize = 1_024;
-
-/// The capacity of the queue of session writes. While it is full, further writes fail.
-const QUEUED_WRITES: usize = 4_096;
 
 impl RedisCluster {
     /// Starts connecting in the background, so Redis need not be reachable yet. Call this within a tokio runtime.
@@ -227,10 +232,11 @@ impl RedisCluster {
         getrandom::fill(&mut random)
             .map_err(|error| ClusterConfigError::new(format!("there are no random numbers: {error}")))?;
         let shared = Arc::new(ReplicaState {
-            connector,
+            connector: Arc::new(connector),
             keys,
             replica: random.iter().map(|byte| format!("{byte:02x}")).collect(),
             pending: Pending::default(),
+            session_queue: SessionQueue::default(),
             polling: Polling::default(),
             status: LinkStatus::default(),
             published: AtomicUsize::new(0),
@@ -241,10 +247,9 @@ impl RedisCluster {
         });
         let (events, received) = mpsc::channel(QUEUED_EVENTS);
         let (session_events, received_sessions) = mpsc::channel(QUEUED_EVENTS);
-        let (session_writes, writes) = mpsc::channel(QUEUED_WRITES);
         // Subscribes before the tasks run, because a watch reports only the states set after it was created.
         let status = Mutex::new(shared.status.watch());
-        let writer = RedisWriter::new(shared.clone(), writes, events.clone(), session_events.clone());
+        let writer = RedisWriter::new(shared.clone(), events.clone(), session_events.clone());
         tokio::spawn(writer.run());
         tokio::spawn(polling::run(shared.clone(), events.clone()));
         tokio::spawn(reader::run(shared.clone(), events, session_events));
@@ -252,9 +257,8 @@ impl RedisCluster {
             shared,
             events: Mutex::new(received),
             session_events: Mutex::new(received_sessions),
-            session_writes,
             status,
-            queries: Mutex::default(),
+            queries: QueryConnection::default(),
             last_usage: Mutex::default(),
             cache: ContentCache::new(config.cache_bytes, secret),
         }))

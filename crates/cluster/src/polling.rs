@@ -7,11 +7,11 @@
 //! all its sources itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use libris::{ClusterEvent, Uri};
-use redis::RedisResult;
+use redis::{RedisResult, Script};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -31,42 +31,72 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// itself.
 const MAX_FOLLOWED: usize = 2_000;
 
+/// The largest total size of the subjects of one replica, and of all replicas, in bytes. With more, each replica polls
+/// its sources itself: the leaseholders would read all subjects whenever a client of any replica subscribes.
+const MAX_FOLLOWED_BYTES: usize = 256 << 10;
+const MAX_TOTAL_BYTES: usize = 4 << 20;
+
 /// How long a response may take.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Acquires or renews a lease. Returns 0 if this replica now holds the lease, otherwise the milliseconds until the
-/// lease of another replica expires.
-const TAKE: &str = r#"
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then return math.max(redis.call('PTTL', KEYS[1]), 1) end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 0
-"#;
+/// Acquires or renews the leases `KEYS`. Returns for each 0 if this replica now holds it, otherwise the milliseconds until
+/// the lease of another replica expires.
+static TAKE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        r#"
+local answer = {}
+for at, lease in ipairs(KEYS) do
+    local holder = redis.call('GET', lease)
+    if holder and holder ~= ARGV[1] then
+        answer[at] = math.max(redis.call('PTTL', lease), 1)
+    else
+        redis.call('SET', lease, ARGV[1], 'PX', ARGV[2])
+        answer[at] = 0
+    end
+end
+return answer
+"#,
+    )
+});
 
 /// Renews the entry of this replica (`ARGV[1]`) for `ARGV[2]` milliseconds, writes its subjects (`ARGV[4]`) if
-/// `ARGV[3]` is 1, and removes expired entries of other replicas. Returns the version of the hash. If this replica
-/// holds a lease (`ARGV[5]` is 1) and knows another version (`ARGV[6]`), the subjects of all replicas come after the
-/// version. Returns an empty list if Redis has no subjects of this replica: the replica must then write them again.
-const FOLLOW: &str = r#"
+/// `ARGV[3]` is 1, and removes expired entries of other replicas. Returns the version of the hash, and `full` if the
+/// subjects of all replicas exceed `ARGV[7]` bytes. If they do not, and this replica holds a lease (`ARGV[5]` is 1) and
+/// knows another version (`ARGV[6]`), they follow. Returns an empty list if Redis has no subjects of this replica: the
+/// replica must then write them again.
+static FOLLOW: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        r#"
+local followed, until_when, version_key, bytes = unpack(KEYS)
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local is_changed = ARGV[3] == '1'
-for _, replica in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)) do
-    redis.call('HDEL', KEYS[1], replica)
-    redis.call('ZREM', KEYS[2], replica)
+-- Redis may have evicted one of the keys.
+if redis.call('EXISTS', followed, bytes) == 1 then redis.call('DEL', followed, bytes) end
+local function add_bytes(difference) redis.call('INCRBY', bytes, difference) end
+for _, replica in ipairs(redis.call('ZRANGEBYSCORE', until_when, '-inf', now)) do
+    add_bytes(-redis.call('HSTRLEN', followed, replica))
+    redis.call('HDEL', followed, replica)
+    redis.call('ZREM', until_when, replica)
     is_changed = true
 end
-redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
-if ARGV[3] == '1' then redis.call('HSET', KEYS[1], ARGV[1], ARGV[4]) end
-if is_changed then redis.call('SET', KEYS[3], string.format('%.0f', now) .. ' ' .. ARGV[1]) end
+redis.call('ZADD', until_when, now + ARGV[2], ARGV[1])
+if ARGV[3] == '1' then
+    add_bytes(string.len(ARGV[4]) - redis.call('HSTRLEN', followed, ARGV[1]))
+    redis.call('HSET', followed, ARGV[1], ARGV[4])
+end
+if is_changed then redis.call('SET', version_key, string.format('%.0f', now) .. ' ' .. ARGV[1]) end
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[2]) end
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return {} end
-local version = redis.call('GET', KEYS[3])
-if not version or version == ARGV[6] or ARGV[5] ~= '1' then return {version or ''} end
-local answer = redis.call('HGETALL', KEYS[1])
-table.insert(answer, 1, version)
+if redis.call('HEXISTS', followed, ARGV[1]) == 0 then return {} end
+local version = redis.call('GET', version_key) or ''
+if tonumber(redis.call('GET', bytes) or '0') > tonumber(ARGV[7]) then return {version, 'full'} end
+local answer = {version, ''}
+if version == '' or version == ARGV[6] or ARGV[5] ~= '1' then return answer end
+for _, item in ipairs(redis.call('HGETALL', followed)) do answer[#answer + 1] = item end
 return answer
-"#;
+"#,
+    )
+});
 
 /// The sources that this replica may poll, and the subjects that its clients subscribe to.
 #[derive(Default)]
@@ -128,7 +158,8 @@ impl Polling {
     fn subjects(&self) -> Option<String> {
         let state = self.lock();
         let subjects: Vec<_> = state.followed.iter().map(Uri::as_str).collect();
-        (subjects.len() <= MAX_FOLLOWED).then(|| subjects.join("\n"))
+        let subjects = (subjects.len() <= MAX_FOLLOWED).then(|| subjects.join("\n"));
+        subjects.filter(|subjects| subjects.len() <= MAX_FOLLOWED_BYTES)
     }
 
     /// Records whether this replica polls a source.
@@ -161,6 +192,14 @@ struct RedisCopy {
     written: Option<String>,
     /// The version of the hash whose subjects were last sent to the relay; empty if none were sent.
     version: String,
+}
+
+/// What a replica learns of the subjects of the others.
+struct FollowedElsewhere {
+    /// Their subjects; `None` if these are those that were last sent to the relay.
+    subjects: Option<Vec<Uri>>,
+    /// Whether all subjects together exceed [`MAX_TOTAL_BYTES`], so that each replica polls its sources itself.
+    is_full: bool,
 }
 
 /// The task that renews the leases and the followed subjects.
@@ -217,15 +256,14 @@ impl LeaseRenewer {
             None => shared.connector.connect(RESPONSE_TIMEOUT).await?,
         };
         let subjects = shared.polling.subjects();
-        let mut pipeline = redis::pipe();
-        for source in &sources {
-            pipeline.cmd("EVAL").arg(TAKE).arg(1).arg(shared.keys.lease(source));
-            pipeline.arg(&shared.replica).arg(LEASE.as_millis() as u64);
-        }
-        let left: Vec<u64> = connection.pipeline(&pipeline).await?;
+        let mut take = TAKE.prepare_invoke();
+        sources.iter().for_each(|source| _ = take.key(shared.keys.lease(source)));
+        take.arg(&shared.replica).arg(LEASE.as_millis() as u64);
+        let left: Vec<u64> = connection.invoke(&take).await?;
         let is_leaseholder = left.contains(&0);
-        let followed =
-            self.exchange(&mut connection, subjects.clone().unwrap_or_default(), is_leaseholder).await?;
+        let written = subjects.clone().unwrap_or_default();
+        let FollowedElsewhere { subjects: followed, is_full } =
+            self.exchange(&mut connection, written, is_leaseholder).await?;
         // Sent before this replica begins to poll, so that it follows the subjects of all replicas from the beginning.
         if let Some(subjects) = followed
             && self.events.send(ClusterEvent::Followed { subjects }).await.is_err()
@@ -233,7 +271,7 @@ impl LeaseRenewer {
             return Ok(Err(RelayClosed));
         }
         for (source, left) in sources.iter().zip(&left) {
-            shared.polling.set(source, *left == 0 || subjects.is_none());
+            shared.polling.set(source, *left == 0 || subjects.is_none() || is_full);
         }
         self.connection = Some(connection);
         // Tries again when the first lease of another replica expires, in case its holder has not renewed it.
@@ -242,39 +280,41 @@ impl LeaseRenewer {
     }
 
     /// Writes the subjects of this replica if they have changed. Returns the subjects of the other replicas if they
-    /// have changed since they were last sent to the relay. A replica without a lease does not follow them: after the
-    /// loss of its last lease, this returns an empty list once.
+    /// have changed since they were last sent to the relay. A replica without a lease does not follow them, and neither
+    /// does any replica if they are too many: this then returns an empty list once.
     async fn exchange(
         &mut self,
         connection: &mut RedisConnection,
         subjects: String,
         is_leaseholder: bool,
-    ) -> RedisResult<Option<Vec<Uri>>> {
+    ) -> RedisResult<FollowedElsewhere> {
         let shared = &self.shared;
         loop {
             let is_new = self.known.written.as_ref() != Some(&subjects);
-            let mut follow = redis::cmd("EVAL");
-            follow.arg(FOLLOW).arg(3).arg(&shared.keys.followed());
+            let mut follow = FOLLOW.prepare_invoke();
+            shared.keys.followed().iter().for_each(|key| _ = follow.key(key));
             follow.arg(&shared.replica).arg(LEASE.as_millis() as u64).arg(u8::from(is_new));
             follow.arg(if is_new { &*subjects } else { "" });
-            follow.arg(u8::from(is_leaseholder)).arg(&self.known.version);
-            let answer: Vec<String> = connection.query(&follow).await?;
-            let Some((version, entries)) = answer.split_first() else {
+            follow.arg(u8::from(is_leaseholder)).arg(&self.known.version).arg(MAX_TOTAL_BYTES);
+            let answer: Vec<String> = connection.invoke(&follow).await?;
+            let [version, fullness, entries @ ..] = &*answer else {
                 // Redis has lost the subjects of this replica.
                 self.known.written = None;
                 continue;
             };
             self.known.written = Some(subjects);
-            if !is_leaseholder {
-                return Ok((!std::mem::take(&mut self.known.version).is_empty()).then(Vec::new));
+            let is_full = fullness == "full";
+            if is_full || !is_leaseholder {
+                let subjects = (!std::mem::take(&mut self.known.version).is_empty()).then(Vec::new);
+                return Ok(FollowedElsewhere { subjects, is_full });
             }
             if *version == self.known.version {
-                return Ok(None);
+                return Ok(FollowedElsewhere { subjects: None, is_full });
             }
             self.known.version.clone_from(version);
             let others = entries.chunks_exact(2).filter(|entry| entry[0] != shared.replica);
             let lines = others.flat_map(|entry| entry[1].lines()).filter_map(|line| Uri::parse(line).ok());
-            return Ok(Some(lines.collect()));
+            return Ok(FollowedElsewhere { subjects: Some(lines.collect()), is_full });
         }
     }
 }

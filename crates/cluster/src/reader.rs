@@ -5,15 +5,15 @@
 //! lost its last writes), or because the numbers of a replica's entries have a gap.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use libris::cluster::RECENT_PERIOD;
 use libris::wire::http::SessionEvent;
 use libris::{Change, ClusterEvent};
 use redis::streams::{StreamId, StreamReadReply};
-use redis::{RedisResult, cmd};
+use redis::{RedisResult, Script, cmd};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -38,10 +38,13 @@ const MAX_REPLICAS: usize = 4_096;
 
 /// Returns the state of the server and of the stream. Creates the incarnation key if it is missing. One script, so that
 /// the result is consistent, and so that Redis Cluster runs it on the node that holds the stream.
-const INSPECT: &str = r#"
+static INSPECT: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        r#"
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('SET', KEYS[2], string.format('%.0f', now) .. ' ' .. ARGV[1], 'NX')
+-- A Redis that refuses writes can still be read.
+if redis.call('EXISTS', KEYS[2]) == 0 then redis.call('SET', KEYS[2], string.format('%.0f', now) .. ' ' .. ARGV[1]) end
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 local answer = {run or '', redis.call('GET', KEYS[2]), string.format('%.0f', now), '', '', '', ''}
 if redis.call('EXISTS', KEYS[1]) == 1 then
@@ -54,7 +57,9 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
     end
 end
 return answer
-"#;
+"#,
+    )
+});
 
 /// The state of the server and of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,7 +219,11 @@ async fn read_stream(
         // what the others cache, until the next change.
         let mut mark = cmd("XADD");
         mark.arg(shared.keys.stream()).arg("*").arg("r").arg(MARK).arg("n").arg(0).arg("d").arg("");
-        let _: String = connection.query(&mark).await?;
+        // Fails if Redis refuses writes; the replica can still read.
+        let marked: RedisResult<String> = connection.query(&mark).await;
+        if let Err(error) = marked {
+            tracing::debug!(%error, "the position after lost changes could not be marked");
+        }
     }
     // Only the first connection reads the last minute of the stream. After a reconnection, the reader continues after
     // the last entry that it has read.
@@ -301,9 +310,9 @@ async fn deliver(
 }
 
 async fn inspect(shared: &ReplicaState, connection: &mut RedisConnection) -> RedisResult<Inspection> {
-    let mut command = cmd("EVAL");
-    command.arg(INSPECT).arg(2).arg(shared.keys.stream()).arg(shared.keys.incarnation()).arg(&shared.replica);
-    let answer: Vec<String> = connection.query(&command).await?;
+    let mut script = INSPECT.key(shared.keys.stream());
+    script.key(shared.keys.incarnation()).arg(&shared.replica);
+    let answer: Vec<String> = connection.invoke(&script).await?;
     Inspection::parse(&answer).ok_or_else(|| {
         redis::RedisError::from((redis::ErrorKind::UnexpectedReturnType, "the state of Redis cannot be read"))
     })

@@ -12,15 +12,14 @@ use tokio::time::timeout;
 
 use crate::RedisCluster;
 use crate::connection::RedisConnection;
-use crate::writer::{SessionAction, SessionWrite};
+use crate::session_queue::{SessionAction, SessionWrite};
 
-/// The time-out of an operation of Redis. After that, the operation fails with [`StoreUnavailable`].
+/// How long a caller waits for a write. After that, the write fails with [`StoreUnavailable`].
 const WAIT: Duration = Duration::from_secs(1);
 
 impl RedisCluster {
     fn queue_write(&self, action: SessionAction, done: Option<oneshot::Sender<bool>>) {
-        // If the queue is full, `done` is dropped and `write_and_wait` returns an error.
-        let _ = self.session_writes.try_send(SessionWrite { action, done });
+        self.shared.session_queue.put(SessionWrite { action, done });
     }
 
     /// Queues a write, and waits until it has succeeded.
@@ -33,27 +32,13 @@ impl RedisCluster {
         }
     }
 
-    /// The connection for queries. Opens one if there is none.
-    pub(crate) async fn query_connection(&self) -> RedisResult<RedisConnection> {
-        let mut queries = self.queries.lock().await;
-        let connection = match queries.take() {
-            Some(connection) => connection,
-            None => self.shared.connector.connect(WAIT).await?,
-        };
-        *queries = Some(connection.clone());
-        Ok(connection)
-    }
-
     async fn load_session(&self, id: &str) -> RedisResult<Option<SavedSession>> {
-        let mut connection = self.query_connection().await?;
         let key = self.shared.keys.session(id);
         let mut load = redis::pipe();
         load.cmd("HGETALL").arg(&key).cmd("PTTL").arg(&key);
-        let loaded: RedisResult<(HashMap<String, String>, i64)> = connection.pipeline(&load).await;
-        if loaded.is_err() {
-            self.queries.lock().await.take();
-        }
-        let (fields, left) = loaded?;
+        let load = async |mut connection: RedisConnection| connection.pipeline(&load).await;
+        let (fields, left): (HashMap<String, String>, i64) =
+            self.queries.run(&self.shared.connector, load).await?;
         let Some(revision) = fields.get("revision") else { return Ok(None) };
         let subscriptions = fields.keys().filter_map(|field| field.strip_prefix('+'));
         Ok(Some(SavedSession {
@@ -76,14 +61,10 @@ impl SessionStore for RedisCluster {
         if !self.shared.status.is_reader_connected() {
             return Err(StoreUnavailable);
         }
-        match timeout(WAIT, self.load_session(id)).await {
-            Ok(Ok(session)) => Ok(session),
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "a session could not be loaded");
-                Err(StoreUnavailable)
-            }
-            Err(_) => Err(StoreUnavailable),
-        }
+        self.load_session(id).await.map_err(|error| {
+            tracing::warn!(%error, "a session could not be loaded");
+            StoreUnavailable
+        })
     }
 
     async fn subscribe(&self, id: &str, uri: &str) -> Result<(), StoreUnavailable> {
@@ -106,14 +87,10 @@ impl SessionStore for RedisCluster {
         if !self.shared.status.is_reader_connected() {
             return Err(StoreUnavailable);
         }
-        match timeout(WAIT, self.exchange(&used)).await {
-            Ok(Ok(elsewhere)) => Ok(elsewhere),
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "the usage of clients could not be exchanged");
-                Err(StoreUnavailable)
-            }
-            Err(_) => Err(StoreUnavailable),
-        }
+        self.exchange(&used).await.map_err(|error| {
+            tracing::debug!(%error, "the usage of clients could not be exchanged");
+            StoreUnavailable
+        })
     }
 
     async fn next(&self) -> SessionEvent {

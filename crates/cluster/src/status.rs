@@ -6,7 +6,7 @@ use tokio::sync::watch;
 /// The state of the connections of the reader and the writer.
 #[derive(Clone, Debug)]
 struct RedisLinkState {
-    /// `Ok` while the reader is connected, otherwise the reason why it is not.
+    /// `Ok` while the reader is connected, otherwise the reason why it is not; empty before its first attempt.
     reader: Result<(), String>,
     writer: Result<(), String>,
     /// Whether this is the first connection of the reader, and the stream still has all changes of the last minute, which
@@ -17,7 +17,9 @@ struct RedisLinkState {
 
 impl RedisLinkState {
     fn failure(&self) -> Option<&String> {
-        self.reader.as_ref().err().or(self.writer.as_ref().err())
+        let reader = self.reader.as_ref().err();
+        // The writer may fail before the reader has tried to connect.
+        reader.filter(|reason| !reason.is_empty()).or(self.writer.as_ref().err()).or(reader)
     }
 }
 
@@ -126,5 +128,14 @@ mod tests {
         assert_eq!(next(), connected(true));
         status.set_writer(Ok(()));
         assert_eq!(next(), None);
+    }
+
+    #[test]
+    fn the_reason_is_that_of_the_first_failure() {
+        let status = LinkStatus::default();
+        let mut watch = status.watch();
+        status.set_writer(Err("refused".to_owned()));
+        let reason = "refused".to_owned();
+        assert_eq!(watch.next().now_or_never(), Some(ClusterEvent::Disconnected { reason }));
     }
 }

@@ -1,57 +1,77 @@
 //! If there are rate limits, replicas exchange once a second how many requests and bytes clients have used.
 //!
-//! A replica adds one entry to a short stream and reads the entries of the others, in one script. At its first exchange
-//! and after a failed one, a replica reads only the entries of the last ten seconds: older usage no longer matters for
-//! a rate limit. The entries contain addresses of clients, so Redis stores each for a minute at most.
+//! A replica adds one entry to a short stream and reads the entries of the others, in one script. A replica that is behind
+//! skips the entries from before the last ten seconds: older usage no longer matters for a rate limit. An answer is
+//! bounded, so that one exchange cannot delay the changes of all replicas; the next exchange continues after it. The
+//! entries contain addresses of clients, so Redis stores each for a minute at most.
 
+use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 
 use libris::cluster::Client;
 use libris::wire::http::ClientUsage;
-use redis::RedisResult;
+use redis::{RedisResult, Script};
 
 use crate::RedisCluster;
+use crate::connection::RedisConnection;
 
 /// The name in the line with the sum of all clients.
 const ALL_CLIENTS: &str = "*";
 
-/// Adds the entry `ARGV[2]`, unless it is empty. Returns the id of the last entry, and the entries of other replicas
-/// after the id `ARGV[3]`. If `ARGV[3]` is empty, returns the entries of the last ten seconds. An entry is removed by
-/// the first addition after 30 seconds, or expires with the stream 30 seconds after the last addition.
-const EXCHANGE: &str = r#"
-local function seconds_ago(seconds)
-    local time = redis.call('TIME')
-    return string.format('%.0f', (time[1] - seconds) * 1000) .. '-0'
-end
+/// The limits of one answer. The last entry may exceed the limit of bytes: it has 4,096 clients at most.
+const ANSWER_ENTRIES: usize = 1_024;
+const ANSWER_BYTES: usize = 1 << 20;
+
+/// The approximate largest number of entries in the stream.
+const STREAM_LENGTH: usize = 16_384;
+
+/// Adds the entry `ARGV[2]`, unless it is empty. Returns the id of the last entry that was read, and the entries of other
+/// replicas after the id `ARGV[3]` and within the last ten seconds, at most about `ARGV[4]` entries and `ARGV[5]` bytes.
+/// An entry is removed by the first addition after 30 seconds, by the limit of `ARGV[6]` entries, or expires with the
+/// stream 30 seconds after the last addition.
+static EXCHANGE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        r#"
+local time = redis.call('TIME')
+local function seconds_ago(seconds) return string.format('%.0f', (time[1] - seconds) * 1000) .. '-0' end
 if ARGV[2] ~= '' then
     redis.call('XADD', KEYS[1], 'MINID', '=', seconds_ago(30), '*', 'r', ARGV[1], 'd', ARGV[2])
+    redis.call('XTRIM', KEYS[1], 'MAXLEN', '~', ARGV[6])
     redis.call('PEXPIRE', KEYS[1], 30000)
 end
+local function milliseconds(id) return tonumber(string.match(id, '^%d+')) end
 local last = ARGV[3]
-if last == '' then last = seconds_ago(10) end
+if last == '' or milliseconds(last) < milliseconds(seconds_ago(10)) then last = seconds_ago(10) end
 local answer = {last}
-for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '(' .. last, '+')) do
-    answer[1] = entry[1]
-    if entry[2][2] ~= ARGV[1] then answer[#answer + 1] = entry[2][4] end
-end
+local PAGE = 64
+local read, bytes = 0, 0
+repeat
+    local page = redis.call('XRANGE', KEYS[1], '(' .. answer[1], '+', 'COUNT', PAGE)
+    for _, entry in ipairs(page) do
+        answer[1] = entry[1]
+        if entry[2][2] ~= ARGV[1] then
+            answer[#answer + 1] = entry[2][4]
+            bytes = bytes + string.len(entry[2][4])
+            if bytes >= tonumber(ARGV[5]) then return answer end
+        end
+    end
+    read = read + #page
+until #page < PAGE or read >= tonumber(ARGV[4])
 return answer
-"#;
+"#,
+    )
+});
 
 impl RedisCluster {
     /// Publishes the usage of clients at this replica. Returns their usage at the other replicas since the last
     /// exchange.
     pub(crate) async fn exchange(&self, used: &[ClientUsage]) -> RedisResult<Vec<ClientUsage>> {
-        let mut connection = self.query_connection().await?;
         let mut last = self.last_usage.lock().await;
-        let mut exchange = redis::cmd("EVAL");
-        exchange.arg(EXCHANGE).arg(1).arg(self.shared.keys.usage()).arg(&self.shared.replica);
-        exchange.arg(encode(used)).arg(&*last);
-        let answer: RedisResult<Vec<String>> = connection.query(&exchange).await;
-        if answer.is_err() {
-            self.queries.lock().await.take();
-            last.clear();
-        }
-        let answer = answer?;
+        let mut exchange = EXCHANGE.key(self.shared.keys.usage());
+        exchange.arg(&self.shared.replica).arg(encode(used)).arg(&*last);
+        exchange.arg(ANSWER_ENTRIES).arg(ANSWER_BYTES).arg(STREAM_LENGTH);
+        let query = async |mut connection: RedisConnection| connection.invoke(&exchange).await;
+        let answer: Vec<String> = self.queries.run(&self.shared.connector, query).await?;
         let Some((newest, entries)) = answer.split_first() else { return Ok(Vec::new()) };
         last.clone_from(newest);
         let elsewhere: Vec<_> = entries.iter().flat_map(|entry| entry.lines()).filter_map(decode).collect();

@@ -1,7 +1,8 @@
 //! Writes to Redis: the changes of this replica's sources, and its sessions.
 //!
-//! While Redis cannot be reached, changes wait in a bounded queue. Session writes fail at once: the replica has its
-//! sessions in memory too, and saves them again when Redis is reachable.
+//! While Redis cannot be reached, changes wait in a bounded queue, and so do removals of sessions (`session_queue`). The
+//! writer probes whether Redis accepts writes again: every two seconds after a failure, and every few seconds while there
+//! is nothing to write, so that the replica knows that it is degraded before it needs to write.
 
 use std::collections::{HashSet, VecDeque};
 use std::mem;
@@ -12,12 +13,13 @@ use std::time::Duration;
 use libris::wire::http::{SavedSession, SessionEvent};
 use libris::{Change, ClusterEvent};
 use redis::{Pipeline, RedisResult};
-use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::ReplicaState;
 use crate::connection::{ReconnectPause, RedisConnection, reason};
 use crate::entry::{self, EntryId, StreamMessage};
+use crate::session_queue::{SessionAction, SessionWrite};
 
 /// The approximate maximum number of entries in the stream. Redis removes the oldest.
 const STREAM_LENGTH: usize = 65_536;
@@ -35,6 +37,12 @@ const MAX_PENDING_BYTES: usize = 8 << 20;
 
 /// How long a response may take.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often the writer probes whether Redis accepts writes while there is nothing to write.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// After how many seconds the key of the probe expires.
+const PROBE_TTL: usize = 60;
 
 /// Adds a subscription to a session, unless Redis has lost the session: `HSET` would then create a hash that never
 /// expires.
@@ -131,43 +139,27 @@ impl PendingQueue {
     }
 }
 
-/// A write of a session.
-pub(crate) struct SessionWrite {
-    pub(crate) action: SessionAction,
-    /// Receives whether the write succeeded; dropped if it was not attempted.
-    pub(crate) done: Option<oneshot::Sender<bool>>,
-}
-
-pub(crate) enum SessionAction {
-    Save { id: String, session: SavedSession, keep: Duration },
-    Subscribe { id: String, uri: String },
-    Unsubscribe { id: String, uri: String },
-    End { id: String },
-    Touch { ids: Vec<Arc<str>>, keep: Duration },
-}
-
 /// The task that writes to Redis.
 pub(crate) struct RedisWriter {
     shared: Arc<ReplicaState>,
-    writes: mpsc::Receiver<SessionWrite>,
     events: mpsc::Sender<ClusterEvent>,
     session_events: mpsc::Sender<SessionEvent>,
     connection: Option<RedisConnection>,
     /// The number of the next stream entry of this replica.
     number: u64,
     pause: ReconnectPause,
-    has_failed: bool,
+    /// Whether all sessions must be saved again, because writes have failed, and Redis may have lost sessions.
+    must_save_again: bool,
 }
 
 impl RedisWriter {
     pub(crate) fn new(
         shared: Arc<ReplicaState>,
-        writes: mpsc::Receiver<SessionWrite>,
         events: mpsc::Sender<ClusterEvent>,
         session_events: mpsc::Sender<SessionEvent>,
     ) -> Self {
-        let pause = ReconnectPause::new();
-        Self { shared, writes, events, session_events, connection: None, number: 1, pause, has_failed: false }
+        let (connection, pause) = (None, ReconnectPause::new());
+        Self { shared, events, session_events, connection, number: 1, pause, must_save_again: false }
     }
 
     /// Writes until the replica ends.
@@ -182,56 +174,60 @@ impl RedisWriter {
     async fn write_forever(&mut self) {
         let shared = self.shared.clone();
         loop {
-            let mut writes = Vec::new();
-            if shared.pending.len() == 0 {
-                tokio::select! {
-                    count = self.writes.recv_many(&mut writes, WRITES_AT_ONCE) => if count == 0 { return },
-                    () = shared.pending.added.notified() => {}
-                }
-            }
-            while writes.len() < WRITES_AT_ONCE
-                && let Ok(write) = self.writes.try_recv()
-            {
-                writes.push(write);
-            }
             let taken = shared.pending.take();
+            let writes = shared.session_queue.take(WRITES_AT_ONCE);
             let changes: Vec<_> = taken.iter().map(|(_, line)| &**line).collect();
-            let written = self.write(&changes, &writes).await;
-            for done in writes.into_iter().filter_map(|write| write.done) {
-                // Fails if the caller no longer waits.
-                let _ = done.send(written.is_ok());
-            }
-            match written {
+            match self.write(&changes, &writes).await {
                 Ok(position) => {
+                    for done in writes.into_iter().filter_map(|write| write.done) {
+                        // Fails if the caller no longer waits.
+                        let _ = done.send(true);
+                    }
                     shared.published.fetch_add(changes.len(), Ordering::Relaxed);
                     self.report_published(&changes, position).await;
                     shared.status.set_writer(Ok(()));
                     self.pause = ReconnectPause::new();
-                    if mem::take(&mut self.has_failed) {
-                        // All sessions must be saved again, because some writes have failed, and Redis may have lost
-                        // sessions.
-                        let _ = self.session_events.try_send(SessionEvent::SaveAgain);
+                    self.must_save_again |= shared.session_queue.has_dropped();
+                    // If the channel of events is full, the next write tries again.
+                    if self.must_save_again {
+                        self.must_save_again = self.session_events.try_send(SessionEvent::SaveAgain).is_err();
                     }
+                    self.wait_for_writes().await;
                 }
                 Err(error) => {
                     shared.pending.put_back(taken);
+                    shared.session_queue.put_back(writes);
                     shared.status.set_writer(Err(reason(&error)));
                     self.connection = None;
-                    self.has_failed = true;
+                    self.must_save_again = true;
                     self.refuse_writes().await;
                 }
             }
         }
     }
 
-    /// Fails all session writes until the pause before the next attempt ends.
+    /// Waits until there is something to write, or until the next probe is due.
+    async fn wait_for_writes(&self) {
+        let (pending, sessions) = (&self.shared.pending, &self.shared.session_queue);
+        let added = async {
+            while pending.len() == 0 && sessions.is_empty() {
+                tokio::select! {
+                    () = pending.added.notified() => {}
+                    () = sessions.added() => {}
+                }
+            }
+        };
+        // A time-out has the same effect as a write: the next batch, which is then a probe.
+        let _ = timeout(PROBE_INTERVAL, added).await;
+    }
+
+    /// Fails all session writes except removals until the pause before the next attempt ends.
     async fn refuse_writes(&mut self) {
         let due = Instant::now() + self.pause.next();
         loop {
             tokio::select! {
                 () = sleep_until(due) => return,
-                // A write fails when its `done` is dropped.
-                write = self.writes.recv() => if write.is_none() { return },
+                () = self.shared.session_queue.added() => self.shared.session_queue.put_back(Vec::new()),
             }
         }
     }
@@ -250,7 +246,8 @@ impl RedisWriter {
         let _ = self.events.send(ClusterEvent::Published { changes, position, published_before }).await;
     }
 
-    /// Writes changes and sessions in one pipeline. Returns the id of the stream entry, if one was written.
+    /// Writes changes and sessions in one pipeline. Returns the id of the stream entry, if one was written. Fails if
+    /// Redis does not accept writes, even if there is nothing to write.
     async fn write(&mut self, changes: &[&str], writes: &[SessionWrite]) -> RedisResult<Option<EntryId>> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -266,9 +263,15 @@ impl RedisWriter {
             pipeline.cmd("XADD").arg(self.shared.keys.stream()).arg("MAXLEN").arg("~").arg(STREAM_LENGTH);
             pipeline.arg("*").arg("r").arg(&self.shared.replica).arg("n").arg(self.number);
             pipeline.arg("d").arg(lines.join("\n"));
+        } else {
+            // The other commands of such a pipeline may succeed on a full Redis.
+            pipeline.cmd("SETEX").arg(self.shared.keys.probe()).arg(PROBE_TTL).arg("").ignore();
         }
-        // In one transaction, so that no replica learns of a subscription that is not saved.
-        let ids: Vec<String> = connection.pipeline(pipeline.atomic()).await?;
+        if pipeline.len() > 1 {
+            // In one transaction, so that no replica learns of a subscription that is not saved.
+            pipeline.atomic();
+        }
+        let ids: Vec<String> = connection.pipeline(&pipeline).await?;
         // The number grows only after success. After a failure it is unknown whether the entry was written. The next
         // entry then has the same number, so that readers see no gap.
         self.number += u64::from(!lines.is_empty());

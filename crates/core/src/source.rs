@@ -238,7 +238,8 @@ pub trait Source: Send + Sync + 'static {
         self.follow(subject, Client::default());
     }
 
-    /// Drops cached data that this change affects. Called for changes that another replica has reported.
+    /// Drops cached data that this change affects. Called for changes that another replica has reported, and for
+    /// [`Change::Lost`] of any source, because the watch of this source may have missed the same changes.
     fn invalidate(&self, _change: &Change) {}
 
     /// The maximum number of concurrent reads and completions. A catalog issues this many permits, at most three

@@ -269,6 +269,10 @@ impl libris_wire::ServiceView for CallerView {
         let (inner, view) = (self.inner.clone(), self.view.clone());
         Ok(Arc::new(AuditedListener { listener, inner, view, client }))
     }
+
+    fn notifies_new_streams(&self) -> bool {
+        self.inner.hub.has_replicas()
+    }
 }
 
 impl CallerView {

@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::catalog::Sources;
 use crate::cluster::ChangeBus;
-use crate::gate::GatedSource;
+use crate::gate::{GatedSource, SourceRole};
 use crate::health::{Backoff, Health, SourceFault};
 
 /// The merged watch of all sources.
@@ -224,6 +224,15 @@ impl CatalogWatch {
                 watch.state = SourceWatchState::opening(&watch.gated);
             }
         }
+    }
+
+    /// Whether there are sources whose changes no other replica reports: those that every replica watches for itself.
+    pub(crate) fn watches_alone(&self) -> bool {
+        self.open.iter().any(|watch| {
+            watch.turns.is_none()
+                && watch.gated.role() == SourceRole::Content
+                && !matches!(watch.state, SourceWatchState::Closed)
+        })
     }
 
     pub(crate) fn changes(self) -> BoxStream<'static, Change> {

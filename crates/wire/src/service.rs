@@ -205,6 +205,12 @@ pub trait ServiceView: Send + Sync + 'static {
 
     /// Creates the listener of one session or stream. Fails if the client has too many listeners.
     fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure>;
+
+    /// Whether a new `subscriptions/listen` stream begins with a notification of each resource, and of the list of resources:
+    /// its client may have missed changes while it was not connected. The default is false.
+    fn notifies_new_streams(&self) -> bool {
+        false
+    }
 }
 
 /// The capabilities of a [`ServiceView`], as declared to clients.

@@ -112,7 +112,8 @@ impl ReplicaPair {
         self.share_changes("once").await;
         let session = Session::open(one, None).await;
         session.subscribe(one, &crate::replicas::uri(0)).await;
-        assert_eq!(session.status_of_list(other).await, 200);
+        // The first attempt may come before the connection for queries is open.
+        eventually("the session is restored", async || session.status_of_list(other).await == 200).await;
         eventually("one of them polls", async || {
             one.metric("cluster_polled_sources").await + other.metric("cluster_polled_sources").await == 1
         })
@@ -210,8 +211,10 @@ async fn needs_redis_sentinels_name_the_master_and_the_next_one_when_it_dies() {
         sentinel.command(&["SENTINEL", "REPLICAS", "shelf"]).contains(&replica.port.to_string())
     })
     .await;
-    // The first of the Sentinels is not reachable.
-    let url = format!("redis+sentinel://:secret@127.0.0.1:1,127.0.0.1:{}/shelf", sentinel.port);
+    // The first of the Sentinels does not answer: its queue of connections is never read.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let unanswered = silent.local_addr().unwrap();
+    let url = format!("redis+sentinel://:secret@{unanswered},127.0.0.1:{}/shelf", sentinel.port);
     let replicas = ReplicaPair::start(&url, &[]).await;
     replicas.share_everything().await;
     drop(master);
@@ -231,15 +234,18 @@ async fn needs_redis_sentinels_name_the_master_and_the_next_one_when_it_dies() {
     replicas.share_changes("at the new master").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn needs_redis_a_redis_cluster() {
+/// The nodes of a Redis Cluster, of which the first three are primaries.
+async fn start_cluster(count: usize) -> Vec<RedisNode> {
     let settings = |port: u16, _: &Path| {
         // By default the port of the cluster bus is higher by 10,000, which may be none.
         let bus = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        format!("{VOLATILE}port {port}\ncluster-enabled yes\ncluster-port {bus}\n")
+        format!(
+            "{VOLATILE}port {port}\ncluster-enabled yes\ncluster-port {bus}\ncluster-node-timeout 2000\n\
+             repl-diskless-sync-delay 0\n"
+        )
     };
     let mut nodes = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..count {
         nodes.push(RedisNode::start(settings, &[]).await);
     }
     for (node, (first, last)) in nodes.iter().zip([("0", "5460"), ("5461", "10922"), ("10923", "16383")]) {
@@ -253,16 +259,58 @@ async fn needs_redis_a_redis_cluster() {
     for node in &nodes {
         eventually("the cluster is complete", async || {
             let info = node.command(&["CLUSTER", "INFO"]);
-            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+            info.contains("cluster_state:ok") && info.contains(&format!("cluster_known_nodes:{count}"))
         })
         .await;
     }
+    nodes
+}
+
+/// The index of the primary that holds all keys.
+fn holder_of_keys(nodes: &[RedisNode]) -> usize {
+    match nodes[0].command(&["CLUSTER", "KEYSLOT", "{libris}:changes"]).parse::<u16>().unwrap() {
+        ..=5460 => 0,
+        5461..=10922 => 1,
+        _ => 2,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn needs_redis_a_redis_cluster() {
+    let nodes = start_cluster(3).await;
     let holds_keys = |node: &&RedisNode| node.command(&["DBSIZE"]) != "0";
     // The node that the URL names is not the one with the keys.
-    let stream_slot = nodes[0].command(&["CLUSTER", "KEYSLOT", "{libris}:changes"]).parse::<u16>().unwrap();
-    let named = &nodes[if stream_slot <= 5460 { 1 } else { 0 }];
+    let named = &nodes[(holder_of_keys(&nodes) + 1) % 3];
     let url = format!("redis+cluster://127.0.0.1:{}", named.port);
     ReplicaPair::start(&url, &[]).await.share_everything().await;
     assert_eq!(nodes.iter().filter(holds_keys).count(), 1, "all keys are in one slot");
     assert!(!holds_keys(&named));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn needs_redis_the_failover_of_a_node_of_a_redis_cluster_counts_as_lost_changes() {
+    let mut nodes = start_cluster(4).await;
+    let holder = holder_of_keys(&nodes);
+    let id = nodes[holder].command(&["CLUSTER", "MYID"]);
+    let standby = nodes.pop().unwrap();
+    eventually("it is the standby of the node with the keys", async || {
+        standby.command(&["CLUSTER", "REPLICATE", &id]) == "OK"
+            && standby.command(&["INFO", "replication"]).contains("master_link_status:up")
+    })
+    .await;
+    let url = format!("redis+cluster://127.0.0.1:{}", nodes[(holder + 1) % 3].port);
+    let replicas = ReplicaPair::start(&url, &[]).await;
+    replicas.share_everything().await;
+    drop(nodes.remove(holder));
+    eventually("the standby is the primary", async || {
+        standby.command(&["INFO", "replication"]).contains("role:master")
+    })
+    .await;
+    for program in [&replicas.one, &replicas.other] {
+        // The last changes may not have reached the standby.
+        eventually("it notifies of everything", async || program.metric("cluster_lost_total").await > 0)
+            .await;
+        eventually("it is connected", async || program.metric("cluster_connected").await == 1).await;
+    }
+    replicas.share_changes("at the new primary").await;
 }

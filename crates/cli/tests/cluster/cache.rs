@@ -171,15 +171,17 @@ async fn needs_redis_the_size_is_bounded_and_the_newest_contents_remain() {
     const VALUES: usize = 40;
     let redis = Redis::start().await;
     let (service, url) = CountingService::start().await;
-    for number in 0..VALUES {
-        service.respond(number, ServiceResponse { padding: 10 << 10, ..ServiceResponse::default() });
+    for number in 0..=VALUES {
+        // The last one is larger than the cache.
+        let padding = if number == VALUES { 70 << 10 } else { 10 << 10 };
+        service.respond(number, ServiceResponse { padding, ..ServiceResponse::default() });
         service.set(number, number as u64);
     }
     let folders = Folders::new(1);
     let mut clients = Vec::new();
     let mut programs = Vec::new();
     for number in 0..2 {
-        let path = folders.config(number, &redis.url(), &shared_source(&url, VALUES));
+        let path = folders.config(number, &redis.url(), &shared_source(&url, VALUES + 1));
         let config = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, config.replace("[cluster]\n", "[cluster]\ncache_bytes = \"64KiB\"\n")).unwrap();
         let program = start(&path);
@@ -214,6 +216,13 @@ async fn needs_redis_the_size_is_bounded_and_the_newest_contents_remain() {
     assert_eq!((service.reads(VALUES - 1), service.reads(0)), (1, 1));
     assert_eq!(value(&clients[1], 0).await.as_deref(), Some("0"));
     assert_eq!(service.reads(0), 2, "the oldest contents were removed");
+    let entries = number("HLEN {libris}:cache").await;
+    assert_eq!(value(&clients[0], VALUES).await, Some(VALUES.to_string()));
+    eventually("it was tried to store the largest contents", async || {
+        redis.command("KEYS {libris}:cache-lock:*").await.unwrap() == "*0\r\n"
+    })
+    .await;
+    assert_eq!(number("HLEN {libris}:cache").await, entries, "they have displaced nothing");
     // Redis may evict any of the keys.
     redis.command("DEL {libris}:cache-bytes").await.unwrap();
     eventually("further contents are stored and counted", async || {

@@ -1,5 +1,7 @@
 //! Changes at one replica reach the subscribers of the others.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::client::{Client, Era, eventually};
@@ -121,4 +123,29 @@ async fn needs_redis_a_change_at_one_replica_is_found_by_a_search_at_another() {
     folders.write(0, 0, "quokka");
     eventually("the search finds it", async || finds("quokka").await).await;
     drop(one);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn needs_redis_a_client_that_was_away_for_long_is_notified_of_each_of_its_resources() {
+    let redis = Redis::start().await;
+    // Redis has been in use for long, and the stream shows that nothing has changed within the last minute.
+    assert_eq!(redis.command("SET {libris}:incarnation \"1000 another\"").await.unwrap(), "+OK\r\n");
+    let folders = Folders::new(3);
+    let replica = folders.start(0, &redis.url()).await;
+    let uris = [uri(0), uri(1)];
+    // For a minute after its start, a replica does not know whether a resource has changed.
+    tokio::time::sleep(libris::cluster::RECENT_PERIOD + Duration::from_secs(2)).await;
+    for _ in 0..2 {
+        let client = Client::connect(&replica, Era::Modern, &uris).await;
+        let mut heard = std::collections::BTreeSet::new();
+        eventually("it hears of each of its resources", async || {
+            heard.extend(client.heard_of());
+            uris.iter().all(|uri| heard.contains(uri))
+        })
+        .await;
+        eventually("it hears of the list", async || client.heard_of_list()).await;
+        settled(&client).await;
+        let updates = client.heard.lock().unwrap().updates.clone();
+        assert_eq!(updates, uris.iter().map(|uri| (uri.clone(), 1)).collect(), "once each, and no others");
+    }
 }

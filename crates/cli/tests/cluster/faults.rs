@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::client::{Client, Era, Program, eventually};
-use crate::replicas::{CuttableProxy, Folders, Redis, connected, settled, uri};
+use crate::replicas::{CuttableProxy, Folders, Redis, connected, disconnected, settled, uri};
 
 async fn ready(program: &Program) -> Value {
     let response = reqwest::get(program.url.replace("/mcp", "/readyz")).await.unwrap();
@@ -65,7 +65,7 @@ async fn needs_redis_a_cut_network_is_noticed_and_nothing_is_lost() {
     settled(&client).await;
     proxy.cut(true);
     (0..50).for_each(|file| folders.write(0, file, "changed"));
-    eventually("the cut is noticed", async || behind.metric("cluster_connected").await == 0).await;
+    disconnected(&behind).await;
     assert_eq!(one.metric("cluster_connected").await, 1);
     proxy.cut(false);
     let mut heard = std::collections::BTreeSet::new();
@@ -151,7 +151,7 @@ async fn needs_redis_changes_that_were_trimmed_during_a_cut_are_lost_once_and_ev
     futures_util::future::join_all(clients.iter().map(settled)).await;
     let lost = behind.metric("cluster_lost_total").await;
     proxy.cut(true);
-    eventually("the cut is noticed", async || behind.metric("cluster_connected").await == 0).await;
+    disconnected(&behind).await;
     let published = one.metric("cluster_published_total").await;
     folders.write(0, 0, "changed");
     eventually("it is published", async || one.metric("cluster_published_total").await > published).await;
@@ -169,4 +169,37 @@ async fn needs_redis_changes_that_were_trimmed_during_a_cut_are_lost_once_and_ev
     }
     futures_util::future::join_all(clients.iter().map(settled)).await;
     assert_eq!(behind.metric("cluster_lost_total").await, lost + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn needs_redis_a_redis_that_refuses_writes_is_noticed_and_nothing_is_lost() {
+    let redis = Redis::start().await;
+    let folders = Folders::new(2);
+    let one = folders.start(0, &redis.url()).await;
+    let other = folders.start(1, &redis.url()).await;
+    let client = Client::connect(&other, Era::Modern, &[uri(0)]).await;
+    settled(&client).await;
+    // Full, and then a replica of a server that does not exist.
+    for (refuse, accept) in
+        [("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"), ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")]
+    {
+        let lost = other.metric("cluster_lost_total").await;
+        assert_eq!(redis.command(refuse).await.unwrap(), "+OK\r\n");
+        for program in [&one, &other] {
+            // Without a change that would have to be written.
+            eventually("it is degraded", async || program.metric("cluster_connected").await == 0).await;
+            assert_eq!(ready(program).await["status"], "degraded");
+        }
+        folders.write(0, 0, refuse);
+        eventually("the change waits", async || one.metric("cluster_unpublished").await > 0).await;
+        assert!(client.read(&uri(0)).await.is_some());
+        client.heard_of();
+        assert_eq!(redis.command(accept).await.unwrap(), "+OK\r\n");
+        eventually("the change arrives", async || client.heard_of().contains(&uri(0))).await;
+        for program in [&one, &other] {
+            eventually("it is connected", async || program.metric("cluster_connected").await == 1).await;
+            assert_eq!(ready(program).await["status"], "ready");
+        }
+        assert_eq!(other.metric("cluster_lost_total").await, lost);
+    }
 }

@@ -14,6 +14,7 @@ mod changes;
 mod client;
 mod faults;
 mod history;
+mod index;
 mod limits;
 mod polling;
 mod replicas;

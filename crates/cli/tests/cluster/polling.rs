@@ -139,3 +139,39 @@ async fn needs_redis_a_replica_that_is_cut_off_polls_by_itself() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn needs_redis_each_replica_polls_by_itself_if_clients_follow_too_much() {
+    let redis = Redis::start().await;
+    let folders = Folders::new(1);
+    let (service, url) = CountingService::start().await;
+    service.set(0, 1);
+    let replicas: Vec<_> = (0..2).map(|number| Some(replica(&folders, number, &redis.url(), &url))).collect();
+    let mut clients = Vec::new();
+    for program in replicas.iter().flatten() {
+        connected(program).await;
+        clients.push(Client::connect(program, Era::Modern, &[value_uri(0)]).await);
+    }
+    only_poller(&replicas).await;
+    // The size of the subjects, which Redis adds up.
+    let size = format!("\r\n{}\r\n", 2 * value_uri(0).len());
+    eventually("both have announced what they follow", async || {
+        redis.command("GET {libris}:followed-bytes").await.unwrap().ends_with(&size)
+    })
+    .await;
+    let grow = async |bytes: i64| {
+        redis.command(&format!("INCRBY {{libris}}:followed-bytes {bytes}")).await.unwrap();
+    };
+    grow(5 << 20).await;
+    eventually("both poll", async || pollers(&replicas).await.len() == 2).await;
+    join_all(clients.iter().map(settled)).await;
+    service.set(0, 2);
+    for client in &clients {
+        eventually("it hears of the change and reads it", async || {
+            client.heard_of().contains(&value_uri(0)) && value(client).await == "2"
+        })
+        .await;
+    }
+    grow(-(5 << 20)).await;
+    only_poller(&replicas).await;
+}

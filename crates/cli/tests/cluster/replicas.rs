@@ -73,6 +73,14 @@ impl Redis {
         }
     }
 
+    /// Sends a signal to the server, if it is running.
+    pub(crate) fn signal(&self, name: &str) {
+        if let Some(process) = &self.process {
+            let id = process.id().to_string();
+            assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap().success());
+        }
+    }
+
     /// The beginning of the answer to a command without arguments that contain spaces.
     pub(crate) async fn command(&self, text: &str) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(self.address()).await?;
@@ -242,6 +250,16 @@ pub(crate) fn uri(file: usize) -> String {
 pub(crate) fn start(config: &Path) -> Program {
     Program::serve(&["--config", config.to_str().unwrap()])
 }
+
+/// Waits until a replica whose network is cut has given up its connection to the stream. It knows before that it is not
+/// connected, because it cannot write.
+pub(crate) async fn disconnected(program: &Program) {
+    eventually("the cut is noticed", async || program.metric("cluster_connected").await == 0).await;
+    tokio::time::sleep(READER_TIMEOUT).await;
+}
+
+/// Longer than a replica waits for a response when it reads the stream.
+const READER_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Waits until a replica is connected to Redis and watches its sources.
 pub(crate) async fn connected(program: &Program) {

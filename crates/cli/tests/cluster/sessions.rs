@@ -185,3 +185,34 @@ async fn needs_redis_sessions_survive_redis_restarting_empty() {
     folders.write(1, 0, "changed");
     hears(&mut stream, &uri(0)).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn needs_redis_what_a_client_ends_while_redis_is_away_stays_ended() {
+    let redis = Redis::start().await;
+    let folders = Folders::new(3);
+    let mut behind = folders.start(0, &redis.url()).await;
+    let other = folders.start(1, &redis.url()).await;
+    let (kept, ended) = (Session::open(&behind, None).await, Session::open(&behind, None).await);
+    for number in 0..2 {
+        kept.subscribe(&behind, &uri(number)).await;
+    }
+    // Redis refuses writes, as the standby of a server that does not exist.
+    assert_eq!(redis.command("REPLICAOF 127.0.0.1 1").await.unwrap(), "+OK\r\n");
+    eventually("it is degraded", async || behind.metric("cluster_connected").await == 0).await;
+    let response = kept.send(&behind, "resources/unsubscribe", json!({ "uri": uri(1) })).await;
+    assert_eq!(response.status(), 200);
+    assert_eq!(ended.request(reqwest::Method::DELETE, &behind).send().await.unwrap().status(), 204);
+    assert_eq!(redis.command("REPLICAOF NO ONE").await.unwrap(), "+OK\r\n");
+    connected(&behind).await;
+    let fields = async |session: &Session| {
+        let count = redis.command(&format!("HLEN {{libris}}:session:{}", session.id)).await.unwrap();
+        count.trim_start_matches(':').trim().parse::<usize>().unwrap()
+    };
+    // The revision, and one subscription.
+    eventually("Redis has what is left", async || fields(&ended).await == 0 && fields(&kept).await == 2)
+        .await;
+    behind.child.kill().unwrap();
+    assert_eq!(ended.status_of_list(&other).await, 404);
+    assert_eq!(kept.status_of_list(&other).await, 200);
+    assert_eq!(other.metric("subscriptions").await, 1);
+}

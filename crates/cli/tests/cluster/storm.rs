@@ -146,6 +146,9 @@ async fn endure(storm: Storm) {
     let mut changed = vec![None; storm.files];
     let began = Instant::now();
     let (mut cut_since, mut was_cut) = (None, false);
+    // Half of the changes are made during the cut, one by one, so that few are made within one debounce window.
+    let pace = storm.cut * 2 / storm.changes as u32;
+    let mut due = tokio::time::Instant::now();
     for number in 0..storm.changes {
         let file = (number * 31) % storm.files;
         changed[file] = Some(Instant::now());
@@ -169,7 +172,8 @@ async fn endure(storm: Storm) {
             proxy.cut(false);
             cut_since = None;
         }
-        tokio::task::yield_now().await;
+        due += pace;
+        tokio::time::sleep_until(due).await;
     }
     if let Some(since) = cut_since {
         tokio::time::sleep(storm.cut.saturating_sub(since.elapsed())).await;

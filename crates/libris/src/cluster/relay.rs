@@ -200,7 +200,9 @@ impl ChangeRelay {
         };
         self.opened.send_replace(SourcesWatch::Open);
         // While this replica was down, nobody saw the changes of sources that only this replica can watch.
-        self.positions.record_own(&Change::Lost, None, self.bus.publish(&Change::Lost));
+        if watch.watches_alone() {
+            self.positions.record_own(&Change::Lost, None, self.bus.publish(&Change::Lost));
+        }
         let mut changes = watch.changes();
         while let Some(change) = changes.next().await {
             let Some(catalog) = catalog.upgrade() else { return };
@@ -217,6 +219,11 @@ impl ChangeRelay {
                 // Before anybody is notified, so that whoever reads after a notification gets no outdated contents of
                 // the shared cache.
                 self.positions.record_own(&change, subject.as_ref(), number);
+                if change == Change::Lost {
+                    // The sources have not seen these changes either. A replica that takes over the polling of a service
+                    // may have cached what changed before.
+                    catalog.invalidate(&change);
+                }
                 self.epochs.record(&change, subject.as_ref());
             }
             // Fails if nobody watches.

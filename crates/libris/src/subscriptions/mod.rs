@@ -172,6 +172,11 @@ impl SubscriptionHub {
         Ok(Arc::new(Subscriber { shared, view, number, owner, notifications, listed }))
     }
 
+    /// Whether there may be other replicas, at which a client may have listened before.
+    pub(crate) fn has_replicas(&self) -> bool {
+        self.shared.recent.is_some()
+    }
+
     /// Sends `list_changed` to listeners whose rights changed, and updates which subjects the source follows.
     pub(crate) fn rights_changed(&self) {
         let subjects = lock(&self.shared.registry).notify_changed_rights();

@@ -177,12 +177,13 @@ impl Sessions {
         (table.open.len(), streams)
     }
 
-    /// Ends a session.
-    pub(super) fn close(&self, id: &str) {
+    /// Ends a session. Returns whether there was one.
+    pub(super) fn close(&self, id: &str) -> bool {
         let closed = lock(&self.table).remove(id);
-        if let Some(session) = closed {
+        if let Some(session) = &closed {
             session.ended.cancel();
         }
+        closed.is_some()
     }
 
     /// Ends the sessions that have been idle for too long.

@@ -131,9 +131,18 @@ impl Endpoint {
                     session.notifications.unsubscribe_locally(&uri);
                 }
             }
-            SessionEvent::Ended { id } => self.sessions.close(&id),
+            SessionEvent::Ended { id } => {
+                // This replica may have saved the session again after the other one removed it.
+                if self.sessions.close(&id) {
+                    store.end(&id);
+                }
+            }
             SessionEvent::SaveAgain => {
                 for (id, session) in self.sessions.all() {
+                    // The client may have ended the session since the last one was saved.
+                    if self.sessions.peek(&id).is_none() {
+                        continue;
+                    }
                     if store.save(&id, session.saved(), self.config.idle).await.is_err() {
                         // The store sends `SaveAgain` once more when it can be reached again.
                         return;

@@ -36,9 +36,16 @@ impl Protocol {
     ) -> Result<BoxStream<'static, Outgoing>, ErrorObject> {
         let revision = call.revision;
         let listener = call.view.listener(call.client).map_err(|failure| failure.object(revision))?;
+        // Of what the client may have missed before this stream.
+        let notify_first = |notification| {
+            if call.view.notifies_new_streams() {
+                listener.requeue(notification);
+            }
+        };
         let mut granted = json!({});
         if filter.list {
             listener.follow_list().await.map_err(|failure| failure.object(revision))?;
+            notify_first(Notification::ListChanged);
             granted["resourcesListChanged"] = true.into();
         }
         if filter.prompts && call.view.capabilities().prompts.is_some() {
@@ -61,7 +68,10 @@ impl Protocol {
                 tokio::task::yield_now().await;
             }
             match listener.subscribe(uri).await {
-                Ok(()) => resources.push(uri),
+                Ok(()) => {
+                    notify_first(Notification::Updated(uri.into()));
+                    resources.push(uri);
+                }
                 Err(Failure::NotFound { .. } | Failure::Invalid { .. }) => {}
                 Err(failure) => return Err(failure.object(revision)),
             }

@@ -1,5 +1,6 @@
-//! A history checker: clients of both eras at three replicas read when they are notified, while replicas die, Redis
-//! restarts and the network is cut. What they do is recorded and checked afterwards.
+//! A history checker: clients of both eras at three replicas read when they are notified, while replicas die or stop for
+//! a while, Redis restarts, stops or refuses writes, its stream is trimmed, and the network is cut. What they do is
+//! recorded and checked afterwards.
 
 mod observer;
 mod schedule;
@@ -26,6 +27,8 @@ enum RecordedEvent {
     Read { client: usize, replica: usize, uri: String, version: u64, sent: Duration },
     /// A fault began or ended.
     Fault(String),
+    /// Nothing is pending: until the next fault, each notification is due to a later write.
+    Calm,
 }
 
 /// All operations, in the order of their times.
@@ -59,7 +62,7 @@ impl History {
 enum Violation {
     /// The client was not notified after the last change of the resource, and does not have it.
     LostNotice { client: usize, uri: String, has: Option<u64>, current: u64 },
-    /// The client was notified after the last change of the resource, and then read an older version.
+    /// The client was notified after a change of the resource, and then read an older version.
     StaleRead { client: usize, uri: String, read: Option<u64>, current: u64 },
     /// After a notification, a replica returned an older version than it had returned before the notification.
     Regression { client: usize, replica: usize, uri: String, read: u64, before: u64 },
@@ -108,6 +111,49 @@ fn violations(operations: &[RecordedOperation], clients: usize) -> Vec<Violation
         }
     }
     found.extend(regressions(operations));
+    found.extend(stale_reads_in_calm(operations, clients));
+    found
+}
+
+/// Reads that followed the first notification of a write, made while nothing else was pending, and returned an older
+/// version. With faults, a notification may be due to an earlier write, and a read after it is compared only with what
+/// the replica has returned before.
+fn stale_reads_in_calm(operations: &[RecordedOperation], clients: usize) -> Vec<Violation> {
+    let mut found = Vec::new();
+    // The writes since the last calm that are the first of their resource.
+    let mut written: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut is_calm = false;
+    // The clients that were notified of these writes, and when; the time is removed with the first read afterwards.
+    let mut notified: BTreeMap<(usize, &str), Option<Duration>> = BTreeMap::new();
+    for operation in operations {
+        match &operation.event {
+            RecordedEvent::Calm | RecordedEvent::Fault(_) => {
+                is_calm = operation.event == RecordedEvent::Calm;
+                written.clear();
+                notified.clear();
+            }
+            RecordedEvent::Written { uri, version } if is_calm => {
+                written.entry(uri).or_insert(*version);
+            }
+            RecordedEvent::Notified { client, uri, .. }
+                if *client < clients && written.contains_key(&**uri) =>
+            {
+                notified.entry((*client, uri)).or_insert(Some(operation.at));
+            }
+            RecordedEvent::Read { client, uri, version, sent, .. } => {
+                let Some(since) = notified.get_mut(&(*client, uri.as_str())) else { continue };
+                if since.is_some_and(|since| *sent >= since) {
+                    *since = None;
+                    let current = written[uri.as_str()];
+                    if *version < current {
+                        let (client, uri, read) = (*client, uri.clone(), Some(*version));
+                        found.push(Violation::StaleRead { client, uri, read, current });
+                    }
+                }
+            }
+            RecordedEvent::Written { .. } | RecordedEvent::Notified { .. } => {}
+        }
+    }
     found
 }
 
@@ -136,7 +182,7 @@ fn regressions(operations: &[RecordedOperation]) -> Vec<Violation> {
                 let highest = returned.entry((*replica, uri.as_str())).or_default();
                 *highest = (*highest).max(*version);
             }
-            RecordedEvent::Written { .. } | RecordedEvent::Fault(_) => {}
+            RecordedEvent::Written { .. } | RecordedEvent::Fault(_) | RecordedEvent::Calm => {}
         }
     }
     found
@@ -212,5 +258,27 @@ mod checker {
         let history =
             [written(0, 2), read(1, 2, 1, 0, 2), notified(3, 0, 0), read(2, 5, 0, 0, 1), read(6, 7, 0, 0, 2)];
         assert_eq!(violations(&history, 1), []);
+    }
+
+    #[test]
+    fn a_stale_read_in_calm_is_found_although_the_replica_recovers() {
+        let history = |calm: bool| {
+            let calm = if calm { RecordedEvent::Calm } else { RecordedEvent::Fault(String::new()) };
+            [
+                written(0, 1),
+                read(1, 2, 0, 0, 1),
+                at(3, calm),
+                written(4, 2),
+                notified(5, 0, 0),
+                read(6, 7, 0, 0, 1),
+                notified(8, 0, 0),
+                read(9, 10, 0, 0, 2),
+            ]
+        };
+        let uri = URI.to_owned();
+        let stale = Violation::StaleRead { client: 0, uri, read: Some(1), current: 2 };
+        assert_eq!(violations(&history(true), 1), [stale]);
+        // With faults, the first notification may be due to an earlier write.
+        assert_eq!(violations(&history(false), 1), []);
     }
 }

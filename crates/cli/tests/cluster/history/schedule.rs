@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::observer::{ReadingObserver, ReplicaUrls};
-use super::{History, RecordedEvent, Violation, violations};
+use super::{History, RecordedEvent, RecordedOperation, Violation, violations};
 use crate::client::{DEADLINE, Era, Program};
-use crate::replicas::{CuttableProxy, Folders, Redis, connected, start};
+use crate::replicas::{CuttableProxy, Folders, QUIET, Redis, connected, start};
 use crate::service::{CountingService, shared_source, value_uri};
 
 const REPLICAS: usize = 3;
@@ -56,7 +57,30 @@ enum Fault {
     RedisKilled,
     /// A replica cannot reach Redis.
     Cut(usize),
+    /// The process of a replica is stopped (`SIGSTOP`), and continues.
+    Paused(usize),
+    /// The process of Redis is stopped, and continues.
+    RedisPaused,
+    /// A replica cannot reach Redis, which meanwhile removes all entries of the stream.
+    Trimmed(usize),
+    /// Redis refuses writes, because its memory is full.
+    WritesRefused,
 }
+
+impl Fault {
+    /// Whether the end of one fault would end the other too, or disturb it.
+    fn excludes(self, other: Self) -> bool {
+        let target = |fault| match fault {
+            Self::Killed(_) | Self::Paused(_) => 0,
+            Self::Cut(_) | Self::Trimmed(_) => 1,
+            Self::RedisKilled | Self::RedisPaused | Self::WritesRefused => 2,
+        };
+        target(self) == target(other)
+    }
+}
+
+/// How long Redis may take for a command while it may be stopped.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Three replicas of the same configuration. Each reaches Redis through a proxy.
 struct ObservedCluster {
@@ -149,7 +173,7 @@ impl ObservedCluster {
         }
     }
 
-    fn begin(&mut self, fault: Fault) {
+    async fn begin(&mut self, fault: Fault) {
         self.history.record(RecordedEvent::Fault(format!("{fault:?} begins")));
         match fault {
             Fault::Killed(replica) => {
@@ -157,8 +181,22 @@ impl ObservedCluster {
                 self.programs[replica] = None;
             }
             Fault::RedisKilled => self.redis.kill(),
-            Fault::Cut(replica) => self.proxies[replica].cut(true),
+            Fault::Cut(replica) | Fault::Trimmed(replica) => self.proxies[replica].cut(true),
+            Fault::Paused(replica) => self.signal(replica, "STOP"),
+            Fault::RedisPaused => self.redis.signal("STOP"),
+            Fault::WritesRefused => self.command("CONFIG SET maxmemory 1").await,
         }
+    }
+
+    /// Sends a signal to a replica, if it is running.
+    fn signal(&self, replica: usize, name: &str) {
+        self.programs[replica].iter().for_each(|program| program.signal(name));
+    }
+
+    /// Sends a command to Redis, if it is running.
+    async fn command(&self, command: &str) {
+        // Fails without effect while Redis is killed; it starts without the setting and without the stream.
+        let _ = timeout(COMMAND_TIMEOUT, self.redis.command(command)).await;
     }
 
     async fn end(&mut self, fault: Fault) {
@@ -166,6 +204,13 @@ impl ObservedCluster {
             Fault::Killed(replica) => self.start_replica(replica),
             Fault::RedisKilled => self.restart_redis().await,
             Fault::Cut(replica) => self.proxies[replica].cut(false),
+            Fault::Paused(replica) => self.signal(replica, "CONT"),
+            Fault::RedisPaused => self.redis.signal("CONT"),
+            Fault::Trimmed(replica) => {
+                self.command("XTRIM {libris}:changes MAXLEN 0").await;
+                self.proxies[replica].cut(false);
+            }
+            Fault::WritesRefused => self.command("CONFIG SET maxmemory 0").await,
         }
         self.history.record(RecordedEvent::Fault(format!("{fault:?} ended")));
     }
@@ -192,16 +237,17 @@ impl ObservedCluster {
             }
             if !is_over && active.len() < 2 && random.below(12) == 0 {
                 let replica = random.below(REPLICAS as u64) as usize;
-                let (fault, lasts) = match random.below(5) {
-                    0 => (Fault::Killed(replica), random.milliseconds(200, 3_000)),
-                    1 => (Fault::RedisKilled, random.milliseconds(50, 2_000)),
+                let (fault, lasts) = match random.below(10) {
+                    0 | 1 => (Fault::Killed(replica), random.milliseconds(200, 3_000)),
+                    2 => (Fault::RedisKilled, random.milliseconds(50, 2_000)),
+                    3 => (Fault::Paused(replica), random.milliseconds(200, 4_000)),
+                    4 => (Fault::RedisPaused, random.milliseconds(200, 8_000)),
+                    5 => (Fault::Trimmed(replica), random.milliseconds(500, 8_000)),
+                    6 => (Fault::WritesRefused, random.milliseconds(500, 8_000)),
                     _ => (Fault::Cut(replica), random.milliseconds(500, 8_000)),
                 };
-                let is_same_kind = |active: &ActiveFault| {
-                    std::mem::discriminant(&active.fault) == std::mem::discriminant(&fault)
-                };
-                if !active.iter().any(is_same_kind) {
-                    self.begin(fault);
+                if !active.iter().any(|active| active.fault.excludes(fault)) {
+                    self.begin(fault).await;
                     active.push(ActiveFault { fault, until: Instant::now() + lasts });
                 }
             }
@@ -210,6 +256,21 @@ impl ObservedCluster {
             }
             // The pace of the schedule; nothing depends on it.
             tokio::time::sleep(random.milliseconds(5, 60)).await;
+        }
+    }
+
+    /// Waits until nobody has been notified for longer than lost changes are held back.
+    async fn calm_down(&self) {
+        let deadline = Instant::now() + DEADLINE;
+        let is_notification =
+            |operation: &&RecordedOperation| matches!(operation.event, RecordedEvent::Notified { .. });
+        loop {
+            let last = self.history.operations().iter().rev().find(is_notification).map(|last| last.at);
+            if last.is_none_or(|last| self.history.now() - last > QUIET) {
+                break self.history.record(RecordedEvent::Calm);
+            }
+            assert!(Instant::now() < deadline, "clients are notified without end");
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
@@ -223,8 +284,8 @@ impl ObservedCluster {
                 return;
             }
             // What a replica returned cannot be mended.
-            let has_regression = found.iter().any(|found| matches!(found, Violation::Regression { .. }));
-            if has_regression || Instant::now() > deadline {
+            let is_final = found.iter().any(|found| matches!(found, Violation::Regression { .. }));
+            if is_final || Instant::now() > deadline {
                 for operation in &operations {
                     eprintln!("{:?} {:?}", operation.at, operation.event);
                 }
@@ -259,6 +320,7 @@ async fn run(seed: u64, rounds: usize, length: Duration) {
         cluster.disturb(&mut random, length).await;
         cluster.wait_until_connected().await;
         cluster.converge(seed).await;
+        cluster.calm_down().await;
         // Without faults, of some resources: a change hides what was lost before.
         for resource in 0..RESOURCES {
             if random.below(2) == 0 {
