@@ -264,7 +264,7 @@ impl Source for Prompting {
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
-        self.0.list(after, limit, context).await
+        Source::list(&self.0, after, limit, context).await
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
