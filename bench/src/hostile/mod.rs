@@ -235,6 +235,14 @@ pub(crate) async fn run(
                     quick += f64::from(u8::from(is_quick(measured)));
                     small += f64::from(u8::from(is_small(measured)));
                 }
+                let slowdown = outcome.measured.as_ref().and_then(Measured::slowdown);
+                if let Some(slowdown) = slowdown.filter(|_| attack == Attack::Exhaustion) {
+                    // Judged more strictly than the others: a client that only holds what it has got takes no time of the
+                    // processor.
+                    let name =
+                        "p99 of another address while one client holds all it can get, compared with before";
+                    report.judge(name, slowdown.of_before, "×", Aim::AtMost(SLOWDOWN));
+                }
                 row(attack, &outcome)
             }
             Err(error) => {

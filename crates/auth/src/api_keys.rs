@@ -13,7 +13,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
-use crate::Secret;
+use crate::{AuthConfig, Secret};
 
 /// The prefix of every API key. Secret scanners recognise API keys by it.
 pub(crate) const PREFIX: &str = "libris_";
@@ -212,19 +212,23 @@ fn open_private(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> 
 /// The keys of a running server.
 pub(crate) struct KeyStore {
     file: KeyFile,
-    keys: RwLock<Arc<HashMap<Arc<str>, ApiKey>>>,
+    keys: RwLock<Arc<KnownKeys>>,
     stamp: Mutex<KeyFileStamp>,
 }
 
+/// Keys by their ids, each with the identity of its caller.
+type KnownKeys = HashMap<Arc<str>, (ApiKey, Identity)>;
+
 impl KeyStore {
-    /// Reads the keys. A file that does not exist has none.
-    pub(crate) fn open(file: KeyFile) -> Result<Self, KeyFileError> {
+    /// Reads the keys. A file that does not exist has none. The configuration has the scopes that the scopes of keys
+    /// imply.
+    pub(crate) fn open(file: KeyFile, config: &AuthConfig) -> Result<Self, KeyFileError> {
         let stamp = file.stamp();
-        let keys = by_id(file.keys()?);
+        let keys = by_id(file.keys()?, config);
         Ok(Self { file, keys: RwLock::new(Arc::new(keys)), stamp: Mutex::new(stamp) })
     }
 
-    fn keys(&self) -> Arc<HashMap<Arc<str>, ApiKey>> {
+    fn keys(&self) -> Arc<KnownKeys> {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -233,20 +237,21 @@ impl KeyStore {
         let (id, secret) = key.strip_prefix(PREFIX)?.split_once('_')?;
         let hash = hex(digest(&SHA256, secret.as_bytes()).as_ref());
         let keys = self.keys();
-        let known = keys.get(id)?;
+        let (known, identity) = keys.get(id)?;
         let same: bool = known.sha256.as_bytes().ct_eq(hash.as_bytes()).into();
-        let valid = same && known.expires.is_none_or(|expires| expires > Timestamp::now());
-        valid.then(|| known.identity())
+        let valid = same && !identity.has_expired(SystemTime::now());
+        valid.then(|| identity.clone())
     }
 
-    /// Whether the key with this id exists and has not expired.
-    pub(crate) fn is_valid(&self, id: &str) -> bool {
-        self.keys().get(id).is_some_and(|key| key.expires.is_none_or(|expires| expires > Timestamp::now()))
+    /// Whether the key with this id exists and still gives its caller this identity: the same name, groups, scopes and
+    /// expiry.
+    pub(crate) fn is_valid(&self, id: &str, identity: &Identity) -> bool {
+        self.keys().get(id).is_some_and(|(_, current)| current == identity)
     }
 
     /// Reads the file again if it has changed. Returns whether the keys were replaced. If the file is invalid, the
     /// error is logged and the previous keys stay in effect; if the file is missing, there are no keys.
-    pub(crate) fn reload(&self) -> bool {
+    pub(crate) fn reload(&self, config: &AuthConfig) -> bool {
         let mut last = self.stamp.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.file.stamp();
         if *last == now {
@@ -256,7 +261,7 @@ impl KeyStore {
         match self.file.keys() {
             Ok(keys) => {
                 tracing::info!(keys = keys.len(), "reloaded the API keys");
-                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(by_id(keys));
+                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(by_id(keys, config));
                 true
             }
             Err(error) => {
@@ -278,8 +283,12 @@ impl ApiKey {
     }
 }
 
-fn by_id(keys: Vec<ApiKey>) -> HashMap<Arc<str>, ApiKey> {
-    keys.into_iter().map(|key| (key.id.clone(), key)).collect()
+fn by_id(keys: Vec<ApiKey>, config: &AuthConfig) -> KnownKeys {
+    let known = |key: ApiKey| {
+        let identity = config.with_implied_scopes(key.identity());
+        (key.id.clone(), (key, identity))
+    };
+    keys.into_iter().map(known).collect()
 }
 
 fn random<const N: usize>() -> Result<String, KeyFileError> {
@@ -288,7 +297,8 @@ fn random<const N: usize>() -> Result<String, KeyFileError> {
     Ok(hex(&bytes))
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// The bytes in lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

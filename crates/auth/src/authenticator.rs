@@ -39,13 +39,26 @@ pub struct Authenticator {
 impl Authenticator {
     /// Checks the configuration and reads the API keys. The keys of issuers are fetched when the first token arrives.
     pub fn new(config: AuthConfig) -> Result<Self, ConfigError> {
+        Self::with_issuers_of(config, Arc::default(), &[])
+    }
+
+    /// Like [`new`](Self::new), for a changed configuration. Issuers whose settings are unchanged keep the keys that
+    /// were fetched, and identities of their tokens stay valid.
+    pub fn reconfigured(&self, config: AuthConfig) -> Result<Self, ConfigError> {
+        Self::with_issuers_of(config, self.generation.clone(), &self.issuers)
+    }
+
+    fn with_issuers_of(
+        config: AuthConfig,
+        generation: Arc<AtomicU64>,
+        current: &[Arc<Issuer>],
+    ) -> Result<Self, ConfigError> {
         ring_verifier::install();
         config.check()?;
-        let generation = Arc::<AtomicU64>::default();
-        let keys = config.keys.as_ref().map(|path| KeyStore::open(KeyFile::at(path))).transpose()?;
+        let keys = config.keys.as_ref().map(|path| KeyStore::open(KeyFile::at(path), &config)).transpose()?;
         Ok(Self {
             resource: ProtectedResource::new(&config)?,
-            issuers: Issuer::all(&config, &generation)?,
+            issuers: Issuer::all(&config, &generation, current)?,
             keys,
             remembered: RememberedCredentials::new(REMEMBERED_BYTES),
             generation,
@@ -89,7 +102,6 @@ impl Authenticator {
             return match &self.keys {
                 Some(keys) if token.starts_with(PREFIX) => {
                     let identity = keys.identify(token).ok_or_else(|| self.refused(InvalidToken::ApiKey));
-                    let identity = identity.map(|identity| self.config.with_implied_scopes(identity));
                     if let Ok(identity) = &identity {
                         self.remembered.insert(caller.client, token.as_bytes(), generation, identity.clone());
                     }
@@ -156,18 +168,25 @@ impl Authenticator {
         Ok(Some(identity))
     }
 
-    /// Whether the credentials of an identity are still valid: not expired, and the API key or signing key still
-    /// exists.
+    /// Whether callers without credentials are admitted.
+    pub fn admits_anonymous(&self) -> bool {
+        self.config.anonymous
+    }
+
+    /// Whether the credentials of an identity are still valid: not expired, the API key or signing key still exists, and
+    /// the credentials still give the caller the same name, groups and scopes.
     pub fn is_valid(&self, identity: &Identity) -> bool {
         if identity.has_expired(SystemTime::now()) {
             return false;
         }
         match identity.authentication() {
-            Authentication::ApiKey { id } => self.keys.as_ref().is_some_and(|keys| keys.is_valid(id)),
+            Authentication::ApiKey { id } => {
+                self.keys.as_ref().is_some_and(|keys| keys.is_valid(id, identity))
+            }
             Authentication::Token { issuer } => {
                 let keys =
                     self.issuers.iter().find(|known| known.name == *issuer).and_then(|known| known.keys());
-                keys.is_some_and(|keys| keys.contains(identity.signing_key()))
+                keys.zip(identity.signing_key()).is_some_and(|(keys, key)| keys.has_fingerprint(key))
             }
             Authentication::Certificate => self.config.client_certificates,
             Authentication::Program | Authentication::LocalUser => true,
@@ -191,7 +210,7 @@ impl Authenticator {
         let mut notified = self.generation.load(Ordering::Acquire);
         loop {
             polls.tick().await;
-            if self.keys.as_ref().is_some_and(KeyStore::reload) {
+            if self.keys.as_ref().is_some_and(|keys| keys.reload(&self.config)) {
                 self.generation.fetch_add(1, Ordering::AcqRel);
             }
             self.issuers.iter().for_each(Issuer::keep_current);

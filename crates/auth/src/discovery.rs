@@ -103,17 +103,21 @@ impl DocumentClient {
         Ok(Self(client))
     }
 
-    /// Fetches the key set of an issuer.
+    /// Fetches the key set of an issuer. `settings` are part of the [fingerprints](KeySet::parse) of the keys.
     pub(crate) async fn key_set(
         &self,
         issuer: &str,
         location: &KeySetLocation,
+        settings: &str,
     ) -> Result<KeySet, FetchError> {
-        tokio::time::timeout(TIME_LIMIT, self.fetch(issuer, location)).await.map_err(|_| FetchError::Slow)?
+        let fetched = tokio::time::timeout(TIME_LIMIT, self.fetch(issuer, location)).await;
+        let (shown, text) = fetched.map_err(|_| FetchError::Slow)??;
+        KeySet::parse(text, settings).map_err(|cause| FetchError::KeySet(shown, cause))
     }
 
-    async fn fetch(&self, issuer: &str, location: &KeySetLocation) -> Result<KeySet, FetchError> {
-        let (shown, text) = match location {
+    /// The text of a key set, and its URL or path for error messages.
+    async fn fetch(&self, issuer: &str, location: &KeySetLocation) -> Result<(String, Vec<u8>), FetchError> {
+        Ok(match location {
             KeySetLocation::File(path) => (
                 path.display().to_string(),
                 read(path).map_err(|cause| FetchError::File(path.clone(), cause))?,
@@ -123,8 +127,7 @@ impl DocumentClient {
                 let url = self.discover(issuer, base).await?;
                 (url.to_string(), self.document(&url).await?)
             }
-        };
-        KeySet::parse(text).map_err(|cause| FetchError::KeySet(shown, cause))
+        })
     }
 
     /// Fetches the issuer's metadata, and returns the URL of the key set in it. The metadata must name this issuer.

@@ -15,6 +15,8 @@ const MAX_AGE: Duration = Duration::from_secs(60 * 60);
 pub(crate) struct Issuer {
     pub(crate) config: IssuerConfig,
     pub(crate) name: Arc<str>,
+    /// The text of all settings that decide what identity a token of this issuer has.
+    settings: String,
     location: KeySetLocation,
     client: DocumentClient,
     keys: RwLock<Option<Arc<KeySet>>>,
@@ -35,11 +37,15 @@ struct Attempt {
 
 impl Issuer {
     /// The issuers of a configuration that passed [`AuthConfig::check`]. `generation` is incremented when the keys of
-    /// any issuer change.
+    /// any issuer change. An issuer of `current` whose settings are unchanged is kept, with its fetched keys.
     pub(crate) fn all(
         config: &AuthConfig,
         generation: &Arc<AtomicU64>,
+        current: &[Arc<Self>],
     ) -> Result<Vec<Arc<Self>>, ConfigError> {
+        let settings_of = |issuer: &IssuerConfig| {
+            format!("{:?}", (issuer, &config.resource, &config.scopes, &config.implied_scopes))
+        };
         let mut locations = Vec::new();
         for issuer in &config.issuers {
             let location =
@@ -54,7 +60,12 @@ impl Issuer {
         let secure = locations.iter().any(|(_, location)| is_https(location));
         let client = DocumentClient::new(secure).map_err(ConfigError::Tls)?;
         let issuers = locations.into_iter().map(|(config, location)| {
+            let settings = settings_of(config);
+            if let Some(unchanged) = current.iter().find(|current| current.settings == settings) {
+                return unchanged.clone();
+            }
             Arc::new(Self {
+                settings,
                 name: config.issuer.as_str().into(),
                 config: config.clone(),
                 location,
@@ -135,7 +146,7 @@ impl Issuer {
     /// use.
     async fn fetch(&self) {
         self.begin_attempt();
-        let fetched = match self.client.key_set(&self.name, &self.location).await {
+        let fetched = match self.client.key_set(&self.name, &self.location, &self.settings).await {
             Ok(fetched) => fetched,
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);

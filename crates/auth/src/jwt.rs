@@ -80,7 +80,7 @@ impl<'t> UnverifiedToken<'t> {
         validation.set_issuer(&[&*issuer.name]);
         validation.set_audience(&[resource]);
         validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
-        let mut claims: Meta = decode(self.text, key, &validation)?.claims;
+        let mut claims: Meta = decode(self.text, &key.key, &validation)?.claims;
         let subject = match claim(&claims, &issuer.config.subject_claim) {
             Some(Value::String(subject)) if !subject.is_empty() => subject.clone(),
             _ => return Err(InvalidToken::MissingClaim),
@@ -95,7 +95,7 @@ impl<'t> UnverifiedToken<'t> {
         TOKEN_CLAIMS.iter().for_each(|name| drop(claims.remove(*name)));
         let identity = Identity::new(subject)
             .with_authentication(Authentication::Token { issuer: issuer.name.clone() })
-            .with_signing_key(self.header.kid.as_deref().map(Into::into))
+            .with_signing_key(key.fingerprint.clone())
             .with_groups(groups)
             .with_scopes(scopes)
             .with_claims(claims)

@@ -1,10 +1,14 @@
 //! The keys with which an issuer signs its tokens (JWKS, RFC 7517).
 
+use std::sync::Arc;
+
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
+use ring::digest::{Context, SHA256};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::api_keys::hex;
 use crate::bearer::InvalidToken;
 
 /// The largest number of keys to read from a set. Further keys are ignored.
@@ -17,12 +21,14 @@ pub(crate) struct KeySet {
     text: Vec<u8>,
 }
 
-struct VerificationKey {
+pub(crate) struct VerificationKey {
     id: Option<Box<str>>,
+    /// The SHA-256 hash of the key and of the settings under which it verifies tokens.
+    pub(crate) fingerprint: Arc<str>,
     /// The only algorithm for which the key may be used; `None` if the set does not restrict it.
     algorithm: Option<KeyAlgorithm>,
     curve: Option<EllipticCurve>,
-    key: DecodingKey,
+    pub(crate) key: DecodingKey,
 }
 
 #[derive(Deserialize)]
@@ -31,11 +37,12 @@ struct KeySetDocument {
 }
 
 impl KeySet {
-    /// Parses a key set. Keys that are not for signatures, or of an unknown type, are ignored.
-    pub(crate) fn parse(text: Vec<u8>) -> Result<Self, serde_json::Error> {
+    /// Parses a key set. Keys that are not for signatures, or of an unknown type, are ignored. `settings` are those under
+    /// which the keys verify tokens; they are part of the fingerprints.
+    pub(crate) fn parse(text: Vec<u8>, settings: &str) -> Result<Self, serde_json::Error> {
         let document: KeySetDocument = serde_json::from_slice(&text)?;
-        let keys = document.keys.into_iter().take(MAX_KEYS).filter_map(VerificationKey::parse).collect();
-        Ok(Self { keys, text })
+        let keys = document.keys.into_iter().take(MAX_KEYS);
+        Ok(Self { keys: keys.filter_map(|key| VerificationKey::parse(key, settings)).collect(), text })
     }
 
     /// Whether another set was parsed from the same text.
@@ -56,9 +63,18 @@ impl KeySet {
         }
     }
 
+    /// Whether the set has the key with this fingerprint.
+    pub(crate) fn has_fingerprint(&self, fingerprint: &str) -> bool {
+        self.keys.iter().any(|key| *key.fingerprint == *fingerprint)
+    }
+
     /// The key with this id that can verify signatures of this algorithm. Without an id, exactly one key of the set
     /// must be able to verify them.
-    pub(crate) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<&DecodingKey, InvalidToken> {
+    pub(crate) fn find(
+        &self,
+        id: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Result<&VerificationKey, InvalidToken> {
         if !self.contains(id) {
             return Err(InvalidToken::UnknownKey);
         }
@@ -67,13 +83,16 @@ impl KeySet {
         let first = fitting.next().ok_or(InvalidToken::Algorithm)?;
         match id.is_none() && fitting.next().is_some() {
             true => Err(InvalidToken::UnknownKey),
-            false => Ok(&first.key),
+            false => Ok(first),
         }
     }
 }
 
 impl VerificationKey {
-    fn parse(value: Value) -> Option<Self> {
+    fn parse(value: Value, settings: &str) -> Option<Self> {
+        let mut hash = Context::new(&SHA256);
+        hash.update(value.to_string().as_bytes());
+        hash.update(settings.as_bytes());
         let jwk: Jwk = serde_json::from_value(value).ok()?;
         if !matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature)) {
             return None;
@@ -87,6 +106,7 @@ impl VerificationKey {
         };
         Some(Self {
             id: jwk.common.key_id.as_deref().map(Into::into),
+            fingerprint: hex(hash.finish().as_ref()).into(),
             algorithm: jwk.common.key_algorithm,
             curve,
             key: DecodingKey::from_jwk(&jwk).ok()?,

@@ -61,13 +61,14 @@ impl AuthArguments {
         let asks_for_certificates = tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         let auth = self.auth_config(config, file, asks_for_certificates);
         let tls = tls.map(TlsServer::open).transpose().context("could not set up TLS")?;
-        let authenticator = auth.map(authenticator).transpose()?;
+        let authenticator = auth.map(|auth| authenticator(auth, None)).transpose()?;
         Ok(AuthSetup { authenticator, tls })
     }
 
-    /// The authenticator for a reloaded configuration. It is `current` if its settings are unchanged, so that fetched
-    /// keys and verified tokens stay cached. Whether client certificates identify callers is fixed at the start, so it
-    /// is taken from `current` and not from `config`.
+    /// The authenticator for a reloaded configuration. It is `current` if all settings are unchanged, so that fetched
+    /// keys and verified tokens stay cached; otherwise a new one, which takes over the fetched keys of unchanged issuers.
+    /// Whether client certificates identify callers is fixed at the start, so it is taken from `current` and not from
+    /// `config`.
     pub(crate) fn reopen(
         &self,
         config: &Config,
@@ -78,7 +79,7 @@ impl AuthArguments {
         match self.auth_config(config, file, asks_for_certificates) {
             Some(auth) => match current.filter(|current| *current.config() == auth) {
                 Some(unchanged) => Ok(Some(unchanged.clone())),
-                None => authenticator(auth).map(Some),
+                None => authenticator(auth, current).map(Some),
             },
             None => Ok(None),
         }
@@ -111,14 +112,18 @@ impl AuthArguments {
     }
 }
 
-fn authenticator(config: AuthConfig) -> Result<Arc<Authenticator>> {
+fn authenticator(config: AuthConfig, current: Option<&Arc<Authenticator>>) -> Result<Arc<Authenticator>> {
     if !config.authenticates() && !config.anonymous {
         return Err(advice(
             "`[auth]` accepts no credentials, so nobody could call",
             "add an `[[auth.issuer]]`, `auth.keys` or `listen.tls.client_ca`, or set `auth.anonymous = true`",
         ));
     }
-    Ok(Arc::new(Authenticator::new(config).context("could not set up authentication")?))
+    let opened = match current {
+        Some(current) => current.reconfigured(config),
+        None => Authenticator::new(config),
+    };
+    Ok(Arc::new(opened.context("could not set up authentication")?))
 }
 
 /// The TLS files that the command line names, or else the configuration.

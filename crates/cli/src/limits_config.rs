@@ -87,7 +87,10 @@ impl LimitsConfig {
 
     /// The configuration of subscriptions with these limits.
     pub(crate) fn subscriptions(&self, config: SubscriptionConfig) -> SubscriptionConfig {
-        let SubscriptionConfig { subscription_bytes, client_subscription_bytes, .. } = config;
+        let SubscriptionConfig { subscription_bytes, mut client_subscription_bytes, .. } = config;
+        if let Some(total) = self.total.subscription_bytes() {
+            client_subscription_bytes = client_subscription_bytes.min(total - total / 4);
+        }
         SubscriptionConfig {
             subscription_bytes: self.total.subscription_bytes().unwrap_or(subscription_bytes),
             client_subscription_bytes: self.address.subscription_bytes().unwrap_or(client_subscription_bytes),
@@ -97,5 +100,25 @@ impl LimitsConfig {
             total_subscriptions: self.total.subscriptions,
             ..config
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LimitsConfig;
+    use libris::SubscriptionConfig;
+
+    #[test]
+    fn the_memory_of_one_callers_subscriptions_is_a_share_of_a_total() {
+        let limits = |text: &str| {
+            let limits: LimitsConfig = toml::from_str(text).unwrap();
+            let config = limits.subscriptions(SubscriptionConfig::default());
+            (config.subscription_bytes, config.client_subscription_bytes)
+        };
+        let default = SubscriptionConfig::default();
+        assert_eq!(limits(""), (default.subscription_bytes, default.client_subscription_bytes));
+        assert_eq!(limits("total.subscription_bytes = 4000"), (4_000, 3_000));
+        let both = "total.subscription_bytes = 4000\naddress.subscription_bytes = 3500";
+        assert_eq!(limits(both), (4_000, 3_500));
     }
 }

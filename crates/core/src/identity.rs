@@ -90,9 +90,9 @@ impl Identity {
         self.with(|data| data.expires = expires)
     }
 
-    /// Sets the id of the key with which the issuer signed the token.
-    pub fn with_signing_key(self, id: Option<Arc<str>>) -> Self {
-        self.with(|data| data.signing_key = id)
+    /// Sets the fingerprint of the key that verified the token.
+    pub fn with_signing_key(self, fingerprint: Arc<str>) -> Self {
+        self.with(|data| data.signing_key = Some(fingerprint))
     }
 
     /// The name: the subject of a token or certificate, or the name of an API key.
@@ -125,7 +125,7 @@ impl Identity {
         self.0.expires
     }
 
-    /// The id of the key with which the issuer signed the token.
+    /// The fingerprint of the key that verified the token. It differs between keys with the same id.
     pub fn signing_key(&self) -> Option<&str> {
         self.0.signing_key.as_deref()
     }

@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use libris_core::{Client, Identity, Uri};
-use libris_wire::{Answer, Failure, Listener, Notification};
+use libris_wire::{Answer, CacheableRequest, Call, Failure, Listener, Notification};
 use serde::Serialize;
 
+use crate::caller_view::CallerView;
 use crate::rights::{Decision, Operation};
 use crate::server::ServerInner;
 use crate::view::View;
@@ -32,7 +33,7 @@ pub struct AuditRecord<'a> {
     /// The operation: one that rules can name, or `templates`, `complete`, `directory`, `skills`, `skill`, `prompts`,
     /// `prompt`, `tool` (of a source) or `authenticate`.
     pub operation: &'static str,
-    /// The resource or template; `None` for a list.
+    /// The resource or template, or the URI of a prompt or tool; `None` for a list.
     pub uri: Option<&'a str>,
     /// The decision.
     pub decision: AuditDecision,
@@ -116,6 +117,8 @@ pub(crate) struct Audited<'a> {
     /// The operation whose rules apply to the URI; `None` if rules apply only to the items of the result, as in a list.
     pub(crate) right: Option<Operation>,
     pub(crate) uri: Option<&'a str>,
+    /// The resource whose rules decide, if it is not the one at `uri`.
+    pub(crate) decisive: Option<&'a Uri>,
     pub(crate) took: Duration,
 }
 
@@ -123,8 +126,8 @@ impl ServerInner {
     /// Records the decision about a request, if there is an audit log.
     pub(crate) fn audit(&self, audited: &Audited<'_>, outcome: Result<usize, &Failure>) {
         let Some(log) = &self.audit else { return };
-        let Audited { view, client, operation, right, uri, took } = *audited;
-        let parsed = uri.and_then(|uri| Uri::parse(uri).ok());
+        let Audited { view, client, operation, right, uri, decisive, took } = *audited;
+        let parsed = decisive.cloned().or_else(|| uri.and_then(|uri| Uri::parse(uri).ok()));
         let decided = right.zip(parsed.as_ref());
         let decision = match decided.map(|(right, uri)| view.snapshot().decide(right, uri)) {
             None | Some(Decision::Allow) => AuditDecision::Allow,
@@ -142,6 +145,68 @@ impl ServerInner {
         let (who, address) = (view.identity(), client.address());
         log.record(&AuditRecord { who, address, operation, uri, decision, rule, failure, bytes, took });
     }
+}
+
+impl CallerView {
+    /// Records the decision about a request, if there is an audit log.
+    pub(crate) fn audit(
+        &self,
+        call: &Call,
+        operation: &'static str,
+        right: Option<Operation>,
+        uri: Option<&str>,
+        answer: &Answer,
+    ) {
+        if self.inner.audit.is_some() {
+            let (client, took) = (call.client, call.elapsed());
+            let audited = Audited { view: &self.view, client, operation, right, uri, decisive: None, took };
+            self.inner.audit(&audited, outcome(answer));
+        }
+    }
+
+    /// Records that the contents of a resource are part of the response to another request, such as `prompts/get`, or
+    /// were refused for it.
+    pub(crate) fn audit_part(
+        &self,
+        call: &Call,
+        uri: &str,
+        took: Duration,
+        outcome: Result<usize, &Failure>,
+    ) {
+        let (operation, right) = (Operation::Read.name(), Some(Operation::Read));
+        let (view, client) = (&*self.view, call.client);
+        let audited = Audited { view, client, operation, right, uri: Some(uri), decisive: None, took };
+        self.inner.audit(&audited, outcome);
+    }
+
+    /// Records that a cached response was sent, except to an anonymous caller, whose address is not known here.
+    pub(crate) fn audit_cached(&self, request: CacheableRequest<'_>, since: Instant, answer: &Answer) {
+        let Some(client) = self.client.filter(|_| self.inner.audit.is_some()) else { return };
+        let (operation, right, uri) = match request {
+            CacheableRequest::List(_) => (Operation::List.name(), None, None),
+            CacheableRequest::Templates(_) => ("templates", None, None),
+            CacheableRequest::Read(uri) => {
+                (Operation::Read.name(), Some(Operation::Read), Some(uri.to_owned()))
+            }
+            CacheableRequest::Complete { reference, .. } => ("complete", None, completed_template(reference)),
+            CacheableRequest::Tools(_) => return,
+            CacheableRequest::Tool { name, arguments } => {
+                Self::audited_tool(name, arguments, &self.inner.config.tools)
+            }
+        };
+        let (uri, took) = (uri.as_deref(), since.elapsed());
+        let audited = Audited { view: &self.view, client, operation, right, uri, decisive: None, took };
+        self.inner.audit(&audited, outcome(answer));
+    }
+}
+
+/// The template in the member `ref` of a completion request; `None` for a prompt.
+fn completed_template(reference: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct CompletedReference {
+        uri: Option<String>,
+    }
+    serde_json::from_str::<CompletedReference>(reference).ok()?.uri
 }
 
 fn failure_name(failure: &Failure) -> &'static str {
@@ -190,7 +255,7 @@ impl Listener for AuditedListener {
     }
 
     async fn subscribe(&self, uri: &str) -> Result<(), Failure> {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let subscribed = self.listener.subscribe(uri).await;
         let audited = Audited {
             view: &self.view,
@@ -198,6 +263,7 @@ impl Listener for AuditedListener {
             operation: Operation::Subscribe.name(),
             right: Some(Operation::Subscribe),
             uri: Some(uri),
+            decisive: None,
             took: began.elapsed(),
         };
         self.inner.audit(&audited, subscribed.as_ref().map(|()| 0));

@@ -19,6 +19,10 @@ impl Authenticate for Authenticator {
         Self::authenticate(self, caller).await
     }
 
+    fn admits_anonymous(&self) -> bool {
+        Self::admits_anonymous(self)
+    }
+
     fn is_valid(&self, identity: &Identity) -> bool {
         Self::is_valid(self, identity)
     }
@@ -54,9 +58,9 @@ impl Policy for AuthenticatedCallers {
     }
 
     fn rights(&self, identity: Option<&Identity>) -> Rights {
-        match identity {
-            Some(identity) if !self.authentication.is_valid(identity) => Rights::nothing(),
-            _ => Rights::everything(),
+        match self.authentication.admits(identity) {
+            true => Rights::everything(),
+            false => Rights::nothing(),
         }
     }
 }

@@ -194,7 +194,7 @@ impl CallerView {
         }
         let arguments = arguments.map_or("", RawValue::get);
         let running = ToolCall { view: &view, context: &context, call, inner: &self.inner };
-        let ToolReply { output, freshness, uri } = match &tool {
+        let ToolReply { mut output, freshness, uri } = match &tool {
             NamedTool::OfSource => return self.call_source_tool(call, &running, &name, arguments).await,
             NamedTool::Own(tool) => running.run(*tool, arguments).await,
             NamedTool::OfTemplate(tool) => running.run_template(tool, arguments).await,
@@ -203,6 +203,7 @@ impl CallerView {
                 ToolReply { output, freshness: Freshness::unproven(), uri: None }
             }
         };
+        let quoted = output.as_mut().map(|output| std::mem::take(&mut output.quoted)).unwrap_or_default();
         let (answer, failure) = match output {
             Ok(output) => (Ok(output.encode(call.revision.facts())), None),
             Err(ToolError::Told(message)) => (Ok(output::error(&message)), Some(Failure::invalid(message))),
@@ -224,6 +225,9 @@ impl CallerView {
         };
         if let Some(kind) = kind {
             self.audit_tool(call, kind, uri.as_deref(), call.elapsed(), outcome);
+        }
+        for (uri, bytes) in quoted {
+            self.audit_part(call, &uri, call.elapsed(), Ok(bytes));
         }
         let reply = Reply { members: answer?, freshness: None, meta: Bytes::new() };
         // A result that depends on the caller's identity must not be cached for others. Errors are not cached at all.
@@ -258,6 +262,7 @@ impl CallerView {
                 operation: SOURCE_TOOL_OPERATION,
                 right: Some(Operation::Read),
                 uri: uri.as_ref().map(Uri::as_str),
+                decisive: None,
                 took: call.elapsed(),
             };
             let outcome = match (&answer, &failure) {
@@ -284,6 +289,7 @@ impl CallerView {
                 operation,
                 right: Some(Operation::Read),
                 uri: uri.as_ref().map(Uri::as_str),
+                decisive: None,
                 took: call.elapsed(),
             };
             self.inner.audit(&audited, Err(refusal));
@@ -300,7 +306,8 @@ impl CallerView {
     ) {
         if self.inner.audit.is_some() {
             let (operation, right) = audited(tool);
-            let audited = Audited { view: &self.view, client: call.client, operation, right, uri, took };
+            let (view, client) = (&*self.view, call.client);
+            let audited = Audited { view, client, operation, right, uri, decisive: None, took };
             self.inner.audit(&audited, outcome);
         }
     }

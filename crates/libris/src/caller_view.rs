@@ -16,7 +16,7 @@ use libris_wire::{
     Listener, Members, PrefixEntry, PrefixPage, Reference, Reply, Revision,
 };
 
-use crate::audit::{self, Audited, AuditedListener};
+use crate::audit::AuditedListener;
 use crate::cursor;
 use crate::directory;
 use crate::encode::{self, PageWriter};
@@ -46,7 +46,7 @@ pub(crate) struct CallerView {
     pub(crate) inner: Arc<ServerInner>,
     pub(crate) view: Arc<View>,
     /// The key under which quotas count the caller; `None` for an anonymous caller.
-    client: Option<Client>,
+    pub(crate) client: Option<Client>,
 }
 
 impl CallerView {
@@ -64,42 +64,6 @@ impl CallerView {
     /// The number of items per page.
     pub(crate) fn page_size(&self) -> usize {
         self.inner.config.page.max(1)
-    }
-
-    /// Records the decision about a request, if there is an audit log.
-    pub(crate) fn audit(
-        &self,
-        call: &Call,
-        operation: &'static str,
-        right: Option<Operation>,
-        uri: Option<&str>,
-        answer: &Answer,
-    ) {
-        if self.inner.audit.is_some() {
-            let (client, took) = (call.client, call.elapsed());
-            let audited = Audited { view: &self.view, client, operation, right, uri, took };
-            self.inner.audit(&audited, audit::outcome(answer));
-        }
-    }
-
-    /// Records that a cached response was sent, except to an anonymous caller, whose address is not known here.
-    fn audit_cached(&self, request: CacheableRequest<'_>, since: Instant, answer: &Answer) {
-        let Some(client) = self.client.filter(|_| self.inner.audit.is_some()) else { return };
-        let (operation, right, uri) = match request {
-            CacheableRequest::List(_) => (Operation::List.name(), None, None),
-            CacheableRequest::Templates(_) => ("templates", None, None),
-            CacheableRequest::Read(uri) => {
-                (Operation::Read.name(), Some(Operation::Read), Some(uri.to_owned()))
-            }
-            CacheableRequest::Complete { reference, .. } => ("complete", None, completed_template(reference)),
-            CacheableRequest::Tools(_) => return,
-            CacheableRequest::Tool { name, arguments } => {
-                Self::audited_tool(name, arguments, &self.inner.config.tools)
-            }
-        };
-        let (uri, took) = (uri.as_deref(), since.elapsed());
-        let audited = Audited { view: &self.view, client, operation, right, uri, took };
-        self.inner.audit(&audited, audit::outcome(answer));
     }
 
     /// Whether the policy is still the one for which the view was created, and no identity was revoked since.
@@ -157,7 +121,7 @@ impl libris_wire::ServiceView for CallerView {
     }
 
     fn authentication_ended(&self) -> Option<BoxFuture<'static, ()>> {
-        let identity = self.view.identity()?.clone();
+        let identity = self.view.identity().cloned();
         Some(Box::pin(self.inner.access.clone().authentication_ended(identity)))
     }
 
@@ -454,15 +418,6 @@ fn read_failure(requested: &str, error: Error) -> Failure {
         Error::Missing { hint, .. } => Failure::NotFound { uri: requested.to_owned(), hint: Some(hint) },
         error => to_failure(error),
     }
-}
-
-/// The template in the member `ref` of a completion request; `None` for a prompt.
-fn completed_template(reference: &str) -> Option<String> {
-    #[derive(serde::Deserialize)]
-    struct CompletedReference {
-        uri: Option<String>,
-    }
-    serde_json::from_str::<CompletedReference>(reference).ok()?.uri
 }
 
 /// An encoded response, and the context in which it was created.

@@ -56,7 +56,8 @@ impl CallerView {
         // A prefix without a slash is a mere scheme, which no rule matches.
         let uri = Some(prefix).filter(|prefix| prefix.contains('/'));
         let right = uri.map(|_| Operation::List);
-        let audited = Audited { view: &self.view, client, operation: "directory", right, uri, took };
+        let audited =
+            Audited { view: &self.view, client, operation: "directory", right, uri, decisive: None, took };
         self.inner.audit(&audited, outcome);
     }
 }

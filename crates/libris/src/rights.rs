@@ -232,6 +232,12 @@ pub trait Authenticate: Send + Sync + 'static {
         Err(Refusal::Forbidden { challenge: None, message: "the caller cannot be authenticated".into() })
     }
 
+    /// Whether callers without an identity are admitted. If a new policy no longer admits them, their event streams end,
+    /// and they have no rights.
+    fn admits_anonymous(&self) -> bool {
+        true
+    }
+
     /// Whether the credentials of an identity are still valid: neither expired nor revoked. When they are no longer
     /// valid, the event streams of the identity end, and the identity has no rights.
     fn is_valid(&self, identity: &Identity) -> bool {
@@ -256,6 +262,16 @@ pub trait Authenticate: Send + Sync + 'static {
     }
 }
 
+impl dyn Authenticate + '_ {
+    /// Whether a caller that was admitted earlier is still admitted; `None` is an anonymous caller.
+    pub(crate) fn admits(&self, identity: Option<&Identity>) -> bool {
+        match identity {
+            Some(identity) => self.is_valid(identity),
+            None => self.admits_anonymous(),
+        }
+    }
+}
+
 /// The authentication of a layer in front of the endpoint, which sets the [`Identity`] in the extensions of a request.
 struct LayerAuthentication;
 
@@ -268,7 +284,8 @@ pub trait Policy: Send + Sync + 'static {
         &LayerAuthentication
     }
 
-    /// The current rights of a caller. For a revoked identity, return rights that allow nothing.
+    /// The current rights of a caller. For a revoked identity, and for an anonymous caller if they are no longer admitted,
+    /// return rights that allow nothing.
     fn rights(&self, identity: Option<&Identity>) -> Rights;
 
     /// The index of the rule that decides about an operation of a caller, for the audit log; `None` if there is none.
@@ -373,10 +390,16 @@ impl CurrentPolicy {
         }
     }
 
-    /// Completes when the credentials of `identity` are no longer valid.
-    pub(crate) async fn authentication_ended(self: Arc<Self>, identity: Identity) {
+    /// Completes when the credentials of `identity` are no longer valid; for an anonymous caller, when anonymous callers
+    /// are no longer admitted.
+    pub(crate) async fn authentication_ended(self: Arc<Self>, identity: Option<Identity>) {
         let mut replaced = self.replaced.subscribe();
-        while self.policy().authentication().is_valid(&identity) {
+        while self.policy().authentication().admits(identity.as_ref()) {
+            let Some(identity) = &identity else {
+                // Fails only if the sender is dropped, which `self` owns.
+                let _ = replaced.changed().await;
+                continue;
+            };
             let left = identity.expires().map(|expires| expires.duration_since(SystemTime::now()));
             // Not one long sleep until the expiry, because the system clock can be set meanwhile.
             let left =

@@ -4,11 +4,16 @@ use jiff::Timestamp;
 use libris_core::Authentication;
 
 use super::{KeyFile, KeyFileError, KeyStore, NewKey};
+use crate::AuthConfig;
 
 fn file() -> (tempfile::TempDir, KeyFile) {
     let folder = tempfile::tempdir().unwrap();
     let file = KeyFile::at(folder.path().join("keys.toml"));
     (folder, file)
+}
+
+fn open(file: &KeyFile) -> KeyStore {
+    KeyStore::open(file.clone(), &AuthConfig::default()).unwrap()
 }
 
 fn named(name: &str) -> NewKey {
@@ -27,7 +32,7 @@ fn a_key_identifies_its_caller_until_it_is_revoked() {
     let (other, other_secret) = file.add(named("other")).unwrap();
     let text = std::fs::read_to_string(folder.path().join("keys.toml")).unwrap();
     assert!(!text.contains(secret.expose().rsplit('_').next().unwrap()), "the secret is not in the file");
-    let store = KeyStore::open(file.clone()).unwrap();
+    let store = open(&file);
     let identity = store.identify(secret.expose()).unwrap();
     assert_eq!(identity.name(), "ci");
     assert_eq!(*identity.authentication(), Authentication::ApiKey { id: ci.id.clone() });
@@ -38,14 +43,47 @@ fn a_key_identifies_its_caller_until_it_is_revoked() {
     for wrong in ["", "libris_", "libris__", &secret.expose()[..20], &format!("{}0", secret.expose())] {
         assert!(store.identify(wrong).is_none(), "{wrong:?}");
     }
-    assert!(store.is_valid(&ci.id) && !store.is_valid("none"));
-    assert!(!store.reload(), "nothing has changed");
+    assert!(store.is_valid(&ci.id, &identity) && !store.is_valid("none", &identity));
+    assert!(!store.reload(&AuthConfig::default()), "nothing has changed");
     assert_eq!(file.revoke("ci").unwrap(), ci);
-    assert!(store.reload());
-    assert!(store.identify(secret.expose()).is_none() && !store.is_valid(&ci.id));
+    assert!(store.reload(&AuthConfig::default()));
+    assert!(store.identify(secret.expose()).is_none() && !store.is_valid(&ci.id, &identity));
     assert!(store.identify(other_secret.expose()).is_some());
     assert_eq!(file.revoke(&other.id).unwrap().name, other.name);
     assert!(matches!(file.revoke("ci"), Err(KeyFileError::Unknown(_))));
+}
+
+#[test]
+fn an_identity_is_valid_while_its_key_gives_the_same_rights() {
+    let (folder, file) = file();
+    let (ci, secret) = file.add(named("ci")).unwrap();
+    let implied = |scope: &str| AuthConfig {
+        implied_scopes: [("docs:read".into(), vec![scope.into()])].into_iter().collect(),
+        ..AuthConfig::default()
+    };
+    let store = KeyStore::open(file.clone(), &implied("docs:list")).unwrap();
+    let identity = store.identify(secret.expose()).unwrap();
+    assert!(identity.scopes().contains("docs:list"));
+    let path = folder.path().join("keys.toml");
+    let original = std::fs::read_to_string(&path).unwrap();
+    let expires = "created = ";
+    for (old, new) in [
+        ("\"staff\"", "\"guests\""),
+        ("\"docs:read\"", "\"docs:draft\""),
+        ("\"ci\"", "\"build\""),
+        (expires, "expires = \"2999-01-01T00:00:00Z\"\ncreated = "),
+    ] {
+        let changed = original.replacen(old, new, 1);
+        assert_ne!(changed, original);
+        std::fs::write(&path, changed).unwrap();
+        assert!(store.reload(&implied("docs:list")));
+        assert!(!store.is_valid(&ci.id, &identity), "{new}");
+        std::fs::write(&path, &original).unwrap();
+        assert!(store.reload(&implied("docs:list")));
+        assert!(store.is_valid(&ci.id, &identity), "an equal key");
+    }
+    let reconfigured = KeyStore::open(file, &implied("docs:draft")).unwrap();
+    assert!(!reconfigured.is_valid(&ci.id, &identity));
 }
 
 #[test]
@@ -60,11 +98,11 @@ fn names_are_unique() {
 fn an_expired_key_is_refused() {
     let (_folder, file) = file();
     let expires = Some(Timestamp::now() - Duration::from_secs(1));
-    let (key, secret) = file.add(NewKey { expires, ..named("old") }).unwrap();
+    let (_, secret) = file.add(NewKey { expires, ..named("old") }).unwrap();
     let expires = Some(Timestamp::now() + Duration::from_secs(600));
     let (_, current) = file.add(NewKey { expires, ..named("new") }).unwrap();
-    let store = KeyStore::open(file).unwrap();
-    assert!(store.identify(secret.expose()).is_none() && !store.is_valid(&key.id));
+    let store = open(&file);
+    assert!(store.identify(secret.expose()).is_none());
     assert!(store.identify(current.expose()).unwrap().expires().is_some());
 }
 
@@ -72,13 +110,13 @@ fn an_expired_key_is_refused() {
 fn an_invalid_file_keeps_the_keys_and_a_missing_one_has_none() {
     let (folder, file) = file();
     let (_, secret) = file.add(named("ci")).unwrap();
-    let store = KeyStore::open(file.clone()).unwrap();
+    let store = open(&file);
     let path = folder.path().join("keys.toml");
     std::fs::write(&path, "[[key]]\nid = 1").unwrap();
-    assert!(!store.reload() && store.identify(secret.expose()).is_some());
+    assert!(!store.reload(&AuthConfig::default()) && store.identify(secret.expose()).is_some());
     assert!(matches!(file.keys(), Err(KeyFileError::Invalid(..))));
     std::fs::remove_file(&path).unwrap();
-    assert!(store.reload() && store.identify(secret.expose()).is_none());
+    assert!(store.reload(&AuthConfig::default()) && store.identify(secret.expose()).is_none());
     std::fs::create_dir(&path).unwrap();
     assert!(matches!(file.keys(), Err(KeyFileError::Read(..))));
 }

@@ -75,6 +75,63 @@ async fn a_rule_that_is_added_silences_open_streams() {
     stream.until(secret).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn authentication_that_is_added_or_restricted_ends_open_streams() {
+    let folder = folder("");
+    let write = |name: &str, text: &str| {
+        let next = folder.path().join("next.toml");
+        std::fs::write(&next, text).unwrap();
+        std::fs::rename(&next, folder.path().join(name)).unwrap();
+    };
+    let key = ["key", "add", "ci", "--keys", "keys.toml", "--group", "staff"];
+    let (_, key) = crate::libris(folder.path(), &key);
+    let key = format!("Bearer {}", key.lines().next().unwrap());
+    let server = LoggedServer::start(folder.path(), &[], &[]);
+    let open = async |authorization: Option<&str>| {
+        let filter = json!({ "resourceSubscriptions": ["file:///docs/a.md"] });
+        let params = json!({ "notifications": filter });
+        let response = server.send(authorization, "subscriptions/listen", params).await;
+        assert_eq!(response.status().as_u16(), 200);
+        response
+    };
+    let ended = async |stream: reqwest::Response, what: &str| {
+        let since = Instant::now();
+        tokio::time::timeout(crate::PATIENCE, stream.text()).await.expect(what).unwrap();
+        let took = since.elapsed();
+        eprintln!("{what}: the stream ended after {took:?}");
+        assert!(took < PROMPT, "{what}: {took:?}");
+    };
+    let anonymous = open(None).await;
+    write("libris.toml", &format!("{SOURCE}[auth]\nkeys = \"keys.toml\"\nanonymous = true\n"));
+    // Anonymous callers are still admitted.
+    let since = Instant::now();
+    while server.ask(Some("Bearer wrong"), "resources/list", json!({})).await.0 != 401 {
+        assert!(since.elapsed() < crate::PATIENCE, "{}", server.log());
+    }
+    let of_key = open(Some(&key)).await;
+    std::fs::write(folder.path().join("docs/a.md"), "changed").unwrap();
+    let mut anonymous = RuleStream { response: anonymous, arrived: String::new() };
+    anonymous.until("notifications/resources/updated").await;
+    write("libris.toml", &format!("{SOURCE}[auth]\nkeys = \"keys.toml\"\n"));
+    ended(anonymous.response, "anonymous access ends").await;
+    // The stream of the key goes on until the key loses its group.
+    let mut of_key = RuleStream { response: of_key, arrived: String::new() };
+    std::fs::write(folder.path().join("docs/a.md"), "changed again").unwrap();
+    of_key.until("notifications/resources/updated").await;
+    let keys = std::fs::read_to_string(folder.path().join("keys.toml")).unwrap();
+    write("keys.toml", &keys.replace("staff", "guests"));
+    ended(of_key.response, "a group is removed").await;
+    // Without `[auth]`, everybody is anonymous; once it is back, nobody is.
+    write("libris.toml", SOURCE);
+    let since = Instant::now();
+    while server.ask(None, "resources/list", json!({})).await.0 != 200 {
+        assert!(since.elapsed() < crate::PATIENCE, "{}", server.log());
+    }
+    let anonymous = open(None).await;
+    write("libris.toml", &format!("{SOURCE}[auth]\nkeys = \"keys.toml\"\n"));
+    ended(anonymous, "`[auth]` is added").await;
+}
+
 /// Two semaphores: one counts the requests, and each request waits for the other.
 type Gates = Arc<(Semaphore, Semaphore)>;
 

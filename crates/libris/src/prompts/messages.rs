@@ -1,8 +1,11 @@
 //! Reads the resources in the messages of a prompt, and encodes the messages.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use libris_core::{Content, ContentBody, Context, PromptContent, PromptMessage, PromptRole, Resource, Uri};
+use libris_core::{
+    Content, ContentBody, Contents, Context, PromptContent, PromptMessage, PromptRole, Resource, Uri,
+};
 use libris_wire::{Call, Facts, Failure, Members, Writer, escape};
 
 use crate::caller_view::{CallReporter, CallerView};
@@ -57,13 +60,18 @@ impl CallerView {
         for PromptMessage { role, content } in messages {
             let visible = |uri: &Uri| match view.allows(Operation::Read, uri) {
                 true => Ok(()),
-                false => Err(Failure::not_found(uri.as_str())),
+                false => {
+                    let failure = Failure::not_found(uri.as_str());
+                    self.audit_part(call, uri.as_str(), Duration::ZERO, Err(&failure));
+                    Err(failure)
+                }
             };
             let content = match content {
                 PromptContent::Text(text) => ReadContent::Text(text),
                 PromptContent::Media { data, mime } => ReadContent::Media { data, mime },
                 PromptContent::Embedded(part) => {
                     visible(&part.uri)?;
+                    self.audit_part(call, part.uri.as_str(), Duration::ZERO, Ok(part.body.len()));
                     ReadContent::Resource(part)
                 }
                 PromptContent::Link(resource) => {
@@ -92,12 +100,16 @@ impl CallerView {
         context: &Context,
         (size, unembeddable): (&mut usize, Unembeddable),
     ) -> Result<Vec<Content>, Failure> {
-        let contents = match (self.load(call, view, uri, uri.as_str(), context).await, unembeddable) {
+        let began = Instant::now();
+        let loaded = self.load(call, view, uri, uri.as_str(), context).await;
+        let size_of = |contents: &Contents| contents.parts.iter().map(|part| part.body.len()).sum::<usize>();
+        self.audit_part(call, uri.as_str(), began.elapsed(), loaded.as_ref().map(size_of));
+        let contents = match (loaded, unembeddable) {
             (Ok(contents), _) => contents,
             (Err(failure), Unembeddable::Refuse) => return Err(failure),
             (Err(_), Unembeddable::Skip) => return Ok(Vec::new()),
         };
-        let more = *size + contents.parts.iter().map(|part| part.body.len()).sum::<usize>();
+        let more = *size + size_of(&contents);
         match unembeddable {
             Unembeddable::Refuse if more > MAX_EMBEDDED => Err(Failure::invalid(format!(
                 "the resources of the prompt have more than {MAX_EMBEDDED} bytes; choose smaller ones"

@@ -7,15 +7,17 @@ mod messages;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use libris_core::{Completion, Prompt, PromptCompletion, Prompts};
+use libris_core::{Completion, Prompt, PromptCompletion, Prompts, Uri};
 use libris_wire::{Answer, Call, CompletionParams, Facts, Failure, Reply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::audit::{self, Audited};
 use crate::caller_view::{CallerView, unavailable_meta, unknown_cursor};
 use crate::cursor::{self, ListKind};
 use crate::encode::{self, PageWriter};
 use crate::params;
+use crate::rights::Operation;
 use crate::server::to_failure;
 use crate::view::ViewSnapshot;
 use messages::Unembeddable;
@@ -85,8 +87,31 @@ impl CallerView {
     pub(crate) async fn read_prompt(&self, call: &Call, params: &str) -> Answer {
         let params: PromptGetParams = params::parse(params)?;
         let answer = self.prompt_messages(call, &params.name, params.arguments.unwrap_or_default()).await;
-        self.audit(call, "prompt", None, None, &answer);
+        self.audit_prompt(call, &params.name, &answer).await;
         answer
+    }
+
+    /// Records the decision about a prompt. If a rule hides the prompt, it is the rule about a resource that the prompt
+    /// embeds.
+    async fn audit_prompt(&self, call: &Call, name: &str, answer: &Answer) {
+        if self.inner.audit.is_none() {
+            return;
+        }
+        let hiding = match answer {
+            Ok(_) => None,
+            Err(_) => self.view().snapshot().resource_hiding_prompt(name, &self.context(call)).await,
+        };
+        let uri = format!("libris://prompts/{}", Uri::encode_segment(name.as_bytes()));
+        let audited = Audited {
+            view: self.view(),
+            client: call.client,
+            operation: "prompt",
+            right: hiding.as_ref().map(|_| Operation::Read),
+            uri: Some(&uri),
+            decisive: hiding.as_ref(),
+            took: call.elapsed(),
+        };
+        self.inner.audit(&audited, audit::outcome(answer));
     }
 
     async fn prompt_messages(&self, call: &Call, name: &str, arguments: BTreeMap<String, String>) -> Answer {

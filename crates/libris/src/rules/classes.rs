@@ -13,6 +13,9 @@ use crate::rights::{Decision, Operation, Rights, Rules};
 /// responses that were cached for its old number.
 const MAX_CLASSES: usize = 1_024;
 
+/// How many steps the search for a visible URI may take, over all rules together: a few milliseconds.
+const MAX_STEPS: usize = 50_000;
+
 /// The decision of the rules about one operation on one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleDecision {
@@ -158,7 +161,7 @@ fn effective(operation: Operation, decision: &Decision) -> Decision {
     }
 }
 
-impl Rules for ClassRules {
+impl Rules for Arc<ClassRules> {
     fn allow(&self, operation: Operation, uri: &Uri) -> bool {
         self.decide(operation, uri) == Decision::Allow
     }
@@ -191,12 +194,15 @@ impl Rules for ClassRules {
             return ends_here;
         }
         let prefix = normal_prefix(prefix);
+        let mut steps = MAX_STEPS;
         let rules = || self.rules.iter().filter(|rule| rule.operations.contains(Operation::Read));
         rules().enumerate().filter(|(_, rule)| is_visible(rule)).any(|(at, rule)| {
             let denied = || rules().take(at).filter(|rule| !is_visible(rule)).flat_map(|rule| &rule.uris);
             // If the search gives up, the template is listed: that reveals little, while hiding it might withhold
             // resources that the caller may read.
-            rule.uris.iter().any(|uri| language::has_match(&prefix, uri, denied()).unwrap_or(true))
+            rule.uris
+                .iter()
+                .any(|uri| language::has_match(&prefix, uri, denied(), &mut steps).unwrap_or(true))
         })
     }
 }
@@ -204,7 +210,14 @@ impl Rules for ClassRules {
 /// The rights classes of a set of rules, interned by the rules that apply.
 pub(super) struct RightsClasses {
     rules: Arc<[Rule]>,
-    classes: Cache<Box<[Application]>, Rights>,
+    classes: Cache<Box<[Application]>, InternedClass>,
+}
+
+/// The rights of a class, and its rules, which say which of them decides.
+#[derive(Clone)]
+pub(super) struct InternedClass {
+    pub(super) rights: Rights,
+    pub(super) rules: Arc<ClassRules>,
 }
 
 impl RightsClasses {
@@ -212,18 +225,19 @@ impl RightsClasses {
         Self { rules, classes: Cache::new(MAX_CLASSES) }
     }
 
-    /// The rights of a caller.
-    pub(super) fn rights(&self, identity: Option<&Identity>) -> Rights {
+    /// The class of a caller.
+    pub(super) fn class(&self, identity: Option<&Identity>) -> InternedClass {
         let applications = applications(&self.rules, identity);
         let create = || {
-            let rules = ClassRules::of(&self.rules, &applications);
-            Ok::<_, std::convert::Infallible>(match rules.allow_everything() {
+            let rules = Arc::new(ClassRules::of(&self.rules, &applications));
+            let rights = match rules.allow_everything() {
                 true => Rights::everything(),
-                false => Rights::new(rules),
-            })
+                false => Rights::new(rules.clone()),
+            };
+            Ok::<_, std::convert::Infallible>(InternedClass { rights, rules })
         };
         match self.classes.get_or_insert_with(&applications, create) {
-            Ok(rights) => rights,
+            Ok(class) => class,
             Err(never) => match never {},
         }
     }

@@ -4,9 +4,6 @@ use std::collections::HashSet;
 
 use super::pattern::{PatternToken, UriPattern};
 
-/// How many sets of states a search examines. If the search would need more, the answer is unknown.
-const MAX_EXAMINED: usize = 2_000;
-
 /// The states of a pattern's automaton (NFA) after some input. There are two states for each token, and an accepting
 /// state after the last token.
 ///
@@ -150,15 +147,20 @@ impl<'p> Run<'p> {
     }
 }
 
-/// Whether there is a URI that begins with `prefix` and matches `pattern`, but none of `others`; `None` if the search
-/// was given up. URIs and patterns are in normal form, which does not end in a slash.
+/// Whether there is a URI that begins with `prefix` and matches `pattern`, but none of `others`. URIs and patterns are in
+/// normal form, which does not end in a slash.
+///
+/// `steps` limits the time and the memory of the search: each byte that a pattern consumes is a step, and is subtracted.
+/// Returns `None` if the search would need more.
 pub(super) fn has_match<'p>(
     prefix: &[u8],
     pattern: &'p UriPattern,
     others: impl IntoIterator<Item = &'p UriPattern>,
+    steps: &mut usize,
 ) -> Option<bool> {
     let Some(run) = Run::start(pattern, prefix) else { return Some(false) };
     let others: Vec<_> = others.into_iter().filter_map(|other| Run::start(other, prefix)).collect();
+    *steps = steps.checked_sub(1 + others.len())?;
     let mut seen = HashSet::new();
     let mut waiting = vec![SearchNode { run, others, last: prefix.last().copied() }];
     while let Some(node) = waiting.pop() {
@@ -170,10 +172,8 @@ pub(super) fn has_match<'p>(
         if node.others.is_empty() || node.is_match() {
             return Some(true);
         }
-        if seen.len() >= MAX_EXAMINED {
-            return None;
-        }
         for byte in node.bytes() {
+            *steps = steps.checked_sub(1 + node.others.len())?;
             let Some(next) = node.after(byte) else { continue };
             if seen.insert((next.run.clone(), next.others.clone(), byte == b'/')) {
                 waiting.push(next);

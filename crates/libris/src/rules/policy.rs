@@ -12,7 +12,6 @@ use crate::rights::{Authenticate, Operation, Policy, Rights};
 pub struct RulesPolicy {
     /// Authenticates the callers; the rights that it grants are not used.
     authenticating: Arc<dyn Policy>,
-    rules: RuleSet,
     classes: RightsClasses,
 }
 
@@ -20,7 +19,7 @@ impl RulesPolicy {
     /// Grants rights by these rules. The policy `authenticating` authenticates the callers; the rights that it grants
     /// are not used.
     pub fn new(rules: &RuleSet, authenticating: Arc<dyn Policy>) -> Self {
-        Self { authenticating, rules: rules.clone(), classes: RightsClasses::new(rules.rules.clone()) }
+        Self { authenticating, classes: RightsClasses::new(rules.rules.clone()) }
     }
 }
 
@@ -36,13 +35,13 @@ impl Policy for RulesPolicy {
         uri: &Uri,
         aliases: &[Uri],
     ) -> Option<usize> {
-        self.rules.explain(identity, operation, uri, aliases).rule
+        self.classes.class(identity).rules.decide_all(operation, uri, aliases).rule
     }
 
     fn rights(&self, identity: Option<&Identity>) -> Rights {
-        match identity {
-            Some(identity) if !self.authentication().is_valid(identity) => Rights::nothing(),
-            identity => self.classes.rights(identity),
+        match self.authentication().admits(identity) {
+            true => self.classes.class(identity).rights,
+            false => Rights::nothing(),
         }
     }
 }

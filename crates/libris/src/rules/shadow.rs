@@ -3,6 +3,9 @@
 use super::{Rule, language};
 use crate::rights::Operation;
 
+/// How many steps the search for a URI that only one rule matches may take.
+const MAX_STEPS: usize = 300_000;
+
 const OPERATIONS: [Operation; 4] =
     [Operation::List, Operation::Read, Operation::Subscribe, Operation::Search];
 
@@ -19,6 +22,9 @@ fn is_shadowed(rule: &Rule, before: &[Rule]) -> bool {
             let rules = before.iter().filter(|other| other.operations.contains(operation));
             rules.filter(|other| other.who.covers(&rule.who)).flat_map(|other| &other.uris)
         };
-        rule.uris.iter().all(|uri| language::has_match(b"", uri, earlier()) == Some(false))
+        rule.uris.iter().all(|uri| {
+            let mut steps = MAX_STEPS;
+            language::has_match(b"", uri, earlier(), &mut steps) == Some(false)
+        })
     })
 }

@@ -49,9 +49,11 @@ pub struct SubscriptionConfig {
     pub subscription_bytes: usize,
     /// The memory limit in bytes for the subscriptions of one client; at most `subscription_bytes`.
     pub client_subscription_bytes: usize,
-    /// The maximum number of subscriptions of all listeners of one client without an identity; `None` is no limit.
+    /// The maximum number of subscriptions of all listeners of one client without an identity; `None` is three quarters of
+    /// `total_subscriptions`.
     pub address_subscriptions: Option<usize>,
-    /// The maximum number of subscriptions of all listeners of one identity; `None` is no limit.
+    /// The maximum number of subscriptions of all listeners of one identity; `None` is three quarters of
+    /// `total_subscriptions`.
     pub identity_subscriptions: Option<usize>,
     /// The memory limit in bytes for the subscriptions of each identity; `None` for `client_subscription_bytes`.
     pub identity_subscription_bytes: Option<usize>,
@@ -73,12 +75,18 @@ impl SubscriptionConfig {
     pub const LONGEST_WINDOW: Duration = Duration::from_secs(60 * 60);
 
     fn address_limit(&self) -> SubscriptionLimit {
-        SubscriptionLimit { count: self.address_subscriptions, bytes: self.client_subscription_bytes }
+        let count = self.address_subscriptions.or(self.count_share());
+        SubscriptionLimit { count, bytes: self.client_subscription_bytes }
     }
 
     fn identity_limit(&self) -> SubscriptionLimit {
         let bytes = self.identity_subscription_bytes.unwrap_or(self.client_subscription_bytes);
-        SubscriptionLimit { count: self.identity_subscriptions, bytes }
+        SubscriptionLimit { count: self.identity_subscriptions.or(self.count_share()), bytes }
+    }
+
+    /// How many of all subscriptions one client may have, unless it has a limit of its own.
+    fn count_share(&self) -> Option<usize> {
+        self.total_subscriptions.map(|total| total - total / 4)
     }
 }
 

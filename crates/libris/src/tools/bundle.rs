@@ -43,12 +43,18 @@ fn output(bundle: &Bundle) -> ToolOutput {
             });
         }
     }
+    let size = |uri: &str| {
+        let own = bundle.passages.iter().filter(|passage| passage.uri == uri);
+        own.map(|passage| passage.text.len()).sum::<usize>()
+    };
+    let quoted = links.iter().map(|link| (link.uri.clone(), size(&link.uri))).collect();
     let passages: Vec<_> = bundle.passages.iter().map(structured).collect();
     ToolOutput {
         text: bundle.to_text(BundleFormat::Markdown),
         links,
         structured: Some(json!({ "passages": passages, "tokens": bundle.tokens })),
         picture: None,
+        quoted,
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct ToolOutput {
     pub(crate) links: Vec<ResourceLink>,
     /// The same as the text, as JSON for programs.
     pub(crate) structured: Option<Value>,
+    /// The URIs of the resources of a bundle, each with the size of its passages in bytes, for the audit log.
+    pub(crate) quoted: Vec<(String, usize)>,
 }
 
 /// A picture as its bytes.

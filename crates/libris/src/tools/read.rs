@@ -216,7 +216,12 @@ fn output(
         enclosed.push_str(&format!("next: {}\n", request(Tool::Read.name(), &next)));
         structured["next"] = next;
     }
-    Ok(ToolOutput { text: enclosed, links: vec![link], structured: Some(structured), picture: None })
+    Ok(ToolOutput {
+        text: enclosed,
+        links: vec![link],
+        structured: Some(structured),
+        ..ToolOutput::default()
+    })
 }
 
 /// The texts of all parts, joined; `None` if there is no text. Some resources, such as folders, have several parts:
@@ -261,7 +266,7 @@ fn binary(uri: &Uri, parts: &[Content], link: ResourceLink) -> ToolOutput {
     if let Some(mime) = mime {
         structured["mimeType"] = mime.into();
     }
-    ToolOutput { text, picture, links: vec![link], structured: Some(structured) }
+    ToolOutput { text, picture, links: vec![link], structured: Some(structured), ..ToolOutput::default() }
 }
 
 /// Selects the requested lines, and of these as many as fit.

@@ -20,12 +20,28 @@ impl ViewSnapshot<'_> {
     }
 
     fn offers_prompt(&self, prompt: &Prompt) -> bool {
-        let is_visible = |template: &UriTemplate| match template.variables().next() {
+        self.rights.are_everything() || prompt.resources.iter().all(|template| self.shows_embedded(template))
+    }
+
+    /// Whether the caller may see the resource that a prompt embeds, or some resource that it may embed.
+    fn shows_embedded(&self, template: &UriTemplate) -> bool {
+        match template.variables().next() {
             Some(_) => self.rights.offer(template),
             None => Uri::parse(template.as_str())
                 .is_ok_and(|uri| self.decide(Operation::Read, &uri) != Decision::Deny),
-        };
-        self.rights.are_everything() || prompt.resources.iter().all(is_visible)
+        }
+    }
+
+    /// The hidden resource because of which [`prompts`](Self::prompts) leaves out this prompt, for the audit log; `None`
+    /// if there is no such prompt. Of a template with variables, the text before the first one.
+    pub(crate) async fn resource_hiding_prompt(&self, name: &str, context: &Context) -> Option<Uri> {
+        if self.rights.are_everything() {
+            return None;
+        }
+        let all = self.source.prompts(context).await.ok()?.prompts;
+        let prompt = all.into_iter().find(|prompt| prompt.name == name)?;
+        let hidden = prompt.resources.iter().find(|template| !self.shows_embedded(template))?;
+        Uri::parse(hidden.as_str().split('{').next()?).ok()
     }
 
     /// The messages of a prompt that [`prompts`](Self::prompts) returned. The resources in the messages are not read

@@ -105,6 +105,36 @@ async fn a_revoked_key_ends_its_streams_and_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_loses_a_group_loses_its_streams() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, next) = (folder.path().join("keys.toml"), folder.path().join("next.toml"));
+    let ci = add(&KeyFile::at(&path), "ci");
+    let served = served(&path).await;
+    let filter = json!({ "notifications": { "resourceSubscriptions": ["test://hello"] } });
+    let body = modern("subscriptions/listen", filter);
+    let listen: &[_] = &[("mcp-protocol-version", "2026-07-28"), ("mcp-method", "subscriptions/listen")];
+    let mut streams = Vec::new();
+    for path in PATHS {
+        let sent = Sent { token: Some(ci.expose()), headers: listen, body: body.clone(), ..Sent::default() };
+        streams.push(served.open(path, sent).await);
+        let session = served.session(path, ci.expose()).await;
+        let headers: &[_] = &[("mcp-session-id", session.as_str())];
+        let sent = Sent { method: Method::GET, token: Some(ci.expose()), headers, ..Sent::default() };
+        streams.push(served.open(path, sent).await);
+    }
+    assert!(streams.iter().all(|stream| stream.status() == 200));
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&next, text.replace("staff", "guests")).unwrap();
+    std::fs::rename(&next, &path).unwrap();
+    for stream in streams {
+        tokio::time::timeout(LONG, stream.into_body().collect()).await.expect("the stream ends").unwrap();
+    }
+    let answer = served.ask(Path::Express, Sent::read(Some(ci.expose()), "test://who")).await;
+    let text = answer.json()["result"]["contents"][0]["text"].as_str().unwrap().to_owned();
+    assert!(text.starts_with("ci {\"guests\"}"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_added_works_without_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys.toml");

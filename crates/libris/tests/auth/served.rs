@@ -37,6 +37,8 @@ pub(crate) const PATHS: [Path; 3] = [Path::Express, Path::Hyper, Path::Http2];
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     pub(crate) source: FunctionSourceHandle,
+    server: Arc<Server>,
+    authenticator: Arc<Authenticator>,
     _stop: DropGuard,
     _maintained: tokio_util::task::AbortOnDropHandle<()>,
 }
@@ -109,8 +111,14 @@ impl Served {
         let express = std::env::var_os("LIBRIS_TEST_EXPRESS").is_none_or(|value| value != "off");
         let endpoint = Endpoint::new(server.clone(), http::Config { express, ..http::Config::default() });
         tokio::spawn(http::serve(listener, endpoint, stop.clone()));
-        let _maintained = maintain(&server, authenticator);
-        Self { address, source, _stop: stop.drop_guard(), _maintained }
+        let _maintained = maintain(&server, authenticator.clone());
+        Self { address, source, server, authenticator, _stop: stop.drop_guard(), _maintained }
+    }
+
+    /// Replaces the authentication, as a reload of the configuration does. Every authenticated caller has all rights.
+    pub(crate) fn reconfigure(&self, config: AuthConfig) {
+        let authenticator = Arc::new(self.authenticator.reconfigured(config).unwrap());
+        self.server.set_policy(Arc::new(AuthenticatedCallers::new(authenticator)));
     }
 
     /// Sends a request on a new connection.

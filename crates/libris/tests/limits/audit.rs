@@ -1,6 +1,7 @@
 //! The audit log: one line for each decision.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -10,8 +11,8 @@ use libris::wire::http;
 use libris::wire::{Caller, Refusal};
 use libris::{
     AuditLog, AuditRecord, Authenticate, Catalog, Config, Content, Contents, Context, Freshness,
-    FunctionSource, Identified, Identity, Page, Policy, Proof, Request, Resource, Result, Rights, Server,
-    Source, Uri,
+    FunctionSource, Identified, Identity, Page, Policy, Prompt, PromptMessage, Prompts, Proof, Request,
+    Resource, Result, Rights, Server, Source, Uri, UriTemplate,
 };
 use serde_json::{Value, json};
 
@@ -227,7 +228,7 @@ async fn each_operation_causes_one_line() {
             ("skills/list", json!({}), "ada skills - allow -"),
             ("skills/get", uri.clone(), "ada skill note://one allow invalid"),
             ("prompts/list", json!({}), "ada prompts - allow -"),
-            ("prompts/get", json!({ "name": "greet" }), "ada prompt - allow invalid"),
+            ("prompts/get", json!({ "name": "greet" }), "ada prompt libris://prompts/greet allow invalid"),
             ("tools/call", tool("read_resource", uri.clone()), "ada read note://one allow -"),
             ("tools/call", tool("list_resources", json!({})), "ada list - allow -"),
             ("tools/call", tool("search_resources", json!({ "query": "x" })), "ada search - allow -"),
@@ -247,4 +248,118 @@ async fn each_operation_causes_one_line() {
         assert_eq!(lines.0.lock().unwrap()[0]["address"], "127.0.0.1");
         assert_eq!(shown(&lines), ["- authenticate - deny -"]);
     }
+}
+
+/// A source with a prompt that embeds `note://one`, and one that embeds a resource that the rules hide.
+struct Prompting(FunctionSource);
+
+#[async_trait]
+impl Source for Prompting {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.0.covers(uri)
+    }
+
+    fn name(&self) -> Cow<'_, str> {
+        self.0.name()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
+        Source::list(&self.0, after, limit, context).await
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        self.0.read(uri, context).await
+    }
+
+    async fn prompts(&self, _: &Context) -> Result<Prompts> {
+        let prompt = |name: &str, embedded: &str| {
+            let mut prompt = Prompt::new(name);
+            prompt.resources = vec![UriTemplate::parse(embedded).unwrap()];
+            prompt
+        };
+        Ok(vec![
+            prompt("first", "note://one"),
+            prompt("hidden", "note://two"),
+            prompt("required", "note://three"),
+            prompt("variable", "secret://{name}"),
+        ]
+        .into())
+    }
+
+    async fn prompt(
+        &self,
+        name: &str,
+        _: &BTreeMap<String, String>,
+        _: &Context,
+    ) -> Result<Option<Vec<PromptMessage>>> {
+        let embedded = if name == "required" { "note://three" } else { "note://one" };
+        Ok(Some(vec![PromptMessage::user(Uri::parse(embedded)?)]))
+    }
+}
+
+#[tokio::test]
+async fn prompts_are_recorded_by_name_with_their_rule_and_their_resources() {
+    use libris::rules::{Effect, Operations, Rule, RuleSet, RulesPolicy, UriPattern, Who};
+    let rule = |uri: &str, effect| Rule {
+        who: Who::ANYONE,
+        uris: vec![UriPattern::parse(uri).unwrap()],
+        operations: Operations::ALL,
+        effect,
+    };
+    let rules = RuleSet::new(vec![
+        rule("note://two", Effect::Deny),
+        rule("note://three", Effect::Require(["more".into()].into())),
+        rule("secret://**", Effect::Deny),
+        rule("**", Effect::Allow),
+    ]);
+    let lines = Arc::new(Lines::default());
+    let catalog = Arc::new(Catalog::new(vec![Arc::new(Prompting(source()))]));
+    let policy = Arc::new(RulesPolicy::new(&rules, Arc::new(Named)));
+    let server = Server::with_audit(catalog, Config::default(), policy, lines.clone());
+    let (address, _serving) = serve(server, http::Config::default()).await;
+    let mut ada = Client::new(address, &[("authorization", "ada")]).await;
+    for name in ["first", "hidden", "required", "variable", "no such"] {
+        ada.open("prompts/get", json!({ "name": name })).await.into_body().collect().await.unwrap();
+    }
+    let shown: Vec<_> = std::mem::take(&mut *lines.0.lock().unwrap())
+        .iter()
+        .map(|line| {
+            let text = |name: &str| line[name].as_str().unwrap_or("-").to_owned();
+            let members = ["operation", "uri", "decision", "failure"].map(text).join(" ");
+            assert!(line["decision"] != "allow" || line["failure"].is_string() || line["bytes"] != 0);
+            format!("{members} {}", line["rule"])
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "read note://one allow - 4",
+            "prompt libris://prompts/first allow - null",
+            "prompt libris://prompts/hidden deny - 1",
+            "read note://three require - 2",
+            "prompt libris://prompts/required allow failed null",
+            "prompt libris://prompts/variable deny - 3",
+            "prompt libris://prompts/no%20such allow invalid null",
+        ]
+    );
+}
+
+#[cfg(feature = "search")]
+#[tokio::test]
+async fn the_resources_of_a_bundle_are_recorded() {
+    let lines = Arc::new(Lines::default());
+    let catalog = Arc::new(Catalog::new(vec![Arc::new(source())]));
+    catalog
+        .start_search(libris::SearchConfig { is_awaited: true, ..libris::SearchConfig::default() })
+        .unwrap();
+    catalog.search_index_completed().await;
+    let tools = libris::ToolsConfig { bundle: true, ..libris::ToolsConfig::default() };
+    let config = Config { tools, ..Config::default() };
+    let server = Server::with_audit(catalog, config, Arc::new(Named), lines.clone());
+    let (address, _serving) = serve(server, http::Config::default()).await;
+    let mut ada = Client::new(address, &[("authorization", "ada")]).await;
+    let params = json!({ "name": "bundle_resources", "arguments": { "query": "second" } });
+    ada.open("tools/call", params).await.into_body().collect().await.unwrap();
+    assert_eq!(lines.0.lock().unwrap()[1]["bytes"], "second".len());
+    assert_eq!(shown(&lines), ["ada search - allow -", "ada read note://two allow -"]);
 }

@@ -152,6 +152,11 @@ impl Seen {
         Self { uris: universe.all.iter().filter(sees).cloned().collect() }
     }
 
+    /// The resources of a universe about which this is true, with their parts.
+    pub(crate) fn of(universe: &Universe, is_seen: impl Fn(&Uri) -> bool) -> Self {
+        Self { uris: universe.all.iter().filter(|uri| is_seen(uri)).cloned().collect() }
+    }
+
     pub(crate) fn has(&self, uri: &Uri) -> bool {
         self.uris.contains(uri)
     }

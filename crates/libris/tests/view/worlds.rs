@@ -12,7 +12,7 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use libris::wire::http::{self, Endpoint};
 use libris::wire::{Limits, stdio};
-use libris::{Catalog, Config, Policy, Server, SubscriptionConfig};
+use libris::{Catalog, Config, Policy, Server, SubscriptionConfig, ToolsConfig};
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -41,10 +41,16 @@ impl World {
         page: usize,
         window: Duration,
     ) -> Self {
-        Self::of(Arc::new(Catalog::new(vec![shelf.clone()])), shelf, policy, page, window)
+        Self::of(
+            Arc::new(Catalog::new(vec![shelf.clone()])),
+            shelf,
+            policy,
+            Config::default(),
+            (page, window),
+        )
     }
 
-    /// A server with a search index of everything on the shelf.
+    /// A server with a search index of everything on the shelf, and all tools.
     pub(crate) async fn searchable(shelf: Arc<Shelf>, policy: Arc<dyn Policy>, page: usize) -> Self {
         let catalog = Arc::new(Catalog::new(vec![shelf.clone()]));
         #[cfg(feature = "search")]
@@ -53,18 +59,19 @@ impl World {
             catalog.start_search(config).unwrap();
             catalog.search_index_completed().await;
         }
-        Self::of(catalog, shelf, policy, page, WINDOW)
+        let tools = ToolsConfig { bundle: true, ..ToolsConfig::default() };
+        Self::of(catalog, shelf, policy, Config { tools, ..Config::default() }, (page, WINDOW))
     }
 
     fn of(
         catalog: Arc<Catalog>,
         shelf: Arc<Shelf>,
         policy: Arc<dyn Policy>,
-        page: usize,
-        window: Duration,
+        config: Config,
+        (page, window): (usize, Duration),
     ) -> Self {
         let subscriptions = SubscriptionConfig { window, ..SubscriptionConfig::default() };
-        let config = Config { page, subscriptions, ..Config::default() };
+        let config = Config { page, subscriptions, ..config };
         Self { server: Arc::new(Server::with_policy(catalog, config, policy)), shelf }
     }
 

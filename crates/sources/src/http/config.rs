@@ -1,6 +1,7 @@
 //! The configuration of the HTTP source.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use libris_core::{CacheScope, Uri, UriTemplate};
@@ -145,13 +146,23 @@ impl Default for Caching {
 }
 
 /// A value in the configuration file, or in an environment variable.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "expected a text, or `{ env = \"NAME\" }` with perhaps a `prefix`")]
 pub enum TextOrSecret {
     /// The value itself.
     Plain(String),
     /// The value of an environment variable.
     Secret(EnvironmentSecret),
+}
+
+/// Does not show a value in the configuration file, which may be a credential.
+impl fmt::Debug for TextOrSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(_) => f.write_str("Plain(..)"),
+            Self::Secret(secret) => f.debug_tuple("Secret").field(secret).finish(),
+        }
+    }
 }
 
 /// The value of an environment variable.

@@ -68,6 +68,16 @@ pub(crate) enum Event {
     Endpoint(String),
 }
 
+impl Event {
+    /// The number of bytes of its data.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Message { framed, .. } => framed.size(),
+            Self::Endpoint(path) => path.len(),
+        }
+    }
+}
+
 impl Body {
     fn of(kind: BodyKind) -> Self {
         Self { kind, lease: None, liveness: None, stream: None, slots: None }

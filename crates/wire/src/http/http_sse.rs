@@ -94,6 +94,8 @@ impl Endpoint {
         let notifications = stream::unfold(listener, async |listener| {
             Some((Event::from(protocol::notification(&listener.next().await, "")), listener))
         });
+        // Responses are counted when they are made.
+        let notifications = self.metered(client, notifications.boxed());
         let closing = self.closing.clone();
         let events =
             stream::iter([endpoint]).chain(stream::select(answers, notifications)).take_until(async move {

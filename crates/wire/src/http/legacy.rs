@@ -160,7 +160,8 @@ impl Endpoint {
         };
         let begun = begun.into_stream().filter_map(std::future::ready);
         let events = stream::select(begun, notifications).take_until(ends);
-        response::events(Body::events(events.boxed(), self.config.keep_alive).listening(lease))
+        let events = self.metered(peer.client, events.boxed());
+        response::events(Body::events(events, self.config.keep_alive).listening(lease))
     }
 
     /// Ends a session.

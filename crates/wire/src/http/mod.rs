@@ -42,12 +42,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_core::stream::BoxStream;
+use futures_util::StreamExt as _;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use libris_core::{Budget, Client};
 use tokio_util::sync::CancellationToken;
 
 pub use self::body::Body;
+use self::body::Event;
 pub use self::certificate::ClientCertificate;
 use self::connections::Connections;
 use self::guard::Guard;
@@ -168,7 +171,7 @@ pub struct Endpoint {
     /// The number of requests since the start that the rate limit admitted. Each message of a batch counts.
     admitted: AtomicUsize,
     /// Limits the rates of requests and bytes, if that is configured.
-    rates: Option<Box<RateLimiter>>,
+    rates: Option<Arc<RateLimiter>>,
     /// The number of requests refused since the start because of the rate limit.
     rate_limited: AtomicUsize,
     /// Bounds the memory of requests whose bodies are being received, and of large heads.
@@ -335,6 +338,14 @@ impl Endpoint {
         }
     }
 
+    /// Events that count against the rate limit of their client when they are sent.
+    fn metered(&self, client: Client, events: BoxStream<'static, Event>) -> BoxStream<'static, Event> {
+        match self.rates.clone() {
+            Some(rates) => events.inspect(move |event| rates.respond(client, event.size())).boxed(),
+            None => events,
+        }
+    }
+
     /// The current values of all metrics.
     fn counts(&self) -> Vec<(&'static str, usize)> {
         let (sessions, streams) = self.sessions.count();
@@ -359,6 +370,12 @@ impl Endpoint {
         counts
     }
 
+    /// The response to a request whose caller is not identified: it counts against the rate limit of its address.
+    fn unauthenticated_response<B>(&self, request: &Request<B>, response: Response<Body>) -> Response<Body> {
+        let counted = self.count_requests(self.peer(request).client, 1);
+        counted.map_or_else(|wait| self.too_many_requests(None, wait), |()| response)
+    }
+
     async fn route<B>(self: Arc<Self>, request: Request<B>) -> Response<Body>
     where
         B: HttpBody + Send,
@@ -370,16 +387,13 @@ impl Endpoint {
             && request.uri().path().starts_with("/.well-known/")
             && let Some(document) = self.protocol.public_document(request.uri().path())
         {
-            return response::json(StatusCode::OK, Framed::whole(document));
+            let response = response::json(StatusCode::OK, Framed::whole(document));
+            return self.unauthenticated_response(&request, response);
         }
-        if let Some(response) = self.public_response(&request) {
-            return response;
+        if let Some(response) = self.public_response(&request).or_else(|| self.probe(&request)) {
+            return self.unauthenticated_response(&request, response);
         }
         let peer = self.peer(&request);
-        if let Some(response) = self.probe(&request) {
-            let counted = self.count_requests(peer.client, 1);
-            return counted.map_or_else(|wait| self.too_many_requests(None, wait), |()| response);
-        }
         let view = match self
             .admit_request(peer, request.uri().path(), request.headers(), request.extensions())
             .await

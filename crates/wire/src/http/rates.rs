@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use libris_core::Client;
@@ -30,9 +30,10 @@ const MAX_EXCHANGED: usize = 4_096;
 /// The limits of one client, or of all clients together. `None` is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageLimits {
-    /// Requests per minute.
+    /// Requests per minute. `None` for one client is three quarters of the total, if that is limited.
     pub requests_per_minute: Option<u64>,
-    /// Bytes of responses per minute. The response that exceeds the limit is sent; the next request is refused.
+    /// Bytes of responses and of notifications on event streams per minute. The response that exceeds the limit is sent;
+    /// the next request is refused. `None` for one client is three quarters of the total, if that is limited.
     pub bytes_per_minute: Option<u64>,
     /// Requests in progress.
     pub concurrent_requests: Option<usize>,
@@ -45,6 +46,17 @@ pub struct UsageLimits {
 impl UsageLimits {
     fn has_rate(&self) -> bool {
         self.requests_per_minute.is_some() || self.bytes_per_minute.is_some()
+    }
+
+    /// These limits of one client, with three quarters of the total as the limit of each rate that has none, so that no
+    /// client can use up a total.
+    fn with_shares_of(&self, total: &Self) -> Self {
+        let share = |total: Option<u64>| total.map(|total| total - total / 4);
+        Self {
+            requests_per_minute: self.requests_per_minute.or(share(total.requests_per_minute)),
+            bytes_per_minute: self.bytes_per_minute.or(share(total.bytes_per_minute)),
+            ..self.clone()
+        }
     }
 }
 
@@ -122,16 +134,17 @@ fn cost(amount: u64, limit: u64) -> Duration {
 }
 
 impl RateLimiter {
-    /// The limiter for these limits; `None` if none of them is a rate.
+    /// The limiter for these limits; `None` if none of them is a rate. If only the total of a rate is limited, one client
+    /// may use three quarters of it.
     pub(super) fn new(
         identity: &UsageLimits,
         address: &UsageLimits,
         total: &UsageLimits,
-    ) -> Option<Box<Self>> {
+    ) -> Option<Arc<Self>> {
         [identity, address, total].iter().any(|limits| limits.has_rate()).then(|| {
-            Box::new(Self {
-                identity: identity.clone(),
-                address: address.clone(),
+            Arc::new(Self {
+                identity: identity.with_shares_of(total),
+                address: address.with_shares_of(total),
                 total: total.clone(),
                 began: Instant::now(),
                 used_in_total: Mutex::default(),
@@ -305,6 +318,30 @@ mod tests {
         }
         let later = NOW + Duration::from_secs(60);
         assert_eq!(rates.request_at(at(3), 1, later), Ok(()));
+    }
+
+    #[test]
+    fn one_client_may_use_three_quarters_of_a_total_without_limits_of_its_own() {
+        let none = UsageLimits::default();
+        let rates = RateLimiter::new(&none, &none, &limits(Some(8), Some(800))).unwrap();
+        let ada = Client::of(&Identity::new("ada"));
+        for client in [at(1), ada] {
+            let later = NOW + Duration::from_secs(if client == ada { 600 } else { 0 });
+            let admitted = (0..20).filter(|_| rates.request_at(client, 1, later).is_ok()).count();
+            assert_eq!(admitted, 6);
+            (0..2).for_each(|_| assert_eq!(rates.request_at(at(2), 1, later), Ok(())));
+            assert!(rates.request_at(at(2), 1, later).is_err(), "the total");
+        }
+        let later = NOW + Duration::from_secs(1_200);
+        rates.respond_at(at(1), 600, later);
+        assert!(rates.request_at(at(1), 1, later + Duration::from_millis(1)).is_ok());
+        rates.respond_at(at(1), 100, later + Duration::from_millis(1));
+        assert!(rates.request_at(at(1), 1, later + Duration::from_millis(2)).is_err());
+        assert!(rates.request_at(at(2), 1, later + Duration::from_millis(2)).is_ok(), "another client");
+        // A limit that is set is not changed.
+        let own = limits(Some(100), None);
+        let rates = RateLimiter::new(&none, &own, &limits(Some(8), None)).unwrap();
+        assert_eq!((0..20).filter(|_| rates.request_at(at(1), 1, NOW).is_ok()).count(), 8);
     }
 
     #[test]

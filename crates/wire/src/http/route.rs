@@ -51,9 +51,7 @@ impl Endpoint {
     /// The response to a request that needs no admission, if a route has one.
     pub(super) fn public_response<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
         let (method, path) = (request.method(), request.uri().path());
-        let response = self.route_for(path)?.public(method, path, request.headers())?;
-        let counted = self.count_requests(self.peer(request).client, 1);
-        Some(counted.map_or_else(|wait| self.too_many_requests(None, wait), |()| response))
+        self.route_for(path)?.public(method, path, request.headers())
     }
 
     /// The route for a path that is not one of the protocol.

@@ -368,8 +368,8 @@ impl Endpoint {
                 ));
             }
         };
-        let events = stream.map(Event::from);
-        Ok(response::events(Body::events(events.boxed(), self.config.keep_alive).listening(lease)))
+        let events = self.metered(call.client, stream.map(Event::from).boxed());
+        Ok(response::events(Body::events(events, self.config.keep_alive).listening(lease)))
     }
 
     /// The HTTP response for a message; 503 if memory for it is short.

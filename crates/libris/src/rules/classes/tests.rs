@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::{ClassRules, RightsClasses};
 use crate::rights::{Decision, Operation, Rules as _};
 use crate::rules::{Effect, Operations, Rule, RuleSet, UriPattern, Who};
@@ -52,7 +54,7 @@ fn only_a_rule_that_names_a_feature_decides_about_it() {
     let decide = |rules: &[(&str, Effect)]| {
         let rules: Vec<_> =
             rules.iter().map(|(pattern, effect)| rule(Who::ANYONE, pattern, effect.clone())).collect();
-        ClassRules::new(&rules, None).decide_feature(&uri("libris://tools/search_resources"))
+        Arc::new(ClassRules::new(&rules, None)).decide_feature(&uri("libris://tools/search_resources"))
     };
     let named = ("libris://tools/**", Effect::Deny);
     let everything = |effect| ("**", effect);
@@ -98,7 +100,7 @@ fn a_rule_against_one_name_of_a_resource_is_against_all() {
     // No rule needs to allow the other name.
     assert_eq!(decide("x://main/a", "x://head/a"), (Decision::Allow, Some(2)));
     assert_eq!(decide("x://dev/a", "x://main/a"), (Decision::Deny, None));
-    let class = RightsClasses::new(rules.rules.clone()).rights(None);
+    let class = RightsClasses::new(rules.rules.clone()).class(None).rights;
     for (name, alias) in [("x://main/secret", "x://head/secret"), ("x://main/draft", "x://head/draft")] {
         let expected = rules.explain(None, Operation::Read, &uri(name), &[uri(alias)]).decision;
         assert_eq!(class.decide(Operation::Read, &uri(name), || vec![uri(alias)]), expected);
@@ -116,14 +118,14 @@ fn callers_to_whom_the_same_rules_apply_are_one_class() {
         rule(group("late"), "x://late", Effect::Allow),
     ]);
     let classes = RightsClasses::new(rules.rules.clone());
-    let class = |identity: Identity| classes.rights(Some(&identity)).class();
+    let class = |identity: Identity| classes.class(Some(&identity)).rights.class();
     let staff = class(Identity::new("ada").with_groups(["staff"]));
     assert_eq!(staff, class(Identity::new("bob")));
-    assert_eq!(staff, classes.rights(None).class());
+    assert_eq!(staff, classes.class(None).rights.class());
     assert_eq!(staff, class(Identity::new("eve").with_groups(["late"])));
     assert_ne!(staff, class(Identity::new("ada").with_groups(["hr"])));
     assert_ne!(staff, class(Identity::new("ada").with_scopes(["drafts"])));
-    assert!(classes.rights(Some(&Identity::new("root").with_groups(["admin", "hr"]))).are_everything());
+    assert!(classes.class(Some(&Identity::new("root").with_groups(["admin", "hr"]))).rights.are_everything());
 }
 
 #[test]
@@ -133,7 +135,7 @@ fn the_number_of_classes_is_bounded() {
     let classes = RightsClasses::new(rules.into());
     for set in 0..4_096_u32 {
         let groups = (0..16).filter(|at| set & 1 << at != 0).map(|at| at.to_string());
-        let rights = classes.rights(Some(&Identity::new("ada").with_groups(groups)));
+        let rights = classes.class(Some(&Identity::new("ada").with_groups(groups))).rights;
         assert_eq!(rights.allow(Operation::Read, &uri("x://3")), set & 8 != 0);
     }
     assert!(classes.classes.len() <= super::MAX_CLASSES);
@@ -191,7 +193,7 @@ proptest! {
             1 => Effect::Deny,
             _ => requires("s"),
         })).collect();
-        let class = ClassRules::new(&rules, None);
+        let class = Arc::new(ClassRules::new(&rules, None));
         let visible = |uri: &Uri| class.decide(Operation::Read, uri) != Decision::Deny;
         let begins = |uri: &&Uri| match prefix.strip_suffix('?') {
             Some(whole) => uri.as_str() == whole,

@@ -23,6 +23,20 @@ fn pattern() -> impl Strategy<Value = UriPattern> {
     })
 }
 
+#[test]
+fn a_search_is_given_up_when_its_steps_are_used_up() {
+    let parse = |text: &str| UriPattern::parse(text).unwrap();
+    let others: Vec<_> = (0..999).map(|at| parse(&format!("x://*/*a{at}*/*b{at}"))).collect();
+    // All that it matches is matched by others too, which the search would find out late.
+    let pattern = parse("x://*/*a1*/*b1");
+    let mut steps = 50_000;
+    assert_eq!(has_match(b"x://", &pattern, &others, &mut steps), None);
+    // The steps are those of several searches together.
+    let mut steps = 10 * (1 + others.len());
+    let found = (0..20).filter_map(|_| has_match(b"x://", &parse("x://**"), &others, &mut steps)).count();
+    assert!((1..10).contains(&found), "{found}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
@@ -37,6 +51,6 @@ proptest! {
             one.matches_normal(word) && !others.iter().any(|other| other.matches_normal(word))
         };
         let expected = words().iter().filter(|word| word.starts_with(prefix)).any(|word| escapes(&word));
-        prop_assert_eq!(has_match(prefix.as_bytes(), &one, &others), Some(expected));
+        prop_assert_eq!(has_match(prefix.as_bytes(), &one, &others, &mut 10_000_000), Some(expected));
     }
 }

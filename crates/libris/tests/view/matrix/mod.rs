@@ -1,27 +1,31 @@
-//! Four identities, two hundred resources and random rules, asked by every method in both eras and over stdio: the answers
-//! are those of the reference implementation, and what is hidden looks exactly like what is absent.
+//! Four identities, two hundred resources and random rules, asked by every method in both eras, over HTTP and over stdio:
+//! the answers are those of the reference implementation, and what is hidden looks exactly like what is absent.
+//!
+//! Every request is sent to two servers with the same rules. The bare one lacks the resources that the rules hide from
+//! the caller for every operation. Its answer must be the same, byte for byte.
 
 mod directories;
+mod features;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::http::Method;
 use libris::rules::RulesPolicy;
-use libris::wire::{Caller, Refusal};
-use libris::{Authenticate, Identified, Identity, Operation, Policy, Rights};
+use libris::wire::{Caller, Channel, Refusal};
+use libris::{Authenticate, Identified, Identity, Operation, Policy, Rights, Uri};
 use serde_json::{Value, json};
 
 use crate::people::Who;
 use crate::random::{Random, seeds};
 use crate::rules::{Person, PlainRule, Verdict, any, compiled, decide};
-use crate::shelf::{PROMPTS, Predicate, ROOT, Seen, Shelf, Stock, Universe};
+use crate::shelf::{Predicate, ROOT, Seen, Shelf, Stock, Universe};
 use crate::streams;
 use crate::worlds::{Connection, Sent, Transport, World};
 
-/// How many sets of rules are checked.
-const CASES: u64 = 5;
+/// How many sets of rules are checked. For each of them, each caller asks in one way; in the next one, in another.
+const CASES: u64 = 24;
 
 const PAGE: usize = 23;
 
@@ -33,11 +37,18 @@ const PEOPLE: [(Who, Person); 4] = [
 ];
 
 /// Identifies the four.
-struct Known;
+struct Known {
+    /// Who has started the server, if it serves stdio.
+    local: Mutex<Who>,
+}
 
 impl Authenticate for Known {
     fn identify(&self, caller: &Caller<'_>) -> Identified {
-        let Some(text) = caller.authorization else { return Identified::Caller(None) };
+        let asking = match caller.channel {
+            Channel::Stdio => self.local.lock().unwrap().authorization().map(str::as_bytes),
+            _ => caller.authorization,
+        };
+        let Some(text) = asking else { return Identified::Caller(None) };
         let person = PEOPLE.iter().find(|(who, _)| who.authorization().map(str::as_bytes) == Some(text));
         match person {
             Some((who, Person { groups, scopes, .. })) => {
@@ -72,7 +83,20 @@ impl Policy for Known {
 enum Way {
     Modern,
     Session,
-    Stdio,
+    ModernStdio,
+    LegacyStdio,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::Modern, Self::Session, Self::ModernStdio, Self::LegacyStdio];
+
+    fn is_modern(self) -> bool {
+        matches!(self, Self::Modern | Self::ModernStdio)
+    }
+
+    fn is_stdio(self) -> bool {
+        matches!(self, Self::ModernStdio | Self::LegacyStdio)
+    }
 }
 
 struct Asking<'a> {
@@ -80,45 +104,72 @@ struct Asking<'a> {
     who: Who,
     person: &'a Person,
     rules: &'a [PlainRule],
-    connection: Connection,
-    session: Option<String>,
+    /// The server with all resources.
+    whole: AskedServer,
+    /// The server without the resources that the caller cannot know of.
+    bare: AskedServer,
     /// How many resources it has asked for.
     asked: usize,
+}
+
+/// A connection to one of the servers.
+struct AskedServer {
+    connection: Connection,
+    session: Option<String>,
+}
+
+impl AskedServer {
+    async fn open(world: &World, address: SocketAddr, way: Way) -> Self {
+        let connection = match way.is_stdio() {
+            true => Connection::stdio(world),
+            false => Connection::http(Transport::Http1, address).await,
+        };
+        Self { connection, session: None }
+    }
+
+    async fn ask(&mut self, way: Way, who: Who, message: &Value) -> (u16, String) {
+        if way.is_stdio() {
+            let answer = self.connection.ask_line(message);
+            return (answer.status, answer.body);
+        }
+        let (method, params) = (message["method"].as_str().unwrap(), &message["params"]);
+        let name = match method {
+            "resources/read" => params["uri"].as_str(),
+            "tools/call" | "prompts/get" => params["name"].as_str(),
+            _ => None,
+        };
+        let session = self.session.clone().unwrap_or_default();
+        let mut headers = vec![JSON, ACCEPT];
+        match way {
+            Way::Modern => headers.extend([("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)]),
+            _ if self.session.is_some() => headers.push(("mcp-session-id", &session)),
+            _ => {}
+        }
+        headers.extend(name.filter(|_| way == Way::Modern).map(|name| ("mcp-name", name)));
+        let sent = Sent { method: Method::POST, who, headers: &headers, body: message.to_string() };
+        let answer = self.connection.ask(sent).await;
+        self.session = self.session.take().or(answer.session);
+        (answer.status, answer.body)
+    }
 }
 
 const ACCEPT: (&str, &str) = ("accept", "application/json, text/event-stream");
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 impl Asking<'_> {
+    /// The status and the body of the answer, which is that of both servers.
     async fn ask(&mut self, method: &str, mut params: Value) -> (u16, String) {
-        if self.way == Way::Modern {
+        if self.way.is_modern() {
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",
                 "io.modelcontextprotocol/clientCapabilities": {},
             });
         }
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        if self.way == Way::Stdio {
-            let answer = self.connection.ask_line(&message);
-            return (answer.status, answer.body);
-        }
-        let name = match method {
-            "resources/read" => params["uri"].as_str().map(str::to_owned),
-            "tools/call" | "prompts/get" => params["name"].as_str().map(str::to_owned),
-            _ => None,
-        };
-        let session = self.session.clone().unwrap_or_default();
-        let mut headers = vec![JSON, ACCEPT];
-        match self.way {
-            Way::Modern => headers.extend([("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)]),
-            _ if self.session.is_some() => headers.push(("mcp-session-id", &session)),
-            _ => {}
-        }
-        headers.extend(name.as_deref().filter(|_| self.way == Way::Modern).map(|name| ("mcp-name", name)));
-        let sent = Sent { method: Method::POST, who: self.who, headers: &headers, body: message.to_string() };
-        let answer = self.connection.ask(sent).await;
-        self.session = self.session.take().or(answer.session);
-        (answer.status, answer.body)
+        let answer = self.whole.ask(self.way, self.who, &message).await;
+        let without = self.bare.ask(self.way, self.who, &message).await;
+        assert_eq!(answer, without, "{:?} {:?} {message} {:?}", self.way, self.who, self.rules);
+        answer
     }
 
     fn verdict(&self, operation: Operation, uri: &str) -> Verdict {
@@ -174,7 +225,7 @@ impl Asking<'_> {
             Verdict::Allow => assert!(body.contains("\"result\""), "{context}"),
             Verdict::Require => {
                 assert!(body.contains("\"insufficient_scope\"") && body.contains("\"drafts\""), "{context}");
-                assert_eq!(status, if self.way == Way::Stdio { 200 } else { 403 }, "{context}");
+                assert_eq!(status, if self.way.is_stdio() { 200 } else { 403 }, "{context}");
             }
             Verdict::Deny => {
                 let (absent_status, nothing) = self.ask("resources/read", json!({ "uri": absent })).await;
@@ -227,7 +278,7 @@ impl Asking<'_> {
         let values = answer["result"]["completion"]["values"].as_array().cloned().unwrap_or_default();
         let values: BTreeSet<_> = values.iter().map(|value| value.as_str().unwrap().to_owned()).collect();
         let first: BTreeSet<_> = visible.iter().take(100).cloned().collect();
-        assert_eq!(values, first, "{:?} {:?} {:?}: {body}", self.way, self.who, self.rules);
+        assert_eq!(values, first, "{}", self.context("shelf:///d2/{name}", &body));
     }
 
     /// What is shown of a message that is not as expected.
@@ -259,25 +310,6 @@ impl Asking<'_> {
         assert_eq!(values, expected, "{}", self.context("in-d1", &body));
     }
 
-    /// Prompts: those whose resource may be seen, and messages without contents that may not be read.
-    async fn prompts(&mut self) {
-        let (_, listed) = self.ask("prompts/list", json!({})).await;
-        let fixed = PROMPTS[0].1;
-        let is_listed = self.verdict(Operation::Read, fixed) != Verdict::Deny;
-        assert_eq!(listed.contains("\"name\":\"fixed\""), is_listed, "{}", self.context(fixed, &listed));
-        let (status, body) = self.ask("prompts/get", json!({ "name": "fixed" })).await;
-        match self.verdict(Operation::Read, fixed) {
-            Verdict::Allow => assert!(body.contains("version Some(0)"), "{}", self.context(fixed, &body)),
-            Verdict::Require => assert!(!body.contains("version Some"), "{}", self.context(fixed, &body)),
-            Verdict::Deny => {
-                let (absent_status, nothing) = self.ask("prompts/get", json!({ "name": "fived" })).await;
-                let hidden = (status, body.replace("fixed", "NAME"));
-                let context = self.context(fixed, &body);
-                assert_eq!(hidden, (absent_status, nothing.replace("fived", "NAME")), "{context}");
-            }
-        }
-    }
-
     /// Calls the tool that reads.
     async fn call_read(&mut self, uri: &str) {
         let params = json!({ "name": "read_resource", "arguments": { "uri": uri } });
@@ -290,32 +322,6 @@ impl Asking<'_> {
                 assert!(body.contains("There is no resource at"), "{context}");
                 assert!(!body.contains("version Some"), "{context}");
             }
-        }
-    }
-
-    /// Searches for a file by the name that is in its text: it is found if it may be searched, read and, without an index,
-    /// listed. A search for a hidden one says as little as a search for an absent one.
-    async fn search(&mut self, uri: &str) {
-        let search = |word: &str| json!({ "name": "search_resources", "arguments": { "query": word } });
-        let word = uri.rsplit('/').next().unwrap();
-        let (status, body) = self.ask("tools/call", search(word)).await;
-        let context = self.context(uri, &body);
-        let is_visible = self.may_read(uri) && self.verdict(Operation::Search, uri) == Verdict::Allow;
-        let is_found = body.contains(&format!("\"uri\":\"{uri}\""));
-        if is_visible && cfg!(feature = "search") {
-            assert!(is_found, "{context}");
-        } else if !is_visible {
-            assert!(!is_found, "{context}");
-            // The word occurs as often as that of a search for something absent: where the query is repeated. Similar
-            // words of visible resources may be suggested.
-            let absent = "g999";
-            let (absent_status, nothing) = self.ask("tools/call", search(absent)).await;
-            let occurs = |body: &str, word: &str| body.matches(word).count();
-            assert_eq!(
-                (status, occurs(&body, word)),
-                (absent_status, occurs(&nothing, absent)),
-                "{context}, absent: {nothing}"
-            );
         }
     }
 
@@ -357,61 +363,74 @@ async fn listen(address: SocketAddr, asking: &Asking<'_>, universe: &Universe) {
     }
 }
 
+/// A server with these resources.
+async fn world(seen: Seen, rules: &[PlainRule], policy: &Arc<Known>) -> World {
+    let policy = Arc::new(RulesPolicy::new(&compiled(rules), policy.clone()));
+    let stock = Stock::of(Universe::of_two_hundred());
+    World::searchable(Shelf::new(&stock, Arc::new(seen)), policy, PAGE).await
+}
+
 async fn check(seed: u64) {
     let mut random = Random::new(seed ^ 0x0a11);
     let universe = Universe::of_two_hundred();
     assert_eq!(universe.resources.len(), 200);
     let rules = any(&mut random);
-    let everything = Arc::new(Seen::new(universe, Predicate::Everything));
-    let policy = Arc::new(RulesPolicy::new(&compiled(&rules), Arc::new(Known)));
-    let world = World::searchable(Shelf::new(&Stock::of(universe), everything), policy, PAGE).await;
-    let (address, _serving) = world.listen().await;
-    for (who, person) in &PEOPLE {
-        for way in [Way::Modern, Way::Session, Way::Stdio] {
-            let connection = match way {
-                // Over stdio nobody names itself.
-                Way::Stdio if *who != Who::Anonymous => continue,
-                Way::Stdio => Connection::stdio(&world),
-                _ => Connection::http(Transport::Http1, address).await,
-            };
-            let mut asking =
-                Asking { way, who: *who, person, rules: &rules, connection, session: None, asked: 0 };
-            if way != Way::Modern {
-                let client = json!({ "name": "test", "version": "1" });
-                let params =
-                    json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
-                asking.ask("initialize", params).await;
+    let known = Arc::new(Known { local: Mutex::new(Who::Anonymous) });
+    let whole = world(Seen::new(universe, Predicate::Everything), &rules, &known).await;
+    let (address, _serving) = whole.listen().await;
+    for (number, (who, person)) in PEOPLE.iter().enumerate() {
+        let is_known = |uri: &Uri| {
+            let verdict = |operation| decide(&rules, person, operation, uri.as_str());
+            Operation::ALL.into_iter().any(|operation| verdict(operation) != Verdict::Deny)
+        };
+        let bare = world(Seen::of(universe, is_known), &rules, &known).await;
+        let (bare_address, _serving) = bare.listen().await;
+        let way = Way::ALL[(number + seed as usize) % Way::ALL.len()];
+        *known.local.lock().unwrap() = *who;
+        let mut asking = Asking {
+            way,
+            who: *who,
+            person,
+            rules: &rules,
+            whole: AskedServer::open(&whole, address, way).await,
+            bare: AskedServer::open(&bare, bare_address, way).await,
+            asked: 0,
+        };
+        asking.introduce().await;
+        asking.list(universe).await;
+        asking.templates(universe).await;
+        asking.complete(universe).await;
+        asking.complete_prompt(universe).await;
+        asking.directories(universe).await;
+        asking.call_list(universe).await;
+        asking.skills(universe).await;
+        asking.list_tools().await;
+        asking.prompts().await;
+        if way == Way::Modern {
+            listen(address, &asking, universe).await;
+        }
+        for (number, uri) in universe.resources.iter().enumerate() {
+            // Absent, and of the same kind: in a directory something may appear, and elsewhere not.
+            let in_directory = uri.as_str()[ROOT.len()..].trim_end_matches('/').contains('/');
+            let absent = if in_directory { "shelf:///d0/absent" } else { "shelf:///absent" };
+            // What requires a scope is not hidden, be it there or not.
+            let may_read = asking.verdict(Operation::Read, absent) != Verdict::Require;
+            if may_read {
+                asking.read(uri.as_str(), absent).await;
             }
-            asking.list(universe).await;
-            asking.templates(universe).await;
-            asking.complete(universe).await;
-            asking.complete_prompt(universe).await;
-            asking.directories(universe).await;
-            asking.call_list(universe).await;
-            asking.skills(universe).await;
-            asking.prompts().await;
-            if way == Way::Modern {
-                listen(address, &asking, universe).await;
+            // A part of the files, since these requests take longer. The names of the others are parts of names.
+            if number % 5 == 0 {
+                asking.call_read(uri.as_str()).await;
+                asking.prompt("named", "path", &uri.as_str()[ROOT.len()..], uri.as_str()).await;
             }
-            for (number, uri) in universe.resources.iter().enumerate() {
-                // Absent, and of the same kind: in a directory something may appear, and elsewhere not.
-                let in_directory = uri.as_str()[ROOT.len()..].trim_end_matches('/').contains('/');
-                let absent = if in_directory { "shelf:///d0/absent" } else { "shelf:///absent" };
-                // What requires a scope is not hidden, be it there or not.
-                let may_read = asking.verdict(Operation::Read, absent) != Verdict::Require;
-                if may_read {
-                    asking.read(uri.as_str(), absent).await;
-                }
-                // A part of the files, since these requests take longer. The names of the others are parts of names.
-                if number % 5 == 0 {
-                    asking.call_read(uri.as_str()).await;
-                }
-                if number % 5 == 1 && uri.as_str().contains("/g") {
-                    asking.search(uri.as_str()).await;
-                }
-                if way != Way::Modern && asking.verdict(Operation::Subscribe, absent) != Verdict::Require {
-                    asking.subscribe(uri.as_str(), absent).await;
-                }
+            if number % 5 == 1 && uri.as_str().contains("/g") {
+                asking.search(uri.as_str()).await;
+            }
+            if number % 20 == 1 && uri.as_str().contains("/g") {
+                asking.bundle(uri.as_str()).await;
+            }
+            if !way.is_modern() && asking.verdict(Operation::Subscribe, absent) != Verdict::Require {
+                asking.subscribe(uri.as_str(), absent).await;
             }
         }
     }
