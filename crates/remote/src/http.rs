@@ -123,7 +123,8 @@ impl UpstreamHttp {
         request: Option<RequestId>,
     ) -> ServerEvents {
         let body = response.into_body().into_data_stream();
-        let bounded = BoundedEvents { body, limit: self.max_message, size: 0, line: 0, has_failed: false };
+        let max_message = self.max_message;
+        let bounded = BoundedEvents { body, limit: max_message, size: 0, line: 0, has_failed: false };
         let events = SseStream::from_bytes_stream(bounded);
         let checked = move |event: Result<Sse, SseError>| match (event, &request) {
             (Err(SseError::Body(cause)), Some(id)) => match cause.downcast_ref::<RemoteFault>() {
@@ -133,7 +134,7 @@ impl UpstreamHttp {
                 }
                 _ => Err(SseError::Body(cause)),
             },
-            (event, _) => event.map(|event| checked_event(event, &pending)),
+            (event, _) => event.map(|event| checked_event(event, &pending, max_message)),
         };
         events.map(checked).boxed()
     }
@@ -163,7 +164,7 @@ pub(crate) fn connector<R>(
 
 /// Decodes the response in an event by its method, and encodes it again: malformed entries of a list are left out, and a
 /// malformed response becomes an error. Other events are unchanged.
-fn checked_event(mut event: Sse, pending: &PendingMethods) -> Sse {
+fn checked_event(mut event: Sse, pending: &PendingMethods, max_message: usize) -> Sse {
     #[derive(Deserialize)]
     struct EventEnvelope<'a> {
         #[serde(borrow)]
@@ -172,7 +173,7 @@ fn checked_event(mut event: Sse, pending: &PendingMethods) -> Sse {
     let Some(data) = &event.data else { return event };
     let is_response = serde_json::from_str(data).is_ok_and(|EventEnvelope { result }| result.is_some());
     if is_response {
-        let replaced = match decode::message(data.as_bytes(), pending) {
+        let replaced = match decode::message(data.as_bytes(), pending, max_message) {
             Ok(message) => Some(message),
             Err(DecodeFailure::Response(id, fault)) => Some(decode::substitute(id, &fault)),
             Err(_) => None,
@@ -236,7 +237,7 @@ impl StreamableHttpClient for UpstreamHttp {
             };
         }
         let body = self.body(response, self.max_message).await.map_err(failed)?;
-        match decode::message(&body, &pending) {
+        match decode::message(&body, &pending, self.max_message) {
             Ok(message) => Ok(StreamableHttpPostResponse::Json(message, new_session)),
             Err(_) if !awaits_response => Ok(StreamableHttpPostResponse::Accepted),
             Err(DecodeFailure::Response(id, fault)) => {

@@ -70,6 +70,10 @@ fn misbehave(how: &str, id: &Value, output: &mut impl std::io::Write) -> bool {
             let text = huge();
             writeln!(output, r#"{{"result":{{"contents":[{{"uri":"odd://bad","text":"{text}"}}]}},"jsonrpc":"2.0","id":{id}}}"#)
         }
+        "many values" => {
+            let values = "{\"\":0},".repeat(140_000);
+            writeln!(output, r#"{{"jsonrpc":"2.0","id":{id},"result":{{"contents":[{values}0]}}}}"#)
+        }
         "endless line" => {
             // Until the client closes the connection.
             while output.write_all(&[b'x'; 65_536]).is_ok() {}
