@@ -274,9 +274,9 @@ fn means_not_found(code: i32, message: &str) -> bool {
 }
 
 /// What the message of a server says besides that the resource does not exist, with served URIs; `None` if it says nothing
-/// more. Another Libris writes "no resource at `…`: " and then what to request instead.
+/// more. Another Libris writes `resource not found: ` and then what to request instead.
 fn hint_of(message: &str, mount: &UriMount) -> Option<String> {
-    let (_, hint) = message.split_once("`: ")?;
+    let hint = message.strip_prefix("resource not found: ")?;
     let served = |(at, part): (usize, &str)| match at % 2 {
         // In backticks.
         1 if part.contains(':') => mount.outer(part).map_or_else(|_| part.to_owned(), |uri| uri.to_string()),
@@ -357,11 +357,11 @@ mod tests {
     fn a_hint_of_a_server_has_served_uris() {
         let hint = |message: &str| hint_of(message, &UriMount::prefixed("far").unwrap());
         assert_eq!(
-            hint("no resource at `git://a/blob/mian/b`: there is no branch `mian`; did you mean `git://a/blob/main/b`?")
+            hint("resource not found: there is no branch `mian`; did you mean `git://a/blob/main/b`?")
                 .as_deref(),
             Some("there is no branch `mian`; did you mean `far+git://a/blob/main/b`?")
         );
-        assert_eq!(hint("no resource at `a:b`: use `lines`").as_deref(), Some("use `lines`"));
+        assert_eq!(hint("resource not found: use `lines`").as_deref(), Some("use `lines`"));
         assert_eq!(hint("Resource not found"), None);
         assert_eq!(hint("Resource not found: demo://x"), None);
     }

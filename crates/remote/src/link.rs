@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue};
 use libris_core::RequestInput;
 use libris_process::GroupedChild;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, Implementation, PingRequest,
+    ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, ErrorCode, Implementation, PingRequest,
     ProtocolVersion, ResourceUpdatedNotificationParam, ServerPeerInfo, ServerResult,
 };
 use rmcp::service::{NotificationContext, Peer, PeerRequestOptions, RunningService, ServiceError};
@@ -346,6 +346,14 @@ impl Supervisor {
             // Some servers answer methods that they do not know, such as `server/discover`, with an empty result.
             Err(RemoteFault::WrongResult { .. }) if self.config.protocol == ProtocolChoice::Auto => {
                 self.connect_by(ProtocolChoice::Initialize).await
+            }
+            // rmcp gives up `server/discover` after ten seconds and sends `initialize`. A server that took longer to start
+            // answers the first, and refuses the second because of it.
+            Err(RemoteFault::Refused { code, .. })
+                if code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION.0
+                    && self.config.protocol == ProtocolChoice::Auto =>
+            {
+                self.connect_by(ProtocolChoice::Discover).await
             }
             connected => connected,
         }

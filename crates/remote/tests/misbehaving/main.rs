@@ -213,6 +213,14 @@ async fn a_server_that_takes_long_to_start_is_waited_for() {
     assert_eq!(remote.identity().await.unwrap().revision(), "2025-11-25");
 }
 
+/// It answers `server/discover` after rmcp has sent `initialize`, and refuses the latter.
+#[tokio::test]
+async fn a_server_of_the_newest_revision_that_takes_long_to_start_is_waited_for() {
+    let remote = remote("slow start, modern");
+    still_answers(&remote).await;
+    assert_eq!(remote.identity().await.unwrap().revision(), "2026-07-28");
+}
+
 #[tokio::test]
 async fn some_garbage_is_ignored_and_garbage_without_end_is_not() {
     still_answers(&remote("some garbage")).await;

@@ -12,7 +12,7 @@ pub(crate) fn run(how: &str) {
     if how == "some garbage" {
         write!(output, "Listening on nothing\n\n{{}}\n[1]\n\u{1b}[31mhello\u{1b}[0m\n").unwrap();
     }
-    if how == "slow start" {
+    if how.starts_with("slow start") {
         // Longer than the time after which rmcp gives up `server/discover`.
         std::thread::sleep(std::time::Duration::from_secs(12));
     }
@@ -109,6 +109,16 @@ fn misbehave(how: &str, id: &Value, output: &mut impl std::io::Write) -> bool {
 fn result(how: &str, method: &str, params: &Value) -> Result<Value, (i32, String)> {
     let resource = |uri: String| json!({ "uri": uri, "name": uri });
     Ok(match method {
+        "initialize" if how == "slow start, modern" => {
+            return Err((-32022, "the initialize handshake is not accepted".into()));
+        }
+        "server/discover" if how == "slow start, modern" => json!({
+            "resultType": "complete",
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": { "resources": {} },
+            "ttlMs": 0,
+            "cacheScope": "private",
+        }),
         "initialize" => json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {
@@ -156,6 +166,12 @@ fn result(how: &str, method: &str, params: &Value) -> Result<Value, (i32, String
             { "uriTemplate": 7, "name": "no text" },
         ] }),
         "resources/read" => match params["uri"].as_str().unwrap_or_default() {
+            "odd://good" if how == "slow start, modern" => json!({
+                "resultType": "complete",
+                "contents": [{ "uri": "odd://good", "text": "good" }],
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }),
             "odd://good" => json!({ "contents": [{ "uri": "odd://good", "text": "good" }] }),
             "odd://missing" => return Err((-32002, "Resource not found".into())),
             "odd://bad" if how == "escapes" => return Err((7, "no \u{1b}[2J\npaper".into())),
