@@ -62,7 +62,7 @@ fn lists_that_are_longer_than_the_terminal_are_shown_in_the_pager() {
     for (folder, files) in [(&short, 3), (&long, 20)] {
         std::fs::create_dir(folder).unwrap();
         for number in 0..files {
-            std::fs::write(folder.join(format!("{number:02}.md")), "# Word\n").unwrap();
+            std::fs::write(folder.join(format!("{number:02}.md")), "# Word\n\nA word in a file.\n").unwrap();
         }
     }
     let pager = ("LIBRIS_PAGER", "sed s/^/paged:/");

@@ -23,12 +23,12 @@ const PAUSES: [Duration; 4] =
 
 /// Sends `notifications/cancelled` over a connection.
 #[derive(Clone)]
-pub(crate) struct Canceller {
+pub(crate) struct RequestCanceller {
     peer: Peer<RoleClient>,
     permits: Arc<Semaphore>,
 }
 
-impl Canceller {
+impl RequestCanceller {
     pub(crate) fn new(peer: Peer<RoleClient>) -> Self {
         Self { peer, permits: Arc::new(Semaphore::new(MAX_PENDING)) }
     }
@@ -61,13 +61,13 @@ impl Canceller {
 }
 
 /// A drop guard for a request: cancels it, unless it was [answered](Self::answered).
-pub(crate) struct CancelOnDrop<'a> {
-    canceller: &'a Canceller,
+pub(crate) struct CancelRequestOnDrop<'a> {
+    canceller: &'a RequestCanceller,
     id: Option<RequestId>,
 }
 
-impl<'a> CancelOnDrop<'a> {
-    pub(crate) fn new(canceller: &'a Canceller, id: RequestId) -> Self {
+impl<'a> CancelRequestOnDrop<'a> {
+    pub(crate) fn new(canceller: &'a RequestCanceller, id: RequestId) -> Self {
         Self { canceller, id: Some(id) }
     }
 
@@ -77,7 +77,7 @@ impl<'a> CancelOnDrop<'a> {
     }
 }
 
-impl Drop for CancelOnDrop<'_> {
+impl Drop for CancelRequestOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
             self.canceller.start(id);

@@ -30,7 +30,7 @@ pub(crate) struct FollowedUris {
 
 /// What [`FollowedUris::add`] did.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Added {
+pub(crate) enum FollowOutcome {
     /// The resource is to be subscribed to.
     Wanted,
     /// Nothing: the resource is followed already, or the limit was reached before.
@@ -45,19 +45,19 @@ impl FollowedUris {
         &self.wanted
     }
 
-    pub(crate) fn add(&mut self, one: FollowedUri) -> Added {
+    pub(crate) fn add(&mut self, one: FollowedUri) -> FollowOutcome {
         if self.wanted.contains(&one) {
-            return Added::Nothing;
+            return FollowOutcome::Nothing;
         }
         if self.wanted.len() < MAX_FOLLOWED {
             self.wanted.insert(one);
-            return Added::Wanted;
+            return FollowOutcome::Wanted;
         }
         let is_first = self.waiting.is_empty();
         if self.waiting.len() < MAX_WAITING {
             self.waiting.insert(one);
         }
-        if is_first { Added::LimitReached } else { Added::Nothing }
+        if is_first { FollowOutcome::LimitReached } else { FollowOutcome::Nothing }
     }
 
     /// Removes a resource by its served URI. If another one waits, it takes its place. Returns whether the resources to
@@ -79,7 +79,7 @@ impl FollowedUris {
 mod tests {
     use libris_core::Uri;
 
-    use super::{Added, FollowedUri, FollowedUris, MAX_FOLLOWED, MAX_WAITING};
+    use super::{FollowOutcome, FollowedUri, FollowedUris, MAX_FOLLOWED, MAX_WAITING};
 
     fn one(number: usize) -> FollowedUri {
         let inner = format!("odd://{number:06}");
@@ -90,11 +90,11 @@ mod tests {
     fn resources_beyond_the_limit_wait_until_there_is_room() {
         let mut followed = FollowedUris::default();
         for number in 0..MAX_FOLLOWED {
-            assert_eq!(followed.add(one(number)), Added::Wanted);
+            assert_eq!(followed.add(one(number)), FollowOutcome::Wanted);
         }
         // The limit is reported once.
-        assert_eq!(followed.add(one(MAX_FOLLOWED)), Added::LimitReached);
-        assert_eq!(followed.add(one(MAX_FOLLOWED + 1)), Added::Nothing);
+        assert_eq!(followed.add(one(MAX_FOLLOWED)), FollowOutcome::LimitReached);
+        assert_eq!(followed.add(one(MAX_FOLLOWED + 1)), FollowOutcome::Nothing);
         assert_eq!(followed.wanted().len(), MAX_FOLLOWED);
         assert!(followed.remove(&one(7).outer));
         assert!(followed.wanted().contains(&one(MAX_FOLLOWED)) && !followed.wanted().contains(&one(7)));
@@ -103,9 +103,9 @@ mod tests {
         assert!(!followed.remove(&one(MAX_FOLLOWED + 1).outer));
         assert!(followed.remove(&one(8).outer));
         assert_eq!(followed.wanted().len(), MAX_FOLLOWED - 1);
-        assert_eq!(followed.add(one(8)), Added::Wanted);
+        assert_eq!(followed.add(one(8)), FollowOutcome::Wanted);
         // It is reported again when it is reached again, and what waits is limited, too.
-        assert_eq!(followed.add(one(9_999_999)), Added::LimitReached);
+        assert_eq!(followed.add(one(9_999_999)), FollowOutcome::LimitReached);
         for number in 0..MAX_WAITING + 10 {
             followed.add(one(500_000 + number));
         }

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::cancellation::{self, CancelOnDrop, Canceller};
+use crate::cancellation::{self, CancelRequestOnDrop, RequestCanceller};
 use crate::config::{ProtocolChoice, RemoteConfig, RemoteTarget};
 use crate::fault::{FaultJournal, RemoteFault};
 use crate::http::UpstreamHttp;
@@ -90,7 +90,7 @@ pub(crate) struct UpstreamSession {
     /// The number of this connection, counted from 1.
     pub(crate) generation: u64,
     journal: FaultJournal,
-    canceller: Canceller,
+    canceller: RequestCanceller,
     /// Notified when a request finds that the connection is lost.
     broken: Notify,
 }
@@ -162,7 +162,7 @@ impl UpstreamSession {
         let mut options = PeerRequestOptions::no_options();
         options.meta = input.filter(|_| self.is_modern()).map(input_required::metadata);
         let handle = self.peer.send_cancellable_request(request, options).await?;
-        let guard = CancelOnDrop::new(&self.canceller, handle.id.clone());
+        let guard = CancelRequestOnDrop::new(&self.canceller, handle.id.clone());
         let result = handle.await_response().await;
         // Without an answer, such as after a timeout of the transport, the server may still be working.
         if matches!(result, Ok(_) | Err(ServiceError::McpError(_))) {
@@ -407,7 +407,7 @@ impl Supervisor {
             info,
             generation: self.generation,
             journal,
-            canceller: Canceller::new(service.peer().clone()),
+            canceller: RequestCanceller::new(service.peer().clone()),
             broken: Notify::new(),
         };
         Ok(Established { service, session: Arc::new(session), notifications, overflow, _process: process })

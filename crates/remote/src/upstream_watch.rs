@@ -12,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use crate::config::{RemoteConfig, RemoteTarget};
 use crate::directory::{self, LastDirectory};
 use crate::fault::RemoteFault;
-use crate::followed::{Added, FollowedUri, FollowedUris, MAX_FOLLOWED};
+use crate::followed::{FollowOutcome, FollowedUri, FollowedUris, MAX_FOLLOWED};
 use crate::inventory::{CachedFetch, Snapshot, SnapshotValidity, UpdateCounters};
 use crate::link::{UpstreamNotification, UpstreamSession};
 use crate::listing::{CacheHints, ResourceList, TemplateList};
@@ -97,9 +97,9 @@ impl UpstreamEvents {
     pub(crate) fn follow(&self, inner: String, outer: Uri) {
         let added = self.followed().add(FollowedUri { inner, outer });
         match added {
-            Added::Wanted => self.wake.notify_one(),
-            Added::Nothing => {}
-            Added::LimitReached => {
+            FollowOutcome::Wanted => self.wake.notify_one(),
+            FollowOutcome::Nothing => {}
+            FollowOutcome::LimitReached => {
                 let server = &self.config.name;
                 tracing::warn!(
                     server,

@@ -19,7 +19,7 @@ const SLACK: Duration = Duration::from_secs(10);
 /// decoded form of one.
 const MAX_EXTRA_KIB: u64 = 16 << 10;
 
-const MISBEHAVIOURS: [&str; 20] = [
+const MISBEHAVIOURS: [&str; 21] = [
     "looping cursor",
     "endless pages",
     "many resources",
@@ -30,6 +30,7 @@ const MISBEHAVIOURS: [&str; 20] = [
     "huge, id last",
     "endless line",
     "many values",
+    "fewer values",
     "not UTF-8",
     "wrong types",
     "base64",
