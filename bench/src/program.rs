@@ -68,6 +68,13 @@ impl Binary {
         command
     }
 
+    /// The command that serves another server over stdio; the caller adds the transport, and after `--` the server.
+    pub(crate) fn in_front_of_program(&self) -> Command {
+        let mut command = Command::new(&self.0);
+        command.arg("serve").env_remove("LIBRIS_LOG");
+        command
+    }
+
     /// The command that serves a folder; the caller adds the transport.
     pub(crate) fn command(&self, folder: &Path) -> Command {
         let mut command = Command::new(&self.0);

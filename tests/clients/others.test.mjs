@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -50,6 +50,14 @@ function allows(target, { name, text, missing, template }) {
     assert.equal(code, 3, stderr);
   });
 
+  test('read -o', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'libris-read-'));
+    after(() => rmSync(folder, { recursive: true }));
+    const file = join(folder, 'contents');
+    assert.equal(await succeeds(['read', '-o', file, text.uri], target()), '');
+    assert.match(readFileSync(file, 'utf8'), text.content);
+  });
+
   test('templates and complete', async () => {
     const templates = jsonLines(await succeeds(['templates', '--json'], target()));
     assert.ok(templates.some(one => one.uriTemplate === template.uri), `${template.uri} is listed`);
@@ -64,6 +72,13 @@ async function watches(target, uri) {
   const lines = (await succeeds(args, target)).trimEnd().split('\n');
   assert.equal(lines.length, 2);
   for (const line of lines) assert.match(line, /^(updated|described|added|lost)/);
+}
+
+/** Runs a program for an update of a resource. */
+async function runsAProgram(target, uri) {
+  const printed = await succeeds(['watch', '--count', '1', '--uri', uri, '--exec', 'echo'], target);
+  // What Libris prints, and what the program does.
+  assert.deepEqual(printed.trimEnd().split('\n'), [`updated ${uri}`, `updated ${uri}`]);
 }
 
 // The same notes, with several SDKs.
@@ -110,7 +125,10 @@ for (const [sdk, command] of Object.entries(servers)) {
       assert.equal(await succeeds(['read', 'docs://documents/note-002?version=2'], command), '# note-002\n\nVersion 2.\n');
     });
     // FastMCP accepts subscriptions, and its servers never send an update.
-    if (sdk !== 'FastMCP') test('watch', () => watches(command, 'docs://documents/note-000'));
+    if (sdk !== 'FastMCP') {
+      test('watch', () => watches(command, 'docs://documents/note-000'));
+      test('watch --exec', () => runsAProgram(command, 'docs://documents/note-001'));
+    }
     test('what every command prints', () => printsAsBefore(fileName(sdk), command, commandsOnNotes));
   });
 }
@@ -157,7 +175,68 @@ describe('libris on server-everything over stdio', { concurrency: 2 }, () => {
     const [part] = jsonLines(await succeeds(['read', '--json', 'demo://resource/dynamic/blob/7'], target));
     assert.match(Buffer.from(part.blob, 'base64').toString(), /7/);
   });
+  test('watch --exec', () => runsAProgram(target, 'demo://resource/dynamic/text/7'));
   test('what every command prints', () => printsAsBefore('everything', target, commandsOnEverything));
+});
+
+// Published servers that are built on FastMCP and on version 2 of the TypeScript SDK. The templates of the first are paths
+// instead of URIs, and its reads need the network. The second has one resource, an MCP App.
+const commandsOnWikipedia = [
+  ['info'],
+  ['info', '--json'],
+  ['ls'],
+  ['templates'],
+  ['templates', '--long'],
+  ['templates', '--json'],
+  ['complete', '/article/{title}', 'title=Li'],
+  ['read', '/article/Library'],
+  ['read', 'wikipedia://article/Library'],
+  ['search', 'library'],
+  ['bundle', '--query', 'library', '--budget', '200'],
+  ['prompts'],
+  ['skills'],
+];
+
+describe('libris on wikipedia-mcp', () => {
+  const target = [at('../../target/clients/fastmcp/bin/wikipedia-mcp')];
+  test('what every command prints', () => printsAsBefore('wikipedia', target, commandsOnWikipedia));
+});
+
+const app = 'ui://get-time/mcp-app.html';
+const commandsOnApp = [
+  ['info'],
+  ['info', '--json'],
+  ['ls'],
+  ['ls', '--long'],
+  ['ls', '--tree'],
+  ['ls', '--json'],
+  ['ls', '--mime', 'text/*'],
+  ['ls', '--mime', 'image/*'],
+  ['templates'],
+  ['complete', 'ui://{name}', 'name=a'],
+  ['read', 'ui://get-time/none.html'],
+  ['search', 'get time'],
+  ['bundle', '--query', 'get time', '--budget', '200'],
+  ['prompts'],
+  ['skills'],
+  ['bench', '--requests', '3'],
+];
+
+describe('libris on server-basic-vanillajs', () => {
+  const main = import.meta.resolve('@modelcontextprotocol/server-basic-vanillajs');
+  const target = [process.execPath, fileURLToPath(new URL('index.js', main)), '--stdio'];
+  test('read and read -o', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'libris-app-'));
+    after(() => rmSync(folder, { recursive: true }));
+    const file = join(folder, 'app.html');
+    await succeeds(['read', '-o', file, app], target);
+    const written = readFileSync(file, 'utf8');
+    assert.match(written, /^<!DOCTYPE html>/);
+    assert.equal(await succeeds(['read', app], target), written);
+    const [part] = jsonLines(await succeeds(['read', '--json', app], target));
+    assert.deepEqual([part.uri, part.text], [app, written]);
+  });
+  test('what every command prints', () => printsAsBefore('app', target, commandsOnApp));
 });
 
 // A published server for Python, which keeps insights about a database in a resource.

@@ -38,7 +38,9 @@ pub(crate) enum Server {
     Gateway,
     /// Libris as a gateway to a server of the Rust SDK whose contents it may not cache
     UncachedGateway,
-    /// The npm package `mcp-proxy` in front of a server of the Rust SDK over stdio
+    /// Libris as a gateway to a server of the Rust SDK over stdio whose contents it may not cache, as behind `mcp-proxy`
+    StdioGateway,
+    /// The npm package `mcp-proxy` in front of a server of the Rust SDK over stdio, the only transport that it has on that side
     McpProxy,
 }
 
@@ -56,6 +58,7 @@ impl Server {
             Self::Fastmcp => "FastMCP",
             Self::Gateway => "gateway, cached",
             Self::UncachedGateway => "gateway, uncached",
+            Self::StdioGateway => "gateway to stdio, uncached",
             Self::McpProxy => "mcp-proxy",
         }
     }
@@ -78,13 +81,19 @@ impl Server {
     pub(crate) fn is_rust(self) -> bool {
         matches!(
             self,
-            Self::Limit | Self::Libris | Self::Embedded | Self::Rmcp | Self::Gateway | Self::UncachedGateway
+            Self::Limit
+                | Self::Libris
+                | Self::Embedded
+                | Self::Rmcp
+                | Self::Gateway
+                | Self::UncachedGateway
+                | Self::StdioGateway
         )
     }
 
     /// Whether it passes requests to another server.
     pub(crate) fn is_proxy(self) -> bool {
-        matches!(self, Self::Gateway | Self::UncachedGateway | Self::McpProxy)
+        matches!(self, Self::Gateway | Self::UncachedGateway | Self::StdioGateway | Self::McpProxy)
     }
 
     /// Whether it also serves over stdio.
@@ -104,7 +113,8 @@ impl Server {
             | Self::Embedded
             | Self::Rmcp
             | Self::Gateway
-            | Self::UncachedGateway => None,
+            | Self::UncachedGateway
+            | Self::StdioGateway => None,
         }
     }
 }
@@ -143,7 +153,9 @@ impl<'b> Servers<'b> {
         for &server in &self.all {
             let version = match server {
                 Server::Limit => "hyper, or a loop that blocks; ready bytes".to_owned(),
-                Server::Libris | Server::Gateway | Server::UncachedGateway => self.libris.version()?,
+                Server::Libris | Server::Gateway | Server::UncachedGateway | Server::StdioGateway => {
+                    self.libris.version()?
+                }
                 Server::Embedded => format!("the library of this workspace, {}", env!("CARGO_PKG_VERSION")),
                 Server::Rmcp => format!("rmcp {}", rmcp::model::Implementation::from_build_env().version),
                 peer => self.peer(peer)?.version.clone(),
@@ -174,6 +186,7 @@ impl<'b> Servers<'b> {
         let era = if era == Era::Modern { "modern" } else { "legacy" };
         let mut command = match server {
             Server::Libris => self.libris.command(folder),
+            Server::StdioGateway => self.libris.in_front_of_program(),
             Server::Limit => own("limit-http")?,
             Server::Embedded => own("embedded-http")?,
             Server::Rmcp => own("rmcp-http")?,
@@ -183,6 +196,10 @@ impl<'b> Servers<'b> {
             Server::Libris => command.args(["--http", "127.0.0.1:0"]),
             Server::Limit => command.arg(folder),
             Server::Embedded => command.arg(folder).arg(sender.name()),
+            Server::StdioGateway => {
+                command.args(["--http", "127.0.0.1:0", "--"]);
+                command.arg(this_program()?).arg("rmcp-stdio").arg(folder)
+            }
             Server::McpProxy => {
                 command.arg(this_program()?).arg("rmcp-stdio").arg(folder).stdout(Stdio::null())
             }

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use libris::{Bundle, BundleFormat, BundlePassage, BundleRequest, Context};
 use serde_json::{Value, json};
 
+use crate::pager;
 use crate::search;
 use crate::sources::SourceArguments;
 use crate::target::{EXIT_CODES, json_line};
@@ -81,15 +82,15 @@ pub(crate) async fn run(options: BundleOptions) -> Result<ExitCode> {
     for name in &bundle.left_out {
         note(format_args!("`{}` did not answer in time and is left out", shown(name)));
     }
-    let text = match options.json {
-        true => json_line(&to_json(&bundle)),
-        false => bundle.to_text(match options.format {
+    match options.json {
+        true => print(&json_line(&to_json(&bundle))),
+        false => pager::show(&bundle.to_text(match options.format {
             OutputFormat::Markdown => BundleFormat::Markdown,
             OutputFormat::Xml => BundleFormat::Xml,
             OutputFormat::Mcp => BundleFormat::Mcp,
-        }),
-    };
-    print(&text).context("could not print")?;
+        })),
+    }
+    .context("could not print")?;
     Ok(if bundle.passages.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use libris::{Audience, Context, DIRECTORY, Resource};
 
+use crate::pager::PagedOutput;
 use crate::sources::SourceArguments;
 use crate::target::{EXIT_CODES, OpenedTarget, clipped, json_line, resource_json, width};
 use crate::terminal::{DETAIL, ProgressLine, bytes, columns, counted, note, print, shown, styled};
@@ -78,6 +79,7 @@ async fn list(options: &LsOptions, target: &OpenedTarget) -> Result<ExitCode> {
     let mut progress = ProgressLine::new();
     let (mut after, mut found, mut tree) = (None, 0, PathTree::default());
     let mut widths = DetailWidths::default();
+    let mut output = PagedOutput::new();
     loop {
         let page = target.view.snapshot().list(after.as_ref(), PAGE_SIZE, &Context::default()).await;
         progress.clear();
@@ -96,13 +98,19 @@ async fn list(options: &LsOptions, target: &OpenedTarget) -> Result<ExitCode> {
                 (false, false) => text.push_str(&line(resource, options.long.then_some(&widths), width())),
             }
         }
-        print(&text).context("could not print")?;
+        match options.json {
+            true => print(&text),
+            false => output.write(&text),
+        }
+        .context("could not print")?;
         if !page.more {
             break;
         }
-        progress.update(format_args!("{} …", counted(found, "resource")));
+        if !output.is_paged() {
+            progress.update(format_args!("{} …", counted(found, "resource")));
+        }
     }
-    print(&tree.text()).context("could not print")?;
+    output.write(&tree.text()).and_then(|()| output.finish()).context("could not print")?;
     if found == 0 {
         note(if options.has_filters() { "no resource matches" } else { "the target has no resources" });
     }

@@ -8,6 +8,7 @@ use clap::Args;
 use libris::{Context, Prompt, PromptContent, PromptMessage, PromptRole};
 use serde_json::{Value, json};
 
+use crate::pager::{self, PagedOutput};
 use crate::sources::SourceArguments;
 use crate::target::{
     EXIT_CODES, OpenedTarget, assignment, base64, clipped, content_json, json_line, one_line, resource_json,
@@ -57,7 +58,8 @@ async fn list(target: &OpenedTarget, as_json: bool) -> Result<ExitCode> {
         true => json_line(&prompt_json(prompt)),
         false => line(prompt, width()),
     });
-    print(&lines.collect::<String>()).context("could not print")?;
+    let text: String = lines.collect();
+    if as_json { print(&text) } else { pager::show(&text) }.context("could not print")?;
     if prompts.is_empty() {
         note("the target has no prompts");
     }
@@ -85,12 +87,17 @@ async fn get(
     check_arguments(prompt, &arguments)?;
     let messages = view.prompt(prompt, &arguments, &Context::default()).await;
     let messages = messages.with_context(|| format!("could not get the prompt `{name}`"))?;
+    let mut output = PagedOutput::new();
     for message in messages {
         for message in resolved(target, message).await? {
-            let text = if as_json { json_line(&message_json(&message)) } else { message_text(&message) };
-            print(&text).context("could not print")?;
+            match as_json {
+                true => print(&json_line(&message_json(&message))),
+                false => output.write(&message_text(&message)),
+            }
+            .context("could not print")?;
         }
     }
+    output.finish().context("could not print")?;
     Ok(ExitCode::SUCCESS)
 }
 

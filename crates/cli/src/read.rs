@@ -11,7 +11,7 @@ use libris::{Content, ContentBody, Contents, Context, Error, Uri};
 use crate::highlight::highlighted;
 use crate::sources::SourceArguments;
 use crate::target::{EXIT_CODES, OpenedTarget, content_json, json_line};
-use crate::terminal::{HEADING, advice, bytes, print, shown, styled};
+use crate::terminal::{HEADING, advice, bytes, print, shown, styled, write_bytes};
 use crate::{pager, terminal_image};
 
 /// Print the contents of a resource
@@ -95,7 +95,7 @@ pub(crate) async fn run(options: ReadOptions) -> Result<ExitCode> {
         }
         .context("could not print")?;
     } else {
-        write_all(&parts).context("could not print")?;
+        write_bytes(parts.iter().map(data)).context("could not print")?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -128,19 +128,6 @@ fn data(part: &Content) -> &[u8] {
     match &part.body {
         ContentBody::Text(text) => text.as_bytes(),
         ContentBody::Bytes(bytes) => bytes,
-    }
-}
-
-/// Writes the contents unchanged. A broken pipe, as with `| head`, is not an error.
-fn write_all(parts: &[Content]) -> std::io::Result<()> {
-    let mut output = std::io::stdout().lock();
-    let mut written = Ok(());
-    for part in parts {
-        written = written.and_then(|()| output.write_all(data(part)));
-    }
-    match written.and_then(|()| output.flush()) {
-        Err(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
     }
 }
 

@@ -18,6 +18,7 @@ use libris::{
 use serde_json::{Value, json};
 
 use crate::config::Config;
+use crate::pager;
 use crate::sources::{OpenedConfig, SourceArguments};
 use crate::target::{EXIT_CODES, json_line, width};
 use crate::terminal::{
@@ -128,7 +129,7 @@ pub(crate) async fn run(options: SearchOptions) -> Result<ExitCode> {
     } else if let (true, Some(best)) = (options.open, answer.hits.first()) {
         open(&view, best).await?;
     } else {
-        print(&to_text(&answer, width().unwrap_or(usize::MAX))).context("could not print")?;
+        pager::show(&to_text(&answer, width().unwrap_or(usize::MAX))).context("could not print")?;
     }
     Ok(if answer.hits.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -1,5 +1,6 @@
 //! `libris skills`: lists the skills of a target, and loads one.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,9 +10,10 @@ use libris::{ContentBody, Context, Error, Meta, Skill, SkillResources, Uri};
 use libris_sources::skills::{check_entry, relative_path, verify};
 use serde_json::{Value, json};
 
+use crate::pager;
 use crate::sources::SourceArguments;
 use crate::target::{EXIT_CODES, OpenedTarget, clipped, json_line, one_line, width};
-use crate::terminal::{DETAIL, advice, columns, note, print, shown, styled};
+use crate::terminal::{DETAIL, advice, columns, note, print, shown, styled, write_bytes};
 
 /// The number of skills per page.
 const PAGE_SIZE: usize = 100;
@@ -65,7 +67,8 @@ async fn list(target: &OpenedTarget, as_json: bool) -> Result<ExitCode> {
         true => json_line(&skill_json(skill)),
         false => line(skill, width()),
     });
-    print(&lines.collect::<String>()).context("could not print")?;
+    let text: String = lines.collect();
+    if as_json { print(&text) } else { pager::show(&text) }.context("could not print")?;
     if skills.is_empty() {
         note("the target has no skills");
     }
@@ -100,7 +103,12 @@ async fn load(target: &OpenedTarget, name: &str, options: &SkillsOptions) -> Res
     // SKILL.md first: nothing else is read if it was tampered with.
     let body = read_verified(target, &skill, &skill.uri).await?.map_err(refused)?;
     let Some(folder) = &options.output else {
-        print(&shown(&String::from_utf8_lossy(&body))).context("could not print")?;
+        // A program gets the bytes that have the digest.
+        match std::io::stdout().is_terminal() {
+            true => pager::show(&shown(&String::from_utf8_lossy(&body))),
+            false => write_bytes([&*body]),
+        }
+        .context("could not print")?;
         return Ok(ExitCode::SUCCESS);
     };
     let path = |uri: &Uri| relative_path(&skill, uri).unwrap_or_default();

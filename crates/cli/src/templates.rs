@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::{Context, Template};
 
+use crate::pager;
 use crate::sources::SourceArguments;
 use crate::target::{EXIT_CODES, OpenedTarget, clipped, json_line, template_json, width};
 use crate::terminal::{DETAIL, columns, note, print, shown, styled};
@@ -38,7 +39,8 @@ pub(crate) async fn run(options: TemplatesOptions) -> Result<ExitCode> {
         true => json_line(&template_json(template)),
         false => line(template, options.long, width()),
     });
-    print(&lines.collect::<String>()).context("could not print")?;
+    let text: String = lines.collect();
+    if options.json { print(&text) } else { pager::show(&text) }.context("could not print")?;
     if templates.is_empty() {
         note("the target has no templates");
     }

@@ -89,6 +89,16 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
+/// Writes bytes to standard output unchanged. A broken pipe, as with `| head`, is not an error.
+pub(crate) fn write_bytes<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> std::io::Result<()> {
+    let mut output = std::io::stdout().lock();
+    let written = parts.into_iter().try_for_each(|part| output.write_all(part));
+    match written.and_then(|()| output.flush()) {
+        Err(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
 /// The message of an error, its causes, and its hint.
 pub(crate) fn describe(error: &anyhow::Error) -> String {
     let Explanation { message, causes, hint } = Explanation::of(error);

@@ -6,9 +6,13 @@ use std::process::{Command, Stdio};
 
 /// The screen after `libris read` of a file in a terminal with eight lines.
 fn screen(folder: &Path, file: &str, options: &str, environment: &[(&str, &str)]) -> String {
+    screen_of(folder, &format!("read {options} file:///docs/{file}"), environment)
+}
+
+/// The screen after a command of Libris on a folder, in a terminal with eight lines.
+fn screen_of(folder: &Path, command: &str, environment: &[(&str, &str)]) -> String {
     let binary = env!("CARGO_BIN_EXE_libris");
-    let uri = format!("file:///docs/{file}");
-    let command = format!("stty rows 8 cols 80; {binary} read {options} {uri} {}", folder.display());
+    let command = format!("stty rows 8 cols 80; {binary} {command} {}", folder.display());
     let mut script = Command::new("script");
     script.args(["-qec", &command, "/dev/null"]).stdin(Stdio::null());
     for name in ["NO_COLOR", "PAGER", "LIBRIS_PAGER", "TERM_PROGRAM", "CLICOLOR", "COLUMNS"] {
@@ -49,4 +53,33 @@ fn contents_have_colours_a_pager_and_no_escape_sequences_of_their_own() {
 
     let shown = screen(&docs, "dot.gif", "", &[("TERM_PROGRAM", "iTerm.app")]);
     assert!(shown.starts_with("\u{1b}]1337;File=inline=1;size=14:R0lGODlh"), "{shown:?}");
+}
+
+#[test]
+fn lists_that_are_longer_than_the_terminal_are_shown_in_the_pager() {
+    let root = tempfile::tempdir().unwrap();
+    let (short, long) = (root.path().join("short"), root.path().join("long"));
+    for (folder, files) in [(&short, 3), (&long, 20)] {
+        std::fs::create_dir(folder).unwrap();
+        for number in 0..files {
+            std::fs::write(folder.join(format!("{number:02}.md")), "# Word\n\nA word in a file.\n").unwrap();
+        }
+    }
+    let pager = ("LIBRIS_PAGER", "sed s/^/paged:/");
+    let is_paged = |folder: &Path, command: &str, environment: &[(&str, &str)]| {
+        let screen = screen_of(folder, command, environment);
+        let lines = screen.lines().filter(|line| !line.is_empty());
+        let (paged, plain): (Vec<_>, Vec<_>) = lines.partition(|line| line.contains("paged:"));
+        assert!(paged.is_empty() || plain.is_empty(), "{command}: {screen}");
+        !paged.is_empty()
+    };
+    for command in ["ls", "ls --long", "ls --tree", "search word --limit 20", "bundle --query word"] {
+        assert!(is_paged(&long, command, &[pager]), "{command}");
+        assert!(!is_paged(&long, command, &[("LIBRIS_PAGER", "cat")]), "{command}");
+    }
+    assert!(!is_paged(&short, "ls", &[pager]));
+    assert!(!is_paged(&long, "ls --json", &[pager]));
+    // If the pager is missing, everything is printed.
+    let printed = screen_of(&long, "ls", &[("LIBRIS_PAGER", "no-such-pager-here")]);
+    assert!((0..20).all(|number| printed.contains(&format!("file:///long/{number:02}.md"))), "{printed}");
 }

@@ -26,8 +26,20 @@ pub struct RemoteConfig {
     pub prompts: bool,
     /// Whether to serve the tools of the server. With a prefix in `mount`, their names become `prefix_name`.
     pub tools: bool,
+    /// For whom Libris asks the server.
+    pub callers: Callers,
     /// Timeouts and size limits.
     pub limits: RemoteLimits,
+}
+
+/// For whom a [`Remote`](crate::Remote) asks its server, which decides what may be cached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Callers {
+    /// For several callers. Responses that the server marks as private are not cached.
+    #[default]
+    Several,
+    /// For one user only. Responses that the server marks as private are cached, too.
+    One,
 }
 
 impl RemoteConfig {
@@ -40,6 +52,7 @@ impl RemoteConfig {
             protocol: ProtocolChoice::Auto,
             prompts: true,
             tools: false,
+            callers: Callers::Several,
             limits: RemoteLimits::default(),
         }
     }

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::fault::{RemoteFault, quoted};
-use crate::{directory, input_required, skill_list, tool_list};
+use crate::{directory, input_required, json_weight, skill_list, tool_list};
 
 /// The methods whose results are decoded here.
 pub(crate) const METHODS: [&str; 11] = [
@@ -98,8 +98,13 @@ struct ResponseEnvelope<'a> {
     result: Option<&'a RawValue>,
 }
 
-/// Decodes a message. The result of a response is decoded by the method in `pending`, which forgets the request.
-pub(crate) fn message(bytes: &[u8], pending: &PendingMethods) -> Result<ServerJsonRpcMessage, DecodeFailure> {
+/// Decodes a message. The result of a response is decoded by the method in `pending`, which forgets the request. A message
+/// whose decoded form would take too much memory for the size limit `max_message` is refused.
+pub(crate) fn message(
+    bytes: &[u8],
+    pending: &PendingMethods,
+    max_message: usize,
+) -> Result<ServerJsonRpcMessage, DecodeFailure> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(_) => {
@@ -107,6 +112,9 @@ pub(crate) fn message(bytes: &[u8], pending: &PendingMethods) -> Result<ServerJs
             return Err(DecodeFailure::new(id, RemoteFault::NotUtf8));
         }
     };
+    if let Err(limit) = json_weight::check(bytes, max_message) {
+        return Err(DecodeFailure::new(id_within(bytes, bytes), RemoteFault::TooComplex { limit }));
+    }
     let Ok(ResponseEnvelope { id, result }) = serde_json::from_str(text) else {
         return Err(DecodeFailure::NotMessage);
     };
@@ -251,6 +259,8 @@ mod tests {
     use super::{DecodeFailure, DroppedMessage, PendingMethods, id_within, message};
     use crate::fault::RemoteFault;
 
+    const MAX: usize = 1 << 20;
+
     fn pending() -> PendingMethods {
         let pending = PendingMethods::default();
         let list = ClientRequest::ListResourcesRequest(ListResourcesRequest::default());
@@ -266,7 +276,7 @@ mod tests {
     #[test]
     fn malformed_entries_are_left_out() {
         let text = r#"{"jsonrpc":"2.0","id":1,"result":{"resources":[{"uri":"a:1","name":"one"},{"uri":7},{"name":"x"}]}}"#;
-        let Ok(ServerJsonRpcMessage::Response(response)) = message(text.as_bytes(), &pending()) else {
+        let Ok(ServerJsonRpcMessage::Response(response)) = message(text.as_bytes(), &pending(), MAX) else {
             panic!()
         };
         let ServerResult::ListResourcesResult(list) = response.result else { panic!() };
@@ -280,7 +290,7 @@ mod tests {
             br#"{"jsonrpc":"2.0","result":{"resources":[]},"id":2}"#,
             b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"contents\":[{\"uri\":\"a:1\",\"text\":\"\xff\"}]}}",
         ] {
-            let failure = message(text, &pending()).unwrap_err();
+            let failure = message(text, &pending(), MAX).unwrap_err();
             let DecodeFailure::Response(id, fault) = failure else { panic!("{failure:?}") };
             assert_eq!(id, NumberOrString::Number(2));
             assert!(matches!(
@@ -288,8 +298,17 @@ mod tests {
                 RemoteFault::WrongResult { method: "resources/read", .. } | RemoteFault::NotUtf8
             ));
         }
-        assert!(matches!(message(b"Listening on port 3", &pending()), Err(DecodeFailure::NotMessage)));
-        assert!(matches!(message(b"[]", &pending()), Err(DecodeFailure::NotMessage)));
+        assert!(matches!(message(b"Listening on port 3", &pending(), MAX), Err(DecodeFailure::NotMessage)));
+        assert!(matches!(message(b"[]", &pending(), MAX), Err(DecodeFailure::NotMessage)));
+    }
+
+    #[test]
+    fn a_response_of_very_many_values_fails_its_request() {
+        let values = "{\"\":0},".repeat(100_000);
+        let text = format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{"contents":[{values}0]}}}}"#);
+        let failure = message(text.as_bytes(), &pending(), MAX).unwrap_err();
+        let DecodeFailure::Response(id, fault) = failure else { panic!("{failure:?}") };
+        assert_eq!((id, fault), (NumberOrString::Number(2), RemoteFault::TooComplex { limit: 8 * MAX }));
     }
 
     #[test]

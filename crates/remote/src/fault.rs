@@ -12,6 +12,9 @@ use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpError,
 };
 
+use crate::config::RemoteConfig;
+use crate::mount::UriMount;
+
 /// The code of the JSON-RPC error that this crate substitutes for a malformed or oversized response. It is outside the
 /// range that JSON-RPC reserves, and `data` contains a [`Substitute`].
 const SUBSTITUTE_CODE: i32 = 30_100;
@@ -24,9 +27,13 @@ const MAX_QUOTED: usize = 300;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RemoteFault {
     #[error(
-        "sent a message of more than {limit} bytes; hint: raise `max_message` if the server is to be trusted"
+        "sent a message of more than {limit} bytes; hint: raise `max_message` in an `[[mcp]]` section of `libris.toml` if the server is to be trusted"
     )]
     TooLarge { limit: usize },
+    #[error(
+        "sent a message of so many JSON values that it would take more than {limit} bytes of memory; hint: raise `max_message` in an `[[mcp]]` section of `libris.toml` if the server is to be trusted"
+    )]
+    TooComplex { limit: usize },
     #[error("sent bytes that are not UTF-8")]
     NotUtf8,
     #[error(
@@ -51,9 +58,17 @@ pub(crate) enum RemoteFault {
     Token(String),
     #[error("refused the access token; hint: request a token with the scope `{0}`")]
     Scope(String),
-    #[error("did not answer within {0:?}; hint: check the server, or raise `timeout`")]
+    #[error(
+        "did not answer within {0:?}; hint: check the server, or raise `timeout` in an `[[mcp]]` section of `libris.toml`"
+    )]
     Silent(Duration),
-    #[error("does not answer reads: the last {0} timed out; hint: check the server, or raise `timeout`")]
+    #[error(
+        "was not ready within {0:?}; hint: check the server, or raise `connect_timeout` in an `[[mcp]]` section of `libris.toml`"
+    )]
+    NotReady(Duration),
+    #[error(
+        "does not answer reads: the last {0} timed out; hint: check the server, or raise `timeout` in an `[[mcp]]` section of `libris.toml`"
+    )]
     Unresponsive(u32),
     #[error("closed the connection{}", .0.as_ref().map(|last| format!(" after it wrote to its standard error: {last}")).unwrap_or_default())]
     Closed(Option<String>),
@@ -75,11 +90,15 @@ pub(crate) enum RemoteFault {
     RepeatedCursor,
     #[error("sent a list of more than {0} pages; hint: report this to the author of the server")]
     EndlessPages(usize),
-    #[error("sent a list of more than {0} resources or templates; hint: raise `max_resources`")]
+    #[error(
+        "sent a list of more than {0} resources or templates; hint: raise `max_resources` in an `[[mcp]]` section of `libris.toml`"
+    )]
     EndlessList(usize),
     #[error("sent a list of more than {0} tools; hint: report this to the author of the server")]
     ManyTools(usize),
-    #[error("sent a list of more than {0} bytes; hint: raise `max_message`")]
+    #[error(
+        "sent a list of more than {0} bytes; hint: raise `max_message` in an `[[mcp]]` section of `libris.toml`"
+    )]
     LargeList(usize),
     #[error("sent base64 that is malformed")]
     Base64,
@@ -91,16 +110,22 @@ pub(crate) enum RemoteFault {
 
 impl RemoteFault {
     /// The error for the caller. `uri` is the served URI, if the request was for one resource.
-    pub(crate) fn into_error(self, server: &str, uri: Option<&Uri>) -> Error {
+    pub(crate) fn into_error(self, config: &RemoteConfig, uri: Option<&Uri>) -> Error {
+        let server = &config.name;
         match (&self, uri) {
             (Self::Refused { code, message }, Some(uri)) if means_not_found(*code, message) => {
-                Error::NotFound(uri.clone())
+                match hint_of(message, &config.mount) {
+                    Some(hint) => Error::missing(uri, format!("the MCP server `{server}` says: {hint}")),
+                    None => Error::NotFound(uri.clone()),
+                }
             }
             (Self::TooLarge { limit }, Some(uri)) => Error::TooLarge {
                 uri: uri.clone(),
                 size: *limit as u64 + 1,
                 limit: *limit as u64,
-                hint: Some(format!("raise `max_message` of the MCP server `{server}`")),
+                hint: Some(format!(
+                    "raise `max_message` of the MCP server `{server}` in an `[[mcp]]` section of `libris.toml`"
+                )),
             },
             (Self::Refused { code, .. }, _) if *code == ErrorCode::INVALID_PARAMS.0 => {
                 Error::invalid(format!("the MCP server `{server}` {self}"))
@@ -207,6 +232,7 @@ impl RemoteFault {
 #[derive(serde::Serialize, serde::Deserialize)]
 enum Substitute {
     TooLarge(usize),
+    TooComplex(usize),
     NotUtf8,
     WrongResult(String, String),
 }
@@ -215,6 +241,7 @@ impl Substitute {
     fn of(fault: &RemoteFault) -> Option<Self> {
         Some(match fault {
             RemoteFault::TooLarge { limit } => Self::TooLarge(*limit),
+            RemoteFault::TooComplex { limit } => Self::TooComplex(*limit),
             RemoteFault::NotUtf8 => Self::NotUtf8,
             RemoteFault::WrongResult { method, cause } => {
                 Self::WrongResult((*method).to_owned(), cause.clone())
@@ -226,6 +253,7 @@ impl Substitute {
     fn parse(data: &serde_json::Value) -> Option<RemoteFault> {
         Some(match serde_json::from_value::<Option<Self>>(data.clone()).ok()?? {
             Self::TooLarge(limit) => RemoteFault::TooLarge { limit },
+            Self::TooComplex(limit) => RemoteFault::TooComplex { limit },
             Self::NotUtf8 => RemoteFault::NotUtf8,
             Self::WrongResult(method, cause) => {
                 let known = crate::decode::METHODS.into_iter().find(|known| *known == method);
@@ -243,6 +271,19 @@ fn means_not_found(code: i32, message: &str) -> bool {
     let says_so = ["not found", "unknown resource", "no resource", "does not exist", "no such"];
     code == ErrorCode::RESOURCE_NOT_FOUND.0
         || (code != ErrorCode::METHOD_NOT_FOUND.0 && says_so.iter().any(|text| message.contains(text)))
+}
+
+/// What the message of a server says besides that the resource does not exist, with served URIs; `None` if it says nothing
+/// more. Another Libris writes `resource not found: ` and then what to request instead.
+fn hint_of(message: &str, mount: &UriMount) -> Option<String> {
+    let hint = message.strip_prefix("resource not found: ")?;
+    let served = |(at, part): (usize, &str)| match at % 2 {
+        // In backticks.
+        1 if part.contains(':') => mount.outer(part).map_or_else(|_| part.to_owned(), |uri| uri.to_string()),
+        _ => part.to_owned(),
+    };
+    let parts: Vec<_> = hint.split('`').enumerate().map(served).collect();
+    Some(parts.join("`"))
 }
 
 /// Prepares a text of a server for a message: cut to [`MAX_QUOTED`], in one line, with control characters escaped.
@@ -304,5 +345,24 @@ impl FaultJournal {
         let state = self.state();
         let lines = state.lines.iter().map(String::as_str).collect::<Vec<_>>().join(" / ");
         state.fatal.clone().unwrap_or_else(|| RemoteFault::Closed((!lines.is_empty()).then_some(lines)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hint_of;
+    use crate::mount::UriMount;
+
+    #[test]
+    fn a_hint_of_a_server_has_served_uris() {
+        let hint = |message: &str| hint_of(message, &UriMount::prefixed("far").unwrap());
+        assert_eq!(
+            hint("resource not found: there is no branch `mian`; did you mean `git://a/blob/main/b`?")
+                .as_deref(),
+            Some("there is no branch `mian`; did you mean `far+git://a/blob/main/b`?")
+        );
+        assert_eq!(hint("resource not found: use `lines`").as_deref(), Some("use `lines`"));
+        assert_eq!(hint("Resource not found"), None);
+        assert_eq!(hint("Resource not found: demo://x"), None);
     }
 }

@@ -31,6 +31,7 @@ use sse_stream::{Sse, SseStream};
 
 use crate::decode::{self, DecodeFailure, PendingMethods};
 use crate::fault::{RemoteFault, quoted};
+use crate::json_weight;
 
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
@@ -123,7 +124,8 @@ impl UpstreamHttp {
         request: Option<RequestId>,
     ) -> ServerEvents {
         let body = response.into_body().into_data_stream();
-        let bounded = BoundedEvents { body, limit: self.max_message, size: 0, line: 0, has_failed: false };
+        let max_message = self.max_message;
+        let bounded = BoundedEvents { body, limit: max_message, size: 0, line: 0, has_failed: false };
         let events = SseStream::from_bytes_stream(bounded);
         let checked = move |event: Result<Sse, SseError>| match (event, &request) {
             (Err(SseError::Body(cause)), Some(id)) => match cause.downcast_ref::<RemoteFault>() {
@@ -133,7 +135,7 @@ impl UpstreamHttp {
                 }
                 _ => Err(SseError::Body(cause)),
             },
-            (event, _) => event.map(|event| checked_event(event, &pending)),
+            (event, _) => event.and_then(|event| checked_event(event, &pending, max_message)),
         };
         events.map(checked).boxed()
     }
@@ -162,26 +164,28 @@ pub(crate) fn connector<R>(
 }
 
 /// Decodes the response in an event by its method, and encodes it again: malformed entries of a list are left out, and a
-/// malformed response becomes an error. Other events are unchanged.
-fn checked_event(mut event: Sse, pending: &PendingMethods) -> Sse {
+/// malformed response becomes an error. Other events are unchanged. An event that would take too much memory, and answers no
+/// known request, ends the stream.
+fn checked_event(mut event: Sse, pending: &PendingMethods, max_message: usize) -> Result<Sse, SseError> {
     #[derive(Deserialize)]
     struct EventEnvelope<'a> {
         #[serde(borrow)]
         result: Option<&'a RawValue>,
     }
-    let Some(data) = &event.data else { return event };
-    let is_response = serde_json::from_str(data).is_ok_and(|EventEnvelope { result }| result.is_some());
-    if is_response {
-        let replaced = match decode::message(data.as_bytes(), pending) {
+    let Some(data) = &event.data else { return Ok(event) };
+    let is_response = || serde_json::from_str(data).is_ok_and(|EventEnvelope { result }| result.is_some());
+    if json_weight::check(data.as_bytes(), max_message).is_err() || is_response() {
+        let replaced = match decode::message(data.as_bytes(), pending, max_message) {
             Ok(message) => Some(message),
             Err(DecodeFailure::Response(id, fault)) => Some(decode::substitute(id, &fault)),
-            Err(_) => None,
+            Err(DecodeFailure::Unknown(fault)) => return Err(SseError::Body(Box::new(fault))),
+            Err(DecodeFailure::NotMessage) => None,
         };
         if let Some(text) = replaced.and_then(|message| serde_json::to_string(&message).ok()) {
             event.data = Some(text);
         }
     }
-    event
+    Ok(event)
 }
 
 impl StreamableHttpClient for UpstreamHttp {
@@ -236,7 +240,7 @@ impl StreamableHttpClient for UpstreamHttp {
             };
         }
         let body = self.body(response, self.max_message).await.map_err(failed)?;
-        match decode::message(&body, &pending) {
+        match decode::message(&body, &pending, self.max_message) {
             Ok(message) => Ok(StreamableHttpPostResponse::Json(message, new_session)),
             Err(_) if !awaits_response => Ok(StreamableHttpPostResponse::Accepted),
             Err(DecodeFailure::Response(id, fault)) => {
@@ -444,7 +448,10 @@ mod tests {
     use bytes::Bytes;
     use futures_util::{StreamExt as _, stream};
 
-    use super::{BoundedEvents, scope};
+    use sse_stream::Sse;
+
+    use super::{BoundedEvents, checked_event, scope};
+    use crate::decode::PendingMethods;
     use crate::fault::RemoteFault;
 
     async fn sizes(limit: usize, chunks: &[&str]) -> Vec<Result<usize, RemoteFault>> {
@@ -461,6 +468,20 @@ mod tests {
         let too_large = Err(RemoteFault::TooLarge { limit: 14 });
         assert_eq!(sizes(14, &["data: 123", "456789", "0"]).await, [Ok(9), too_large.clone()]);
         assert_eq!(sizes(14, &["data: 1\ndata: 2\ndata: 3\n"]).await, [too_large]);
+    }
+
+    #[test]
+    fn an_event_of_very_many_values_is_not_decoded() {
+        let checked =
+            |text: String| checked_event(Sse::default().data(text), &PendingMethods::default(), 1 << 20);
+        let values = "{},".repeat(100_000);
+        let response = checked(format!(r#"{{"jsonrpc":"2.0","id":7,"result":[{values}0]}}"#)).unwrap();
+        let error: serde_json::Value = serde_json::from_str(&response.data.unwrap()).unwrap();
+        assert_eq!((&error["id"], error["error"]["code"].is_number()), (&7.into(), true), "{error}");
+        let notification = format!(r#"{{"jsonrpc":"2.0","method":"a","params":[{values}0]}}"#);
+        assert!(checked(notification).is_err());
+        let usual = r#"{"jsonrpc":"2.0","method":"a"}"#;
+        assert_eq!(checked(usual.to_owned()).unwrap().data.as_deref(), Some(usual));
     }
 
     #[test]

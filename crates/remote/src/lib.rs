@@ -7,14 +7,17 @@
 //!
 //! This crate is the only one that speaks MCP as a client, through `rmcp`.
 
+mod cancellation;
 mod config;
 mod convert;
 mod decode;
 mod directory;
 mod fault;
+mod followed;
 mod http;
 mod input_required;
 mod inventory;
+mod json_weight;
 mod link;
 mod listing;
 mod mount;
@@ -29,7 +32,7 @@ mod tool_list;
 mod upstream_subscriber;
 mod upstream_watch;
 
-pub use config::{ChildEnvironment, ProtocolChoice, RemoteConfig, RemoteLimits, RemoteTarget};
+pub use config::{Callers, ChildEnvironment, ProtocolChoice, RemoteConfig, RemoteLimits, RemoteTarget};
 pub use link::ServerIdentity;
 pub use mount::UriMount;
 pub use oauth::{Login, LoginOptions, TokenStore};

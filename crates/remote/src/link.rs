@@ -9,20 +9,19 @@ use http::{HeaderName, HeaderValue};
 use libris_core::RequestInput;
 use libris_process::GroupedChild;
 use rmcp::model::{
-    CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest, CustomRequest,
-    Implementation, PingRequest, ProtocolVersion, RequestId, ResourceUpdatedNotificationParam,
-    ServerPeerInfo, ServerResult,
+    ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, ErrorCode, Implementation, PingRequest,
+    ProtocolVersion, ResourceUpdatedNotificationParam, ServerPeerInfo, ServerResult,
 };
 use rmcp::service::{NotificationContext, Peer, PeerRequestOptions, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientCacheConfig, ClientHandler, ClientLifecycleMode, ClientServiceExt as _, RoleClient};
 use serde_json::Value;
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::cancellation::{self, CancelRequestOnDrop, RequestCanceller};
 use crate::config::{ProtocolChoice, RemoteConfig, RemoteTarget};
 use crate::fault::{FaultJournal, RemoteFault};
 use crate::http::UpstreamHttp;
@@ -44,8 +43,9 @@ const MAX_CONCURRENT_REQUESTS: usize = 32;
 /// How long to wait for a session to end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long sending `notifications/cancelled` may take.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The transport waits this many times as long for a response as callers do (`timeout`). It must not give up a request before
+/// its caller does, and serves only to end requests that nobody waits for.
+const TRANSPORT_TIMEOUT_FACTOR: u32 = 2;
 
 /// Who a server is and what it can do.
 #[derive(Clone, Debug)]
@@ -90,6 +90,7 @@ pub(crate) struct UpstreamSession {
     /// The number of this connection, counted from 1.
     pub(crate) generation: u64,
     journal: FaultJournal,
+    canceller: RequestCanceller,
     /// Notified when a request finds that the connection is lost.
     broken: Notify,
 }
@@ -143,7 +144,7 @@ impl UpstreamSession {
     /// Sends a request of an extension.
     pub(crate) async fn custom(&self, method: &str, params: Option<Value>) -> Result<Value, ServiceError> {
         let request = ClientRequest::CustomRequest(CustomRequest::new(method, params));
-        match self.peer.send_request(request).await? {
+        match self.request(request, None).await? {
             ServerResult::CustomResult(result) => Ok(result.0),
             _ => Err(ServiceError::UnexpectedResponse),
         }
@@ -161,11 +162,11 @@ impl UpstreamSession {
         let mut options = PeerRequestOptions::no_options();
         options.meta = input.filter(|_| self.is_modern()).map(input_required::metadata);
         let handle = self.peer.send_cancellable_request(request, options).await?;
-        let mut abandoned = AbandonedRequest { peer: &self.peer, id: Some(handle.id.clone()) };
+        let guard = CancelRequestOnDrop::new(&self.canceller, handle.id.clone());
         let result = handle.await_response().await;
         // Without an answer, such as after a timeout of the transport, the server may still be working.
         if matches!(result, Ok(_) | Err(ServiceError::McpError(_))) {
-            abandoned.id = None;
+            guard.answered();
         }
         result
     }
@@ -204,22 +205,6 @@ impl UpstreamSession {
     /// Completes when a request has found that the connection is lost.
     pub(crate) async fn broken(&self) {
         self.broken.notified().await;
-    }
-}
-
-/// A drop guard that sends `notifications/cancelled` for a request that nobody waits for any more.
-struct AbandonedRequest<'a> {
-    peer: &'a Peer<RoleClient>,
-    id: Option<RequestId>,
-}
-
-impl Drop for AbandonedRequest<'_> {
-    fn drop(&mut self) {
-        let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
-        let peer = self.peer.clone();
-        let reason = Some("the client no longer waits for the response".to_owned());
-        let params = CancelledNotificationParam::new(Some(id), reason);
-        runtime.spawn(async move { timeout(CANCEL_TIMEOUT, peer.notify_cancelled(params)).await });
     }
 }
 
@@ -264,12 +249,12 @@ impl UpstreamLink {
         let mut state = self.state.clone();
         let settled = state.wait_for(|state| !matches!(state, LinkState::Connecting(None)));
         match timeout(limit, settled).await {
-            Err(_) => Err(RemoteFault::Silent(limit)),
+            Err(_) => Err(RemoteFault::NotReady(limit)),
             Ok(Err(_)) => Err(RemoteFault::Closed(None)),
             Ok(Ok(state)) => match &*state {
                 LinkState::Up(session) => Ok(session.clone()),
                 LinkState::Down(fault) | LinkState::Connecting(Some(fault)) => Err(fault.clone()),
-                LinkState::Connecting(None) => Err(RemoteFault::Silent(limit)),
+                LinkState::Connecting(None) => Err(RemoteFault::NotReady(limit)),
             },
         }
     }
@@ -329,10 +314,11 @@ impl Supervisor {
             let limit = self.config.limits.connect_timeout;
             let connected = match timeout(limit, self.connect()).await {
                 Ok(connected) => connected,
-                Err(_) => Err(RemoteFault::Silent(limit)),
+                Err(_) => Err(RemoteFault::NotReady(limit)),
             };
-            timed_out =
-                connected.as_ref().err().filter(|fault| matches!(fault, RemoteFault::Silent(_))).cloned();
+            let is_timeout =
+                |fault: &&RemoteFault| matches!(fault, RemoteFault::NotReady(_) | RemoteFault::Silent(_));
+            timed_out = connected.as_ref().err().filter(is_timeout).cloned();
             let fault = match connected {
                 Ok(established) => {
                     let since = Instant::now();
@@ -361,6 +347,14 @@ impl Supervisor {
             Err(RemoteFault::WrongResult { .. }) if self.config.protocol == ProtocolChoice::Auto => {
                 self.connect_by(ProtocolChoice::Initialize).await
             }
+            // rmcp gives up `server/discover` after ten seconds and sends `initialize`. A server that took longer to start
+            // answers the first, and refuses the second because of it.
+            Err(RemoteFault::Refused { code, .. })
+                if code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION.0
+                    && self.config.protocol == ProtocolChoice::Auto =>
+            {
+                self.connect_by(ProtocolChoice::Discover).await
+            }
             connected => connected,
         }
     }
@@ -378,11 +372,12 @@ impl Supervisor {
                 (handler.serve_with_lifecycle(transport, lifecycle).await, Some(process))
             }
             RemoteTarget::Http { url, token, headers, stored } => {
-                let client =
-                    UpstreamHttp::new(url, limits.max_message, limits.connect_timeout, limits.timeout)?;
+                let timeout = limits.timeout.saturating_mul(TRANSPORT_TIMEOUT_FACTOR);
+                let client = UpstreamHttp::new(url, limits.max_message, limits.connect_timeout, timeout)?;
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .max_concurrent_requests(MAX_CONCURRENT_REQUESTS)
                     .max_sse_event_size(limits.max_message)
+                    .control_request_timeout(cancellation::ATTEMPT_TIMEOUT)
                     // The link reconnects instead, so that watchers learn that changes may have been lost.
                     .reinit_on_expired_session(false)
                     .custom_headers(headers.iter().filter_map(|(name, value)| header(name, value)).collect());
@@ -412,6 +407,7 @@ impl Supervisor {
             info,
             generation: self.generation,
             journal,
+            canceller: RequestCanceller::new(service.peer().clone()),
             broken: Notify::new(),
         };
         Ok(Established { service, session: Arc::new(session), notifications, overflow, _process: process })

@@ -15,9 +15,9 @@ use libris_core::{
     UriTemplate,
 };
 use rmcp::model::{
-    ArgumentInfo, CallToolRequest, CallToolRequestParams, ClientRequest, CompleteRequestParams,
-    CompletionContext, CustomResult, ErrorCode, GetPromptRequest, GetPromptRequestParams,
-    ReadResourceRequest, ReadResourceRequestParams, Reference, ServerResult,
+    ArgumentInfo, CallToolRequest, CallToolRequestParams, ClientRequest, CompleteRequest,
+    CompleteRequestParams, CompletionContext, CustomResult, ErrorCode, GetPromptRequest,
+    GetPromptRequestParams, ReadResourceRequest, ReadResourceRequestParams, Reference, ServerResult,
 };
 use rmcp::service::ServiceError;
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ impl Remote {
     }
 
     fn error(&self, fault: RemoteFault, uri: Option<&Uri>) -> Error {
-        fault.into_error(&self.config.name, uri)
+        fault.into_error(&self.config, uri)
     }
 
     /// Waits for the response to a request, within the configured timeout.
@@ -123,8 +123,13 @@ impl Remote {
             let known = known.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
             params = params.with_context(CompletionContext::with_arguments(known));
         }
-        let completion = match self.answer(session, session.peer.complete(params)).await {
-            Ok(answer) => answer.completion,
+        let request = ClientRequest::CompleteRequest(CompleteRequest::new(params));
+        let completion = match self.answer(session, session.request(request, None)).await {
+            Ok(ServerResult::CompleteResult(answer)) => answer.completion,
+            Ok(_) => {
+                let (method, cause) = ("completion/complete", "it has another shape".to_owned());
+                return Err(self.error(RemoteFault::WrongResult { method, cause }, None));
+            }
             Err(RemoteFault::Refused { code, .. }) if code == ErrorCode::METHOD_NOT_FOUND.0 => {
                 return Ok(Completion::default());
             }
@@ -196,7 +201,7 @@ impl Remote {
             result.contents.into_iter().map(|part| convert::content(part, (inner, uri), &self.config.mount));
         let parts = parts.collect::<Result<Vec<_>, _>>().map_err(|fault| self.error(fault, Some(uri)))?;
         context.grow(parts.iter().map(|part| part.body.len() as u64).sum())?;
-        Ok(Contents { parts, freshness: validity.freshness(hints) })
+        Ok(Contents { parts, freshness: validity.freshness(hints, self.config.callers) })
     }
 }
 

@@ -16,7 +16,7 @@ use libris_core::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::config::{ChildEnvironment, RemoteConfig, RemoteTarget};
+use crate::config::{Callers, ChildEnvironment, RemoteConfig, RemoteTarget};
 use crate::remote::Remote;
 
 /// The number of resources requested per page.
@@ -58,6 +58,14 @@ impl ResourceClient {
         Self::remote(RemoteConfig::new("server", target))
     }
 
+    /// A client for the MCP server at a URL, which gets this access token. The URL must begin with `https://`, unless the
+    /// server is on this machine.
+    pub fn http_with_token(url: &str, token: impl Into<String>) -> Result<Self> {
+        let (url, token) = (url.to_owned(), Some(token.into()));
+        let target = RemoteTarget::Http { url, token, headers: BTreeMap::new(), stored: None };
+        Self::remote(RemoteConfig::new("server", target))
+    }
+
     /// A client for an MCP server that it starts as a child process.
     pub fn command<A: Into<OsString>>(
         program: impl Into<OsString>,
@@ -72,9 +80,9 @@ impl ResourceClient {
         Self::remote(RemoteConfig::new("server", target))
     }
 
-    /// A client for an MCP server with this configuration.
+    /// A client for an MCP server with this configuration. It acts for one user, so it caches private responses, too.
     pub fn remote(config: RemoteConfig) -> Result<Self> {
-        Ok(Self::new(Arc::new(Remote::new(config)?)))
+        Ok(Self::new(Arc::new(Remote::new(RemoteConfig { callers: Callers::One, ..config })?)))
     }
 
     /// Reads the first part of a resource, parsed by its media type.

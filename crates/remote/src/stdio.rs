@@ -222,7 +222,7 @@ impl<R: AsyncRead + Unpin + Send, W> LineTransport<R, W> {
         if text.is_empty() {
             return Ok(None);
         }
-        let decoded = decode::message(text, &self.pending);
+        let decoded = decode::message(text, &self.pending, self.max_message);
         // Reuses the buffer, unless a large message made it large.
         if line.capacity() <= 64 << 10 {
             self.line = line;

@@ -1,6 +1,5 @@
 //! Handles the notifications of a server, and the state that a source shares with the task of its connection.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use crate::config::{RemoteConfig, RemoteTarget};
 use crate::directory::{self, LastDirectory};
 use crate::fault::RemoteFault;
+use crate::followed::{FollowOutcome, FollowedUri, FollowedUris, MAX_FOLLOWED};
 use crate::inventory::{CachedFetch, Snapshot, SnapshotValidity, UpdateCounters};
 use crate::link::{UpstreamNotification, UpstreamSession};
 use crate::listing::{CacheHints, ResourceList, TemplateList};
@@ -20,9 +20,6 @@ use crate::prompt_list::PromptList;
 use crate::skill_list::SkillList;
 use crate::tool_list::ToolList;
 use crate::upstream_subscriber::{Subscribed, UpstreamSubscriber};
-
-/// The maximum number of followed resources of a server.
-const MAX_FOLLOWED: usize = 20_000;
 
 /// How many changes a watcher may lag behind. Beyond that, it receives [`Change::Lost`].
 const MAX_UNREAD_CHANGES: usize = 4096;
@@ -39,7 +36,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The state that a source shares with the task of its connection: followed resources, cached lists and watchers.
 pub(crate) struct UpstreamEvents {
     config: RemoteConfig,
-    followed: Mutex<BTreeSet<FollowedUri>>,
+    followed: Mutex<FollowedUris>,
     /// Wakes [`run`] when `followed` has changed.
     wake: Notify,
     changes: broadcast::Sender<Change>,
@@ -67,15 +64,6 @@ struct AnnouncedLists {
     templates: Option<Arc<Snapshot<TemplateList>>>,
 }
 
-/// A followed resource.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FollowedUri {
-    /// The upstream URI.
-    pub(crate) inner: String,
-    /// The served URI.
-    pub(crate) outer: Uri,
-}
-
 impl UpstreamEvents {
     pub(crate) fn new(config: RemoteConfig, losses: Arc<AtomicU64>) -> Self {
         Self {
@@ -101,33 +89,31 @@ impl UpstreamEvents {
         self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn followed(&self) -> MutexGuard<'_, BTreeSet<FollowedUri>> {
+    fn followed(&self) -> MutexGuard<'_, FollowedUris> {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a resource to the followed ones. [`run`] subscribes to it.
     pub(crate) fn follow(&self, inner: String, outer: Uri) {
-        let mut followed = self.followed();
-        if followed.len() >= MAX_FOLLOWED {
-            drop(followed);
-            tracing::warn!(
-                "an MCP server has {MAX_FOLLOWED} subscriptions; further resources are not subscribed to"
-            );
-            return;
-        }
-        if followed.insert(FollowedUri { inner, outer }) {
-            drop(followed);
-            self.wake.notify_one();
+        let added = self.followed().add(FollowedUri { inner, outer });
+        match added {
+            FollowOutcome::Wanted => self.wake.notify_one(),
+            FollowOutcome::Nothing => {}
+            FollowOutcome::LimitReached => {
+                let server = &self.config.name;
+                tracing::warn!(
+                    server,
+                    "an MCP server has {MAX_FOLLOWED} subscriptions; further resources wait until others are unsubscribed \
+                     from"
+                );
+            }
         }
     }
 
     /// Removes a resource from the followed ones. [`run`] cancels the subscription.
     pub(crate) fn unfollow(&self, outer: &Uri) {
-        let mut followed = self.followed();
-        let before = followed.len();
-        followed.retain(|one| one.outer != *outer);
-        if followed.len() < before {
-            drop(followed);
+        let has_changed = self.followed().remove(outer);
+        if has_changed {
             self.wake.notify_one();
         }
     }
@@ -162,7 +148,8 @@ impl UpstreamEvents {
         self.updates.of(inner).fetch_add(1, Ordering::AcqRel);
         // The size or the modification time in the list may have changed, too.
         self.list_changes.fetch_add(1, Ordering::AcqRel);
-        let known = self.followed().iter().find(|one| one.inner == inner).map(|one| one.outer.clone());
+        let known =
+            self.followed().wanted().iter().find(|one| one.inner == inner).map(|one| one.outer.clone());
         match known.map_or_else(|| self.config.mount.outer(inner), Ok) {
             Ok(outer) => self.report(Change::Updated(outer)),
             Err(cause) => tracing::debug!(%cause, "an MCP server reported a change of a malformed URI"),
@@ -182,75 +169,93 @@ impl UpstreamEvents {
 
     /// The cached list if it is current, otherwise the result of `fetch`. `changes` is the counter that is bumped when the
     /// list changes, and whether the server reports these changes.
-    async fn current<L>(
-        &self,
+    async fn current<L, F>(
+        self: &Arc<Self>,
+        session: &Arc<UpstreamSession>,
         cached: &CachedFetch<L>,
-        changes: (&Arc<AtomicU64>, bool),
-        fetch: impl Future<Output = Result<L, RemoteFault>>,
-        hints: impl Fn(&L) -> CacheHints,
-    ) -> Result<Arc<Snapshot<L>>, RemoteFault> {
-        let fetch = async {
-            let list = fetch.await?;
-            let hints = hints(&list);
-            Ok((list, hints))
+        (changes, reports): (&Arc<AtomicU64>, bool),
+        fetch: impl FnOnce(Arc<Self>, Arc<UpstreamSession>) -> F,
+        hints: fn(&L) -> CacheHints,
+    ) -> Result<Arc<Snapshot<L>>, RemoteFault>
+    where
+        L: Send + Sync + 'static,
+        F: Future<Output = Result<L, RemoteFault>> + Send + 'static,
+    {
+        let fetch = || {
+            let validity = SnapshotValidity::begin(changes, &self.losses);
+            let ttl = self.config.limits.list_ttl;
+            let fetched = fetch(self.clone(), session.clone());
+            async move {
+                let list = fetched.await?;
+                let hints = hints(&list);
+                Ok(Snapshot::new(list, validity, hints, reports, ttl))
+            }
         };
-        cached.current_or_fetch(self.snapshot(changes, fetch)).await
+        cached.current_or_fetch(fetch).await
     }
 
     /// The resources, fetched if they are not current.
     pub(crate) async fn current_resources(
-        &self,
-        session: &UpstreamSession,
+        self: &Arc<Self>,
+        session: &Arc<UpstreamSession>,
     ) -> Result<Arc<Snapshot<ResourceList>>, RemoteFault> {
-        let RemoteConfig { mount, limits, .. } = &self.config;
-        let fetch = ResourceList::fetch(session, mount, limits);
+        let fetch = |events: Arc<Self>, session: Arc<UpstreamSession>| async move {
+            ResourceList::fetch(&session, &events.config.mount, &events.config.limits).await
+        };
         let changes = (&self.list_changes, session.reports_list_changes());
-        let snapshot = self.current(&self.resources, changes, fetch, |list| list.hints).await?;
+        let snapshot = self.current(session, &self.resources, changes, fetch, |list| list.hints).await?;
         self.announced().resources.get_or_insert_with(|| snapshot.clone());
         Ok(snapshot)
     }
 
     /// The templates, fetched if they are not current.
     pub(crate) async fn current_templates(
-        &self,
-        session: &UpstreamSession,
+        self: &Arc<Self>,
+        session: &Arc<UpstreamSession>,
     ) -> Result<Arc<Snapshot<TemplateList>>, RemoteFault> {
-        let RemoteConfig { mount, limits, .. } = &self.config;
-        let fetch = TemplateList::fetch(session, mount, limits);
+        let fetch = |events: Arc<Self>, session: Arc<UpstreamSession>| async move {
+            TemplateList::fetch(&session, &events.config.mount, &events.config.limits).await
+        };
         let changes = (&self.list_changes, session.reports_list_changes());
-        let snapshot = self.current(&self.templates, changes, fetch, |list| list.hints).await?;
+        let snapshot = self.current(session, &self.templates, changes, fetch, |list| list.hints).await?;
         self.announced().templates.get_or_insert_with(|| snapshot.clone());
         Ok(snapshot)
     }
 
     /// The skills, fetched if they are not current.
     pub(crate) async fn current_skills(
-        &self,
-        session: &UpstreamSession,
+        self: &Arc<Self>,
+        session: &Arc<UpstreamSession>,
     ) -> Result<Arc<Snapshot<SkillList>>, RemoteFault> {
-        let RemoteConfig { mount, limits, .. } = &self.config;
+        let fetch = |events: Arc<Self>, session: Arc<UpstreamSession>| async move {
+            SkillList::fetch(&session, &events.config.mount, &events.config.limits).await
+        };
         let changes = (&self.list_changes, session.reports_list_changes());
-        self.current(&self.skills, changes, SkillList::fetch(session, mount, limits), |list| list.hints).await
+        self.current(session, &self.skills, changes, fetch, |list| list.hints).await
     }
 
     /// The prompts, fetched if they are not current.
     pub(crate) async fn current_prompts(
-        &self,
-        session: &UpstreamSession,
+        self: &Arc<Self>,
+        session: &Arc<UpstreamSession>,
     ) -> Result<Arc<Snapshot<PromptList>>, RemoteFault> {
-        let RemoteConfig { mount, limits, .. } = &self.config;
+        let fetch = |events: Arc<Self>, session: Arc<UpstreamSession>| async move {
+            PromptList::fetch(&session, &events.config.mount, &events.config.limits).await
+        };
         let changes = (&self.feature_changes, session.reports_prompt_changes());
-        self.current(&self.prompts, changes, PromptList::fetch(session, mount, limits), |list| list.hints)
-            .await
+        self.current(session, &self.prompts, changes, fetch, |list| list.hints).await
     }
 
     /// The tools, fetched if they are not current.
     pub(crate) async fn current_tools(
-        &self,
-        session: &UpstreamSession,
+        self: &Arc<Self>,
+        session: &Arc<UpstreamSession>,
     ) -> Result<Arc<Snapshot<ToolList>>, RemoteFault> {
+        let fetch = |events: Arc<Self>, session: Arc<UpstreamSession>| async move {
+            ToolList::fetch(&session, &events.config).await
+        };
         let changes = (&self.feature_changes, session.reports_tool_changes());
-        self.current(&self.tools, changes, ToolList::fetch(session, &self.config), |list| list.hints).await
+        self.current(session, &self.tools, changes, fetch, |list| list.hints).await
     }
 
     /// The children of a directory, fetched if they are not current; `None` if the server does not know the method.
@@ -276,7 +281,7 @@ impl UpstreamEvents {
     }
 
     /// Fetches the lists again and reports to watchers what changed since the announced ones.
-    async fn relist(&self, session: &UpstreamSession) {
+    async fn relist(self: &Arc<Self>, session: &Arc<UpstreamSession>) {
         let before = std::mem::take(&mut *self.announced());
         let after = (self.current_resources(session).await, self.current_templates(session).await);
         let (Some(before), Some(templates), (Ok(after), Ok(templates_after))) =
@@ -324,7 +329,7 @@ pub(crate) async fn run(
     let (mut is_first, mut has_warned) = (true, false);
     loop {
         if subscribing.is_none() {
-            let wanted = events.followed().clone();
+            let wanted = events.followed().wanted().clone();
             if !session.supports_subscriptions()
                 && !wanted.is_empty()
                 && !std::mem::replace(&mut has_warned, true)
@@ -335,7 +340,7 @@ pub(crate) async fn run(
                     "an MCP server does not support subscriptions; updates of its resources are not reported"
                 );
             }
-            subscribing = subscriber.change(wanted);
+            subscribing = subscriber.change(&wanted);
         }
         if is_first && subscribing.is_none() {
             // Changes between the previous connection and the new subscriptions may have been missed.
@@ -346,15 +351,17 @@ pub(crate) async fn run(
         }
         let features_time = tokio::time::sleep_until(features_at.unwrap_or_else(Instant::now));
         let relist_time = tokio::time::sleep_until(relist_at.unwrap_or_else(Instant::now));
+        let retry_at = subscriber.retry_at().filter(|_| subscribing.is_none());
+        let retry_time = tokio::time::sleep_until(retry_at.unwrap_or_else(Instant::now));
         tokio::select! {
             () = session.broken() => return,
             subscribed = async { subscribing.as_mut().expect("checked").await }, if subscribing.is_some() => {
                 subscribing = None;
-                let added = subscriber.changed(subscribed);
+                let accepted = subscriber.changed(subscribed);
                 // Changes before the server accepted the subscription may have been missed, so an update is reported.
                 // After a reconnection, `events.lost()` covers the first subscriptions.
                 if !is_first || session.generation == 1 {
-                    added.into_iter().for_each(|one| events.updated(&one.inner));
+                    accepted.into_iter().for_each(|one| events.updated(&one.inner));
                 }
             }
             notification = notifications.recv() => match notification {
@@ -387,6 +394,7 @@ pub(crate) async fn run(
             }
             () = overflow.notified() => events.lost(),
             () = events.wake.notified() => {}
+            () = retry_time, if retry_at.is_some() => {}
             () = relist_time, if relist_at.is_some() && relisting.is_none() => {
                 relist_at = None;
                 relisting = Some(events.relist(session).boxed());

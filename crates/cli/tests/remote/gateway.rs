@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::process::{HttpServer, serve};
 use crate::recorder::Recorder;
+use crate::toolbox::{Handshake, Toolbox};
 use crate::{LONG, folder, over_http, over_stdio, remote};
 
 fn uri(text: &str) -> Uri {
@@ -98,14 +99,7 @@ async fn a_thousand_subscribers_make_one_subscription() {
     let first = Session::open(&gateway.url, None).await;
     let subscribed = first.ask("resources/subscribe", json!({ "uri": "odd://one" })).await;
     assert_eq!(subscribed["result"], json!({}), "{subscribed}");
-    for _ in 0..10 {
-        let sessions = (0..100).map(|_| async {
-            let session = Session::open(&gateway.url, None).await;
-            let answer = session.ask("resources/subscribe", json!({ "uri": "odd://one" })).await;
-            assert_eq!(answer["result"], json!({}), "{answer}");
-        });
-        futures_util::future::join_all(sessions).await;
-    }
+    subscribe_a_thousand(&gateway.url, "odd://one").await;
     until(async || !recorder.requests("resources/subscribe").is_empty()).await;
     // What is asked later is answered later: a second subscription would have been requested by now.
     first.ask("resources/read", json!({ "uri": "odd://two" })).await;
@@ -113,6 +107,40 @@ async fn a_thousand_subscribers_make_one_subscription() {
     let answer = first.ask("resources/unsubscribe", json!({ "uri": "odd://one" })).await;
     assert_eq!(answer["result"], json!({}), "{answer}");
     assert!(recorder.requests("resources/unsubscribe").is_empty(), "1,000 others are subscribed");
+}
+
+/// Subscribes 1,000 clients.
+async fn subscribe_a_thousand(gateway: &str, uri: &str) {
+    for _ in 0..10 {
+        let sessions = (0..100).map(|_| async {
+            let session = Session::open(gateway, None).await;
+            let answer = session.ask("resources/subscribe", json!({ "uri": uri })).await;
+            assert_eq!(answer["result"], json!({}), "{answer}");
+        });
+        futures_util::future::join_all(sessions).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_subscribers_make_one_stream() {
+    let toolbox = Toolbox::start(Handshake::Discover, &[]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let gateway =
+        gateway(folder.path(), &format!("[[mcp]]\nname = \"odd\"\nurl = \"{}\"\n", toolbox.url)).await;
+    let first = Session::open(&gateway.url, None).await;
+    let mut events = first.events().await;
+    let subscribed = first.ask("resources/subscribe", json!({ "uri": "odd://ask" })).await;
+    assert_eq!(subscribed["result"], json!({}), "{subscribed}");
+    subscribe_a_thousand(&gateway.url, "odd://ask").await;
+    tokio::time::timeout(LONG, updated(&mut events, "odd://ask"))
+        .await
+        .expect("the subscription is accepted");
+    toolbox.notify("notifications/resources/updated", &json!({ "uri": "odd://ask" }));
+    tokio::time::timeout(LONG, updated(&mut events, "odd://ask")).await.expect("the update is passed on");
+    let streams = toolbox.requests("subscriptions/listen");
+    let subscriptions: Vec<_> =
+        streams.iter().map(|stream| &stream["params"]["notifications"]["resourceSubscriptions"]).collect();
+    assert_eq!(subscriptions, [&json!(["odd://ask"])]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -200,56 +228,6 @@ async fn templates_of_any_form_pass_and_a_malformed_one_is_left_out() {
     let asked = &recorder.requests("completion/complete")[0];
     assert_eq!(asked["ref"]["uri"], "tpl://query{?a,b}");
     assert_eq!((&asked["argument"], &asked["context"]["arguments"]), (&argument, &json!({ "a": "1" })));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn subscribers_hear_of_changes_during_an_outage_and_others_notice_nothing() {
-    let folders = [folder("one", &[("a.md", "first")]), folder("two", &[("a.md", "first")])];
-    let (one, two) = (folders[0].path().join("one"), folders[1].path().join("two"));
-    let mut upstream = HttpServer::start(&[one.as_os_str()]).await;
-    let address = upstream.url.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
-    let config = format!(
-        "[[mcp]]\nname = \"far\"\nurl = {:?}\nuris = \"prefixed\"\nretry = \"50ms\"\n\
-         [[mcp]]\nname = \"near\"\nrun = [{:?}, \"serve\", {two:?}, \"--stdio\"]\nuris = \"prefixed\"\n\
-         [[files]]\npath = {two:?}\n",
-        upstream.url,
-        crate::LIBRIS,
-    );
-    let gateway = gateway(folders[0].path(), &config).await;
-    let session = Session::open(&gateway.url, None).await;
-    let mut events = session.events().await;
-    let far = "far+file:///one/a.md";
-    let read = async |uri: &str| session.ask("resources/read", json!({ "uri": uri })).await;
-    assert_eq!(read(far).await["result"]["contents"][0]["text"], "first");
-    let subscribed = session.ask("resources/subscribe", json!({ "uri": far })).await;
-    assert_eq!(subscribed["result"], json!({}), "{subscribed}");
-    // Changes before the subscription are unknown, so it counts as one.
-    tokio::time::timeout(LONG, updated(&mut events, far)).await.expect("the subscription is accepted");
-
-    let others = ["near+file:///two/a.md", "file:///two/a.md"];
-    let read_other =
-        async |uri: &str| assert_eq!(read(uri).await["result"]["contents"][0]["text"], "first", "{uri}");
-    let mut before = Vec::new();
-    for uri in others {
-        before.push(median_time(async || read_other(uri).await).await);
-    }
-
-    upstream.process.kill().await.unwrap();
-    until(async || read(far).await["error"].is_object()).await;
-    for (uri, before) in others.into_iter().zip(before) {
-        assert_as_fast(median_time(async || read_other(uri).await).await, before);
-    }
-    let list = session.ask("resources/list", json!({})).await;
-    assert!(list.to_string().contains("near+file:///two/a.md"), "{list}");
-    until(async || {
-        session.ask("resources/list", json!({})).await["result"]["_meta"].to_string().contains("mcp far")
-    })
-    .await;
-
-    std::fs::write(one.join("a.md"), "second, during the outage").unwrap();
-    let _again = HttpServer::start_on(&address, &[one.as_os_str()]).await;
-    tokio::time::timeout(LONG, updated(&mut events, far)).await.expect("the subscriber is notified");
-    until(async || read(far).await["result"]["contents"][0]["text"] == "second, during the outage").await;
 }
 
 /// The median time of a read.

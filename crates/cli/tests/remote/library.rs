@@ -53,6 +53,18 @@ async fn a_program_reads_from_the_cache_as_long_as_the_server_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_program_caches_its_private_responses() {
+    let toolbox = Toolbox::start(Handshake::Discover, &[]).await;
+    let client = ResourceClient::http_with_token(&toolbox.url, "the-token").unwrap();
+    let first = client.read("odd://account").await.unwrap();
+    for _ in 0..10 {
+        assert_eq!(client.read("odd://account").await.unwrap(), first);
+    }
+    assert_eq!(toolbox.requests("resources/read").len(), 1);
+    assert!(toolbox.tokens().iter().all(|token| token == "Bearer the-token"), "{:?}", toolbox.tokens());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_command_is_served() {
     let folder = folder("library", &[("a.md", "# A\n")]);
     let library = folder.path().join("library");

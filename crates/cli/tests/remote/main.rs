@@ -7,6 +7,8 @@ mod contract;
 mod gateway;
 mod hanging;
 mod library;
+mod outage;
+mod patience;
 mod private;
 #[path = "../process/mod.rs"]
 mod process;

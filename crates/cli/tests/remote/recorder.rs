@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -44,6 +45,10 @@ struct Shared {
     requests: Arc<Mutex<Vec<(String, Value, HeaderMap)>>>,
     notifications: broadcast::Sender<String>,
     resources: Arc<Mutex<Vec<Value>>>,
+    /// If not zero: lists of resources have one resource per page, and each page takes this long.
+    page_delay: Arc<Mutex<Duration>>,
+    /// How many of the next subscriptions are refused.
+    refused: Arc<Mutex<usize>>,
 }
 
 impl Recorder {
@@ -69,6 +74,8 @@ impl Recorder {
             requests: Arc::default(),
             notifications: broadcast::Sender::new(64),
             resources: Arc::new(Mutex::new(resources)),
+            page_delay: Arc::default(),
+            refused: Arc::default(),
         };
         let router = Router::new().route("/mcp", post(answer).get(events)).with_state(shared.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -114,6 +121,16 @@ impl Recorder {
         resource.as_object_mut().unwrap().extend(members);
     }
 
+    /// From now on, lists of resources have one resource per page, and each page takes this long.
+    pub(crate) fn slow_down(&self, page_delay: Duration) {
+        *self.shared.page_delay.lock().unwrap() = page_delay;
+    }
+
+    /// The next subscriptions are refused.
+    pub(crate) fn refuse_subscriptions(&self, times: usize) {
+        *self.shared.refused.lock().unwrap() = times;
+    }
+
     /// From now on, reads are answered.
     pub(crate) fn recover(&self) {
         *self.shared.kind.lock().unwrap() = ServerKind::Complete;
@@ -149,15 +166,17 @@ async fn answer(State(shared): State<Shared>, headers: HeaderMap, body: String) 
     if kind == ServerKind::Hanging && method == "resources/read" {
         return std::future::pending().await;
     }
+    let refused = |code: i32, message: &str| {
+        let error = json!({ "code": code, "message": message });
+        json_response(&json!({ "jsonrpc": "2.0", "id": id, "error": error }), None)
+    };
     let result = match &*method {
         "initialize" => json!({
             "protocolVersion": "2025-11-25",
             "capabilities": capabilities,
             "serverInfo": { "name": "recorder", "version": "1" },
         }),
-        "resources/list" if kind != ServerKind::TemplatesOnly => {
-            json!({ "resources": *shared.resources.lock().unwrap() })
-        }
+        "resources/list" if kind != ServerKind::TemplatesOnly => list(&shared, &params).await,
         "resources/templates/list" => {
             let templates: Vec<_> = TEMPLATES
                 .iter()
@@ -167,8 +186,7 @@ async fn answer(State(shared): State<Shared>, headers: HeaderMap, body: String) 
         }
         "completion/complete" => json!({ "completion": { "values": ["x/y", "z&z"] } }),
         "resources/read" if params["uri"] == "odd://strict.rtf?as=text" => {
-            let error = json!({ "code": -32002, "message": "Resource not found" });
-            return json_response(&json!({ "jsonrpc": "2.0", "id": id, "error": error }), None);
+            return refused(-32002, "Resource not found");
         }
         // Queries are ignored, as many servers do.
         "resources/read" if params["uri"].as_str().is_some_and(|uri| uri.contains(".rtf")) => {
@@ -178,14 +196,33 @@ async fn answer(State(shared): State<Shared>, headers: HeaderMap, body: String) 
             { "uri": params["uri"], "mimeType": "text/plain", "text": "one" },
             { "uri": format!("{}/part", params["uri"].as_str().unwrap()), "blob": "AAEC/w==" },
         ] }),
-        "resources/subscribe" | "resources/unsubscribe" | "ping" => json!({}),
-        _ => {
-            let error = json!({ "code": -32601, "message": "unknown method" });
-            return json_response(&json!({ "jsonrpc": "2.0", "id": id, "error": error }), None);
+        "resources/subscribe" if take_one(&shared.refused) => {
+            return refused(-32603, "too many subscriptions");
         }
+        "resources/subscribe" | "resources/unsubscribe" | "ping" => json!({}),
+        _ => return refused(-32601, "unknown method"),
     };
     let session = (method == "initialize").then_some("session-1");
     json_response(&json!({ "jsonrpc": "2.0", "id": id, "result": result }), session)
+}
+
+/// Counts down; whether there was one left.
+fn take_one(left: &Mutex<usize>) -> bool {
+    let mut left = left.lock().unwrap();
+    let is_left = *left > 0;
+    *left = left.saturating_sub(1);
+    is_left
+}
+
+async fn list(shared: &Shared, params: &Value) -> Value {
+    let (resources, delay) = (shared.resources.lock().unwrap().clone(), *shared.page_delay.lock().unwrap());
+    if delay.is_zero() {
+        return json!({ "resources": resources });
+    }
+    tokio::time::sleep(delay).await;
+    let at = params["cursor"].as_str().map_or(0, |cursor| cursor.parse().unwrap());
+    let next = (at + 1 < resources.len()).then(|| (at + 1).to_string());
+    json!({ "resources": [resources[at]], "nextCursor": next })
 }
 
 fn json_response(body: &Value, session: Option<&str>) -> Response {

@@ -27,7 +27,7 @@ Review this:
 """
 "#;
 
-const SKILL: &str = "---\nname: pdf-forms\ndescription: Fills in forms\n---\nRead FORMS.md.\n";
+const SKILL: &str = "---\nname: pdf-forms\ndescription: Fills in forms\n---\nRead FORMS.md.\nA bell: \u{7}\n";
 
 const FILES: [(&str, &str); 6] = [
     ("libris.toml", CONFIG),

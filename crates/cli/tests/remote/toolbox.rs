@@ -1,6 +1,7 @@
 //! A small server over HTTP with tools, a prompt and a resource that needs input. It speaks either era, records what it is
 //! asked for, and sends notifications when a test says so.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use futures_util::StreamExt as _;
@@ -45,6 +46,10 @@ struct Shared {
     list_ttl: Arc<AtomicU64>,
     /// Counts the reads of `odd://account`.
     account_reads: Arc<AtomicU64>,
+    /// How many of the next requests of a method fail, before they are recorded, with HTTP status 503.
+    failures: Arc<Mutex<HashMap<&'static str, u64>>>,
+    /// The values of the header `authorization`.
+    tokens: Arc<Mutex<Vec<String>>>,
 }
 
 /// The definition of a tool.
@@ -67,6 +72,8 @@ impl Toolbox {
             tools: Arc::new(Mutex::new(tools.iter().map(|name| tool(name)).collect())),
             list_ttl: Arc::default(),
             account_reads: Arc::default(),
+            failures: Arc::default(),
+            tokens: Arc::default(),
         };
         let router = Router::new().route("/mcp", post(answer).get(events)).with_state(shared.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -79,6 +86,16 @@ impl Toolbox {
     pub(crate) fn requests(&self, method: &str) -> Vec<Value> {
         let requests = self.shared.requests.lock().unwrap();
         requests.iter().filter(|request| request["method"] == method).cloned().collect()
+    }
+
+    /// The header `authorization` of each request; empty where it is missing.
+    pub(crate) fn tokens(&self) -> Vec<String> {
+        self.shared.tokens.lock().unwrap().clone()
+    }
+
+    /// The next requests or notifications with this method fail, and are not recorded.
+    pub(crate) fn fail(&self, method: &'static str, times: u64) {
+        self.shared.failures.lock().unwrap().insert(method, times);
     }
 
     /// Sets the `ttlMs` of the list of resources.
@@ -111,10 +128,17 @@ impl Drop for Toolbox {
     }
 }
 
-async fn answer(State(shared): State<Shared>, body: String) -> Response {
+async fn answer(State(shared): State<Shared>, headers: HeaderMap, body: String) -> Response {
+    let token = headers.get("authorization").map_or("", |token| token.to_str().unwrap());
+    shared.tokens.lock().unwrap().push(token.to_owned());
     let request: Value = serde_json::from_str(&body).unwrap();
+    let method = request["method"].as_str().unwrap_or_default();
+    if let Some(left) = shared.failures.lock().unwrap().get_mut(method).filter(|left| **left > 0) {
+        *left -= 1;
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
     shared.requests.lock().unwrap().push(request.clone());
-    let (id, method) = (&request["id"], request["method"].as_str().unwrap_or_default());
+    let id = &request["id"];
     if id.is_null() {
         return StatusCode::ACCEPTED.into_response();
     }

@@ -302,12 +302,24 @@ async fn a_call_that_takes_too_long_is_cancelled() {
     let error = remote.call_tool("slow", Default::default(), &Context::default()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the MCP server `far` did not answer within 5s; hint: check the server, or raise `timeout`"
+        "the MCP server `far` did not answer within 5s; hint: check the server, or raise `timeout` in an `[[mcp]]` section of `libris.toml`"
     );
     let called = remote.call_tool("echo", Default::default(), &Context::default()).await.unwrap().unwrap();
     assert_eq!(texts(&called), ["null"]);
     until(async || is_cancelled(&toolbox, "slow")).await;
     assert!(!is_cancelled(&toolbox, "echo"), "a call with a result is not cancelled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancellation_that_is_lost_is_sent_again() {
+    let toolbox = Toolbox::start(Handshake::Initialize, &["slow"]).await;
+    toolbox.fail("notifications/cancelled", 3);
+    // Long enough for the request to reach the server on a busy machine.
+    let remote = remote("far", &toolbox.url, UriMount::Kept, Duration::from_secs(5));
+    remote.identity().await.unwrap();
+    remote.call_tool("slow", Default::default(), &Context::default()).await.unwrap_err();
+    until(async || is_cancelled(&toolbox, "slow")).await;
+    assert_eq!(toolbox.requests("notifications/cancelled").len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

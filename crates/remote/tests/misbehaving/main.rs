@@ -1,6 +1,7 @@
 //! Servers that misbehave, over stdio and HTTP: each is survived, and the message says what it did.
 #![cfg(unix)]
 
+mod bounds;
 mod http;
 mod server;
 
@@ -120,7 +121,7 @@ async fn templates_that_are_too_large_together_are_refused() {
     let error = remote.templates(&Context::default()).await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "the MCP server `odd` sent a list of more than 4194304 bytes; hint: raise `max_message`"
+        "the MCP server `odd` sent a list of more than 4194304 bytes; hint: raise `max_message` in an `[[mcp]]` section of `libris.toml`"
     );
     still_answers(&remote).await;
 }
@@ -130,7 +131,7 @@ async fn a_page_with_too_many_resources_is_refused() {
     let error = list(&remote("many resources")).await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "the MCP server `odd` sent a list of more than 2000 resources or templates; hint: raise `max_resources`"
+        "the MCP server `odd` sent a list of more than 2000 resources or templates; hint: raise `max_resources` in an `[[mcp]]` section of `libris.toml`"
     );
 }
 
@@ -190,7 +191,7 @@ async fn silence_ends_with_the_time_out() {
     let error = read(&remote, "odd://bad").await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "the MCP server `odd` did not answer within 500ms; hint: check the server, or raise `timeout`"
+        "the MCP server `odd` did not answer within 500ms; hint: check the server, or raise `timeout` in an `[[mcp]]` section of `libris.toml`"
     );
 }
 
@@ -200,7 +201,7 @@ async fn a_server_that_never_introduces_itself_is_given_up() {
     let error = remote.identity().await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "the MCP server `odd` did not answer within 500ms; hint: check the server, or raise `timeout`"
+        "the MCP server `odd` was not ready within 500ms; hint: check the server, or raise `connect_timeout` in an `[[mcp]]` section of `libris.toml`"
     );
 }
 
@@ -210,6 +211,14 @@ async fn a_server_that_takes_long_to_start_is_waited_for() {
     let remote = remote("slow start");
     still_answers(&remote).await;
     assert_eq!(remote.identity().await.unwrap().revision(), "2025-11-25");
+}
+
+/// It answers `server/discover` after rmcp has sent `initialize`, and refuses the latter.
+#[tokio::test]
+async fn a_server_of_the_newest_revision_that_takes_long_to_start_is_waited_for() {
+    let remote = remote("slow start, modern");
+    still_answers(&remote).await;
+    assert_eq!(remote.identity().await.unwrap().revision(), "2026-07-28");
 }
 
 #[tokio::test]
@@ -312,7 +321,7 @@ async fn too_many_tools_and_too_large_ones_are_refused() {
     let error = large.tools(&Context::default()).await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "the MCP server `odd` sent a list of more than 4194304 bytes; hint: raise `max_message`"
+        "the MCP server `odd` sent a list of more than 4194304 bytes; hint: raise `max_message` in an `[[mcp]]` section of `libris.toml`"
     );
     still_answers(&large).await;
 }

@@ -12,7 +12,7 @@ pub(crate) fn run(how: &str) {
     if how == "some garbage" {
         write!(output, "Listening on nothing\n\n{{}}\n[1]\n\u{1b}[31mhello\u{1b}[0m\n").unwrap();
     }
-    if how == "slow start" {
+    if how.starts_with("slow start") {
         // Longer than the time after which rmcp gives up `server/discover`.
         std::thread::sleep(std::time::Duration::from_secs(12));
     }
@@ -70,6 +70,11 @@ fn misbehave(how: &str, id: &Value, output: &mut impl std::io::Write) -> bool {
             let text = huge();
             writeln!(output, r#"{{"result":{{"contents":[{{"uri":"odd://bad","text":"{text}"}}]}},"jsonrpc":"2.0","id":{id}}}"#)
         }
+        // The second is nearly as many as are decoded.
+        "many values" | "fewer values" => {
+            let values = "{\"\":0},".repeat(if how == "many values" { 140_000 } else { 10_800 });
+            writeln!(output, r#"{{"jsonrpc":"2.0","id":{id},"result":{{"contents":[{values}0]}}}}"#)
+        }
         "endless line" => {
             // Until the client closes the connection.
             while output.write_all(&[b'x'; 65_536]).is_ok() {}
@@ -105,6 +110,16 @@ fn misbehave(how: &str, id: &Value, output: &mut impl std::io::Write) -> bool {
 fn result(how: &str, method: &str, params: &Value) -> Result<Value, (i32, String)> {
     let resource = |uri: String| json!({ "uri": uri, "name": uri });
     Ok(match method {
+        "initialize" if how == "slow start, modern" => {
+            return Err((-32022, "the initialize handshake is not accepted".into()));
+        }
+        "server/discover" if how == "slow start, modern" => json!({
+            "resultType": "complete",
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": { "resources": {} },
+            "ttlMs": 0,
+            "cacheScope": "private",
+        }),
         "initialize" => json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {
@@ -152,6 +167,12 @@ fn result(how: &str, method: &str, params: &Value) -> Result<Value, (i32, String
             { "uriTemplate": 7, "name": "no text" },
         ] }),
         "resources/read" => match params["uri"].as_str().unwrap_or_default() {
+            "odd://good" if how == "slow start, modern" => json!({
+                "resultType": "complete",
+                "contents": [{ "uri": "odd://good", "text": "good" }],
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }),
             "odd://good" => json!({ "contents": [{ "uri": "odd://good", "text": "good" }] }),
             "odd://missing" => return Err((-32002, "Resource not found".into())),
             "odd://bad" if how == "escapes" => return Err((7, "no \u{1b}[2J\npaper".into())),

@@ -122,7 +122,8 @@ impl ServerDefinition {
         };
         let target = self.target()?;
         let Config { prompts, tools, protocol, .. } = *config;
-        Ok(RemoteConfig { name, target, mount, protocol, prompts, tools, limits: config.limits() })
+        let limits = config.limits();
+        Ok(RemoteConfig { mount, protocol, prompts, tools, limits, ..RemoteConfig::new(name, target) })
     }
 
     /// How to reach the server: by the command line after `--`, by `url` or by `run`.
