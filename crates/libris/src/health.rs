@@ -126,8 +126,17 @@ pub(crate) struct SearchIndexState {
     /// The number of resources that were listed so far.
     pub(crate) listed: usize,
     pub(crate) is_complete: bool,
-    /// How and why the index differs from its configuration, for example because it is full.
+    /// How and why the index differs from its configuration and from the sources, for example because it is full.
     pub(crate) remark: Option<String>,
+    /// The same without numbers of resources, for callers who may not see all resources.
+    pub(crate) remark_without_counts: Option<String>,
+}
+
+impl SearchIndexState {
+    /// The remark; `counts`: whether it may contain numbers of resources.
+    pub(crate) fn remark(&self, counts: bool) -> Option<&str> {
+        if counts { self.remark.as_deref() } else { self.remark_without_counts.as_deref() }
+    }
 }
 
 /// The connection to the other replicas, for the status, the readiness and the metrics.

@@ -1,6 +1,6 @@
 //! Ranking: scores resources and their sections with BM25F, one query word at a time.
 //!
-//! All statistics (document frequencies, average lengths) are computed from the resources that the caller may see. So
+//! All statistics (document frequencies) are computed from the resources that the caller may see. So
 //! the result is the same as if hidden resources did not exist.
 
 use std::cell::RefCell;
@@ -10,13 +10,14 @@ use tantivy::postings::{Postings as _, TermInfo};
 use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{DocSet as _, InvertedIndexReader, SegmentReader, TERMINATED, Term};
 
+use crate::language::{Language, Languages};
 use crate::query::QueryWord;
 use crate::schema::Fields;
 use crate::segment::{ResourceSet, SegmentMap};
 use crate::tokens::TextTokenKind;
 
-/// The average length of a section in tokens, for the length normalisation. It is a constant, not measured: otherwise
-/// an author of many tiny sections could lower the average, and so the scores of all other sections.
+/// The length of a usual section in words, for the length normalisation. It is a constant for the same reason as
+/// [`Weights::usual_length`].
 const USUAL_SECTION: f32 = 200.0;
 
 /// The parameters of the ranking. One set applies to all contents; `docs/search.md` says how it was chosen.
@@ -26,6 +27,9 @@ pub struct Weights {
     pub saturation: f32,
     /// `b` of BM25 for resources: the strength of the length normalisation, from 0 to 1.
     pub length: f32,
+    /// The length of a usual resource in words, for the length normalisation. It is a constant, not measured: otherwise
+    /// an author of many tiny resources could lower the average, and so the scores of all other resources.
+    pub usual_length: f32,
     /// `k1` of BM25 for sections.
     pub section_saturation: f32,
     /// `b` of BM25 for sections.
@@ -44,12 +48,17 @@ pub struct Weights {
     pub whole: f32,
     /// The weight of a word of a question that says little about its subject, such as "use".
     pub vague: f32,
+    /// The weight of a stop word, and of all stop words together relative to the other words. They count only outside the
+    /// text: in a title, a path, a heading or a definition.
+    pub stop: f32,
     /// The weight of the best section's score relative to that of the resource.
     pub section: f32,
     /// The weight of query words that are close to each other in a section.
     pub proximity: f32,
     /// The weight of two close words that are not neighbours in the query, relative to two that are.
     pub distant: f32,
+    /// The weight of query words that occur together in the title and the headings of the best section.
+    pub coverage: f32,
     /// The exponent of the inverse document frequency.
     pub rarity: f32,
     /// The largest relative change of a score by the priority and the age of a resource: 0.05 is 5 %.
@@ -61,6 +70,7 @@ impl Default for Weights {
         Self {
             saturation: 1.2,
             length: 0.5,
+            usual_length: 1000.0,
             section_saturation: 1.4,
             section_length: 0.95,
             title: 2.0,
@@ -70,9 +80,11 @@ impl Default for Weights {
             definition: 2.0,
             whole: 0.5,
             vague: 0.2,
+            stop: 0.1,
             section: 1.25,
             proximity: 1.0,
             distant: 0.5,
+            coverage: 0.5,
             rarity: 0.75,
             bias: 0.05,
         }
@@ -111,7 +123,8 @@ impl ScopedSegment<'_> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Statistics {
     pub(crate) resources: u64,
-    pub(crate) tokens: u64,
+    /// The number of resources in each language, by its index in [`Language::ALL`].
+    languages: [u64; Language::ALL.len()],
 }
 
 impl Statistics {
@@ -121,15 +134,20 @@ impl Statistics {
             for resource in 0..segment.map.heads.len() as u32 {
                 if segment.visible.contains(resource) {
                     statistics.resources += 1;
-                    statistics.tokens += u64::from(segment.map.lengths[resource as usize]);
+                    let language = usize::from(segment.map.languages[resource as usize]);
+                    if let Some(count) = statistics.languages.get_mut(language) {
+                        *count += 1;
+                    }
                 }
             }
         }
         statistics
     }
 
-    fn average_resource(&self) -> f32 {
-        (self.tokens as f32 / self.resources.max(1) as f32).max(1.0)
+    /// The languages of at least one resource in a hundred. The language of a text is not always detected correctly.
+    pub(crate) fn languages(&self) -> Languages {
+        let is_usual = |at: &usize| self.languages[*at] * 100 >= self.resources.max(1);
+        Languages::from_indices((0..Language::ALL.len()).filter(is_usual))
     }
 }
 
@@ -151,7 +169,7 @@ pub(crate) struct Scores {
     /// The score of each section, by its document number, counted over all segments; zero if the section does not
     /// match.
     pub(crate) sections: Vec<f32>,
-    /// The weighted inverse document frequency of each query word; 0 for stop words.
+    /// The weighted inverse document frequency of each query word.
     pub(crate) rarities: Vec<f32>,
 }
 
@@ -206,11 +224,10 @@ impl<'s> Ranking<'s> {
         let resources = last.map_or(0, |last| last.resource_base as usize + last.map.heads.len());
         let documents = last.map_or(0, |last| last.document_base as usize + last.map.resource_of.len());
         let statistics = Statistics::of(segments);
-        let average = statistics.average_resource();
-        let Weights { length, section_length, .. } = *weights;
+        let Weights { length, usual_length, section_length, .. } = *weights;
         let factor = |length: f32, relative: f32| 1.0 / (1.0 - length + length * relative);
         let lengths = segments.iter().flat_map(|segment| &segment.map.lengths);
-        let resource_factors = lengths.map(|tokens| factor(length, *tokens as f32 / average)).collect();
+        let resource_factors = lengths.map(|tokens| factor(length, *tokens as f32 / usual_length)).collect();
         let section_factors = std::array::from_fn(|id| {
             let tokens = FieldNormReader::id_to_fieldnorm(id as u8);
             factor(section_length, tokens as f32 / USUAL_SECTION)
@@ -296,6 +313,10 @@ impl<'s> Ranking<'s> {
             let map = &*segment.map;
             let factors = &self.resource_factors[segment.resource_base as usize..];
             for WeightedField { field, weight, kind } in self.fields() {
+                // The text has most stop words, so it distinguishes little, and the posting lists are long.
+                if word.is_stop && matches!(kind, FieldKind::Body | FieldKind::Outline) {
+                    continue;
+                }
                 let index = segment.reader.inverted_index(field)?;
                 let mut norms = None;
                 for form in &word.forms {
@@ -367,22 +388,25 @@ impl<'s> Ranking<'s> {
         let weights = self.weights;
         let mut resources = vec![0.0_f32; self.resources];
         let mut sections = vec![0.0_f32; self.documents];
-        let mut rarities = Vec::with_capacity(words.len());
-        for word in words {
-            // Stop words do not count; their long posting lists are not read.
-            if word.is_stop {
-                rarities.push(0.0);
-                continue;
-            }
+        let mut rarities = vec![0.0_f32; words.len()];
+        let (stops, others): (Vec<_>, Vec<_>) = (0..words.len()).partition(|at| words[*at].is_stop);
+        for at in others.iter().chain(&stops).copied() {
+            let word = &words[at];
             let found = self.matches(word)?;
             let factor = match (word.kind, word.is_vague, word.is_replaced) {
+                _ if word.is_stop => weights.stop,
                 (TextTokenKind::Whole, _, _) => weights.whole,
                 (TextTokenKind::Part, true, _) => weights.vague,
                 (TextTokenKind::Part, false, true) => 0.5,
                 (TextTokenKind::Part, false, false) => 1.0,
             };
-            let rarity = self.rarity(found.frequency).powf(weights.rarity) * factor;
-            rarities.push(rarity);
+            let mut rarity = self.rarity(found.frequency).powf(weights.rarity) * factor;
+            if word.is_stop {
+                // However many there are, all stop words together count only this share of the others.
+                let most = weights.stop * others.iter().map(|at| rarities[*at]).sum::<f32>();
+                rarity = rarity.min(most / stops.len() as f32);
+            }
+            rarities[at] = rarity;
             for (resource, weight) in found.resources {
                 resources[resource as usize] +=
                     rarity * weight * (weights.saturation + 1.0) / (weights.saturation + weight);

@@ -51,7 +51,7 @@ impl World {
         {
             let config = libris::SearchConfig { is_awaited: true, ..libris::SearchConfig::default() };
             catalog.start_search(config).unwrap();
-            catalog.search_index_completed().await;
+            catalog.search_index_completed().await.unwrap();
         }
         Self::of(catalog, shelf, policy, page, WINDOW)
     }
