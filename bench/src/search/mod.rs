@@ -77,8 +77,6 @@ fn weights(options: &Options) -> Result<Weights> {
             "definition" => &mut weights.definition,
             "whole" => &mut weights.whole,
             "vague" => &mut weights.vague,
-            "stop" => &mut weights.stop,
-            "coverage" => &mut weights.coverage,
             "section" => &mut weights.section,
             "proximity" => &mut weights.proximity,
             "distant" => &mut weights.distant,

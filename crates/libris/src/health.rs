@@ -271,14 +271,12 @@ impl Health {
         lock(&self.search).clone()
     }
 
-    /// Sets the state of the search index. Watchers of the status are notified when the index becomes complete or
-    /// incomplete, and when the remark changes.
+    /// Sets the state of the search index. Watchers of the status are notified if it differs, also when the numbers of
+    /// resources change: the index publishes them every few seconds while it is built.
     #[cfg(feature = "search")]
     pub(crate) fn set_search(&self, state: SearchIndexState) {
         let old = lock(&self.search).replace(state.clone());
-        let is_same =
-            old.is_some_and(|old| (old.is_complete, old.remark) == (state.is_complete, state.remark));
-        if !is_same {
+        if old != Some(state) {
             self.transitions.all.send_modify(|generation| *generation += 1);
         }
     }

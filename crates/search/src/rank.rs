@@ -48,17 +48,12 @@ pub struct Weights {
     pub whole: f32,
     /// The weight of a word of a question that says little about its subject, such as "use".
     pub vague: f32,
-    /// The weight of a stop word, and of all stop words together relative to the other words. They count only outside the
-    /// text: in a title, a path, a heading or a definition.
-    pub stop: f32,
     /// The weight of the best section's score relative to that of the resource.
     pub section: f32,
     /// The weight of query words that are close to each other in a section.
     pub proximity: f32,
     /// The weight of two close words that are not neighbours in the query, relative to two that are.
     pub distant: f32,
-    /// The weight of query words that occur together in the title and the headings of the best section.
-    pub coverage: f32,
     /// The exponent of the inverse document frequency.
     pub rarity: f32,
     /// The largest relative change of a score by the priority and the age of a resource: 0.05 is 5 %.
@@ -69,7 +64,7 @@ impl Default for Weights {
     fn default() -> Self {
         Self {
             saturation: 1.2,
-            length: 0.5,
+            length: 0.3,
             usual_length: 1000.0,
             section_saturation: 1.4,
             section_length: 0.95,
@@ -80,11 +75,9 @@ impl Default for Weights {
             definition: 2.0,
             whole: 0.5,
             vague: 0.2,
-            stop: 0.1,
             section: 1.25,
             proximity: 1.0,
             distant: 0.5,
-            coverage: 0.5,
             rarity: 0.75,
             bias: 0.05,
         }
@@ -169,7 +162,7 @@ pub(crate) struct Scores {
     /// The score of each section, by its document number, counted over all segments; zero if the section does not
     /// match.
     pub(crate) sections: Vec<f32>,
-    /// The weighted inverse document frequency of each query word.
+    /// The weighted inverse document frequency of each query word; 0 for stop words.
     pub(crate) rarities: Vec<f32>,
 }
 
@@ -313,10 +306,6 @@ impl<'s> Ranking<'s> {
             let map = &*segment.map;
             let factors = &self.resource_factors[segment.resource_base as usize..];
             for WeightedField { field, weight, kind } in self.fields() {
-                // The text has most stop words, so it distinguishes little, and the posting lists are long.
-                if word.is_stop && matches!(kind, FieldKind::Body | FieldKind::Outline) {
-                    continue;
-                }
                 let index = segment.reader.inverted_index(field)?;
                 let mut norms = None;
                 for form in &word.forms {
@@ -388,25 +377,22 @@ impl<'s> Ranking<'s> {
         let weights = self.weights;
         let mut resources = vec![0.0_f32; self.resources];
         let mut sections = vec![0.0_f32; self.documents];
-        let mut rarities = vec![0.0_f32; words.len()];
-        let (stops, others): (Vec<_>, Vec<_>) = (0..words.len()).partition(|at| words[*at].is_stop);
-        for at in others.iter().chain(&stops).copied() {
-            let word = &words[at];
+        let mut rarities = Vec::with_capacity(words.len());
+        for word in words {
+            // Stop words do not count; their long posting lists are not read.
+            if word.is_stop {
+                rarities.push(0.0);
+                continue;
+            }
             let found = self.matches(word)?;
             let factor = match (word.kind, word.is_vague, word.is_replaced) {
-                _ if word.is_stop => weights.stop,
                 (TextTokenKind::Whole, _, _) => weights.whole,
                 (TextTokenKind::Part, true, _) => weights.vague,
                 (TextTokenKind::Part, false, true) => 0.5,
                 (TextTokenKind::Part, false, false) => 1.0,
             };
-            let mut rarity = self.rarity(found.frequency).powf(weights.rarity) * factor;
-            if word.is_stop {
-                // However many there are, all stop words together count only this share of the others.
-                let most = weights.stop * others.iter().map(|at| rarities[*at]).sum::<f32>();
-                rarity = rarity.min(most / stops.len() as f32);
-            }
-            rarities[at] = rarity;
+            let rarity = self.rarity(found.frequency).powf(weights.rarity) * factor;
+            rarities.push(rarity);
             for (resource, weight) in found.resources {
                 resources[resource as usize] +=
                     rarity * weight * (weights.saturation + 1.0) / (weights.saturation + weight);

@@ -375,25 +375,12 @@ impl Search<'_> {
             let head = segment.map.heads[ordinal as usize];
             let fast = segment.reader.fast_fields();
             let bias = weights.bias * self.bias(segment, head)?;
-            let metadata = self.metadata(resource)?;
-            let section = chosen.map(|(_, _, section)| section);
-            let coverage = match &metadata {
-                Some(data) if is_reranked => {
-                    let place = section.as_ref().map_or("", |section| &section.place.heading);
-                    let language = section.as_ref().map_or(Language::English, |section| section.language);
-                    let titles = format!("{} {} {place}", data.title, data.name);
-                    let hits = matcher.hits(&titles, language);
-                    matcher.coverage(&hits)
-                }
-                _ => 0.0,
-            };
-            let relevance = score + weights.proximity * closeness + weights.coverage * coverage;
             candidates.push(Candidate {
                 resource,
-                score: relevance * (1.0 + bias),
-                section,
+                score: (score + weights.proximity * closeness) * (1.0 + bias),
+                section: chosen.map(|(_, _, section)| section),
                 simhash: fast.u64("simhash")?.first(head).unwrap_or_default(),
-                uri: metadata.map(|data| data.uri).unwrap_or_default(),
+                uri: self.metadata(resource)?.map(|data| data.uri).unwrap_or_default(),
             });
         }
         candidates

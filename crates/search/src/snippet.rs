@@ -98,18 +98,6 @@ impl<'q> Matcher<'q> {
         sum
     }
 
-    /// How well a title covers the query: the sum of the rarities of the different words in it, multiplied by their share
-    /// of the sum over all words. So a title with all words counts more than several titles with one word each.
-    pub(crate) fn coverage(&self, hits: &[WordHit]) -> f32 {
-        let counts =
-            |word: &usize| !self.words[*word].is_stop && self.words[*word].kind == TextTokenKind::Part;
-        let words = (0..self.words.len()).filter(counts);
-        let all: f32 = words.clone().map(|word| self.rarities[word]).sum();
-        let is_covered = |word: &usize| hits.iter().any(|hit| hit.word == *word);
-        let covered: f32 = words.filter(is_covered).map(|word| self.rarities[word]).sum();
-        if all > 0.0 { covered * covered / all } else { 0.0 }
-    }
-
     /// The consecutive lines of a section that contain the most different words of the query. `first_line` is the
     /// number of the first line of the section.
     pub(crate) fn snippet(&mut self, text: &str, language: Language, first_line: u32) -> Vec<SnippetLine> {

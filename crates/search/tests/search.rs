@@ -185,12 +185,11 @@ fn updates_replace_and_remove() {
 /// How many times the score of a resource can be that of another which has each of `words` words once, in a section of
 /// usual length, and is of usual length itself. `docs/search.md` derives it.
 fn stuffing_bound(words: usize) -> f32 {
-    let Weights { saturation, section_saturation, section, proximity, distant, coverage, stop, bias, .. } =
+    let Weights { saturation, section_saturation, section, proximity, distant, bias, .. } =
         Weights::default();
     let words = words.min(12) as f32;
     let pairs = distant * (words - 1.0) / 2.0 + (1.0 - distant) * (words - 1.0) / words;
-    let all = saturation + 1.0 + section * (section_saturation + 1.0);
-    let most = all * (1.0 + stop) + proximity * pairs + coverage;
+    let most = saturation + 1.0 + section * (section_saturation + 1.0) + proximity * pairs;
     most / (1.0 + section) * (1.0 + bias) / (1.0 - bias)
 }
 

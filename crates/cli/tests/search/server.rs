@@ -101,23 +101,23 @@ impl Drop for Server {
     }
 }
 
-/// Makes a server with a tools table.
+/// Configures the tools, and an index that is built by the first search: at normal priority, as the machine may be busy.
 fn configure(folder: &Path) {
     let config = folder.join("libris.toml");
     let text = std::fs::read_to_string(&config).unwrap();
-    std::fs::write(&config, format!("{text}[tools]\n")).unwrap();
+    std::fs::write(&config, text.replace("[search]\n", "[tools]\n")).unwrap();
 }
 
 /// The disk with the cache folder becomes full while the server runs, and has room again later.
 #[test]
 fn a_server_answers_while_its_disk_is_full_and_after() {
-    let (folder, _) = many(40);
+    let (folder, _) = many(5);
     configure(folder.path());
     std::fs::create_dir(folder.path().join("cache")).unwrap();
-    let mut server = Server::start(folder.path(), "mount -t tmpfs -o size=2m tmpfs cache &&");
-    server.until("everywhere", 40);
+    let mut server = Server::start(folder.path(), "mount -t tmpfs -o size=300k tmpfs cache &&");
+    server.until("everywhere", 5);
     assert!(!server.status().contains("memory"), "the first documents fit: {}", server.status());
-    for number in 40..400 {
+    for number in 5..35 {
         let words: String = (0..800)
             .map(|word| {
                 format!("w{:x} ", (word * 7919 + number * 104_729_u64).wrapping_mul(0x9e37_79b9) % 9_000_000)
@@ -126,7 +126,7 @@ fn a_server_answers_while_its_disk_is_full_and_after() {
         std::fs::write(folder.path().join(format!("docs/{number}.md")), format!("everywhere {words}"))
             .unwrap();
     }
-    server.until("everywhere", 400);
+    server.until("everywhere", 35);
     assert!(server.status().contains("in memory only"), "{}", server.status());
     let id = server.child.id().to_string();
     let resized = Command::new("nsenter")
@@ -140,7 +140,7 @@ fn a_server_answers_while_its_disk_is_full_and_after() {
         assert!(Instant::now() < end, "{}", server.status());
         std::thread::sleep(Duration::from_millis(100));
     }
-    server.until("everywhere", 400);
+    server.until("everywhere", 35);
 }
 
 /// The contents of the files of the index are overwritten while the server runs.
