@@ -64,7 +64,7 @@ impl Default for Weights {
     fn default() -> Self {
         Self {
             saturation: 1.2,
-            length: 0.3,
+            length: 0.2,
             usual_length: 1000.0,
             section_saturation: 1.4,
             section_length: 0.95,
