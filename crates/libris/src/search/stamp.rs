@@ -55,7 +55,7 @@ mod tests {
         changed[9].annotations.last_modified = Some("2026-01-31T12:00:00Z".parse().unwrap());
         // The same PDF file, without and with its text.
         changed[10].mime = Some("application/pdf".to_owned());
-        changed[11].mime.clone_from(&changed[10].mime);
+        changed[11].mime = Some("application/pdf".to_owned());
         let text = ("dev.libris/text".to_owned(), "file:///a.md?as=text".into());
         changed[11].meta = Some([text].into_iter().collect());
         let mut stamps: Vec<_> =
