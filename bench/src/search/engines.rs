@@ -46,6 +46,7 @@ impl Libris {
                 source: "corpus",
                 note: None,
                 text: Some(text),
+                text_uri: None,
                 stamp: 0,
             };
             updater.put(&indexed)?;

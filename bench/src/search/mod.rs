@@ -4,6 +4,7 @@ mod engines;
 mod large;
 mod measures;
 mod questions;
+mod served;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +18,7 @@ pub(crate) use large::{LargePart, part};
 
 use engines::{Engine, Libris, PlainBm25, RipgrepCount};
 use measures::Measures;
-use questions::{Question, QuestionSet};
+use questions::{QuestionSet, Split};
 
 /// The Debian packages with the documentation.
 const PACKAGES: [&str; 2] = ["perl-doc", "python3.11-doc"];
@@ -46,6 +47,9 @@ pub(crate) struct Options {
     /// Only the questions for tuning, and only Libris
     #[arg(long)]
     tune: bool,
+    /// Measure also the questions that must not influence any choice, and all questions together
+    #[arg(long, conflicts_with = "tune")]
+    sealed: bool,
     /// Change a weight, such as `section=1.5`; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = weight)]
     weight: Vec<(String, f32)>,
@@ -63,6 +67,7 @@ fn weights(options: &Options) -> Result<Weights> {
         let weight = match &**name {
             "saturation" => &mut weights.saturation,
             "length" => &mut weights.length,
+            "usual_length" => &mut weights.usual_length,
             "section_saturation" => &mut weights.section_saturation,
             "section_length" => &mut weights.section_length,
             "title" => &mut weights.title,
@@ -101,7 +106,11 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     {
         quality(set, options, report)?;
     }
-    if options.quality || options.tune { Ok(()) } else { large::run(options.documents, report) }
+    if options.quality || options.tune {
+        return Ok(());
+    }
+    large::run(options.documents, report)?;
+    served::run(options.documents, report)
 }
 
 /// Downloads and unpacks the packages.
@@ -133,8 +142,7 @@ fn aim(set: &str) -> Option<Aim> {
     }
 }
 
-/// Asks all engines the questions of a set. Those that the weights were tuned with, and those that were held out, are
-/// reported separately.
+/// Asks all engines the questions of a set, and reports each [`Split`] separately.
 fn quality(set: &QuestionSet, options: &Options, report: &mut Report) -> Result<()> {
     eprintln!("{}: {} documents, {} questions …", set.name, set.documents.len(), set.questions.len());
     let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Libris::new(&set.documents, weights(options)?)?)];
@@ -146,13 +154,17 @@ fn quality(set: &QuestionSet, options: &Options, report: &mut Report) -> Result<
     }
     let columns = ["engine", "questions", "count", "Recall@1", "Recall@5", "Recall@10", "nDCG@10"];
     let mut table = Table::new(format!("Search: {}", set.name), columns);
+    let parts: &[Option<Split>] = match (options.tune, options.sealed) {
+        (true, _) => &[Some(Split::Tuned)],
+        (false, false) => &[Some(Split::Tuned), Some(Split::Checked)],
+        (false, true) => &[Some(Split::Tuned), Some(Split::Checked), Some(Split::Sealed), None],
+    };
     for engine in &engines {
-        let parts: &[bool] = if options.tune { &[false] } else { &[false, true] };
-        for is_held_out in parts.iter().copied() {
-            let asked =
-                set.questions.iter().filter(|question: &&Question| question.is_held_out() == is_held_out);
+        for part in parts.iter().copied() {
+            let is_asked = |split| part.is_none_or(|part| part == split);
+            let asked = set.questions.iter().filter(|question| is_asked(question.split()));
             let measured = Measures::of(engine.as_ref(), asked)?;
-            let part = if is_held_out { "held out" } else { "tuned" };
+            let part = part.map_or("all", Split::name);
             table.row([
                 Cell::from(engine.name()),
                 Cell::from(part),

@@ -21,14 +21,38 @@ pub(crate) struct Question {
     pub(crate) answers: BTreeSet<String>,
 }
 
-impl Question {
-    /// Whether the question is in the half that was not used for tuning.
-    pub(crate) fn is_held_out(&self) -> bool {
-        crc32(self.text.as_bytes()) % 2 == 1
+/// A part of the questions, by their CRC-32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Split {
+    /// The half by which the weights were chosen.
+    Tuned,
+    /// A quarter by which choices were checked.
+    Checked,
+    /// A quarter that is measured only before a release: nothing was chosen by it.
+    Sealed,
+}
+
+impl Split {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tuned => "tuned",
+            Self::Checked => "checked",
+            Self::Sealed => "sealed",
+        }
     }
 }
 
-/// CRC-32, so that the halves are the same for every program and version.
+impl Question {
+    pub(crate) fn split(&self) -> Split {
+        match crc32(self.text.as_bytes()) % 4 {
+            1 => Split::Checked,
+            3 => Split::Sealed,
+            _ => Split::Tuned,
+        }
+    }
+}
+
+/// CRC-32, so that the parts are the same for every program and version.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
     !bytes.iter().fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))

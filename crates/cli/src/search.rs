@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -150,7 +150,12 @@ pub(crate) async fn open_indexed(arguments: &SourceArguments) -> Result<View> {
     let catalog = Arc::new(Catalog::with_config(opened, catalog_config));
     let settings = SearchConfig { is_awaited: true, ..settings(&config, arguments) };
     catalog.start_search(settings)?;
-    wait(&catalog).await;
+    wait(&catalog).await.map_err(|error| {
+        advice(format!("could not list the sources: {error}"), "see what `libris check` reports")
+    })?;
+    if let Some(remark) = catalog.search_index_remark() {
+        note(format_args!("the search index: {remark}"));
+    }
     Ok(Server::new(catalog, libris::Config::default()).view_for(None))
 }
 
@@ -159,6 +164,7 @@ pub(crate) fn settings(config: &Config, sources: &SourceArguments) -> SearchConf
     let folder = config.cache_folder.as_ref().map(|folder| {
         let mut hasher = DefaultHasher::new();
         sources.absolute().hash(&mut hasher);
+        remove_outdated(folder);
         folder.join(format!("search-{}-{:016x}", libris::SEARCH_INDEX_FORMAT, hasher.finish()))
     });
     let notes = config.search.as_ref().map(|search| search.notes()).unwrap_or_default();
@@ -170,14 +176,34 @@ pub(crate) fn settings(config: &Config, sources: &SourceArguments) -> SearchConf
     }
 }
 
+/// The age at which the index of an earlier version is deleted. A younger one may still be used by that version.
+const OUTDATED: Duration = Duration::from_secs(7 * 86_400);
+
+/// Deletes the indexes that earlier versions wrote into the cache folder, and that were not changed for a week.
+fn remove_outdated(cache: &Path) {
+    for entry in std::fs::read_dir(cache).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let format =
+            name.to_str().and_then(|name| name.strip_prefix("search-")?.split('-').next()?.parse().ok());
+        let is_old = format.is_some_and(|format: u32| format < libris::SEARCH_INDEX_FORMAT);
+        let age = entry.metadata().and_then(|data| data.modified()).ok().and_then(|time| time.elapsed().ok());
+        if is_old
+            && age.is_some_and(|age| age > OUTDATED)
+            && let Err(cause) = std::fs::remove_dir_all(entry.path())
+        {
+            tracing::debug!(%cause, "could not delete the search index of an earlier version");
+        }
+    }
+}
+
 /// Waits until the index is complete, and shows the progress on a terminal.
-async fn wait(catalog: &Catalog) {
+async fn wait(catalog: &Catalog) -> libris::Result<()> {
     let mut progress = ProgressLine::new();
     let mut completed = std::pin::pin!(catalog.search_index_completed());
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
-    loop {
+    let outcome = loop {
         tokio::select! {
-            () = &mut completed => break,
+            outcome = &mut completed => break outcome,
             _ = ticks.tick() => {
                 if let Some(indexing) = catalog.search_progress() {
                     let (indexed, listed) = (grouped(indexing.indexed as u64), counted(indexing.listed as u64, "resource"));
@@ -185,13 +211,14 @@ async fn wait(catalog: &Catalog) {
                 }
             }
         }
-    }
+    };
     progress.clear();
+    outcome
 }
 
 /// Shows the contents of a hit in the pager, or prints them if standard output is not a terminal.
 async fn open(view: &View, hit: &SearchHit) -> Result<()> {
-    let uri = Uri::parse(&hit.uri)?;
+    let uri = Uri::parse(hit.text_uri.as_deref().unwrap_or(&hit.uri))?;
     let contents = view
         .snapshot()
         .read(&uri, &Context::default())
@@ -249,7 +276,9 @@ fn to_text(answer: &SearchAnswer, columns: usize) -> String {
             } else {
                 format!("  {}", shown(&section.heading))
             };
-            let place = format!("  lines {}-{}{heading}", section.first_line, section.last_line);
+            // The lines of a document are those of its extracted text.
+            let of = hit.text_uri.as_deref().map(|uri| format!(" of {}", shown(uri))).unwrap_or_default();
+            let place = format!("  lines {}-{}{of}{heading}", section.first_line, section.last_line);
             line(styled(DETAIL, cut(&place, columns)));
         }
         // A hit of a source's own search has no snippet.
@@ -340,6 +369,7 @@ fn to_json(query: &str, answer: &SearchAnswer) -> Value {
             "note": hit.note,
             "score": hit.score,
             "section": section,
+            "textUri": hit.text_uri,
             "snippet": snippet.collect::<Vec<_>>(),
             "duplicates": hit.duplicates,
         })

@@ -85,6 +85,8 @@ pub struct SearchHit {
     pub source: String,
     /// The note that the configuration has for the path of the resource.
     pub note: Option<String>,
+    /// The URI of the text that `section` and `snippet` are from, if it is not `uri`: the text of a document.
+    pub text_uri: Option<String>,
     /// The score; comparable within one answer only.
     pub score: f32,
     /// The section that matches best; `None` if only the metadata matches.

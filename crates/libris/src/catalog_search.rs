@@ -21,6 +21,10 @@ const SOURCE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The constant of reciprocal rank fusion: the larger it is, the smaller is the advantage of the first ranks.
 const FUSION: f32 = 60.0;
 
+/// How many hits are requested from a source. They are counted after those that the caller may not see are removed, so
+/// a source must not cut them to the limit of the query before.
+const MAX_SOURCE_HITS: usize = 1000;
+
 /// How many resources are compared by name while the index lacks resources, and for how long.
 const MAX_NAMES: usize = 20_000;
 const NAMES_TIMEOUT: Duration = Duration::from_secs(1);
@@ -124,8 +128,9 @@ impl Catalog {
                 query.sources.is_empty() || query.sources.iter().any(|name| name == gated.health().name())
             })
             .collect();
+        let unlimited = &SearchQuery { limit: query.limit.max(MAX_SOURCE_HITS), ..query.clone() };
         let searches = asked.iter().map(|gated| async {
-            let search = gated.source().search(query, context);
+            let search = gated.source().search(unlimited, context);
             Ok(query::bounded_answer(SOURCE_TIMEOUT, search).await)
         });
         let mut answers = Vec::new();

@@ -126,8 +126,17 @@ pub(crate) struct SearchIndexState {
     /// The number of resources that were listed so far.
     pub(crate) listed: usize,
     pub(crate) is_complete: bool,
-    /// How and why the index differs from its configuration, for example because it is full.
+    /// How and why the index differs from its configuration and from the sources, for example because it is full.
     pub(crate) remark: Option<String>,
+    /// The same without numbers of resources, for callers who may not see all resources.
+    pub(crate) remark_without_counts: Option<String>,
+}
+
+impl SearchIndexState {
+    /// The remark; `counts`: whether it may contain numbers of resources.
+    pub(crate) fn remark(&self, counts: bool) -> Option<&str> {
+        if counts { self.remark.as_deref() } else { self.remark_without_counts.as_deref() }
+    }
 }
 
 /// The connection to the other replicas, for the status, the readiness and the metrics.
@@ -262,14 +271,12 @@ impl Health {
         lock(&self.search).clone()
     }
 
-    /// Sets the state of the search index. Watchers of the status are notified when the index becomes complete or
-    /// incomplete, and when the remark changes.
+    /// Sets the state of the search index. Watchers of the status are notified if it differs, also when the numbers of
+    /// resources change: the index publishes them every few seconds while it is built.
     #[cfg(feature = "search")]
     pub(crate) fn set_search(&self, state: SearchIndexState) {
         let old = lock(&self.search).replace(state.clone());
-        let is_same =
-            old.is_some_and(|old| (old.is_complete, old.remark) == (state.is_complete, state.remark));
-        if !is_same {
+        if old != Some(state) {
             self.transitions.all.send_modify(|generation| *generation += 1);
         }
     }

@@ -221,19 +221,21 @@ fn markdown(states: &[SourceStatus]) -> String {
 
 /// A sentence about the search index; empty if there is none. `counts`: whether it includes numbers of resources.
 fn search_line(state: Option<SearchIndexState>, counts: bool) -> String {
-    let Some(SearchIndexState { indexed, listed, is_complete, remark }) = state else { return String::new() };
+    let Some(state) = state else { return String::new() };
+    let remark = state.remark(counts).map(|remark| format!("; {remark}")).unwrap_or_default();
+    let SearchIndexState { indexed, listed, is_complete, .. } = state;
     let state = match (is_complete, counts) {
         (true, true) => format!("the index has {indexed} resources"),
         (false, true) => format!("the index is being built: {indexed} of {listed} resources so far"),
         (true, false) => "the index is complete".to_owned(),
         (false, false) => "the index is being built".to_owned(),
     };
-    let remark = remark.map(|remark| format!("; {remark}")).unwrap_or_default();
     format!("\nSearch: {state}{remark}.\n")
 }
 
 fn search_json(state: &SearchIndexState, counts: bool) -> Value {
-    let SearchIndexState { indexed, listed, is_complete, remark } = state;
+    let SearchIndexState { indexed, listed, is_complete, .. } = state;
+    let remark = state.remark(counts);
     match counts {
         true => json!({ "complete": is_complete, "indexed": indexed, "listed": listed, "remark": remark }),
         false => json!({ "complete": is_complete, "remark": remark }),

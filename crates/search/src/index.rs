@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use libris_core::Resource;
 use tantivy::directory::MmapDirectory;
 use tantivy::directory::error::LockError;
 use tantivy::index::SegmentId;
@@ -61,6 +62,8 @@ pub struct SearchIndex {
     committed: AtomicUsize,
     /// The bytes of the texts that were added since the last commit.
     added: AtomicUsize,
+    /// The bytes of the metadata of resources without a text that were added since the last commit.
+    added_metadata: AtomicUsize,
 }
 
 impl SearchIndex {
@@ -103,8 +106,8 @@ impl SearchIndex {
             .doc_store_cache_num_blocks(32)
             .try_into()?;
         let segments = Mutex::default();
-        let (committed, added) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Ok(Self { index, reader, fields, segments, is_in_memory, committed, added })
+        let [committed, added, added_metadata] = [const { AtomicUsize::new(0) }; 3];
+        Ok(Self { index, reader, fields, segments, is_in_memory, committed, added, added_metadata })
     }
 
     /// Starts updating the index; `None` if another process updates the same folder.
@@ -139,11 +142,11 @@ impl SearchIndex {
         Ok(())
     }
 
-    /// The memory of an index in memory, in bytes; `None` for an index in a folder. Committed data counts exactly. Of
-    /// the resources added since the last commit, only the texts count.
+    /// The memory of an index in memory, in bytes; `None` for an index in a folder. Committed data counts exactly. Of a
+    /// resource added since the last commit, the text counts, or if there is none, the metadata.
     pub fn memory(&self) -> Option<usize> {
-        let bytes = self.committed.load(Ordering::Relaxed) + self.added.load(Ordering::Relaxed);
-        self.is_in_memory.then_some(bytes)
+        let counters = [&self.committed, &self.added, &self.added_metadata];
+        self.is_in_memory.then(|| counters.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum())
     }
 
     /// The number of resources in the index.
@@ -242,7 +245,15 @@ impl IndexUpdater<'_> {
         let mut operations = vec![UserOperation::Delete(uri)];
         operations.extend(fields.documents(indexed).into_iter().map(UserOperation::Add));
         self.writer.run(operations)?;
-        self.index.added.fetch_add(indexed.text.map_or(0, str::len), Ordering::Relaxed);
+        match indexed.text {
+            Some(text) => self.index.added.fetch_add(text.len(), Ordering::Relaxed),
+            None => {
+                let Resource { uri, name, title, description, .. } = indexed.resource;
+                let texts = [Some(uri.as_str()), Some(name), title.as_deref(), description.as_deref()];
+                let bytes = texts.into_iter().flatten().map(str::len).sum();
+                self.index.added_metadata.fetch_add(bytes, Ordering::Relaxed)
+            }
+        };
         Ok(())
     }
 
@@ -277,6 +288,7 @@ impl IndexUpdater<'_> {
         }
         prepared.commit()?;
         self.index.added.store(0, Ordering::Relaxed);
+        self.index.added_metadata.store(0, Ordering::Relaxed);
         self.index.reload()
     }
 

@@ -20,6 +20,37 @@ pub(crate) enum Language {
     Russian,
 }
 
+/// A set of languages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Languages(u16);
+
+impl Languages {
+    #[cfg(test)]
+    pub(crate) const ALL: Self = Self((1 << Language::ALL.len()) - 1);
+
+    /// The set of the languages at these indices of [`Language::ALL`].
+    pub(crate) fn from_indices(indices: impl Iterator<Item = usize>) -> Self {
+        Self(indices.fold(0, |set, at| set | 1 << at))
+    }
+
+    pub(crate) fn with(self, language: Language) -> Self {
+        Self(self.0 | 1 << language as u16)
+    }
+
+    pub(crate) fn contains(self, language: Language) -> bool {
+        self.0 >> language as u16 & 1 == 1
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = Language> {
+        Language::ALL.into_iter().filter(move |language| self.contains(*language))
+    }
+
+    /// Whether a lower-case word is a stop word of one of these languages: too common to identify a resource.
+    pub(crate) fn have_stop_word(self, word: &str) -> bool {
+        stop_words().get(word).is_some_and(|languages| languages & self.0 != 0)
+    }
+}
+
 /// The language is detected from this many words at the beginning of a text.
 const MAX_DETECTION_WORDS: usize = 200;
 
@@ -127,11 +158,6 @@ impl Language {
     pub(crate) fn stemmer(self) -> Stemmer {
         Stemmer::new(self.algorithm())
     }
-}
-
-/// Whether a lower-case word is a stop word of any language: too common to identify a resource.
-pub(crate) fn is_stop_word(word: &str) -> bool {
-    stop_words().contains_key(word)
 }
 
 /// The stop words of all languages, each with a bit set of the languages that have it, by index in [`Language::ALL`].

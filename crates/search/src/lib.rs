@@ -5,6 +5,7 @@
 
 mod analyser;
 mod definitions;
+mod filter;
 mod index;
 mod language;
 mod query;

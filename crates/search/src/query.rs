@@ -1,6 +1,6 @@
 //! Parses the text of a query: words with the terms that match them, phrases, and excluded words.
 
-use crate::language::{Language, is_stop_word, is_vague};
+use crate::language::{Language, Languages, is_vague};
 use crate::tokens::{StemCache, TextTokenKind, TextTokens};
 
 /// The longest query, in bytes; the rest is ignored.
@@ -37,7 +37,8 @@ pub(crate) struct ParsedQuery {
 }
 
 impl ParsedQuery {
-    pub(crate) fn parse(text: &str) -> Self {
+    /// Parses a query for resources in these languages.
+    pub(crate) fn parse(text: &str, present: Languages) -> Self {
         let text = &text[..text.floor_char_boundary(MAX_QUERY)];
         let mut parsed = Self::default();
         let mut wanted = String::new();
@@ -60,8 +61,8 @@ impl ParsedQuery {
                 target.push(' ');
             }
         }
-        parsed.words = words(&wanted);
-        parsed.excluded = words(&excluded);
+        parsed.words = words(&wanted, present);
+        parsed.excluded = words(&excluded, present);
         parsed.excluded.retain(|word| word.kind == TextTokenKind::Part);
         // If a query has only stop words and vague words, it is about these words.
         if parsed.words.iter().all(|word| word.is_stop || word.is_vague) {
@@ -72,17 +73,18 @@ impl ParsedQuery {
 }
 
 /// The words of a text, each once, with their forms.
-fn words(text: &str) -> Vec<QueryWord> {
+fn words(text: &str, present: Languages) -> Vec<QueryWord> {
     // Without apostrophes, "what's" becomes the one word "whats".
     let text = text.replace(['\'', '’'], "");
-    let languages: Vec<_> = match Language::detect(&text) {
-        Some(Language::English) => vec![Language::English],
-        Some(other) => vec![other, Language::English],
+    // Code and tables, which have no language, are indexed as English.
+    let present = present.with(Language::English);
+    let languages = match Language::detect(&text).filter(|language| present.contains(*language)) {
+        Some(language) => Languages::default().with(language).with(Language::English),
         // A few words without stop words can be in any language.
-        None => Language::ALL.to_vec(),
+        None => present,
     };
     let mut words: Vec<(usize, usize, QueryWord)> = Vec::new();
-    for language in languages {
+    for language in languages.iter() {
         let mut stems = StemCache::new(language);
         for token in TextTokens::new(&text, &mut stems) {
             let is_same = |(from, to, word): &(usize, usize, QueryWord)| {
@@ -97,7 +99,7 @@ fn words(text: &str) -> Vec<QueryWord> {
             } else if words.len() < MAX_WORDS {
                 let surface = text[token.from..token.to].to_lowercase();
                 let word = QueryWord {
-                    is_stop: is_stop_word(&surface),
+                    is_stop: languages.have_stop_word(&surface),
                     is_vague: is_vague(&surface),
                     surface,
                     forms: vec![token.text],
@@ -115,10 +117,11 @@ fn words(text: &str) -> Vec<QueryWord> {
 #[cfg(test)]
 mod tests {
     use super::ParsedQuery;
+    use crate::language::{Language, Languages};
 
     #[test]
     fn phrases_and_exclusions_are_parsed() {
-        let parsed = ParsedQuery::parse("how to \"read a file\" -windows - os.path");
+        let parsed = ParsedQuery::parse("how to \"read a file\" -windows - os.path", Languages::ALL);
         assert_eq!(parsed.phrases, ["read a file"]);
         let surfaces =
             |words: &[super::QueryWord]| words.iter().map(|word| word.surface.clone()).collect::<Vec<_>>();
@@ -129,8 +132,19 @@ mod tests {
 
     #[test]
     fn a_word_of_an_unknown_language_has_the_stems_of_all() {
-        let parsed = ParsedQuery::parse("Zeitungen");
+        let parsed = ParsedQuery::parse("Zeitungen", Languages::ALL);
         assert!(parsed.words[0].forms.iter().any(|form| form == "zeitung"), "{parsed:?}");
-        assert!(ParsedQuery::parse("\"").words.is_empty());
+        assert!(ParsedQuery::parse("\"", Languages::ALL).words.is_empty());
+    }
+    #[test]
+    fn stop_words_are_those_of_the_languages_of_the_resources() {
+        let is_stop = |text: &str, present: Languages| ParsedQuery::parse(text, present).words[0].is_stop;
+        let english = Languages::default().with(Language::English);
+        assert!(
+            !is_stop("die unexpectedly", english) && is_stop("die Zeitung", english.with(Language::German))
+        );
+        assert!(is_stop("the newspaper", Languages::default()));
+        let forms = &ParsedQuery::parse("newspapers", english).words[0].forms;
+        assert_eq!(forms.len(), 1, "{forms:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Ranking: scores resources and their sections with BM25F, one query word at a time.
 //!
-//! All statistics (document frequencies, average lengths) are computed from the resources that the caller may see. So
+//! All statistics (document frequencies) are computed from the resources that the caller may see. So
 //! the result is the same as if hidden resources did not exist.
 
 use std::cell::RefCell;
@@ -10,13 +10,14 @@ use tantivy::postings::{Postings as _, TermInfo};
 use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{DocSet as _, InvertedIndexReader, SegmentReader, TERMINATED, Term};
 
+use crate::language::{Language, Languages};
 use crate::query::QueryWord;
 use crate::schema::Fields;
 use crate::segment::{ResourceSet, SegmentMap};
 use crate::tokens::TextTokenKind;
 
-/// The average length of a section in tokens, for the length normalisation. It is a constant, not measured: otherwise
-/// an author of many tiny sections could lower the average, and so the scores of all other sections.
+/// The length of a usual section in words, for the length normalisation. It is a constant for the same reason as
+/// [`Weights::usual_length`].
 const USUAL_SECTION: f32 = 200.0;
 
 /// The parameters of the ranking. One set applies to all contents; `docs/search.md` says how it was chosen.
@@ -26,6 +27,9 @@ pub struct Weights {
     pub saturation: f32,
     /// `b` of BM25 for resources: the strength of the length normalisation, from 0 to 1.
     pub length: f32,
+    /// The length of a usual resource in words, for the length normalisation. It is a constant, not measured: otherwise
+    /// an author of many tiny resources could lower the average, and so the scores of all other resources.
+    pub usual_length: f32,
     /// `k1` of BM25 for sections.
     pub section_saturation: f32,
     /// `b` of BM25 for sections.
@@ -60,7 +64,8 @@ impl Default for Weights {
     fn default() -> Self {
         Self {
             saturation: 1.2,
-            length: 0.5,
+            length: 0.2,
+            usual_length: 1000.0,
             section_saturation: 1.4,
             section_length: 0.95,
             title: 2.0,
@@ -111,7 +116,8 @@ impl ScopedSegment<'_> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Statistics {
     pub(crate) resources: u64,
-    pub(crate) tokens: u64,
+    /// The number of resources in each language, by its index in [`Language::ALL`].
+    languages: [u64; Language::ALL.len()],
 }
 
 impl Statistics {
@@ -121,15 +127,20 @@ impl Statistics {
             for resource in 0..segment.map.heads.len() as u32 {
                 if segment.visible.contains(resource) {
                     statistics.resources += 1;
-                    statistics.tokens += u64::from(segment.map.lengths[resource as usize]);
+                    let language = usize::from(segment.map.languages[resource as usize]);
+                    if let Some(count) = statistics.languages.get_mut(language) {
+                        *count += 1;
+                    }
                 }
             }
         }
         statistics
     }
 
-    fn average_resource(&self) -> f32 {
-        (self.tokens as f32 / self.resources.max(1) as f32).max(1.0)
+    /// The languages of at least one resource in a hundred. The language of a text is not always detected correctly.
+    pub(crate) fn languages(&self) -> Languages {
+        let is_usual = |at: &usize| self.languages[*at] * 100 >= self.resources.max(1);
+        Languages::from_indices((0..Language::ALL.len()).filter(is_usual))
     }
 }
 
@@ -206,11 +217,10 @@ impl<'s> Ranking<'s> {
         let resources = last.map_or(0, |last| last.resource_base as usize + last.map.heads.len());
         let documents = last.map_or(0, |last| last.document_base as usize + last.map.resource_of.len());
         let statistics = Statistics::of(segments);
-        let average = statistics.average_resource();
-        let Weights { length, section_length, .. } = *weights;
+        let Weights { length, usual_length, section_length, .. } = *weights;
         let factor = |length: f32, relative: f32| 1.0 / (1.0 - length + length * relative);
         let lengths = segments.iter().flat_map(|segment| &segment.map.lengths);
-        let resource_factors = lengths.map(|tokens| factor(length, *tokens as f32 / average)).collect();
+        let resource_factors = lengths.map(|tokens| factor(length, *tokens as f32 / usual_length)).collect();
         let section_factors = std::array::from_fn(|id| {
             let tokens = FieldNormReader::id_to_fieldnorm(id as u8);
             factor(section_length, tokens as f32 / USUAL_SECTION)

@@ -16,7 +16,7 @@ use crate::simhash;
 
 /// The version of the index format, which is part of its folder's name. Increase it whenever the fields, the tokens or the
 /// indexed texts change.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// The longest text that is indexed per resource, in bytes. The rest is not searchable.
 pub const MAX_TEXT: usize = 4 << 20;
@@ -32,6 +32,8 @@ pub struct IndexedResource<'a> {
     pub note: Option<&'a str>,
     /// The text of the resource; `None` for binary contents, which are found only by their metadata.
     pub text: Option<&'a str>,
+    /// The URI of the text, if it is not that of the resource: the text extracted from a document.
+    pub text_uri: Option<&'a str>,
     /// A fingerprint of the indexed version, by which changes are detected.
     pub stamp: u64,
 }
@@ -60,6 +62,8 @@ pub(crate) struct Fields {
     pub(crate) modified: Field,
     pub(crate) priority: Field,
     pub(crate) simhash: Field,
+    /// The index of the language in [`Language::ALL`].
+    pub(crate) language: Field,
     /// The hash of the URI, which orders resources with equal scores.
     pub(crate) order: Field,
     /// The encoded [`StoredMetadata`], stored in the head document.
@@ -101,6 +105,7 @@ impl Fields {
             modified: schema.add_i64_field("modified", FAST),
             priority: schema.add_u64_field("priority", FAST),
             simhash: schema.add_u64_field("simhash", FAST),
+            language: schema.add_u64_field("language", FAST),
             order: schema.add_u64_field("order", FAST),
             metadata: schema.add_text_field("metadata", STORED),
             place: schema.add_text_field("place", STORED),
@@ -161,6 +166,7 @@ impl Fields {
             document.add_u64(self.priority, (priority.clamp(0.0, 1.0) * 1000.0) as u64);
         }
         document.add_u64(self.simhash, text.map_or(0, simhash::of));
+        document.add_u64(self.language, language as u64);
         document.add_u64(self.order, uri_hash(resource.uri.as_str()));
         document.add_text(self.metadata, StoredMetadata::of(indexed).encode());
         document
@@ -225,6 +231,8 @@ pub(crate) struct StoredMetadata {
     pub(crate) mime: String,
     pub(crate) source: String,
     pub(crate) note: String,
+    /// The URI of the indexed text; empty if it is `uri`.
+    pub(crate) text_uri: String,
 }
 
 /// Separates the parts of stored metadata. In the parts, it is replaced by a space.
@@ -232,7 +240,7 @@ const SEPARATOR: char = '\u{1f}';
 
 impl StoredMetadata {
     fn of(indexed: &IndexedResource<'_>) -> Self {
-        let IndexedResource { resource, source, note, .. } = *indexed;
+        let IndexedResource { resource, source, note, text_uri, .. } = *indexed;
         let text = |text: Option<&str>| text.unwrap_or_default().replace(SEPARATOR, " ");
         Self {
             uri: text(Some(resource.uri.as_str())),
@@ -242,12 +250,13 @@ impl StoredMetadata {
             mime: text(resource.mime.as_deref()),
             source: text(Some(source)),
             note: text(note),
+            text_uri: text(text_uri),
         }
     }
 
     fn encode(&self) -> String {
-        let Self { uri, name, title, description, mime, source, note } = self;
-        let parts: [&str; 7] = [uri, name, title, description, mime, source, note];
+        let Self { uri, name, title, description, mime, source, note, text_uri } = self;
+        let parts: [&str; 8] = [uri, name, title, description, mime, source, note, text_uri];
         parts.join(&SEPARATOR.to_string())
     }
 
@@ -262,6 +271,7 @@ impl StoredMetadata {
             mime: next()?,
             source: next()?,
             note: next()?,
+            text_uri: next()?,
         })
     }
 }

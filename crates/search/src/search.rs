@@ -1,17 +1,18 @@
 //! Runs a search: determines its scope, ranks the resources, combines near-duplicates into one hit, and makes snippets.
 
 use libris_core::{HitSection, SearchAnswer, SearchHit, SearchQuery};
-use tantivy::schema::{IndexRecordOption, Value as _};
-use tantivy::{DocSet as _, Searcher, SegmentReader, TERMINATED, TantivyDocument};
+use tantivy::schema::Value as _;
+use tantivy::{Searcher, TantivyDocument};
 
+use crate::filter::Filter;
 use crate::index::{IndexError, SearchIndex};
 use crate::language::Language;
 use crate::query::{ParsedQuery, QueryWord};
 use crate::rank::{Ranking, ScopedSegment, Scores, Weights};
-use crate::schema::{Fields, StoredMetadata, audience_name};
-use crate::segment::{ResourceSet, SegmentMap};
+use crate::schema::StoredMetadata;
 use crate::simhash;
 use crate::snippet::{Matcher, WordHit};
+use crate::tokens;
 
 /// How many of the best resources are reranked by the proximity of the query words in their sections.
 const RERANKED: usize = 60;
@@ -81,7 +82,7 @@ impl SearchIndex {
         let searcher = self.searcher();
         let segments = self.scope(&searcher, query, visible)?;
         let ranking = Ranking::new(&segments, &self.fields, weights);
-        let mut parsed = ParsedQuery::parse(&query.text);
+        let mut parsed = ParsedQuery::parse(&query.text, ranking.statistics.languages());
         let any_corrected = ranking.correct(&mut parsed.words)?;
         let mut scores = ranking.score(&parsed.words)?;
         for word in &parsed.excluded {
@@ -102,8 +103,11 @@ impl SearchIndex {
         }
         let total = scores.resources.len();
         let candidates = search.candidates(&scores, query.limit)?;
+        let correction = match any_corrected {
+            true => Some(correction(&query.text, &parsed.words, &search.spellings(&candidates)?)),
+            false => None,
+        };
         let hits = search.hits(candidates, query.limit)?;
-        let correction = any_corrected.then(|| correction(&query.text, &parsed.words));
         Ok(SearchAnswer { hits, total, correction, ..SearchAnswer::default() })
     }
 
@@ -135,12 +139,13 @@ impl SearchIndex {
     }
 }
 
-/// The query in lower case, with each corrected or completed word replaced by its best form.
-fn correction(text: &str, words: &[QueryWord]) -> String {
+/// The query in lower case, with each corrected or completed word replaced by its spelling in the results, or by its
+/// stem if that is unknown. `spellings` has one for each word.
+fn correction(text: &str, words: &[QueryWord], spellings: &[Option<String>]) -> String {
     let mut corrected = text.to_lowercase();
-    for word in words.iter().filter(|word| word.is_replaced) {
-        if let Some(form) = word.forms.first() {
-            corrected = replace_word(&corrected, &word.surface, form);
+    for (word, spelling) in words.iter().zip(spellings).filter(|(word, _)| word.is_replaced) {
+        if let Some(by) = spelling.as_ref().or(word.forms.first()) {
+            corrected = replace_word(&corrected, &word.surface, by);
         }
     }
     corrected
@@ -163,78 +168,6 @@ fn replace_word(text: &str, word: &str, by: &str) -> String {
     match copied {
         0 => text.replace(word, by),
         copied => replaced + &text[copied..],
-    }
-}
-
-/// The filters of a query, applied to a segment.
-struct Filter<'f> {
-    query: &'f SearchQuery,
-    reader: &'f SegmentReader,
-    map: &'f SegmentMap,
-    fields: &'f Fields,
-}
-
-impl Filter<'_> {
-    fn apply(&self, scope: &mut ResourceSet) -> tantivy::Result<()> {
-        let SearchQuery { sources, mimes, audience, modified_since, uri_prefix, .. } = self.query;
-        if !sources.is_empty() {
-            scope.intersect(&self.with_terms(self.fields.source, sources)?);
-        }
-        if !mimes.is_empty() {
-            scope.intersect(&self.with_terms(self.fields.mime, mimes)?);
-        }
-        if let Some(audience) = audience {
-            let mut audiences =
-                self.with_terms(self.fields.audience, &[audience_name(*audience).to_owned()])?;
-            // Resources without an audience are for everybody.
-            let given = self.with_terms(self.fields.audience, &["*".to_owned()])?;
-            for resource in 0..self.map.heads.len() as u32 {
-                if !given.contains(resource) {
-                    audiences.insert(resource);
-                }
-            }
-            scope.intersect(&audiences);
-        }
-        if let Some(prefix) = uri_prefix {
-            let mut below = ResourceSet::empty(self.map.heads.len());
-            self.map.insert_matching(self.reader, self.fields, Some(prefix), &|_| true, &mut below)?;
-            scope.intersect(&below);
-        }
-        if let Some(since) = modified_since {
-            let modified = self.reader.fast_fields().i64("modified")?;
-            for (resource, head) in self.map.heads.iter().enumerate() {
-                if modified.first(*head).is_none_or(|modified| modified < *since) {
-                    scope.remove(resource as u32);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The resources whose head document has one of these terms in a field. A term that ends with `*` matches all terms
-    /// with the text before the `*` as a prefix.
-    fn with_terms(&self, field: tantivy::schema::Field, terms: &[String]) -> tantivy::Result<ResourceSet> {
-        let mut set = ResourceSet::empty(self.map.heads.len());
-        let index = self.reader.inverted_index(field)?;
-        for term in terms {
-            let prefix = term.strip_suffix('*');
-            let mut stream = index.terms().range().ge(prefix.unwrap_or(term)).into_stream()?;
-            while let Some((found, info)) = stream.next() {
-                let matches = match prefix {
-                    Some(prefix) => found.starts_with(prefix.as_bytes()),
-                    None => found == term.as_bytes(),
-                };
-                if !matches {
-                    break;
-                }
-                let mut heads = index.read_postings_from_terminfo(info, IndexRecordOption::Basic)?;
-                while heads.doc() != TERMINATED {
-                    set.insert(self.map.resource_of[heads.doc() as usize]);
-                    heads.advance();
-                }
-            }
-        }
-        Ok(set)
     }
 }
 
@@ -303,14 +236,14 @@ impl Search<'_> {
         for (resource, score) in best {
             let (segment, sections) = self.best_sections(scores, resource, MAX_PHRASE_SECTIONS);
             let mut contains = self.metadata(resource)?.is_some_and(|data| {
-                plain(&format!("{} {} {}", data.title, data.name, data.description)).contains(&wanted)
+                has_phrase(&plain(&format!("{} {} {}", data.title, data.name, data.description)), &wanted)
             });
             for (document, _) in sections {
                 if contains {
                     break;
                 }
                 let found = self.section(segment, document)?;
-                contains = plain(&found.text).contains(&wanted);
+                contains = has_phrase(&plain(&found.text), &wanted);
             }
             if contains {
                 scores.resources.push((resource, score));
@@ -398,14 +331,54 @@ impl Search<'_> {
         Ok((priority + recency) / 2.0)
     }
 
+    /// How each corrected or completed word is spelt in the best candidate that contains it; `None` for other words.
+    /// The index has only the stems of words.
+    fn spellings(&self, candidates: &[Candidate]) -> tantivy::Result<Vec<Option<String>>> {
+        let words = &self.parsed.words;
+        let mut matcher = Matcher::new(words, &[]);
+        let mut spellings: Vec<Option<String>> = vec![None; words.len()];
+        let is_open = |spellings: &[Option<String>]| {
+            words.iter().zip(spellings).any(|(word, spelling)| word.is_replaced && spelling.is_none())
+        };
+        for candidate in candidates.iter().take(RERANKED) {
+            if !is_open(&spellings) {
+                break;
+            }
+            let mut texts: Vec<(String, Language)> = Vec::new();
+            if let Some(section) = &candidate.section {
+                texts.push((section.text.clone(), section.language));
+                texts.push((section.place.heading.clone(), section.language));
+            }
+            if let Some(data) = self.metadata(candidate.resource)? {
+                let language = candidate.section.as_ref().map_or(Language::English, |found| found.language);
+                let StoredMetadata { uri, name, title, description, note, .. } = data;
+                texts.extend([title, name, description, note].map(|text| (text, language)));
+                texts.push((uri, Language::English));
+            }
+            for (text, language) in texts {
+                for hit in matcher.hits(&text, language) {
+                    if words[hit.word].is_replaced {
+                        spellings[hit.word].get_or_insert_with(|| text[hit.range].to_lowercase());
+                    }
+                }
+            }
+        }
+        Ok(spellings)
+    }
+
     /// Converts candidates to hits. A near-duplicate of a better hit is not a hit: it is listed in the `duplicates` of
     /// that hit.
     fn hits(&self, candidates: Vec<Candidate>, limit: usize) -> tantivy::Result<Vec<SearchHit>> {
-        let mut hits: Vec<(u64, SearchHit)> = Vec::new();
+        let mut hits: Vec<(u64, Option<String>, SearchHit)> = Vec::new();
         let mut matcher = Matcher::new(&self.parsed.words, &[]);
         for candidate in candidates {
-            if let Some((_, hit)) =
-                hits.iter_mut().find(|(hash, _)| simhash::is_duplicate(*hash, candidate.simhash))
+            let passage = candidate.section.as_ref().map(|section| &*section.text);
+            let is_duplicate = |hash: u64, text: Option<&str>| {
+                simhash::is_duplicate(hash, candidate.simhash)
+                    && text.zip(passage).is_some_and(|(one, other)| simhash::is_same_passage(one, other))
+            };
+            if let Some((_, _, hit)) =
+                hits.iter_mut().find(|(hash, text, _)| is_duplicate(*hash, text.as_deref()))
             {
                 hit.duplicates.push(candidate.uri);
                 continue;
@@ -428,13 +401,14 @@ impl Search<'_> {
                 source: data.source,
                 note: some(data.note),
                 score: candidate.score,
-                section: candidate.section.map(|section| section.place),
+                text_uri: some(data.text_uri),
+                section: candidate.section.as_ref().map(|section| section.place.clone()),
                 snippet: snippet.unwrap_or_default(),
                 duplicates: Vec::new(),
             };
-            hits.push((candidate.simhash, hit));
+            hits.push((candidate.simhash, candidate.section.map(|section| section.text), hit));
         }
-        Ok(hits.into_iter().map(|(_, hit)| hit).collect())
+        Ok(hits.into_iter().map(|(_, _, hit)| hit).collect())
     }
 }
 
@@ -444,9 +418,39 @@ fn plain(text: &str) -> String {
     words.join(" ")
 }
 
+/// Whether a text contains a phrase, and not only as a part of longer words: `exit codes` does not contain `exit code`.
+fn has_phrase(text: &str, phrase: &str) -> bool {
+    // Words in scripts without spaces have no ends.
+    let is_inside = |one: Option<char>, other: Option<char>| {
+        let is_letter = |letter: Option<char>| {
+            letter.is_some_and(|letter| letter.is_alphanumeric() && !tokens::is_unspaced(letter))
+        };
+        is_letter(one) && is_letter(other)
+    };
+    text.match_indices(phrase).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + phrase.len()..]);
+        !is_inside(before.chars().next_back(), phrase.chars().next())
+            && !is_inside(phrase.chars().next_back(), after.chars().next())
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::replace_word;
+    use super::{has_phrase, replace_word};
+
+    #[test]
+    fn a_phrase_ends_where_its_words_end() {
+        for (text, phrase, expected) in [
+            ("all exit codes, one exit code", "exit code", true),
+            ("all exit codes", "exit code", false),
+            ("preexit code", "exit code", false),
+            ("(exit code)", "exit code", true),
+            ("索引を検索する", "検索", true),
+            ("std::io::error", "io::error", true),
+        ] {
+            assert_eq!(has_phrase(text, phrase), expected, "{phrase} in {text}");
+        }
+    }
 
     #[test]
     fn a_corrected_word_is_not_replaced_inside_other_words() {

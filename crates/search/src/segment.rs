@@ -48,6 +48,8 @@ pub(crate) struct SegmentMap {
     pub(crate) heads: Vec<u32>,
     /// The number of body tokens of each resource.
     pub(crate) lengths: Vec<u32>,
+    /// The language of each resource, by its index in [`Language::ALL`](crate::language::Language::ALL).
+    pub(crate) languages: Vec<u8>,
     /// The cache of the method `visible`: the resources that the callers of a rights class may see, with the number of
     /// the class; the oldest first.
     visible: Mutex<Vec<(u64, Arc<ResourceSet>)>>,
@@ -57,6 +59,7 @@ impl SegmentMap {
     /// Reads the map of a segment. A document with section number 0 is the head of a resource.
     pub(crate) fn read(segment: &SegmentReader, fields: &Fields) -> tantivy::Result<Self> {
         let sections: Column<u64> = segment.fast_fields().u64("section")?;
+        let languages: Column<u64> = segment.fast_fields().u64("language")?;
         let norms = segment.get_fieldnorms_reader(fields.body)?;
         let mut resource_of = Vec::with_capacity(segment.max_doc() as usize);
         let (mut heads, mut lengths) = (Vec::new(), Vec::new());
@@ -70,7 +73,9 @@ impl SegmentMap {
                 *length += norms.fieldnorm(document);
             }
         }
-        Ok(Self { resource_of, heads, lengths, visible: Mutex::default() })
+        let language = |head: &u32| languages.first(*head).unwrap_or_default() as u8;
+        let languages = heads.iter().map(language).collect();
+        Ok(Self { resource_of, heads, lengths, languages, visible: Mutex::default() })
     }
 
     /// The documents of a resource, the head first.

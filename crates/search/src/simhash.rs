@@ -1,7 +1,9 @@
 //! Near-duplicate detection with SimHash: the fingerprints of texts that differ in few words differ in few bits.
+//!
+//! An author can craft a text with the fingerprint of another one. Therefore a search also compares the passages that
+//! it would show, with [`is_same_passage`].
 
-/// The fingerprint covers this many words at the beginning of a text.
-const MAX_WORDS: usize = 4000;
+use std::collections::HashSet;
 
 /// The largest number of bits in which the fingerprints of near-duplicates differ.
 pub(crate) const MAX_DISTANCE: u32 = 3;
@@ -15,7 +17,7 @@ pub(crate) fn of(text: &str) -> u64 {
     let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
     let mut shingle = [0_u64; 3];
     let mut count = 0;
-    for word in words.take(MAX_WORDS) {
+    for word in words {
         shingle.rotate_left(1);
         shingle[2] = hash(word);
         count += 1;
@@ -51,9 +53,32 @@ pub(crate) fn is_duplicate(one: u64, other: u64) -> bool {
     one != 0 && other != 0 && (one ^ other).count_ones() <= MAX_DISTANCE
 }
 
+/// Whether at least nine tenths of the different words of two passages are in both.
+pub(crate) fn is_same_passage(one: &str, other: &str) -> bool {
+    let words = |text| -> HashSet<&str> { str::split_whitespace(text).collect() };
+    let (one, other) = (words(one), words(other));
+    let common = one.intersection(&other).count();
+    common * 10 >= (one.len() + other.len() - common) * 9
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{is_duplicate, of};
+    use super::{is_duplicate, is_same_passage, of};
+
+    #[test]
+    fn passages_with_other_words_are_not_the_same() {
+        let words: Vec<_> = (0..40).map(|number| format!("word{number}")).collect();
+        let text = words.join(" ");
+        assert!(is_same_passage(&text, &text.replace("word7 ", "other ")));
+        assert!(!is_same_passage(&text, &text.replace("word1", "other1")));
+    }
+
+    #[test]
+    fn the_end_of_a_long_text_counts() {
+        let start = (0..5000).map(|number| format!("word{number} ")).collect::<String>();
+        let stuffed = start.clone() + &(0..5000).map(|number| format!("other{number} ")).collect::<String>();
+        assert!(!is_duplicate(of(&start), of(&stuffed)));
+    }
 
     #[test]
     fn a_changed_word_is_a_near_duplicate_and_another_text_is_not() {

@@ -14,6 +14,9 @@ use crate::tokens::TextTokenKind;
 /// resources contain are not counted.
 const MAX_CONSIDERED: usize = 200;
 
+/// The longest word whose stem is searched while it is being typed, in letters.
+const MAX_COMPLETED: usize = 40;
+
 /// The largest number of similar terms that replace a word.
 const MAX_FORMS: usize = 8;
 
@@ -31,6 +34,10 @@ impl Ranking<'_> {
             let (forms, is_corrected) = match completions.is_empty() {
                 false => (completions, false),
                 true => (self.corrections(&word.surface)?, true),
+            };
+            let (forms, is_corrected) = match forms.is_empty() && Some(at) == last {
+                true => (Vec::from_iter(self.longest_start(&word.surface)?), false),
+                false => (forms, is_corrected),
             };
             if !forms.is_empty() {
                 any_corrected |= is_corrected;
@@ -69,6 +76,23 @@ impl Ranking<'_> {
             }
         }
         self.best(terms.into_iter().map(|term| (0, term)).collect())
+    }
+
+    /// The longest term that a word begins with. It may be the stem of the word that is being typed: `authent` for
+    /// `authenticatio`. `None` if the term would have fewer than 4 letters, or less than half of the word.
+    fn longest_start(&self, word: &str) -> tantivy::Result<Option<String>> {
+        let length = word.chars().count();
+        if length > MAX_COMPLETED {
+            return Ok(None);
+        }
+        let ends: Vec<_> = word.char_indices().map(|(at, _)| at).skip(4.max(length.div_ceil(2))).collect();
+        for end in ends.into_iter().rev() {
+            let start = word[..end].to_owned();
+            if self.occurs(std::slice::from_ref(&start))? {
+                return Ok(Some(start));
+            }
+        }
+        Ok(None)
     }
 
     /// The best terms within an edit distance of 1 or, for words of at least 7 letters, 2. None for words of fewer than

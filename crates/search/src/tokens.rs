@@ -3,7 +3,8 @@
 //! `readHTTPFile` and `read_http_file` give the parts `read`, `http` and `file`, and the whole `readhttpfile`. Parts
 //! are stemmed. A chain of two to eight words, such as `os.path.join`, `read-http-file` or `3.11.2`, also gives the
 //! whole chain, joined by dots. A chain of more than two words also gives its last two words (`path.join`) or, if it is
-//! a version, its first two (`3.11`). Words in scripts without spaces give overlapping pairs of characters.
+//! a version, its first two (`3.11`). Words in scripts without spaces give overlapping pairs of characters; a word ends
+//! where such a script begins or ends, so that `使用Python编程` contains the word `Python`.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -97,12 +98,10 @@ impl<'a> TextTokens<'a> {
         if !self.chain.is_empty() && !is_joint(&self.text[self.at..from]) {
             self.end_chain();
         }
-        let word = &self.text[from..];
-        let length = word.find(|letter: char| !is_word_letter(letter)).unwrap_or(word.len());
-        let to = from + length;
+        let to = from + word_length(&self.text[from..]);
         self.at = to;
         let word = &self.text[from..to];
-        if word.chars().any(is_unspaced) {
+        if word.starts_with(is_unspaced) {
             self.push_pairs(word, from);
             return true;
         }
@@ -195,13 +194,12 @@ pub(crate) fn for_each_part(text: &str, each: &mut dyn FnMut(u32, Range<usize>))
     let mut at = 0;
     while let Some(start) = text[at..].find(is_word_letter) {
         let from = at + start;
-        let rest = &text[from..];
-        let to = from + rest.find(|letter: char| !is_word_letter(letter)).unwrap_or(rest.len());
+        let to = from + word_length(&text[from..]);
         at = to;
         let word = &text[from..to];
         if is_plain(word) {
             each(position, from..to);
-        } else if word.chars().any(is_unspaced) {
+        } else if word.starts_with(is_unspaced) {
             let offsets: Vec<_> = word.char_indices().map(|(offset, _)| offset).chain([word.len()]).collect();
             // Three offsets delimit a pair; a word of one character has two.
             for pair in offsets.windows(offsets.len().min(3)) {
@@ -234,13 +232,21 @@ fn is_word_letter(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
+/// The length in bytes of the word at the start of a text: up to a letter that belongs to no word, or to the border
+/// between a script without spaces and another one.
+fn word_length(text: &str) -> usize {
+    let is_pair = text.starts_with(is_unspaced);
+    let is_end = |letter: char| !is_word_letter(letter) || is_unspaced(letter) != is_pair;
+    text.find(is_end).unwrap_or(text.len())
+}
+
 /// Whether this text between two words joins them to a chain.
 fn is_joint(between: &str) -> bool {
     matches!(between, "." | "::" | "->" | "-" | ":" | "/")
 }
 
 /// Whether a letter belongs to a script without spaces between words.
-fn is_unspaced(letter: char) -> bool {
+pub(crate) fn is_unspaced(letter: char) -> bool {
     matches!(letter, '\u{0e00}'..='\u{0eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{2ffff}')
 }
 
@@ -283,7 +289,7 @@ mod tests {
 
     #[test]
     fn identifiers_are_split_and_kept() {
-        let cases: [(&str, &[&str]); 8] = [
+        let cases: [(&str, &[&str]); 9] = [
             ("readHTTPFile", &["read", "http", "file", "readhttpfile"]),
             ("read_http_file", &["read", "http", "file", "readhttpfile"]),
             ("asyncio.Queue.qsize()", &["asyncio", "queue", "qsize", "asyncio.queue.qsize", "queue.qsize"]),
@@ -292,6 +298,7 @@ mod tests {
             ("__init__", &["init"]),
             ("utf8", &["utf", "8", "utf8"]),
             ("検索する", &["検索", "索す", "する"]),
+            ("使用Python编程", &["使用", "python", "编程"]),
         ];
         for (text, expected) in cases {
             assert_eq!(tokens(text), expected, "{text}");
@@ -300,7 +307,7 @@ mod tests {
 
     #[test]
     fn for_each_part_finds_the_parts_of_the_tokens() {
-        let text = "über readHTTPFile, 検索する 木 (os.path) __ 水。火 3.11";
+        let text = "über readHTTPFile, 検索する 木 (os.path) __ 水。火 3.11 用Python3编程";
         let mut stems = StemCache::new(Language::German);
         let tokens = TextTokens::new(text, &mut stems).filter(|token| token.kind == TextTokenKind::Part);
         let expected: Vec<_> = tokens.map(|token| (token.position, token.from..token.to)).collect();

@@ -27,7 +27,14 @@ fn index_of(resources: &[(Resource, &str)]) -> SearchIndex {
     let mut updater = index.updater().unwrap().unwrap();
     for (resource, text) in resources {
         updater
-            .put(&IndexedResource { resource, source: "files docs", note: None, text: Some(text), stamp: 1 })
+            .put(&IndexedResource {
+                resource,
+                source: "files docs",
+                note: None,
+                text: Some(text),
+                text_uri: None,
+                stamp: 1,
+            })
             .unwrap();
     }
     updater.commit().unwrap();
@@ -63,8 +70,13 @@ fn a_hit_names_the_section_and_its_lines() {
 fn misspelt_and_incomplete_words_are_found() {
     let index = index(&[("a.md", "Replication of the database"), ("b.md", "Something else")]);
     let answer = search(&index, "databsae");
-    assert_eq!((names(&answer), answer.correction.as_deref()), (vec!["a.md"], Some("databas")));
+    assert_eq!((names(&answer), answer.correction.as_deref()), (vec!["a.md"], Some("database")));
+    let answer = search(&index, "The databsaes");
+    assert_eq!((names(&answer), answer.correction.as_deref()), (vec!["a.md"], Some("the database")));
     let answer = search(&index, "replic");
+    assert_eq!((names(&answer), answer.correction.as_deref()), (vec!["a.md"], None));
+    // The index has its stem, which is shorter: `replic`.
+    let answer = search(&index, "replicatio");
     assert_eq!((names(&answer), answer.correction.as_deref()), (vec!["a.md"], None));
     assert_eq!(search(&index, "zzzzzz").hits, []);
     assert_eq!(search(&index, "").hits, []);
@@ -91,6 +103,8 @@ fn phrases_exclusions_and_filters_apply() {
     let index = index(&documents);
     assert_eq!(names(&search(&index, "\"exit code\"")).len(), 2);
     assert_eq!(names(&search(&index, "\"exit code\" -windows")), ["a.md"]);
+    // Not a part of longer words. As no resource has the phrase, its words are searched.
+    assert_eq!(names(&search(&index, "\"exit cod\"")), names(&search(&index, "exit cod")));
     let below = SearchQuery { uri_prefix: Some(uri("sub/")), ..SearchQuery::new("exit code", 10) };
     let answer = index.search(&below, &VisibleResources::All).unwrap();
     assert_eq!((names(&answer), answer.total), (vec!["sub/c.md"], 1));
@@ -108,11 +122,15 @@ fn other_languages_need_no_configuration() {
         ("de.md", "Die Sicherung der Daten und wie man sie wiederherstellt, wenn der Server nicht läuft."),
         ("ru.md", "Как удалить файлы из индекса, если это не нужно"),
         ("ja.md", "索引からファイルを削除する方法"),
+        ("zh.md", "使用Python编程"),
         ("en.md", "How to do something else with the server"),
     ]);
     assert_eq!(names(&search(&index, "Sicherungen"))[0], "de.md");
     assert_eq!(names(&search(&index, "удаление файлов"))[0], "ru.md");
     assert_eq!(names(&search(&index, "ファイル 削除"))[0], "ja.md");
+    for text in ["Python", "编程", "使用Python", "Python编程"] {
+        assert_eq!(names(&search(&index, text))[0], "zh.md", "{text}");
+    }
 }
 
 #[test]
@@ -126,6 +144,19 @@ fn near_duplicates_are_folded() {
     assert_eq!((answer.hits[0].duplicates.clone(), answer.total), (vec![uri("b.md")], 3));
 }
 
+/// A text that begins like another one, but has another passage about the query, does not hide it.
+#[test]
+fn a_copy_with_another_passage_is_no_duplicate() {
+    let words: Vec<_> = (0..3000).map(|number| format!("word{number}")).collect();
+    let honest = format!("# Start\n\n{}\n\n# Retention\n\nKeep backups for ninety days.\n", words.join(" "));
+    let crafted =
+        honest.replace("Keep backups for ninety days.", "Delete backups at once. Backups, backups!");
+    let index = index(&[("honest.md", &honest), ("crafted.md", &crafted)]);
+    let answer = search(&index, "backups");
+    assert_eq!((names(&answer).len(), answer.total), (2, 2), "{answer:?}");
+    assert_eq!(names(&search(&index, "word1 word2")).len(), 1, "the texts are nearly the same");
+}
+
 #[test]
 fn updates_replace_and_remove() {
     let index = index(&[("a.md", "alpha"), ("b.md", "alpha")]);
@@ -137,6 +168,7 @@ fn updates_replace_and_remove() {
             source: "files docs",
             note: Some("why"),
             text: Some("beta"),
+            text_uri: None,
             stamp: 2,
         })
         .unwrap();
@@ -151,7 +183,7 @@ fn updates_replace_and_remove() {
 }
 
 /// How many times the score of a resource can be that of another which has each of `words` words once, in a section of
-/// usual length, and is not longer than the average. `docs/search.md` derives it.
+/// usual length, and is of usual length itself. `docs/search.md` derives it.
 fn stuffing_bound(words: usize) -> f32 {
     let Weights { saturation, section_saturation, section, proximity, distant, bias, .. } =
         Weights::default();
@@ -159,6 +191,22 @@ fn stuffing_bound(words: usize) -> f32 {
     let pairs = distant * (words - 1.0) / 2.0 + (1.0 - distant) * (words - 1.0) / words;
     let most = saturation + 1.0 + section * (section_saturation + 1.0) + proximity * pairs;
     most / (1.0 + section) * (1.0 + bias) / (1.0 - bias)
+}
+
+/// An author of many tiny resources does not change the scores of others through their lengths.
+#[test]
+fn tiny_resources_do_not_lower_the_scores_of_long_ones() {
+    let long = format!("retention {}", "other matters ".repeat(900));
+    let score = |count: usize| {
+        let names: Vec<_> = (0..count).map(|number| format!("{number}.md")).collect();
+        let filler = names.iter().map(|name| (resource(name), "x"));
+        let resources: Vec<_> = filler.chain([(resource("long.md"), &*long)]).collect();
+        // Without the rarity of the word, which grows with the number of resources.
+        let best = search(&index_of(&resources), "retention").hits.remove(0);
+        best.score / ((1.0 + (count as f32 + 0.5) / 1.5).ln()).powf(Weights::default().rarity)
+    };
+    let (few, many) = (score(10), score(300));
+    assert!((few - many).abs() < few * 0.01, "{few} {many}");
 }
 
 #[test]
@@ -221,7 +269,7 @@ proptest! {
             stuffed += &(0..headings).map(|number| format!("# {word} {number}\n")).collect::<String>();
         }
         let mut author = resource(&format!("{}.md", words.join("-")));
-        author.title = Some(format!("{} ", words.join(" ")).repeat(titles));
+        author.title = Some(format!("how is the {} ", words.join(" ")).repeat(titles));
         author.description = author.title.clone();
         author.annotations.priority = Some(priority);
         let mut plain = resource("honest.md");
@@ -231,7 +279,7 @@ proptest! {
             .collect();
         let mut resources: Vec<_> = filler.iter().map(|(resource, text)| (resource.clone(), &**text)).collect();
         resources.extend([(plain, &*honest), (author, &*stuffed)]);
-        let answer = search(&index_of(&resources), &words.join(" "));
+        let answer = search(&index_of(&resources), &format!("how is the {}", words.join(" ")));
         let score = |name: &str| answer.hits.iter().find(|hit| hit.uri == uri(name)).map_or(0.0, |hit| hit.score);
         let bound = stuffing_bound(words.len());
         let (lifted, fair) = (score(&format!("{}.md", words.join("-"))), score("honest.md"));
@@ -382,6 +430,7 @@ fn a_damaged_index_is_an_error_and_not_a_panic() {
                     source: "s",
                     note: None,
                     text: Some(&text),
+                    text_uri: None,
                     stamp: 1,
                 })
                 .unwrap();

@@ -216,12 +216,21 @@ impl Catalog {
         }
     }
 
-    /// Waits until the search index has all resources; returns at once if there is no index.
+    /// Waits until the search index has all resources; returns at once if there is no index. Fails if the sources
+    /// cannot be listed.
     #[cfg(feature = "search")]
-    pub async fn search_index_completed(&self) {
-        if let Some(index) = self.index.get() {
-            index.wait_until_complete().await;
+    pub async fn search_index_completed(&self) -> libris_core::Result<()> {
+        match self.index.get() {
+            Some(index) => index.wait_until_complete().await,
+            None => Ok(()),
         }
+    }
+
+    /// How and why the search index differs from its configuration and from the sources, for the user: for example, if
+    /// it is in memory because its folder cannot be written.
+    #[cfg(feature = "search")]
+    pub fn search_index_remark(&self) -> Option<String> {
+        self.index.get().and_then(|index| index.remark())
     }
 
     /// How far the search index is built; `None` if it is complete, or if there is none.

@@ -1,56 +1,52 @@
-//! The feeder: keeps the index equal to the catalog. It lists and reads resources, and follows the change stream.
+//! The feeder: keeps the index equal to the catalog. It opens the index, follows the change stream, and rebuilds an
+//! index that fails.
 
-use std::collections::{BTreeSet, HashMap};
+use std::io::Write as _;
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _};
-use libris_core::{Change, Context, DIRECTORY, Error, Resource, Source as _, Uri};
-use libris_search::{IndexError, IndexUpdater, IndexedResource, SearchIndex, uri_hash};
-use tokio::time::{Instant, sleep, timeout};
+use libris_core::{Change, Source as _};
+use libris_search::{IndexError, SearchIndex};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{CatalogIndex, stamp, text};
+use super::changes::{Changed, Unfinished};
+use super::indexing::Indexing;
+use super::{CatalogIndex, Completeness};
 use crate::Catalog;
 
-/// How many resources the feeder lists at a time.
-const PAGE: usize = 500;
-
-/// The time between commits while many resources are added.
-const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
-
-/// How long changes are gathered before they are indexed together.
-const DEBOUNCE: Duration = Duration::from_millis(100);
-
-/// The maximum number of changed resources in one debounce window. If there are more, the feeder compares the whole
-/// list.
-const MAX_CHANGED: usize = 1000;
-
-/// The time between attempts to lock an index that another process updates, and between attempts to list or watch the
-/// sources after a failure.
-const LOCK_RETRY: Duration = Duration::from_secs(2);
+/// The time between attempts to lock an index that another process updates, and between attempts to list the sources
+/// after a failure.
+pub(super) const LOCK_RETRY: Duration = Duration::from_secs(2);
 
 /// The pause before an index is rebuilt after an error. It doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// The time after which a folder that could not be written is tried again. It doubles with each attempt.
+const FIRST_FOLDER_PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_FOLDER_PAUSE: Duration = Duration::from_secs(3600);
+
 /// How many times a damaged index is rebuilt in its folder before it is built in memory.
 const MAX_REBUILT: u32 = 2;
 
-/// The stamp of a resource whose indexed version is unknown. It equals no other stamp, so that the resource is indexed
-/// again.
-const UNKNOWN_STAMP: u64 = 0;
+/// How long the feeder waits for changes if the sources cannot be watched. Then it compares the whole list, and tries to
+/// watch them again.
+const WATCH_RETRY: Duration = Duration::from_secs(30);
 
 /// Why the feeder stopped working on an index.
-enum FeedEnd {
+pub(super) enum FeedEnd {
     /// The catalog was dropped, or the server stops.
     Stopped,
     /// The index cannot be used any more.
     Failed(IndexError),
+    /// The index is in memory, and its folder can be written again.
+    FolderUsable,
 }
 
 impl From<IndexError> for FeedEnd {
@@ -76,25 +72,34 @@ impl Feeder {
     pub(super) async fn run(self) {
         let mut in_memory = false;
         let mut rebuilt = 0;
+        let mut folder_pause = FIRST_FOLDER_PAUSE;
         let mut pause = FIRST_PAUSE;
         loop {
             let started = Instant::now();
             let Some(folder) = self.shared.upgrade().map(|shared| shared.config.folder.clone()) else {
                 return;
             };
+            let abandoned = folder.clone().filter(|_| in_memory).map(|folder| (folder, folder_pause));
             let folder = folder.filter(|_| !in_memory);
             // tantivy panics on some damaged files.
-            let feed = AssertUnwindSafe(self.feed(folder.as_deref())).catch_unwind();
+            let feed = AssertUnwindSafe(self.feed(folder.as_deref(), abandoned)).catch_unwind();
             let fed = tokio::select! {
                 () = self.stop.cancelled() => return,
                 fed = feed => fed.unwrap_or_else(|_| Err(IndexError::Damaged("an update panicked".into()).into())),
             };
             let Some(shared) = self.shared.upgrade() else { return };
             shared.set_current(None);
-            shared.progress.is_warm.store(false, Ordering::Relaxed);
-            shared.progress.set_complete(false);
+            shared.progress.set_completeness(Completeness::Partial);
             match fed {
                 Err(FeedEnd::Stopped) | Ok(()) => return,
+                Err(FeedEnd::FolderUsable) => {
+                    tracing::info!(
+                        "the folder of the search index can be written again; building the index there"
+                    );
+                    (in_memory, rebuilt) = (false, 0);
+                    folder_pause = (folder_pause * 2).min(LONGEST_FOLDER_PAUSE);
+                    continue;
+                }
                 Err(FeedEnd::Failed(error)) => {
                     let cause = std::error::Error::source(&error).map(ToString::to_string);
                     tracing::warn!(%error, cause, "building the search index anew");
@@ -123,26 +128,34 @@ impl Feeder {
         }
     }
 
-    fn catalog(&self) -> Result<Arc<Catalog>, FeedEnd> {
+    pub(super) fn catalog(&self) -> Result<Arc<Catalog>, FeedEnd> {
         self.catalog.upgrade().ok_or(FeedEnd::Stopped)
     }
 
-    fn shared(&self) -> Result<Arc<CatalogIndex>, FeedEnd> {
+    pub(super) fn shared(&self) -> Result<Arc<CatalogIndex>, FeedEnd> {
         self.shared.upgrade().ok_or(FeedEnd::Stopped)
     }
 
     /// Opens the index in a folder or in memory and keeps it up to date, until it fails or the catalog is dropped.
-    async fn feed(&self, folder: Option<&Path>) -> Result<(), FeedEnd> {
+    /// `abandoned` is the folder that could not be written, with the time until it is tried again.
+    async fn feed(
+        &self,
+        folder: Option<&Path>,
+        abandoned: Option<(PathBuf, Duration)>,
+    ) -> Result<(), FeedEnd> {
         let index = Arc::new(match folder {
             Some(folder) => SearchIndex::open(folder)?,
             None => SearchIndex::in_memory()?,
         });
         let shared = self.shared()?;
-        shared.progress.is_warm.store(index.is_complete()?, Ordering::Relaxed);
+        let was_written_before = folder.is_some() && !index.is_empty()?;
         shared.set_current(Some(index.clone()));
         shared.progress.indexed.store(index.len()?, Ordering::Relaxed);
+        if index.is_complete()? {
+            shared.progress.set_completeness(Completeness::Warm);
+        }
         drop(shared);
-        let mut updater = loop {
+        let updater = loop {
             if let Some(updater) = index.updater()? {
                 break updater;
             }
@@ -153,7 +166,10 @@ impl Feeder {
             let count = index.len()?;
             shared.progress.indexed.store(count, Ordering::Relaxed);
             shared.progress.listed.store(count, Ordering::Relaxed);
-            shared.progress.set_complete(index.is_complete()?);
+            shared.progress.set_completeness(match index.is_complete()? {
+                true => Completeness::Complete,
+                false => Completeness::Partial,
+            });
             drop(shared);
             sleep(LOCK_RETRY).await;
         };
@@ -165,270 +181,81 @@ impl Feeder {
         shared.progress.set_remark(remark);
         drop(shared);
         let mut changes = self.watch().await?;
-        self.synchronise(&index, &mut updater).await?;
+        let mut indexing =
+            Indexing { feeder: self, index: &index, updater, unfinished: Unfinished::default() };
+        indexing.apply(Changed::Everything).await?;
+        if was_written_before {
+            // The files may have been damaged since; not every search would notice it.
+            index.verify()?;
+        }
+        let mut folder_pause = abandoned.as_ref().map_or(FIRST_FOLDER_PAUSE, |(_, pause)| *pause);
+        let mut next_check = Instant::now() + folder_pause;
         loop {
             self.check_current(&index)?;
-            let Some(changed) = gather(&mut changes).await else {
-                // The watch ended: compare the whole list after a pause.
-                sleep(LOCK_RETRY).await;
-                changes = self.watch().await?;
-                self.synchronise(&index, &mut updater).await?;
-                continue;
+            // Not the shared index itself: as long as the feeder waits, it must not keep it alive.
+            let discarded = self.shared()?.discarded.clone();
+            let interrupt = async {
+                tokio::select! {
+                    () = discarded.notified() => {}
+                    () = sleep_until(next_check), if abandoned.is_some() => {}
+                }
             };
-            match changed {
-                Changed::Everything => self.synchronise(&index, &mut updater).await?,
-                Changed::Resources(uris) => self.update(uris, &index, &mut updater).await?,
+            match indexing.unfinished.next(&mut changes, interrupt).await {
+                Some(changed) => indexing.apply(changed).await?,
+                // The watch ended: compare the whole list after a pause.
+                None => {
+                    sleep(LOCK_RETRY).await;
+                    changes = self.watch().await?;
+                    indexing.apply(Changed::Everything).await?;
+                }
+            }
+            if let Some((folder, _)) = abandoned.as_ref().filter(|_| Instant::now() >= next_check) {
+                if has_room(folder, index.memory().unwrap_or_default()) {
+                    return Err(FeedEnd::FolderUsable);
+                }
+                folder_pause = (folder_pause * 2).min(LONGEST_FOLDER_PAUSE);
+                next_check = Instant::now() + folder_pause;
             }
         }
     }
 
     /// Fails if the index is no longer in use: a search that finds damage drops the index.
-    fn check_current(&self, index: &Arc<SearchIndex>) -> Result<(), FeedEnd> {
+    pub(super) fn check_current(&self, index: &Arc<SearchIndex>) -> Result<(), FeedEnd> {
         match self.shared()?.current() {
             Some(current) if Arc::ptr_eq(&current, index) => Ok(()),
             _ => Err(IndexError::Damaged("a search failed".into()).into()),
         }
     }
 
+    /// The changes of the sources. If they cannot be watched, the stream ends after a pause.
     async fn watch(&self) -> Result<BoxStream<'static, Change>, FeedEnd> {
         let opened = self.catalog()?.watch().await;
         Ok(match opened {
             Ok(Some(changes)) => changes,
             Ok(None) => futures_util::stream::pending().boxed(),
             Err(error) => {
-                tracing::warn!(%error, "the search index cannot watch the sources");
-                futures_util::stream::pending().boxed()
+                tracing::warn!(%error, "the search index cannot watch the sources; it compares the list from time to time");
+                let pause = futures_util::stream::once(sleep(WATCH_RETRY));
+                pause.filter_map(async |()| None).boxed()
             }
         })
     }
-
-    /// Compares the index with the list of all resources, and updates the resources that differ.
-    async fn synchronise(
-        &self,
-        index: &Arc<SearchIndex>,
-        updater: &mut IndexUpdater<'_>,
-    ) -> Result<(), FeedEnd> {
-        let mut known: HashMap<u64, u64> = index.stamps()?;
-        let shared = self.shared()?;
-        shared.progress.listed.store(0, Ordering::Relaxed);
-        shared.progress.forget_left_out();
-        let mut after: Option<Uri> = None;
-        let mut committed = Instant::now();
-        let mut is_whole = true;
-        loop {
-            let page = self.catalog()?.list(after.as_ref(), PAGE, &Context::default()).await;
-            let page = match page {
-                Ok(page) => page,
-                Err(error) => {
-                    tracing::debug!(%error, "the search index could not list the sources; retrying");
-                    is_whole = false;
-                    sleep(LOCK_RETRY).await;
-                    self.check_current(index)?;
-                    // A catalog whose sources all fail reports their recovery as a change.
-                    if matches!(error, Error::Unavailable(_)) {
-                        break;
-                    }
-                    continue;
-                }
-            };
-            is_whole &= page.unavailable.is_empty();
-            shared.progress.listed.fetch_add(page.resources.len(), Ordering::Relaxed);
-            for resource in &page.resources {
-                let old = known.remove(&uri_hash(resource.uri.as_str()));
-                self.put(resource, old, index, updater).await?;
-                if committed.elapsed() >= COMMIT_INTERVAL {
-                    updater.commit()?;
-                    committed = Instant::now();
-                    shared.progress.publish();
-                    tracing::info!(
-                        indexed = shared.progress.indexed.load(Ordering::Relaxed),
-                        listed = shared.progress.listed.load(Ordering::Relaxed),
-                        "indexing for search"
-                    );
-                    self.check_current(index)?;
-                }
-            }
-            after = page.resources.last().map(|last| last.uri.clone());
-            if !page.more || after.is_none() {
-                break;
-            }
-        }
-        // Resources of a source that did not answer stay in the index.
-        if is_whole && !known.is_empty() {
-            let mut gone = Vec::new();
-            index.for_each_uri(&mut |uri| {
-                if known.contains_key(&uri_hash(uri)) {
-                    gone.push(uri.to_owned());
-                }
-            })?;
-            for uri in gone {
-                updater.remove(&uri);
-            }
-        }
-        updater.complete()?;
-        let count = index.len()?;
-        shared.progress.indexed.store(count, Ordering::Relaxed);
-        tracing::info!(resources = count, "the search index is up to date");
-        shared.progress.set_complete(true);
-        Ok(())
-    }
-
-    /// Indexes a resource, unless the index has this version of it. `old` is the stamp of the indexed version, if there
-    /// is one.
-    async fn put(
-        &self,
-        resource: &Resource,
-        old: Option<u64>,
-        index: &SearchIndex,
-        updater: &mut IndexUpdater<'_>,
-    ) -> Result<(), FeedEnd> {
-        // Directories are not indexed, because their names are part of the paths of their resources; nor are the
-        // resources of Libris itself, which only describe the others.
-        if resource.mime.as_deref() == Some(DIRECTORY) || resource.uri.scheme() == "libris" {
-            return Ok(());
-        }
-        let (catalog, shared) = (self.catalog()?, self.shared()?);
-        let source = catalog.source_name(&resource.uri).unwrap_or_default();
-        let note = shared.note(&resource.uri);
-        let metadata = stamp::of_metadata(resource, &source, note);
-        if old == Some(metadata) && stamp::is_dated(resource) {
-            return Ok(());
-        }
-        // New versions of resources may exceed the memory limit by a quarter, so that changes are indexed even if the
-        // memory is full.
-        let most = shared.config.memory;
-        let most = if old.is_some() { most / 4 * 5 } else { most };
-        if index.memory().is_some_and(|bytes| bytes > most) {
-            updater.settle()?;
-            if index.memory().is_some_and(|bytes| bytes > most) {
-                updater.remove(resource.uri.as_str());
-                shared.progress.set_left_out(&resource.uri, true);
-                return Ok(());
-            }
-        }
-        shared.progress.set_left_out(&resource.uri, false);
-        let text = match text::text(&catalog, resource).await {
-            Ok(text) => text,
-            Err(error) => {
-                tracing::debug!(uri = resource.uri.as_str(), %error, "a resource is indexed without its text");
-                None
-            }
-        };
-        let stamp = match stamp::is_dated(resource) {
-            true => metadata,
-            false => stamp::of_text(metadata, text.as_deref()),
-        };
-        if old == Some(stamp) {
-            return Ok(());
-        }
-        updater.put(&IndexedResource { resource, source: &source, note, text: text.as_deref(), stamp })?;
-        if old.is_none() {
-            shared.progress.indexed.fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Indexes changed resources.
-    async fn update(
-        &self,
-        uris: BTreeSet<Uri>,
-        index: &SearchIndex,
-        updater: &mut IndexUpdater<'_>,
-    ) -> Result<(), FeedEnd> {
-        for uri in uris {
-            let catalog = self.catalog()?;
-            match listed(&catalog, &uri).await {
-                Some(resource) => self.put(&resource, Some(UNKNOWN_STAMP), index, updater).await?,
-                None => {
-                    updater.remove(uri.as_str());
-                    self.shared()?.progress.set_left_out(&uri, false);
-                }
-            }
-        }
-        updater.commit()?;
-        let shared = self.shared()?;
-        shared.progress.indexed.store(index.len()?, Ordering::Relaxed);
-        shared.progress.publish();
-        Ok(())
-    }
 }
 
-/// The metadata of a resource, if it is listed. No method of a catalog returns the metadata of one resource, so this
-/// lists a few resources, starting shortly before the URI.
-async fn listed(catalog: &Catalog, uri: &Uri) -> Option<Resource> {
-    const NEIGHBOURS: usize = 64;
-    let after = predecessor(uri);
-    let page = catalog.list(after.as_ref(), NEIGHBOURS, &Context::default()).await.ok()?;
-    page.resources.into_iter().find(|resource| resource.uri == *uri)
-}
-
-/// A URI shortly before `uri` in URI order: `uri` with its last character replaced by a smaller one and several `~`,
-/// the greatest character. If that is impossible, `uri` without some characters at its end.
-fn predecessor(uri: &Uri) -> Option<Uri> {
-    let text = uri.as_str();
-    let last = text.chars().next_back()?;
-    let start = &text[..text.len() - last.len_utf8()];
-    // Another digit in a percent escape would be another character, which normalisation may decode.
-    let is_encoded = text.as_bytes().iter().rev().take(3).any(|byte| *byte == b'%');
-    let before = ('-'..last).rev().find(|letter| letter.is_ascii_alphanumeric() || "-.".contains(*letter));
-    let close = before.filter(|_| !is_encoded).map(|before| format!("{start}{before}~~~~"));
-    let shorter = text.char_indices().rev().map(|(at, _)| text[..at].to_owned());
-    let candidates = close.into_iter().chain(shorter).filter_map(|text| Uri::parse(&text).ok());
-    candidates.take(8).find(|before| before < uri)
-}
-
-/// The resources that changed.
-enum Changed {
-    Everything,
-    Resources(BTreeSet<Uri>),
-}
-
-/// The changes of the next debounce window; `None` if the stream ended.
-async fn gather(changes: &mut BoxStream<'static, Change>) -> Option<Changed> {
-    let mut uris = BTreeSet::new();
-    let mut is_lost = insert(&mut uris, changes.next().await?);
-    let end = Instant::now() + DEBOUNCE;
-    while let Ok(change) = timeout(end.saturating_duration_since(Instant::now()), changes.next()).await {
-        is_lost |= insert(&mut uris, change?);
-        if uris.len() > MAX_CHANGED {
-            is_lost = true;
-            uris.clear();
+/// Whether a file of this size can be written to a folder.
+fn has_room(folder: &Path, bytes: usize) -> bool {
+    let path = folder.join("room");
+    let write = || -> std::io::Result<()> {
+        std::fs::create_dir_all(folder)?;
+        let mut file = std::fs::File::create(&path)?;
+        let zeros = vec![0; 1 << 16];
+        for _ in 0..=bytes / zeros.len() {
+            file.write_all(&zeros)?;
         }
-    }
-    Some(if is_lost { Changed::Everything } else { Changed::Resources(uris) })
-}
-
-/// Records a change; returns whether changes were lost.
-fn insert(uris: &mut BTreeSet<Uri>, change: Change) -> bool {
-    match change {
-        Change::Updated(uri) | Change::Described(uri) | Change::Added(uri) | Change::Removed(uri) => {
-            uris.insert(uri);
-            false
-        }
-        Change::Features => false,
-        _ => true,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::predecessor;
-    use libris_core::Uri;
-
-    #[test]
-    fn a_predecessor_is_just_in_front() {
-        let uris = [
-            "file:///docs/a.md",
-            "file:///docs/A",
-            "db://shop/rows/10",
-            "file:///a%20b",
-            "x://a/b/",
-            "x://a/-",
-        ];
-        for text in uris.into_iter().chain(["file:///a/%20", "x://a/%C3%A4"]) {
-            let uri = Uri::parse(text).unwrap();
-            let before = predecessor(&uri).unwrap_or_else(|| panic!("nothing is in front of {uri}"));
-            assert!(before < uri, "{before} is not before {uri}");
-        }
-    }
+        file.sync_all()
+    };
+    let written = write();
+    // It does not exist if the folder cannot be written.
+    _ = std::fs::remove_file(&path);
+    written.is_ok()
 }

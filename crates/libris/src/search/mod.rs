@@ -1,6 +1,8 @@
 //! The search index of a catalog: built and updated in the background, searched for a view.
 
+mod changes;
 mod feeder;
+mod indexing;
 mod stamp;
 mod text;
 
@@ -11,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use libris_core::{Context, Error, IndexingProgress, Result, SearchAnswer, SearchQuery, Uri};
 use libris_search::{IndexError, SearchIndex, VisibleResources, uri_hash};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Duration, Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +28,9 @@ const CONCURRENT_SEARCHES: usize = 2;
 /// How long searches wait for the index, counted from the start of indexing. Small libraries are indexed by then.
 const SETTLING_TIME: Duration = Duration::from_secs(5);
 
+/// How long searches wait until an index that was complete on disk is compared with the sources.
+const WARM_SETTLING_TIME: Duration = Duration::from_millis(25);
+
 /// The default of [`SearchConfig::memory`].
 const DEFAULT_MEMORY: usize = 256 << 20;
 
@@ -38,7 +43,8 @@ pub struct SearchConfig {
     /// with hits.
     pub notes: Vec<PathNote>,
     /// The largest index in memory, in bytes. While parts of the index are merged, it may use twice as much for a short
-    /// time. Resources that do not fit are found by name only, and the status says how many. The default is 256 MiB.
+    /// time. Resources whose texts do not fit are found by name only, and the status says how many; their metadata may
+    /// use half as much in addition. The default is 256 MiB.
     pub memory: usize,
     /// Whether a search waits for the index. If so, the index is built at normal thread priority, otherwise at the
     /// lowest. Default: no.
@@ -56,6 +62,8 @@ pub(crate) struct CatalogIndex {
     config: SearchConfig,
     index: RwLock<Option<Arc<SearchIndex>>>,
     progress: FeederProgress,
+    /// Notifies the feeder that a search found damage and dropped the index.
+    discarded: Arc<Notify>,
     stop: CancellationToken,
     permits: Arc<Semaphore>,
     /// When indexing began.
@@ -64,20 +72,34 @@ pub(crate) struct CatalogIndex {
     unclassified: AtomicU64,
 }
 
+/// Whether the index has all resources.
+#[derive(Clone, Debug)]
+enum Completeness {
+    /// It is being built.
+    Partial,
+    /// It was complete on disk when it was opened, and is being compared with the sources.
+    Warm,
+    /// It has all resources of the last full listing.
+    Complete,
+    /// The sources could not be listed; the feeder tries again later.
+    Unlisted(Arc<Error>),
+}
+
 /// The progress of the feeder, which it reports to the health of the catalog.
 pub(crate) struct FeederProgress {
     health: Arc<Health>,
     listed: AtomicUsize,
     indexed: AtomicUsize,
     /// Whether the index has all resources of the last full listing. Searches that wait for the index watch this.
-    completeness: watch::Sender<bool>,
-    /// Whether the index on disk had all resources when it was opened. If so, searches need not compare names while the
-    /// index is compared with the sources.
-    is_warm: AtomicBool,
+    completeness: watch::Sender<Completeness>,
     /// Why the index is not on disk, or not updated by this process.
     remark: Mutex<Option<String>>,
-    /// The hashes of the URIs of resources that did not fit into the memory of the index.
+    /// The hashes of the URIs of resources whose texts did not fit into the memory of the index.
     left_out: Mutex<HashSet<u64>>,
+    /// Whether the metadata of some of them did not fit either.
+    is_nameless: AtomicBool,
+    /// The number of resources that could not be read, and are indexed without their current text.
+    unread: AtomicUsize,
 }
 
 impl FeederProgress {
@@ -86,10 +108,11 @@ impl FeederProgress {
             health,
             listed: AtomicUsize::new(0),
             indexed: AtomicUsize::new(0),
-            completeness: watch::Sender::new(false),
-            is_warm: AtomicBool::new(false),
+            completeness: watch::Sender::new(Completeness::Partial),
             remark: Mutex::default(),
             left_out: Mutex::default(),
+            is_nameless: AtomicBool::new(false),
+            unread: AtomicUsize::new(0),
         };
         progress.publish();
         progress
@@ -97,27 +120,46 @@ impl FeederProgress {
 
     /// Updates the status and the metrics.
     fn publish(&self) {
+        self.health.set_search(SearchIndexState {
+            indexed: self.indexed.load(Ordering::Relaxed),
+            listed: self.listed.load(Ordering::Relaxed),
+            is_complete: self.is_complete(),
+            remark: self.remark(true),
+            remark_without_counts: self.remark(false),
+        });
+    }
+
+    fn is_complete(&self) -> bool {
+        matches!(*self.completeness.borrow(), Completeness::Complete)
+    }
+
+    /// How and why the index differs from its configuration and from the sources; `counts`: with numbers of resources.
+    fn remark(&self, counts: bool) -> Option<String> {
+        let counted = |count: usize| if counts { count.to_string() } else { "some".to_owned() };
         let mut remarks = Vec::from_iter(self.remark.lock().unwrap_or_else(PoisonError::into_inner).clone());
         match self.left_out().len() {
             0 => {}
             count => remarks.push(format!(
-                "the memory for it is full, so {count} more are found by name only; set `cache_folder`, or \
-                 `search.memory_bytes` to more"
+                "the memory for it is full, so {} more are found by name only; set `cache_folder`, or \
+                 `search.memory_bytes` to more",
+                counted(count)
             )),
         }
-        self.health.set_search(SearchIndexState {
-            indexed: self.indexed.load(Ordering::Relaxed),
-            listed: self.listed.load(Ordering::Relaxed),
-            is_complete: *self.completeness.borrow(),
-            remark: (!remarks.is_empty()).then(|| remarks.join("; ")),
-        });
+        match self.unread.load(Ordering::Relaxed) {
+            0 => {}
+            count => remarks.push(format!("{} could not be read and are read again later", counted(count))),
+        }
+        if matches!(*self.completeness.borrow(), Completeness::Unlisted(_)) {
+            remarks.push("the sources could not be listed and are listed again later".to_owned());
+        }
+        (!remarks.is_empty()).then(|| remarks.join("; "))
     }
 
     fn left_out(&self) -> MutexGuard<'_, HashSet<u64>> {
         self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records whether a resource did not fit into the memory of the index.
+    /// Records whether the text of a resource did not fit into the memory of the index.
     fn set_left_out(&self, uri: &Uri, is_left_out: bool) {
         let hash = uri_hash(uri.as_str());
         let mut left_out = self.left_out();
@@ -130,10 +172,23 @@ impl FeederProgress {
 
     fn forget_left_out(&self) {
         self.left_out().clear();
+        self.is_nameless.store(false, Ordering::Relaxed);
     }
 
-    fn set_complete(&self, is_complete: bool) {
-        self.completeness.send_if_modified(|current| std::mem::replace(current, is_complete) != is_complete);
+    fn set_completeness(&self, completeness: Completeness) {
+        self.completeness.send_replace(completeness);
+        self.publish();
+    }
+
+    /// Records that the sources could not be listed. An index that was complete stays so: it lacks only recent changes.
+    fn set_unlisted(&self, error: Error) {
+        self.completeness.send_if_modified(|current| {
+            let is_partial = !matches!(current, Completeness::Complete);
+            if is_partial {
+                *current = Completeness::Unlisted(Arc::new(error));
+            }
+            is_partial
+        });
         self.publish();
     }
 
@@ -158,6 +213,7 @@ impl CatalogIndex {
             config,
             index: RwLock::default(),
             progress: FeederProgress::new(catalog.health().clone()),
+            discarded: Arc::default(),
             stop: CancellationToken::new(),
             permits: Arc::new(Semaphore::new(CONCURRENT_SEARCHES)),
             started: Instant::now(),
@@ -195,29 +251,49 @@ impl CatalogIndex {
     /// How far the index is built; `None` if it is complete.
     pub(crate) fn indexing(&self) -> Option<IndexingProgress> {
         let progress = &self.progress;
-        (!*progress.completeness.borrow()).then(|| IndexingProgress {
+        (!progress.is_complete()).then(|| IndexingProgress {
             indexed: progress.indexed.load(Ordering::Relaxed),
             listed: progress.listed.load(Ordering::Relaxed),
         })
     }
 
-    /// Whether resources are missing in the index, because it is being built or its memory is full.
+    /// Whether resources are missing in the index, because it is being built or its memory does not even suffice for
+    /// the metadata.
     pub(crate) fn is_partial(&self) -> bool {
         let progress = &self.progress;
-        let has_all = *progress.completeness.borrow() || progress.is_warm.load(Ordering::Relaxed);
-        !has_all || !progress.left_out().is_empty()
+        let has_all = matches!(*progress.completeness.borrow(), Completeness::Complete | Completeness::Warm);
+        !has_all || progress.is_nameless.load(Ordering::Relaxed)
     }
 
-    /// Waits until the index has all resources.
-    pub(crate) async fn wait_until_complete(&self) {
-        // An error means that the index was dropped.
-        _ = self.progress.completeness.subscribe().wait_for(|is_complete| *is_complete).await;
+    /// Waits until the index has all resources. Fails if the sources cannot be listed.
+    pub(crate) async fn wait_until_complete(&self) -> Result<()> {
+        let mut completeness = self.progress.completeness.subscribe();
+        let settled = completeness
+            .wait_for(|current| matches!(current, Completeness::Complete | Completeness::Unlisted(_)))
+            .await;
+        match settled.as_deref() {
+            Ok(Completeness::Unlisted(error)) => Err(Error::from_shared(error)),
+            // An error means that the index was dropped.
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
-    /// Waits until the index has all resources, but not after the first [`SETTLING_TIME`] of indexing.
+    /// How and why the index differs from its configuration and from the sources; `None` if it does not.
+    pub(crate) fn remark(&self) -> Option<String> {
+        self.progress.remark(true)
+    }
+
+    /// Waits until the index has all resources, but not after the first [`SETTLING_TIME`] of indexing, and only
+    /// [`WARM_SETTLING_TIME`] if it was complete when it was opened.
     pub(crate) async fn wait_until_settled(&self) {
         let end = self.started + SETTLING_TIME;
-        if Instant::now() < end && self.indexing().is_some() {
+        if Instant::now() >= end || self.indexing().is_none() {
+            return;
+        }
+        let mut completeness = self.progress.completeness.subscribe();
+        let is_usable = |current: &Completeness| !matches!(current, Completeness::Partial);
+        if timeout_at(end, completeness.wait_for(is_usable)).await.is_ok() {
+            let end = end.min(Instant::now() + WARM_SETTLING_TIME);
             _ = timeout_at(end, self.wait_until_complete()).await;
         }
     }
@@ -269,6 +345,7 @@ impl CatalogIndex {
         let cause = std::error::Error::source(error).map(ToString::to_string);
         tracing::warn!(%error, cause, "a search failed; rebuilding the index");
         self.set_current(None);
+        self.discarded.notify_one();
     }
 }
 

@@ -4,6 +4,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use libris_core::{Audience, Resource};
 
+use super::text;
+
 /// The fingerprint of the metadata and the note of a resource.
 pub(super) fn of_metadata(resource: &Resource, source: &str, note: Option<&str>) -> u64 {
     let Resource { uri, name, title, description, mime, size, annotations, .. } = resource;
@@ -14,6 +16,8 @@ pub(super) fn of_metadata(resource: &Resource, source: &str, note: Option<&str>)
     // The order of the audiences has no meaning.
     let has = |audience: Audience| annotations.audience.contains(&audience);
     [Audience::User, Audience::Assistant].map(has).hash(&mut hasher);
+    // A source that begins to extract the text of documents has the same documents, with the same dates.
+    text::document_text(resource).is_some().hash(&mut hasher);
     hasher.finish()
 }
 
@@ -38,7 +42,7 @@ mod tests {
     #[test]
     fn every_indexed_part_of_the_metadata_changes_the_stamp() {
         let plain = Resource::new(Uri::parse("file:///a.md").unwrap(), "a.md");
-        let mut changed = vec![plain.clone(); 10];
+        let mut changed = vec![plain.clone(); 12];
         changed[0].name = "b.md".to_owned();
         changed[1].title = Some("A".to_owned());
         changed[2].description = Some("A".to_owned());
@@ -49,6 +53,11 @@ mod tests {
         changed[7].annotations.audience = vec![Audience::Assistant];
         changed[8].annotations.audience = vec![Audience::User, Audience::Assistant];
         changed[9].annotations.last_modified = Some("2026-01-31T12:00:00Z".parse().unwrap());
+        // The same PDF file, without and with its text.
+        changed[10].mime = Some("application/pdf".to_owned());
+        changed[11].mime = Some("application/pdf".to_owned());
+        let text = ("dev.libris/text".to_owned(), "file:///a.md?as=text".into());
+        changed[11].meta = Some([text].into_iter().collect());
         let mut stamps: Vec<_> =
             changed.iter().map(|resource| of_metadata(resource, "files", None)).collect();
         stamps.extend([

@@ -12,7 +12,8 @@ use crate::document_text::text_uri;
 /// The largest resource that is read, in bytes. Larger resources are found only by their metadata.
 const MAX_READ: usize = 2 * MAX_TEXT;
 
-/// The text by which a resource is indexed; `None` if it has no text, or too much.
+/// The text by which a resource is indexed; `None` if it has no text, or too much. After an error for which
+/// [`may_be_readable_later`] returns true, it should be read again later.
 pub(super) async fn text(catalog: &Catalog, resource: &Resource) -> Result<Option<String>> {
     if is_binary(resource) || resource.size.is_some_and(|size| size > MAX_READ as u64) {
         return Ok(None);
@@ -23,7 +24,7 @@ pub(super) async fn text(catalog: &Catalog, resource: &Resource) -> Result<Optio
     let uri = document_text(resource).unwrap_or_else(|| resource.uri.clone());
     let contents = match catalog.read_in_background(&uri, &context).await {
         Ok(contents) => contents,
-        Err(Error::TooLarge { .. } | Error::Busy(_)) => return Ok(None),
+        Err(Error::TooLarge { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
     let is_own = |part: &Uri| *part == uri;
@@ -35,8 +36,17 @@ pub(super) async fn text(catalog: &Catalog, resource: &Resource) -> Result<Optio
     Ok(texts.reduce(|all, text| all + "\n" + &text))
 }
 
+/// Whether a read that failed with this error may succeed later, though the resource stays the same.
+pub(super) fn may_be_readable_later(error: &Error) -> bool {
+    !error.is_not_found()
+        && !matches!(
+            error,
+            Error::Invalid(_) | Error::NotDirectory(_) | Error::TooLarge { .. } | Error::InputRequired(_)
+        )
+}
+
 /// The URI of the text of a document, if the source has one.
-fn document_text(resource: &Resource) -> Option<Uri> {
+pub(super) fn document_text(resource: &Resource) -> Option<Uri> {
     resource.meta.as_ref()?.get("dev.libris/text")?;
     text_uri(&resource.uri, resource.mime.as_deref())
 }

@@ -57,7 +57,7 @@ pub(crate) async fn indexed(catalog: &Arc<Catalog>, notes: Vec<PathNote>) {
     #[cfg(feature = "search")]
     {
         catalog.start_search(libris::SearchConfig { notes, ..libris::SearchConfig::default() }).unwrap();
-        catalog.search_index_completed().await;
+        catalog.search_index_completed().await.unwrap();
     }
     #[cfg(not(feature = "search"))]
     let _ = (catalog, notes);

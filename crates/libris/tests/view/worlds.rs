@@ -57,7 +57,7 @@ impl World {
         {
             let config = libris::SearchConfig { is_awaited: true, ..libris::SearchConfig::default() };
             catalog.start_search(config).unwrap();
-            catalog.search_index_completed().await;
+            catalog.search_index_completed().await.unwrap();
         }
         let tools = ToolsConfig { bundle: true, ..ToolsConfig::default() };
         Self::of(catalog, shelf, policy, Config { tools, ..Config::default() }, (page, WINDOW))

@@ -1,6 +1,11 @@
 //! `libris search` as a process: what it prints, its exit codes, and its index after crashes and on bad disks.
 #![cfg(all(target_os = "linux", feature = "search", feature = "files"))]
 
+#[cfg(feature = "documents")]
+#[path = "../../../documents/tests/samples/mod.rs"]
+mod samples;
+mod server;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -127,6 +132,53 @@ fn the_best_hit_is_opened() {
     assert_eq!(std::fs::read_to_string(folder.path().join("arguments")).unwrap().trim(), "+5g");
     let conflict = search(folder.path(), &["keys", "./docs", "--open", "--json"]);
     assert_eq!(conflict.status.code(), Some(2));
+}
+
+/// PDF and Word files are found by their texts; the lines are those of the text, which `--open` shows.
+#[cfg(feature = "documents")]
+#[test]
+fn documents_are_found_and_opened_by_their_texts() {
+    let folder = documents();
+    let docs = folder.path().join("docs");
+    let page = "The warranty ends after ninety days.".to_owned();
+    std::fs::write(docs.join("contract.pdf"), samples::pdf(&[page])).unwrap();
+    std::fs::write(docs.join("letter.docx"), samples::letter("The invoice is overdue.")).unwrap();
+    std::fs::write(folder.path().join("libris.toml"), "[documents]\n[[files]]\npath = \"docs\"\n").unwrap();
+    let run = |arguments: &[&str]| search(folder.path(), &[arguments, &["--config", "libris.toml"]].concat());
+    for (query, name, sentence) in [
+        ("warranty", "contract.pdf", "The warranty ends after ninety days."),
+        ("overdue", "letter.docx", "The invoice is overdue."),
+    ] {
+        let answer = json(&run(&[query, "--json"]));
+        let (uri, text_uri) = (format!("file:///docs/{name}"), format!("file:///docs/{name}?as=text"));
+        assert_eq!(uris(&answer), [&*uri], "{answer}");
+        assert_eq!(answer["hits"][0]["textUri"], *text_uri);
+        let said = text(&run(&[query]).stdout);
+        assert!(said.contains(&format!(" of {text_uri}")) && said.contains(sentence), "{said}");
+        let opened = run(&[query, "--open"]);
+        assert!(text(&opened.stdout).contains(sentence), "{opened:?}");
+    }
+}
+
+/// Indexes that earlier versions wrote are deleted after a week.
+#[test]
+fn indexes_of_earlier_versions_are_deleted() {
+    let (folder, _) = many(2);
+    let cache = folder.path().join("cache");
+    let old = std::time::SystemTime::now() - Duration::from_secs(8 * 86_400);
+    for (name, is_old) in
+        [("search-1-a", true), ("search-2-b", false), ("search-9999-c", true), ("texts-1-d", true)]
+    {
+        std::fs::create_dir_all(cache.join(name)).unwrap();
+        std::fs::write(cache.join(name).join("meta.json"), "{}").unwrap();
+        if is_old {
+            std::fs::File::open(cache.join(name)).unwrap().set_modified(old).unwrap();
+        }
+    }
+    assert_eq!(total(&libris(folder.path()).args(ALL).output().unwrap()), 2);
+    let kept =
+        ["search-1-a", "search-2-b", "search-9999-c", "texts-1-d"].map(|name| cache.join(name).exists());
+    assert_eq!(kept, [false, true, true, true]);
 }
 
 /// What a command prints in a terminal of 80 columns.

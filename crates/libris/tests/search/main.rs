@@ -1,6 +1,8 @@
 //! Search through a view: what the feeder indexes, what a caller may see, and sources that search themselves.
 #![cfg(feature = "search")]
 
+mod faults;
+
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,7 +38,10 @@ async fn indexed(sources: Vec<Arc<dyn Source>>, config: SearchConfig) -> Arc<Cat
     let catalog = Arc::new(Catalog::new(sources));
     // Other tests use all processors, so that the lowest priority would take long.
     catalog.start_search(SearchConfig { is_awaited: true, ..config }).unwrap();
-    tokio::time::timeout(Duration::from_secs(60), catalog.search_index_completed()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), catalog.search_index_completed())
+        .await
+        .expect("the index is complete in time")
+        .unwrap();
     catalog
 }
 
@@ -162,6 +167,19 @@ async fn the_index_in_memory_is_bounded() {
     assert!((1..60).contains(&answer.total), "{}", answer.total);
     let left_out = 60 - answer.total;
     assert!(status(&catalog).await.contains(&format!("so {left_out} more are found by name only")));
+    // Only callers who see everything learn how many.
+    let rules = RuleSet::new(vec![Rule {
+        who: Who::default(),
+        uris: vec![UriPattern::parse("libris://*").unwrap()],
+        operations: Operations::ALL,
+        effect: Effect::Allow,
+    }]);
+    let policy = Arc::new(RulesPolicy::new(&rules, Arc::new(SameRights(Rights::everything()))));
+    let restricted = Server::with_policy(catalog.clone(), libris::Config::default(), policy).view_for(None);
+    let uri = Uri::parse("libris://status").unwrap();
+    let shown = restricted.snapshot().read(&uri, &Context::default()).await.unwrap();
+    let shown = format!("{:?}", shown.parts[0].body);
+    assert!(shown.contains("so some more are found by name only"), "{shown}");
     let found = search(&view, last.trim_end_matches(".md")).await;
     assert_eq!(uris(&found), [format!("file:///docs/{last}")]);
     // A change of a resource beyond the bound is no reason to exceed it.
@@ -241,14 +259,14 @@ impl Source for Notes {
         Ok(Content::text(uri.clone(), "text/plain", text.clone()).into())
     }
 
-    async fn search(&self, _: &SearchQuery, _: &Context) -> Result<Option<SearchAnswer>> {
+    async fn search(&self, query: &SearchQuery, _: &Context) -> Result<Option<SearchAnswer>> {
         let Some(own) = &self.own else { return std::future::pending().await };
         if own.is_empty() {
             return Ok(None);
         }
-        let hits =
-            own.iter().map(|uri| SearchHit { uri: uri.clone(), ..SearchHit::default() }).collect::<Vec<_>>();
-        Ok(Some(SearchAnswer { total: hits.len(), hits, ..SearchAnswer::default() }))
+        let hits = own.iter().map(|uri| SearchHit { uri: uri.clone(), ..SearchHit::default() });
+        let hits = hits.take(query.limit).collect();
+        Ok(Some(SearchAnswer { total: own.len(), hits, ..SearchAnswer::default() }))
     }
 }
 
@@ -262,6 +280,9 @@ async fn a_source_that_searches_itself_is_fused_and_a_slow_one_is_named() {
     let answer = search(&view(&catalog), "retention").await;
     assert_eq!((uris(&answer), answer.total), (vec!["note:a", "note:b"], 2));
     assert_eq!(answer.hits[1].source, "notes");
+    let query = SearchQuery::new("retention", 1);
+    let answer = view(&catalog).search(&query, &Context::default()).await.unwrap();
+    assert_eq!((uris(&answer), answer.total), (vec!["note:a"], 2), "all hits of the source count");
 
     let catalog =
         indexed(vec![Arc::new(Notes { own: None, ..Notes::new(&texts) })], SearchConfig::default()).await;
