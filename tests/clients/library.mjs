@@ -19,7 +19,7 @@ const TEMPLATE = `${ROOT}{+path}{?lines,bytes}`;
 const FOLDERS = `${ROOT}{+folder}{?after,match,format,contents}`;
 const SEGMENTS = 'file:///library{/path*}';
 const IMAGES = `${ROOT}{+path}?as=image{&pages,width}`;
-const TEXTS = `${ROOT}{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}`;
+const TEXTS = `${ROOT}{+path}{?as,pages,sheet,rows,chapter,cells,mails,lines,content}`;
 const INTRO = Array.from({ length: 9 }, (_, n) => `line ${n + 1}\n`);
 const PICTURE = Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), Uint8Array.from({ length: 256 }, (_, n) => n)]);
 const ODD = ['with space.md', 'books 📚.md', '100%.md', '#1.md', 'why?.md'];

@@ -24,7 +24,7 @@ TEMPLATE = ROOT + "{+path}{?lines,bytes}"
 FOLDERS = ROOT + "{+folder}{?after,match,format,contents}"
 SEGMENTS = "file:///library{/path*}"
 IMAGES = ROOT + "{+path}?as=image{&pages,width}"
-TEXTS = ROOT + "{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}"
+TEXTS = ROOT + "{+path}{?as,pages,sheet,rows,chapter,cells,mails,lines,content}"
 INTRO = [f"line {n}\n" for n in range(1, 10)]
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 ODD = ["with space.md", "books 📚.md", "100%.md", "#1.md", "why?.md"]

@@ -12,16 +12,20 @@ type Cells = BTreeMap<(usize, usize), String>;
 const SHOWN: usize = 5;
 
 /// The share of cells, among those that either side has, that are equal. The sections are sheets as Markdown tables;
-/// `files` are the CSV files of LibreOffice, one for each sheet.
+/// `files` are the CSV files of LibreOffice, one for each sheet. No cell of a sheet that only one side has is equal.
 pub(super) fn equal_share(sheets: &[DocumentSection], files: &[PathBuf]) -> f64 {
-    let (mut equal, mut all, mut different) = (0, 0, Vec::new());
     let mut left: Vec<&PathBuf> = files.iter().collect();
+    let mut pairs = Vec::new();
     for DocumentSection { name, text, .. } in sheets {
-        let own = of_markdown(text);
         let name = name.as_deref().unwrap_or_default();
         let at = left.iter().position(|file| is_sheet(file, name));
-        let other = at.map(|at| left.remove(at)).and_then(|file| std::fs::read(file).ok());
-        let other = of_csv(&String::from_utf8_lossy(&other.unwrap_or_default()));
+        let other = at.map(|at| of_file(left.remove(at))).unwrap_or_default();
+        pairs.push((name.to_owned(), of_markdown(text), other));
+    }
+    let is_missing = |file: &&PathBuf| (file.display().to_string(), Cells::new(), of_file(file));
+    pairs.extend(left.iter().map(is_missing));
+    let (mut equal, mut all, mut different) = (0, 0, Vec::new());
+    for (name, own, other) in &pairs {
         let positions: std::collections::BTreeSet<_> = own.keys().chain(other.keys()).collect();
         all += positions.len();
         let empty = String::new();
@@ -45,7 +49,7 @@ fn is_sheet(file: &Path, sheet: &str) -> bool {
     stem.ends_with(&format!("-{}", sheet.replace(['/', '\\', ':'], "_")))
 }
 
-/// Whether two cells have the same value: the same words, number, or date.
+/// Whether two cells have the same value: the same words, number, or date and time.
 fn same(one: &str, other: &str) -> bool {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     if words(one) == words(other) {
@@ -54,7 +58,7 @@ fn same(one: &str, other: &str) -> bool {
     if let (Some(one), Some(other)) = (number(one), number(other)) {
         return (one - other).abs() <= 1e-9 * one.abs().max(other.abs());
     }
-    date(one).is_some_and(|one| date(other) == Some(one))
+    moment(one).is_some_and(|one| moment(other) == Some(one))
 }
 
 /// A number, also as a percentage or a truth value.
@@ -69,24 +73,46 @@ fn number(text: &str) -> Option<f64> {
     }
 }
 
-/// A date as year, month and day: `2016-01-31` or `01/31/16`, with or without a time.
-fn date(text: &str) -> Option<(u32, u32, u32)> {
-    let day = text.split([' ', 'T']).next()?;
+/// A date as year, month and day, and the seconds since midnight: `2016-01-31` or `01/31/16`, with or without a time.
+fn moment(text: &str) -> Option<((u32, u32, u32), u32)> {
+    let (day, time) = text.trim().split_once([' ', 'T']).unwrap_or((text.trim(), "0:00"));
     let parts: Vec<u32> = day.split(['-', '/']).map(|part| part.parse().ok()).collect::<Option<_>>()?;
-    match (&parts[..], day.contains('/')) {
-        ([year, month, day], false) => Some((*year, *month, *day)),
+    let day = match (&parts[..], day.contains('/')) {
+        ([year, month, day], false) => (*year, *month, *day),
         ([month, day, year], true) => {
-            let century = if *year >= 100 {
-                0
-            } else if *year < 30 {
-                2000
-            } else {
-                1900
+            let century = match *year {
+                100.. => 0,
+                0..30 => 2000,
+                _ => 1900,
             };
-            Some((year + century, *month, *day))
+            (*year + century, *month, *day)
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some((day, seconds(time)?))
+}
+
+/// The seconds since midnight of a time such as `14:05`, `14:05:09` or `02:05:09 PM`.
+fn seconds(time: &str) -> Option<u32> {
+    let (clock, half) = time.split_once(' ').map_or((time, None), |(clock, half)| (clock, Some(half)));
+    let parts: Vec<u32> = clock.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let (hour, minute, second) = match parts[..] {
+        [hour, minute] => (hour, minute, 0),
+        [hour, minute, second] => (hour, minute, second),
+        _ => return None,
+    };
+    let hour = match half {
+        None => hour,
+        Some("AM") => hour % 12,
+        Some("PM") => hour % 12 + 12,
+        Some(_) => return None,
+    };
+    Some((hour * 60 + minute) * 60 + second)
+}
+
+/// The cells of one of LibreOffice's CSV files.
+fn of_file(file: &Path) -> Cells {
+    of_csv(&String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()))
 }
 
 /// The cells of a Markdown table, without the line below its head.
@@ -149,11 +175,25 @@ mod tests {
         let (own, other) = (of_markdown(table), of_csv(csv));
         assert!(own.keys().eq(other.keys()) && own.values().zip(other.values()).all(|(a, b)| same(a, b)));
         assert!(!same("1.5", "1.6") && !same("a", "") && !same("2016-01-31", "2016-02-01"));
+        assert!(
+            same("2016-01-31 14:05:00", "01/31/16 02:05 PM") && same("2016-01-31T00:00:00", "01/31/2016")
+        );
+        assert!(
+            !same("2016-01-31 14:05:00", "01/31/16") && !same("2016-01-31 14:05:00", "01/31/16 14:06:00")
+        );
+    }
+
+    #[test]
+    fn sheets_that_only_one_side_has_are_not_equal() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("book-One.csv");
         std::fs::write(&file, "a,b\n,9\n").unwrap();
         let sheet = DocumentSection::new("| a | b |\n|---|---|\n|  | 8 |\n");
         let sheet = DocumentSection { name: Some("One".to_owned()), ..sheet };
-        assert_eq!(equal_share(&[sheet], &[file]), 2.0 / 3.0);
+        assert_eq!(equal_share(&[sheet.clone()], &[file.clone()]), 2.0 / 3.0);
+        let more = folder.path().join("book-Two.csv");
+        std::fs::write(&more, "a\n").unwrap();
+        assert_eq!(equal_share(&[sheet.clone()], &[file, more]), 2.0 / 4.0);
+        assert_eq!(equal_share(&[sheet], &[]), 0.0);
     }
 }

@@ -357,3 +357,38 @@ fn child_seconds() -> Result<f64> {
         fields.split_whitespace().skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     Ok(ticks as f64 / 100.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+    use std::process::Command;
+
+    #[test]
+    fn a_corpus_that_lacks_a_package_or_its_files_is_no_corpus() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("documents/download.sh");
+        fs::copy(script, here.join("download.sh")).unwrap();
+        // A registry that has the package `good` only.
+        let npm = "#!/bin/sh\n[ \"$3\" = good ] && echo text >a.pdf && tar czf good.tgz a.pdf && rm a.pdf\n";
+        fs::create_dir(here.join("bin")).unwrap();
+        fs::write(here.join("bin/npm"), npm).unwrap();
+        fs::set_permissions(here.join("bin/npm"), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", here.join("bin").display(), std::env::var("PATH").unwrap());
+        let download = |corpus: &str| {
+            fs::write(here.join("corpus.txt"), corpus).unwrap();
+            let mut command = Command::new("bash");
+            command.arg(here.join("download.sh")).arg(here.join("target")).env("PATH", &path);
+            command.output().unwrap().status.success()
+        };
+        for incomplete in ["npm good *.pdf\nnpm bad *.pdf\n", "npm good *.docx\n"] {
+            assert!(!download(incomplete), "{incomplete}");
+            assert!(!here.join("target/files").exists());
+        }
+        assert!(!here.join("target/packages/npm-bad/.complete").exists());
+        assert!(download("# A comment.\n\nnpm good *.pdf\n"));
+        assert!(here.join("target/files/good--a.pdf").exists());
+    }
+}

@@ -44,7 +44,7 @@ fn check_says_what_would_be_served() {
       template file:///docs/{+path}{?lines,bytes}
       template file:///docs/{+folder}{?after,match,format,contents}
       template file:///docs{/path*}
-      template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
+      template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,lines,content}
       template file:///docs/{+path}?as=image{&pages,width}
     ok
     ");
@@ -95,7 +95,7 @@ fn check_goes_on_after_an_error_and_reports_every_source() {
       template file:///docs/{+path}{?lines,bytes}
       template file:///docs/{+folder}{?after,match,format,contents}
       template file:///docs{/path*}
-      template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
+      template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,lines,content}
       template file:///docs/{+path}?as=image{&pages,width}
     error: could not serve `nowhere`
       because: there is no file or folder `nowhere`
@@ -407,7 +407,7 @@ fn names_do_not_command_the_terminal() {
       template file:///docs/{+path}{?lines,bytes}
       template file:///docs/{+folder}{?after,match,format,contents}
       template file:///docs{/path*}
-      template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}
+      template file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,lines,content}
       template file:///docs/{+path}?as=image{&pages,width}
     ok
     ");

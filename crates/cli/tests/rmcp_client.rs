@@ -40,7 +40,7 @@ const TEMPLATE: &str = "file:///library/{+path}{?lines,bytes}";
 const FOLDERS: &str = "file:///library/{+folder}{?after,match,format,contents}";
 const SEGMENTS: &str = "file:///library{/path*}";
 const IMAGES: &str = "file:///library/{+path}?as=image{&pages,width}";
-const TEXTS: &str = "file:///library/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}";
+const TEXTS: &str = "file:///library/{+path}{?as,pages,sheet,rows,chapter,cells,mails,lines,content}";
 const INTRO: &str = "line 1\nline 2\nline 3\nline 4\nline 5\n";
 const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xfe\xff";
 const ODD: &[&str] = &["with space.md", "books 📚.md", "100%.md", "#1.md", "why?.md"];

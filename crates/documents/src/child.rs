@@ -51,6 +51,8 @@ pub enum ChildResponse {
     Members(Vec<Member>),
     /// The size in bytes of the member whose contents follow the response.
     Member(u64),
+    /// The text or the list of members exceeds the limit of its size.
+    TooLong,
     /// The extraction failed.
     Failed(ExtractFailure),
 }
@@ -100,11 +102,35 @@ fn respond(request: &ChildRequest, data: Vec<u8>, mut output: impl Write) -> io:
             ChildResponse::Member(contents.len() as u64)
         }),
     };
-    let response = response.unwrap_or_else(ChildResponse::Failed);
+    let mut response = response.unwrap_or_else(ChildResponse::Failed);
+    // The parent checks the limit too, but would first have to receive as much as it allows.
+    if matches!(response, ChildResponse::Text(_) | ChildResponse::Members(_))
+        && json_size(&response)? > limits.text
+    {
+        response = ChildResponse::TooLong;
+    }
     serde_json::to_writer(&mut output, &response)?;
     output.write_all(b"\n")?;
     output.write_all(&contents)?;
     output.flush()
+}
+
+/// The size of a response as JSON.
+fn json_size(response: &ChildResponse) -> io::Result<u64> {
+    struct Counter(u64);
+    impl Write for Counter {
+        fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+            self.0 += data.len() as u64;
+            Ok(data.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    serde_json::to_writer(&mut counter, response)?;
+    Ok(counter.0)
 }
 
 /// Limits the memory and the processor time of this process, and forbids it to write files or core dumps. If the

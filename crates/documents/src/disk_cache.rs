@@ -82,7 +82,7 @@ impl DiskCache {
             }
             ChildResponse::Text(text) => Some(CachedResult::Text(text.into())),
             ChildResponse::Members(members) => Some(CachedResult::Members(members.into())),
-            ChildResponse::Member(_) | ChildResponse::Failed(_) => None,
+            ChildResponse::Member(_) | ChildResponse::TooLong | ChildResponse::Failed(_) => None,
         }
     }
 

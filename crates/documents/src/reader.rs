@@ -320,6 +320,7 @@ impl ReaderInner {
                 None => return Err(invalid()),
             },
             Ok((ChildResponse::Members(members), _)) => CachedResult::Members(Arc::new(members)),
+            Ok((ChildResponse::TooLong, _)) => CachedResult::Exceeded(ExceededLimit::Output),
             Ok((ChildResponse::Failed(failure), _)) => CachedResult::Failed(failure),
             Ok((ChildResponse::Member(_), _)) => return Err(invalid()),
             Err(exceeded) => CachedResult::Exceeded(exceeded),

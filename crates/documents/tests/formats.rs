@@ -1,5 +1,7 @@
 //! The text of small documents of every format.
 
+#[path = "formats/left_out.rs"]
+mod left_out;
 mod samples;
 
 use std::io::Read as _;

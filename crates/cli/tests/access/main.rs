@@ -304,7 +304,7 @@ fn rules_hold_for_the_texts_and_members_of_documents() {
             }),
         )
     };
-    let texts = "{?as,pages,sheet,rows,chapter,cells,mails,content}";
+    let texts = "{?as,pages,sheet,rows,chapter,cells,mails,lines,content}";
     let images = "?as=image{&pages,width}";
     let values = |answer: Value| answer["result"]["completion"]["values"].clone();
     assert_eq!(values(complete(texts, "content", "open.html")), json!(["main", "all"]));

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 use sqlx::Connection as _;
@@ -88,6 +90,42 @@ async fn subscribers_of_a_text_in_a_repository_or_a_database_are_notified() {
     store("second").await;
     eventually("the text in the database is updated", async || client.heard_of().contains(&stored)).await;
     assert_eq!(client.read(&stored).await.unwrap()[0]["text"], "second\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscribers_of_a_text_of_a_web_api_are_notified() {
+    let dir = tempfile::tempdir().unwrap();
+    let version = Arc::new(AtomicUsize::new(1));
+    let served = version.clone();
+    let document = async move || {
+        let kind = [("content-type", "application/octet-stream")];
+        (kind, letter(&format!("version {}", served.load(Ordering::Relaxed))))
+    };
+    let router = axum::Router::new().route("/files/a.docx", axum::routing::get(document));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let config = format!(
+        "[[http]]\nbase = \"{base}\"\npoll = \"1s\"\nlimits = {{ allow_private = true }}\n\
+         [[http.template]]\nuri = \"api://files/{{name}}\"\nurl = \"/files/{{name}}\"\n"
+    );
+    let file = dir.path().join("libris.toml");
+    fs::write(&file, config).unwrap();
+    let program = Program::serve(&["--config", file.to_str().unwrap()]);
+    let text = "api://files/a.docx?as=text".to_owned();
+    for era in [Era::Legacy, Era::Modern] {
+        let client = Client::connect(&program, era, std::slice::from_ref(&text)).await;
+        let before = version.load(Ordering::Relaxed);
+        eventually("the text is read", async || {
+            let contents = client.read(&text).await.unwrap();
+            contents[0]["text"] == format!("version {before}\n")
+        })
+        .await;
+        client.heard_of();
+        version.fetch_add(1, Ordering::Relaxed);
+        eventually("the text is updated", async || client.heard_of().contains(&text)).await;
+        assert_eq!(client.read(&text).await.unwrap()[0]["text"], format!("version {}\n", before + 1));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

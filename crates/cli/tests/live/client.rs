@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -142,7 +143,17 @@ pub(crate) struct Heard {
 impl Client {
     /// Connects, subscribes to these and to the list, and returns once the subscriptions are active.
     pub(crate) async fn connect(program: &Program, era: Era, uris: &[String]) -> Self {
-        let http = reqwest::Client::new();
+        Self::connect_from(Ipv4Addr::LOCALHOST, program, era, uris).await
+    }
+
+    /// Like [`connect`](Self::connect), from another loopback address: the server divides its budgets by address.
+    pub(crate) async fn connect_from(
+        address: Ipv4Addr,
+        program: &Program,
+        era: Era,
+        uris: &[String],
+    ) -> Self {
+        let http = reqwest::Client::builder().local_address(IpAddr::V4(address)).build().unwrap();
         let mut client = Self {
             http,
             url: program.url.clone(),

@@ -25,9 +25,11 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
         headings: heading_levels(&mut package)?,
         numbering: Numbering::read(&mut package)?,
         links: relationships(&mut package, &main)?,
+        fields: Vec::new(),
         notes: Vec::new(),
         images: 0,
         charts: 0,
+        diagrams: 0,
         objects: 0,
     };
     let mut out = String::new();
@@ -49,6 +51,7 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
     }
     let mut left_out: Vec<_> = count(walk.images, "image").into_iter().collect();
     left_out.extend(count(walk.charts, "chart"));
+    left_out.extend(count(walk.diagrams, "diagram"));
     left_out.extend(count(walk.objects, "embedded object"));
     if has_text(&mut package, &["word/comments"])? {
         left_out.push("comments".to_owned());
@@ -101,11 +104,54 @@ struct DocxWalk {
     headings: HashMap<String, usize>,
     numbering: Numbering,
     links: HashMap<String, String>,
+    /// The fields that are open at this point of the text, the outermost first.
+    fields: Vec<OpenField>,
     /// The notes that the text refers to, in order: `footnote` or `endnote`, and the id.
     notes: Vec<(&'static str, String)>,
     images: usize,
     charts: usize,
+    diagrams: usize,
     objects: usize,
+}
+
+/// A field whose end was not reached yet, such as a link or a page number. Its instruction, which Word does not show,
+/// comes before its result, which is the visible text.
+#[derive(Default)]
+struct OpenField {
+    instruction: String,
+    /// Where the result begins in the text of the paragraph; `None` before the result, and in a later paragraph.
+    result: Option<usize>,
+}
+
+impl OpenField {
+    /// Replaces the result, which ends at the end of `out`, by a link if this field is one.
+    fn close(self, out: &mut String) {
+        let Some(target) = link_target(&self.instruction) else { return };
+        if let Some(result) = self.result.filter(|start| out.is_char_boundary(*start)) {
+            let text = out.split_off(result);
+            push_link(out, &text, target);
+        }
+    }
+}
+
+/// The target in the instruction of a field such as `HYPERLINK "http://a.example/" \o "tip"`; `None` for other fields, and
+/// for links to a bookmark in the document, which have an option in place of the target.
+fn link_target(instruction: &str) -> Option<&str> {
+    let (name, rest) = instruction.trim_start().split_once(char::is_whitespace)?;
+    let rest = rest.trim_start();
+    let target = match rest.strip_prefix('"') {
+        Some(quoted) => quoted.split('"').next(),
+        None => rest.split_whitespace().next().filter(|target| !target.starts_with('\\')),
+    };
+    target.filter(|target| name.eq_ignore_ascii_case("HYPERLINK") && !target.is_empty())
+}
+
+/// Appends a link. White space around its text stays outside.
+fn push_link(out: &mut String, text: &str, target: &str) {
+    let (before, after) = (text.len() - text.trim_start().len(), text.trim_end().len());
+    out.push_str(&text[..before]);
+    out.push_str(&link(text, target));
+    out.push_str(&text[after.max(before)..]);
 }
 
 impl DocxWalk {
@@ -129,6 +175,8 @@ impl DocxWalk {
         let mut text = String::new();
         let mut boxes = Vec::new();
         self.runs(paragraph, &mut text, &mut boxes);
+        // A result that continues in the next paragraph is in another `text` there.
+        self.fields.iter_mut().for_each(|field| field.result = None);
         let properties = paragraph.child("pPr");
         let value = |element: Option<&Element>| Some(element?.attribute("val")?.to_owned());
         let style = value(properties.and_then(|properties| properties.child("pStyle")));
@@ -168,13 +216,19 @@ impl DocxWalk {
                     );
                 }
                 "hyperlink" => {
-                    let mut text = String::new();
-                    self.runs(element, &mut text, boxes);
+                    let text = self.inner_runs(element, boxes);
                     let target = element.attribute("id").and_then(|id| self.links.get(id));
-                    let (before, after) = (text.len() - text.trim_start().len(), text.trim_end().len());
-                    out.push_str(&text[..before]);
-                    out.push_str(&link(&text, target.map_or("", String::as_str)));
-                    out.push_str(&text[after.max(before)..]);
+                    push_link(out, &text, target.map_or("", String::as_str));
+                }
+                "fldSimple" => {
+                    let text = self.inner_runs(element, boxes);
+                    push_link(out, &text, element.attribute("instr").and_then(link_target).unwrap_or(""));
+                }
+                "fldChar" => self.field_mark(element.attribute("fldCharType").unwrap_or_default(), out),
+                "instrText" => {
+                    if let Some(field) = self.fields.last_mut() {
+                        field.instruction.push_str(&element.text());
+                    }
                 }
                 "oMathPara" => out.push_str(&equation::display(element)),
                 "oMath" => out.push_str(&equation::inline(element)),
@@ -183,10 +237,39 @@ impl DocxWalk {
                 "txbxContent" => boxes.push(element),
                 "blip" | "imagedata" => self.images += 1,
                 "chart" => self.charts += 1,
+                // SmartArt.
+                "relIds" => self.diagrams += 1,
                 "OLEObject" => self.objects += 1,
-                "pPr" | "rPr" | "instrText" | "del" | "delText" | "moveFrom" | "Fallback" | "tblPr" => {}
+                "pPr" | "rPr" | "del" | "delText" | "moveFrom" | "Fallback" | "tblPr" => {}
                 _ => self.runs(element, out, boxes),
             }
+        }
+    }
+
+    /// The text in an element that has its own text, such as a link.
+    fn inner_runs<'a>(&mut self, element: &'a Element, boxes: &mut Vec<&'a Element>) -> String {
+        let outer = std::mem::take(&mut self.fields);
+        let mut text = String::new();
+        self.runs(element, &mut text, boxes);
+        self.fields = outer;
+        text
+    }
+
+    /// Handles the mark of a field's beginning, of its result, or of its end.
+    fn field_mark(&mut self, kind: &str, out: &mut String) {
+        match kind {
+            "begin" => self.fields.push(OpenField::default()),
+            "separate" => {
+                if let Some(field) = self.fields.last_mut() {
+                    field.result = Some(out.len());
+                }
+            }
+            "end" => {
+                if let Some(field) = self.fields.pop() {
+                    field.close(out);
+                }
+            }
+            _ => {}
         }
     }
 

@@ -102,6 +102,7 @@ pub(super) fn count(number: usize, singular: &str) -> Option<String> {
     match number {
         0 => None,
         1 => Some(format!("1 {singular}")),
+        many if singular.ends_with('x') => Some(format!("{many} {singular}es")),
         many => Some(format!("{many} {singular}s")),
     }
 }

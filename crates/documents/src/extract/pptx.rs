@@ -26,16 +26,15 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
         .cloned()
         .collect();
     let mut sections = Vec::new();
-    let (mut images, mut charts) = (0, 0);
+    let mut omitted = OmittedShapes::default();
     for part in slides {
         let Some(data) = package.read(&part)? else { continue };
         let slide = xml::parse(&data)?;
         let links = relationships(&mut package, &part)?;
-        let mut walk = SlideWalk { links: &links, images: 0, charts: 0 };
+        let mut walk = SlideWalk { links: &links, omitted };
         let mut out = String::new();
         walk.shapes(slide.child("cSld").unwrap_or(&slide), &mut out);
-        images += walk.images;
-        charts += walk.charts;
+        omitted = walk.omitted;
         let notes = links.values().find(|target| target.contains("notesSlides/"));
         if let Some(data) = notes.map(|notes| package.read(notes)).transpose()?.flatten() {
             let text = notes_text(&xml::parse(&data)?);
@@ -49,8 +48,29 @@ pub(super) fn extract(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<E
         return Err(ExtractFailure::damaged("its slides are missing"));
     }
     let title = core_title(&mut package)?;
-    let left_out = count(images, "image").into_iter().chain(count(charts, "chart")).collect();
+    let left_out = [
+        count(omitted.images, "image"),
+        count(omitted.charts, "chart"),
+        count(omitted.diagrams, "diagram"),
+        count(omitted.media, "media file"),
+        count(omitted.objects, "embedded object"),
+        count(comments(&mut package)?, "comment"),
+    ];
+    let left_out = left_out.into_iter().flatten().collect();
     Ok(ExtractedText { format: Format::Pptx, title, sections, left_out })
+}
+
+/// The number of comments on all slides.
+fn comments(package: &mut ZipPackage<'_>) -> ExtractResult<usize> {
+    let is_part = |name: &str| name.starts_with("ppt/comments/") && name.ends_with(".xml");
+    let names = package.archive().file_names().flatten().filter(|name| is_part(name));
+    let mut comments = 0;
+    for name in names.map(|name| name.to_string()).collect::<Vec<_>>() {
+        // A damaged part does not matter, because it is left out anyway.
+        let part = package.read(&name)?.and_then(|part| xml::parse(&part).ok());
+        comments += part.map_or(0, |part| part.descendants("cm").len());
+    }
+    Ok(comments)
 }
 
 /// The kind of placeholder that a shape fills, such as `title`.
@@ -70,10 +90,27 @@ fn notes_text(notes: &Element) -> String {
     text.join("\n")
 }
 
-struct SlideWalk<'a> {
-    links: &'a HashMap<String, String>,
+/// Whether a picture stands for a video or a sound.
+fn is_media(picture: &Element) -> bool {
+    let files = ["audioCd", "audioFile", "quickTimeFile", "videoFile", "wavAudioFile"];
+    let properties = picture.child("nvPicPr").and_then(|properties| properties.child("nvPr"));
+    properties.is_some_and(|properties| files.iter().any(|file| properties.child(file).is_some()))
+}
+
+/// How many shapes without text were left out.
+#[derive(Clone, Copy, Default)]
+struct OmittedShapes {
     images: usize,
     charts: usize,
+    /// SmartArt.
+    diagrams: usize,
+    media: usize,
+    objects: usize,
+}
+
+struct SlideWalk<'a> {
+    links: &'a HashMap<String, String>,
+    omitted: OmittedShapes,
 }
 
 impl SlideWalk<'_> {
@@ -92,8 +129,13 @@ impl SlideWalk<'_> {
                         .collect();
                     push_block(out, &table(&rows));
                 }
-                "pic" => self.images += 1,
-                "chart" => self.charts += 1,
+                // A video or a sound is a picture with a reference to its file.
+                "pic" if is_media(element) => self.omitted.media += 1,
+                "pic" => self.omitted.images += 1,
+                "chart" => self.omitted.charts += 1,
+                "relIds" => self.omitted.diagrams += 1,
+                // Its picture is only its preview.
+                "oleObj" => self.omitted.objects += 1,
                 // Repeats the content of its sibling `Choice` for older programs.
                 "Fallback" => {}
                 _ => self.shapes(element, out),

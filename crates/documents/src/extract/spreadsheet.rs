@@ -42,6 +42,13 @@ struct OmittedParts {
     images: usize,
     charts: usize,
     formulas: usize,
+    /// SmartArt.
+    diagrams: usize,
+    text_boxes: usize,
+    objects: usize,
+    comments: usize,
+    /// Links of cells, whose texts are kept.
+    links: usize,
 }
 
 /// Converts the sheets of a workbook. `omitted` is `None` if the format has no parts that could be counted.
@@ -76,11 +83,22 @@ fn read(data: &[u8], format: Format, omitted: Option<OmittedParts>) -> ExtractRe
     let mut left_out: Vec<String> = match omitted {
         Some(omitted) => {
             formulas += omitted.formulas;
-            let counts = [count(omitted.images, "image"), count(omitted.charts, "chart")];
+            let counts = [
+                count(omitted.images, "image"),
+                count(omitted.charts, "chart"),
+                count(omitted.diagrams, "diagram"),
+                count(omitted.text_boxes, "text box"),
+                count(omitted.objects, "embedded object"),
+                count(omitted.comments, "comment"),
+                count(omitted.links, "link target"),
+            ];
             counts.into_iter().flatten().collect()
         }
-        None => vec!["images and charts, if there are any".to_owned()],
+        None => vec!["images, charts, comments and link targets, if there are any".to_owned()],
     };
+    if format == Format::Xlsb {
+        left_out.push("comments and link targets, if there are any".to_owned());
+    }
     left_out.extend(count(formulas, "formula").map(|formulas| format!("{formulas} (the results are kept)")));
     left_out.extend(count(without_cells, "sheet").map(|sheets| format!("{sheets} without cells")));
     Ok(ExtractedText { format, title: None, sections, left_out })
@@ -98,6 +116,9 @@ fn scan_parts(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<OmittedPa
         if (name.starts_with("xl/media/") || name.starts_with("Pictures/")) && !name.ends_with('/') {
             omitted.images += 1;
         }
+        if name.starts_with("xl/embeddings/") && !name.ends_with('/') {
+            omitted.objects += 1;
+        }
         if ![".xml", ".bin", ".rels"].iter().any(|extension| name.ends_with(extension)) {
             continue;
         }
@@ -105,26 +126,42 @@ fn scan_parts(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<OmittedPa
         if name.starts_with("xl/charts/chart") {
             omitted.charts += 1;
         } else if name.starts_with("xl/worksheets/") && name.ends_with(".xml") {
-            omitted.formulas += formula_elements(&part);
+            omitted.formulas += elements(&part, "f");
+            omitted.links += elements(&part, "hyperlink");
+        } else if name.starts_with("xl/comments") && name.ends_with(".xml") {
+            omitted.comments += elements(&part, "comment");
+        } else if name.starts_with("xl/diagrams/data") {
+            omitted.diagrams += 1;
+        } else if name.starts_with("xl/drawings/drawing") {
+            omitted.text_boxes += elements(&part, "txBody");
         } else if name == "content.xml" {
             omitted.formulas += memmem::find_iter(&part, "table:formula=").count();
+            omitted.comments += elements(&part, "annotation");
+            omitted.links += elements(&part, "a");
         } else if name.ends_with("/content.xml") {
-            // An embedded object.
-            omitted.charts += usize::from(memmem::find(&part, b"<office:chart").is_some());
+            let is_chart = memmem::find(&part, b"<office:chart").is_some();
+            omitted.charts += usize::from(is_chart);
+            omitted.objects += usize::from(!is_chart);
         }
     }
     Ok(omitted)
 }
 
-/// How many elements `<f>` a sheet has. With any prefix: some programs write `<x:f>`.
-fn formula_elements(sheet: &[u8]) -> usize {
-    let is_formula = |at: usize| {
-        let tag = &sheet[at + 1..];
-        let name =
-            &tag[..tag.iter().take(16).position(|byte| matches!(byte, b'>' | b'/' | b' ')).unwrap_or(0)];
-        name == b"f" || name.ends_with(b":f")
+/// How many elements of this name a part has, with any prefix: some programs write `<x:f>` for `<f>`.
+fn elements(part: &[u8], wanted: &str) -> usize {
+    /// The longest name, with its prefix.
+    const MAX_NAME: usize = 32;
+    let is_wanted = |at: usize| {
+        let tag = &part[at + 1..];
+        let end = tag
+            .iter()
+            .take(MAX_NAME)
+            .position(|byte| matches!(byte, b'>' | b'/') || byte.is_ascii_whitespace());
+        let name = &tag[..end.unwrap_or(0)];
+        let local = name.strip_suffix(wanted.as_bytes());
+        local.is_some_and(|prefix| prefix.is_empty() || prefix.ends_with(b":"))
     };
-    memchr::memchr_iter(b'<', sheet).filter(|at| is_formula(*at)).count()
+    memchr::memchr_iter(b'<', part).filter(|at| is_wanted(*at)).count()
 }
 
 /// A copy of a workbook in which no value of a cell begins or ends with white space.
@@ -228,12 +265,12 @@ fn date_time(time: &ExcelDateTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{formula_elements, trim_values};
+    use super::{elements, trim_values};
 
     #[test]
-    fn formulas_are_counted_with_any_prefix() {
-        let sheet = "<c><f>A1</f><v>1</v></c><c><f t=\"shared\" si=\"0\"/></c><x:f>B1</x:f><font/><fx>";
-        assert_eq!(formula_elements(sheet.as_bytes()), 3);
+    fn elements_are_counted_with_any_prefix() {
+        let sheet = "<c><f>A1</f><v>1</v></c><c><f t=\"shared\" si=\"0\"/></c><x:f>B1</x:f><font/><fx><xf>";
+        assert_eq!(elements(sheet.as_bytes(), "f"), 3);
     }
 
     #[test]

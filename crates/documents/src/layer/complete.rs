@@ -8,9 +8,10 @@ use libris_core::{Completion, CompletionRequest, Context, Result, Template, Uri,
 
 use super::Documents;
 use super::list::has_images;
-use super::query::{DocumentQuery, KEYS, WIDTH, document_uri};
+use super::query::{DocumentQuery, KEYS, ReadForm, WIDTH, document_uri};
 use super::read::{DocumentBytes, FoundContents};
-use crate::extract::ExtractOptions;
+use super::select::{row_count, section_number};
+use crate::extract::{ExtractOptions, HtmlContent};
 use crate::render::DEFAULT_WIDTH;
 use crate::{ArchiveFormat, ExtractedText, Format, PageRendering, SectionUnit};
 
@@ -39,7 +40,8 @@ pub(super) fn text_template(template: &Template) -> Option<Template> {
     text.description = Some(
         "The text of a document as Markdown (`as=text`): PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, HTML, \
          notebooks, mail, CSV. `pages` selects pages of a PDF or slides, `sheet` and `rows` parts of a spreadsheet, \
-         `chapter` of a book, `cells` of a notebook, `mails` of a mailbox; `content=all` keeps the navigation of HTML."
+         `chapter` of a book, `cells` of a notebook, `mails` of a mailbox, `lines` of any text; `content=all` keeps the \
+         navigation of HTML."
             .to_owned(),
     );
     Some(text)
@@ -176,12 +178,19 @@ impl Documents {
 
     /// The number of pages of a PDF, from the image of its first page; `None` if it has none.
     async fn pages_for_completion(&self, document: &Uri, context: &Context) -> Option<usize> {
+        let rendering = PageRendering { page: 1, width: DEFAULT_WIDTH };
+        // Each keystroke gets here, so the document is read only if its digest is unknown.
+        let known = self.known_document(document).filter(|_| context.sees(document));
+        if let Some(first) = known.and_then(|known| self.reader.cached_image(known.digest, rendering)) {
+            return Some(first.image.pages);
+        }
         let (found, format) = self.document_for_completion(document, context).await?;
         if !has_images(format) {
             return None;
         }
-        let rendering = PageRendering { page: 1, width: DEFAULT_WIDTH };
         let first = self.reader.image(&found.data, rendering, context.client()).await.ok()?;
+        let options = ExtractOptions { format, content: HtmlContent::default(), decoded: found.decoded };
+        self.remember(document, &found, options, context).await;
         Some(first.image.pages)
     }
 
@@ -191,12 +200,19 @@ impl Documents {
         document: &Uri,
         context: &Context,
     ) -> Result<Option<std::sync::Arc<ExtractedText>>> {
+        let known = self.known_text(document, &DocumentQuery::default());
+        if let Some((text, _)) = known.filter(|_| context.sees(document)) {
+            return Ok(Some(text));
+        }
         let Some((found, format)) = self.document_for_completion(document, context).await else {
             return Ok(None);
         };
-        let content = DocumentQuery::default().content.unwrap_or_default();
-        let options = ExtractOptions { format, content, decoded: found.decoded };
-        Ok(self.reader.text(&found.data, options, context.client()).await.ok())
+        let options = ExtractOptions { format, content: HtmlContent::default(), decoded: found.decoded };
+        let Ok(text) = self.reader.text(&found.data, options, context.client()).await else {
+            return Ok(None);
+        };
+        self.remember(document, &found, options, context).await;
+        Ok(Some(text))
     }
 }
 
@@ -212,30 +228,44 @@ fn document(template: &UriTemplate, known: &BTreeMap<String, String>) -> Option<
     let is_own = |name: &str| KEYS.contains(&name) || is_image_template(template) && name == WIDTH;
     let variables: Variables = known.iter().filter(|(name, _)| !is_own(name)).collect();
     let uri = Uri::parse(&template.expand(&variables).ok()?).ok()?;
-    Some(document_uri(&uri).into_owned())
+    Some(document_uri(&uri, ReadForm::Image).into_owned())
 }
 
-/// The values of a variable that selects sections or rows of a text.
+/// The number of rows that a completion of `rows` offers at once.
+const OFFERED_ROWS: usize = 100;
+
+/// The number of lines that a completion of `lines` offers at once.
+const OFFERED_LINES: usize = 1_000;
+
+/// The values of a variable that selects sections, rows or lines of a text.
 fn values(text: &ExtractedText, variable: &str, known: &BTreeMap<String, String>) -> Vec<String> {
     let unit = SectionUnit::of(text.format);
-    let numbers = || (1..=text.sections.len()).map(|number| number.to_string()).collect();
+    let numbers = (1..=text.sections.len()).map(|number| number.to_string());
+    let names = || text.sections.iter().filter_map(|section| section.name.clone());
     match variable {
         "rows" => {
-            let sheet = known.get("sheet");
-            let section = match sheet {
-                Some(sheet) => text.sections.iter().find(|section| section.name.as_ref() == Some(sheet)),
-                None => text.sections.first(),
+            let rows = match known.get("sheet").filter(|sheet| !sheet.is_empty()) {
+                Some(sheet) => {
+                    section_number(text, sheet).map(|number| row_count(&text.sections[number - 1]))
+                }
+                None => text.sections.iter().map(row_count).max(),
             };
-            let Some(section) = section.filter(|section| section.table_head.is_some()) else {
-                return Vec::new();
-            };
-            let rows = section.text.lines().count().saturating_sub(section.table_head.unwrap_or(0));
-            (0..rows.div_ceil(100))
-                .map(|block| format!("{}-{}", block * 100 + 1, (block + 1) * 100))
-                .collect()
+            blocks(rows.unwrap_or(0), OFFERED_ROWS)
         }
+        "lines" => match (unit, &text.sections[..]) {
+            (SectionUnit::Whole, [only]) => blocks(only.text.lines().count(), OFFERED_LINES),
+            // The number of lines depends on the selected sections.
+            _ => Vec::new(),
+        },
         variable if unit.parameter() != Some(variable) => Vec::new(),
-        "sheet" => text.sections.iter().filter_map(|section| section.name.clone()).collect(),
-        _ => numbers(),
+        "sheet" => names().collect(),
+        "chapter" => names().filter(|title| !title.is_empty()).chain(numbers).collect(),
+        _ => numbers.collect(),
     }
+}
+
+/// Ranges of this length from 1 to `count`.
+fn blocks(count: usize, length: usize) -> Vec<String> {
+    let block = |block: usize| format!("{}-{}", block * length + 1, (block + 1) * length);
+    (0..count.div_ceil(length)).map(block).collect()
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::Documents;
 use super::query::{DocumentQuery, NumberRanges, WIDTH, with_form};
-use super::read::{DocumentBytes, FoundContents, extraction_error, no_result, renamed};
+use super::read::{DocumentBytes, FoundContents, check_no_selection, extraction_error, no_result, renamed};
 use crate::cache::RenderedPage;
 use crate::extract::{ExtractOptions, HtmlContent};
 use crate::render::DEFAULT_WIDTH;
@@ -40,7 +40,10 @@ impl Documents {
         }
         let found = match self.find(document, context).await? {
             FoundContents::Document(found) => found,
-            FoundContents::Other(contents) => return Ok(renamed(contents, document, uri)),
+            FoundContents::Other(contents) => {
+                check_no_selection(document, "a folder", query)?;
+                return Ok(renamed(contents, document, uri));
+            }
         };
         let other = match Format::of(document.path(), found.mime.as_deref(), &found.data) {
             Some(Format::Pdf) => None,
@@ -50,7 +53,10 @@ impl Documents {
         if let Some(other) = other {
             // A folder or archive gives its list, as with `as=text`: completion leads to the documents in it.
             return match ArchiveFormat::by_name(document.path()) {
-                Some(format) => self.list_archive(uri, document, format, context).await,
+                Some(format) => {
+                    check_no_selection(document, "an archive", query)?;
+                    self.list_archive(uri, document, format, context).await
+                }
                 None if document.path().ends_with('/') => self.already_text(uri, document, query, found),
                 None => Err(no_pages(document, &other)),
             };

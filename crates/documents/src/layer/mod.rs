@@ -1,5 +1,6 @@
 //! The layer: a source that adds the text of documents and the members of archives to another source.
 
+mod bounded_text;
 mod complete;
 mod images;
 mod list;
@@ -29,7 +30,7 @@ use crate::cache::Digest;
 use crate::extract::ExtractOptions;
 use crate::{DocumentReader, Format};
 use member_path::{MemberPath, is_member, may_be_own};
-use query::{document_uri, has_form};
+use query::{ReadForm, document_uri, form_name, requested_form};
 
 /// The maximum number of documents whose digest is remembered.
 const MAX_KNOWN: usize = 4_096;
@@ -71,8 +72,22 @@ impl Documents {
 
     /// Whether this layer, not the source, answers a read of this URI.
     fn is_own(&self, uri: &Uri) -> bool {
-        may_be_own(uri) && (has_form(uri) || is_member(uri))
+        may_be_own(uri) && (form_name(uri).is_some() || is_member(uri))
             || self.plain == PlainRead::Text && Format::by_name(uri.path()).is_some()
+    }
+
+    /// The form in which a URI requests a document, if that is certain from the URI alone; otherwise its query belongs to
+    /// the source.
+    fn form(&self, uri: &Uri) -> Option<ReadForm> {
+        let is_plain_document = || {
+            self.plain == PlainRead::Text && form_name(uri).is_none() && Format::by_name(uri.path()).is_some()
+        };
+        requested_form(uri).or_else(|| is_plain_document().then_some(ReadForm::Text))
+    }
+
+    /// The URI of a document, without the parameters of this layer.
+    fn document<'a>(&self, uri: &'a Uri) -> Cow<'a, Uri> {
+        self.form(uri).map_or(Cow::Borrowed(uri), |form| document_uri(uri, form))
     }
 
     /// The URI in the source on which `uri` depends: its document, or the outermost archive that contains the document.
@@ -80,11 +95,14 @@ impl Documents {
         if !may_be_own(uri) {
             return Cow::Borrowed(uri);
         }
-        let own = has_form(uri) || self.plain == PlainRead::Text;
-        let document = if own { document_uri(uri) } else { Cow::Borrowed(uri) };
+        let document = self.document(uri);
         match MemberPath::of(&document) {
-            Some(member) => Cow::Owned(member.archive),
-            None => document,
+            // If the source covers the resource by a more specific pattern than the archive, the archive is only a name
+            // in its path, as in a web API.
+            Some(member) if self.source.covers(&document) <= self.source.covers(&member.archive) => {
+                Cow::Owned(member.archive)
+            }
+            _ => document,
         }
     }
 }
@@ -112,15 +130,19 @@ impl Source for Documents {
         if !self.is_own(uri) {
             return self.source.covers(uri);
         }
-        let covered = self.source.covers(&document_uri(uri));
-        covered.or_else(|| self.source.covers(&self.inner_uri(uri)))
+        let covered = self.source.covers(&self.document(uri));
+        let covered = covered.or_else(|| self.source.covers(&self.inner_uri(uri)));
+        // A form that nobody has gets an error that names the forms.
+        covered.or_else(|| {
+            form_name(uri).and_then(|_| self.source.covers(&document_uri(uri, ReadForm::Original)))
+        })
     }
 
     fn may_appear(&self, uri: &Uri) -> bool {
         if !self.is_own(uri) {
             return self.source.may_appear(uri);
         }
-        self.source.may_appear(&document_uri(uri)) || self.source.may_appear(&self.inner_uri(uri))
+        self.source.may_appear(&self.document(uri)) || self.source.may_appear(&self.inner_uri(uri))
     }
 
     async fn close(&self) {

@@ -6,17 +6,14 @@ use bytes::Bytes;
 use libris_core::{Content, ContentBody, Contents, Context, Error, Freshness, Meta, Proof, Result, Uri};
 
 use super::member_path::MemberPath;
-use super::query::{DocumentQuery, ReadForm, document_uri, with_form};
-use super::select::{SelectedText, select};
+use super::query::{DocumentQuery, ReadForm, document_uri, form_name, unknown_form, with_form};
+use super::select::{MAX_TEXT, Oversize, SelectedText, select, select_lines};
 use super::{Documents, KnownDocument, PlainRead};
 use crate::extract::ExtractOptions;
 use crate::{ArchiveFormat, ExtractedText, ExtractionError, Format};
 
 /// The media type of extracted text.
 const MARKDOWN: &str = "text/markdown";
-
-/// The largest text in one response, in bytes. Clients read a larger text in ranges of pages or rows.
-const MAX_TEXT: u64 = 8 << 20;
 
 /// The bytes of a document.
 pub(super) struct DocumentBytes {
@@ -38,20 +35,37 @@ pub(super) enum FoundContents {
 impl Documents {
     /// Reads a document as text or as images, or a member of an archive, and any other resource if plain reads give text.
     pub(super) async fn read_own(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        let query = DocumentQuery::parse(uri)?;
-        let form = match (query.form, self.plain) {
-            (Some(form), _) => form,
-            (None, PlainRead::Text) => ReadForm::Text,
-            (None, PlainRead::Original) => ReadForm::Original,
+        // Otherwise parameters such as `pages` belong to the source, and stay in the URI.
+        let certain = self.form(uri);
+        let form = certain.unwrap_or(match self.plain {
+            PlainRead::Text => ReadForm::Text,
+            PlainRead::Original => ReadForm::Original,
+        });
+        let (query, document) = match certain {
+            Some(form) => (DocumentQuery::parse(uri, form)?, document_uri(uri, form).into_owned()),
+            None => (DocumentQuery::default(), uri.clone()),
         };
-        // Otherwise a parameter such as `pages` belongs to the source, and stays in the URI.
-        let is_ours =
-            query.form.is_some() || self.plain == PlainRead::Text && Format::by_name(uri.path()).is_some();
-        let document = if is_ours { document_uri(uri).into_owned() } else { uri.clone() };
+        let contents = self.read_form(uri, &document, form, &query, context).await;
+        match (contents, form_name(uri).filter(|_| certain.is_none())) {
+            (Err(error), Some(name)) if error.is_not_found() || matches!(error, Error::Invalid(_)) => {
+                Err(unknown_form(name))
+            }
+            (contents, _) => contents,
+        }
+    }
+
+    async fn read_form(
+        &self,
+        uri: &Uri,
+        document: &Uri,
+        form: ReadForm,
+        query: &DocumentQuery,
+        context: &Context,
+    ) -> Result<Contents> {
         match form {
-            ReadForm::Original => self.read_original(uri, &document, context).await,
-            ReadForm::Text => self.read_text(uri, &document, &query, context).await,
-            ReadForm::Image => self.read_images(uri, &document, &query, context).await,
+            ReadForm::Original => self.read_original(uri, document, context).await,
+            ReadForm::Text => self.read_text(uri, document, query, context).await,
+            ReadForm::Image => self.read_images(uri, document, query, context).await,
         }
     }
 
@@ -77,12 +91,18 @@ impl Documents {
         }
         let found = match self.find(document, context).await? {
             FoundContents::Document(found) => found,
-            FoundContents::Other(contents) => return Ok(renamed(contents, document, uri)),
+            FoundContents::Other(contents) => {
+                check_no_selection(document, "a folder", query)?;
+                return Ok(renamed(contents, document, uri));
+            }
         };
         let Some(format) = Format::of(document.path(), found.mime.as_deref(), &found.data) else {
             // The text of an archive is the list of its members.
             return match ArchiveFormat::by_name(document.path()).filter(|_| query.form.is_some()) {
-                Some(format) => self.list_archive(uri, document, format, context).await,
+                Some(format) => {
+                    check_no_selection(document, "an archive", query)?;
+                    self.list_archive(uri, document, format, context).await
+                }
                 None => self.already_text(uri, document, query, found),
             };
         };
@@ -105,7 +125,11 @@ impl Documents {
     }
 
     /// The cached text of a document that was read before, if its proof still holds.
-    fn known_text(&self, document: &Uri, query: &DocumentQuery) -> Option<(Arc<ExtractedText>, Freshness)> {
+    pub(super) fn known_text(
+        &self,
+        document: &Uri,
+        query: &DocumentQuery,
+    ) -> Option<(Arc<ExtractedText>, Freshness)> {
         let known = self.known_document(document)?;
         let options = ExtractOptions { content: query.content.unwrap_or_default(), ..known.options };
         Some((self.reader.cached_text(known.digest, options)?, known.freshness))
@@ -127,8 +151,8 @@ impl Documents {
         self.known.insert(document.clone(), known);
     }
 
-    /// The contents of a resource that is no document: its text. Binary contents are an error if text was requested
-    /// with `as=text`.
+    /// The contents of a resource that is no document: its text, or lines of it. Binary contents are an error if text was
+    /// requested with `as=text`.
     pub(super) fn already_text(
         &self,
         uri: &Uri,
@@ -137,8 +161,19 @@ impl Documents {
         found: DocumentBytes,
     ) -> Result<Contents> {
         let text = found.decoded.then(|| String::from_utf8(found.data.to_vec()).ok()).flatten();
+        let mut meta = found.meta;
         let body = match text {
-            Some(text) => ContentBody::Text(text),
+            Some(text) => {
+                let others = DocumentQuery { lines: None, ..query.clone() };
+                check_no_selection(document, "already text", &others)?;
+                ContentBody::Text(match &query.lines {
+                    Some(lines) => {
+                        let meta = meta.get_or_insert_with(Meta::new);
+                        select_lines(uri, &text, lines, meta)?
+                    }
+                    None => text,
+                })
+            }
             // Plain reads give text here, but `as=text` was not given: an image stays an image.
             None if query.form.is_none() => ContentBody::Bytes(found.data),
             None => {
@@ -148,7 +183,7 @@ impl Documents {
                 )));
             }
         };
-        let content = Content { uri: uri.clone(), mime: found.mime, body, meta: found.meta };
+        let content = Content { uri: uri.clone(), mime: found.mime, body, meta };
         Ok(Contents::from(content).with_freshness(found.freshness))
     }
 
@@ -261,18 +296,16 @@ fn text_contents(
     freshness: Freshness,
     context: &Context,
 ) -> Result<Contents> {
-    let SelectedText { text: selected, meta } = select(uri, text, query)?;
-    let size = selected.len() as u64;
-    if size > MAX_TEXT {
-        let key = crate::SectionUnit::of(text.format).parameter();
-        let hint = match key {
-            Some("sheet") => "read a part of it, such as `sheet=1&rows=1-1000`".to_owned(),
-            Some(key) => format!("read a part of it, such as `{key}=1-20`"),
-            None => "read a part of it, such as `rows=1-1000` of a table".to_owned(),
+    let SelectedText { text: selected, meta, oversize } = select(uri, text, query)?;
+    if let Some(Oversize { size, part }) = oversize {
+        let hint = match part {
+            Some(part) => format!("read a part of it, such as `{part}`"),
+            None => "one line of it is larger; `as=original` gives the bytes".to_owned(),
         };
-        return Err(Error::TooLarge { uri: uri.clone(), size, limit: MAX_TEXT, hint: Some(hint) });
+        let (size, limit) = (size as u64, MAX_TEXT as u64);
+        return Err(Error::TooLarge { uri: uri.clone(), size, limit, hint: Some(hint) });
     }
-    context.reserve(size)?;
+    context.reserve(selected.len() as u64)?;
     let content = Content {
         uri: uri.clone(),
         mime: Some(MARKDOWN.to_owned()),
@@ -280,6 +313,16 @@ fn text_contents(
         meta: Some(meta),
     };
     Ok(Contents::from(content).with_freshness(freshness))
+}
+
+/// Refuses parameters that select a part of a resource that has no such parts.
+pub(super) fn check_no_selection(document: &Uri, kind: &str, query: &DocumentQuery) -> Result<()> {
+    match query.selections().next() {
+        None => Ok(()),
+        Some(wrong) => Err(Error::invalid(format!(
+            "`{document}` is {kind} and has no `{wrong}`; hint: read it without `{wrong}`"
+        ))),
+    }
 }
 
 /// The error for a document that could not be extracted.

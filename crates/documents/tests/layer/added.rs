@@ -242,7 +242,7 @@ async fn variables_of_templates_complete() {
     fs::write(dir.path().join("d.txt"), "no document").unwrap();
     let source = documents(dir.path());
     let templates = source.templates(&Context::default()).await.unwrap().templates;
-    let expected = "file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,content}";
+    let expected = "file:///docs/{+path}{?as,pages,sheet,rows,chapter,cells,mails,lines,content}";
     let template = &templates.iter().find(|template| template.uri.as_str() == expected).unwrap().uri;
     assert_eq!(templates.iter().filter(|template| template.uri.as_str().contains("{?as,")).count(), 1);
     let complete = async |path: &str, variable: &str, typed: &str| {
@@ -256,7 +256,8 @@ async fn variables_of_templates_complete() {
     assert_eq!(complete("a.pdf", "pages", "1").await, ["1", "10", "11", "12"]);
     assert_eq!(complete("b.xlsx", "sheet", "s").await, ["Second"]);
     assert_eq!(complete("b.xlsx", "rows", "").await, ["1-100"]);
-    assert_eq!(complete("c.epub", "chapter", "").await, ["1", "2"]);
+    assert_eq!(complete("c.epub", "chapter", "").await, ["One", "Two", "1", "2"]);
+    assert_eq!(complete("c.epub", "chapter", "t").await, ["Two"]);
     assert!(
         complete("a.pdf", "chapter", "").await.is_empty()
             && complete("none.pdf", "pages", "").await.is_empty()

@@ -149,7 +149,7 @@ async fn what_has_no_image_says_why() {
             "none.pdf?as=image",
             "no resource at `file:///docs/none.pdf`: there is no `none.pdf` in `file:///docs/`; did you mean `not.pdf`?",
         ),
-        ("a.pdf?as=images", "`as=images` is not supported; did you mean `image`?"),
+        ("a.pdf?as=images", "`as=images` is not supported; hint: did you mean `image`?"),
     ] {
         assert_eq!(refusal(&source, &format!("file:///docs/{path}")).await, expected);
     }

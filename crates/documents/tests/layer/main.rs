@@ -7,6 +7,8 @@ mod contract;
 mod hostile;
 mod images;
 mod memory;
+mod other_queries;
+mod parts;
 mod processes;
 #[path = "../samples/mod.rs"]
 mod samples;

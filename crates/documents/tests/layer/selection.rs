@@ -1,18 +1,24 @@
 //! The parameters that select parts of a text, in read URIs and in completions, and members of every kind of archive.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use libris_core::{CompletionRequest, Context, Source};
-use libris_documents::Documents;
+use libris_core::uri_template::Specificity;
+use libris_core::{CompletionRequest, Contents, Context, Page, Result, Source, Templates, Uri, Visibility};
+use libris_documents::{Documents, PlainRead};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use crate::samples::{epub, pptx};
-use crate::{documents, read, refusal, uri};
+use crate::samples::{docx, epub, numbered_pdf, pptx, xlsx};
+use crate::{documents, folder, read, reader, refusal, uri};
 
 const NOTEBOOK: &str = r#"{"cells":[{"cell_type":"markdown","source":"one"},{"cell_type":"markdown","source":"two"},
     {"cell_type":"markdown","source":"three"}]}"#;
@@ -72,11 +78,110 @@ async fn parts_are_selected_in_every_format() {
 
 /// The completions of a variable for a document.
 async fn complete(source: &Documents, path: &str, variable: &str) -> Vec<String> {
+    complete_with(source, path, variable, &[]).await
+}
+
+/// The completions of a variable for a document, with other variables.
+async fn complete_with(
+    source: &Documents,
+    path: &str,
+    variable: &str,
+    others: &[(&str, &str)],
+) -> Vec<String> {
     let templates = source.templates(&Context::default()).await.unwrap().templates;
     let template = &templates.iter().find(|template| template.uri.as_str().contains("{?as,")).unwrap().uri;
-    let known = BTreeMap::from([("path".to_owned(), path.to_owned())]);
+    let mut known = BTreeMap::from([("path".to_owned(), path.to_owned())]);
+    known.extend(others.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     let asked = CompletionRequest { template, variable, typed: "", known: &known, limit: 10 };
     source.complete(asked, &Context::default()).await.unwrap().values
+}
+
+/// A source that counts its reads.
+struct CountedReads {
+    source: Arc<dyn Source>,
+    reads: AtomicUsize,
+}
+
+#[async_trait]
+impl Source for CountedReads {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.source.covers(uri)
+    }
+
+    fn name(&self) -> Cow<'_, str> {
+        self.source.name()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
+        self.source.list(after, limit, context).await
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.source.read(uri, context).await
+    }
+
+    async fn templates(&self, context: &Context) -> Result<Templates> {
+        self.source.templates(context).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn completions_do_not_read_a_document_whose_digest_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.pdf"), numbered_pdf(3)).unwrap();
+    let counted = Arc::new(CountedReads { source: folder(dir.path()), reads: AtomicUsize::new(0) });
+    let source = Documents::new(counted.clone(), reader(|_| {}), PlainRead::Original);
+    let templates = source.templates(&Context::default()).await.unwrap().templates;
+    for form in ["{?as,", "?as=image"] {
+        let template = &templates.iter().find(|template| template.uri.as_str().contains(form)).unwrap().uri;
+        let known = BTreeMap::from([("path".to_owned(), "a.pdf".to_owned())]);
+        let pages = async |context: &Context| {
+            let asked =
+                CompletionRequest { template, variable: "pages", typed: "", known: &known, limit: 10 };
+            source.complete(asked, context).await.unwrap().values
+        };
+        // A file that was just written has no proof yet, so that its digest is not remembered.
+        let without_read = async {
+            loop {
+                let before = counted.reads.load(Ordering::Relaxed);
+                assert_eq!(pages(&Context::default()).await, ["1", "2", "3"]);
+                if counted.reads.load(Ordering::Relaxed) == before {
+                    break;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), without_read).await.expect("the digest is used");
+        let hidden = Context::default().with_visibility(Arc::new(Nothing));
+        assert!(pages(&hidden).await.is_empty(), "a hidden document has no pages");
+    }
+}
+
+/// Hides all resources.
+struct Nothing;
+
+impl Visibility for Nothing {
+    fn sees(&self, _uri: &Uri) -> bool {
+        false
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_and_lines_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    let row: &[&str] = &["1"];
+    let (short, long) = (vec![row; 20], vec![row; 260]);
+    fs::write(dir.path().join("a.xlsx"), xlsx(&[("Short", &short[..]), ("Long", &long[..])])).unwrap();
+    fs::write(dir.path().join("a.docx"), docx(&"<w:p><w:r><w:t>x</w:t></w:r></w:p>".repeat(600))).unwrap();
+    let source = documents(dir.path());
+    let rows = async |sheet: &str| complete_with(&source, "a.xlsx", "rows", &[("sheet", sheet)]).await;
+    for long in ["", "Long", "long", "2"] {
+        assert_eq!(rows(long).await, ["1-100", "101-200", "201-300"], "{long:?}");
+    }
+    assert_eq!(rows("1").await, ["1-100"]);
+    assert!(rows("none").await.is_empty());
+    assert_eq!(complete(&source, "a.docx", "lines").await, ["1-1000", "1001-2000"]);
+    assert!(complete(&source, "a.xlsx", "lines").await.is_empty());
 }
 
 /// Appends an entry to a tar archive, with a name that the `tar` crate itself refuses to write.

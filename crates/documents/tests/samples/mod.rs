@@ -18,6 +18,66 @@ pub(crate) fn package<D: AsRef<[u8]>>(members: &[(&str, D)]) -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
+/// A zip archive with one stored member that declares this decompressed size.
+pub(crate) fn zip_declaring(name: &str, data: &[u8], size: u64) -> Vec<u8> {
+    let mut checksum = flate2::Crc::new();
+    checksum.update(data);
+    // The fields that the header of a member in the data and the one in the directory share.
+    let shared = |out: &mut Vec<u8>| {
+        out.extend([45, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        out.extend(checksum.sum().to_le_bytes());
+        out.extend((data.len() as u32).to_le_bytes());
+        // The size is in the extra field.
+        out.extend(u32::MAX.to_le_bytes());
+        out.extend((name.len() as u16).to_le_bytes());
+        out.extend(12_u16.to_le_bytes());
+    };
+    let extra: Vec<u8> = [&[1, 0, 8, 0][..], &size.to_le_bytes()].concat();
+    let mut out = b"PK\x03\x04".to_vec();
+    shared(&mut out);
+    out.extend([name.as_bytes(), &extra, data].concat());
+    let directory = out.len();
+    out.extend(b"PK\x01\x02\x2d\0");
+    shared(&mut out);
+    out.extend([0; 14]);
+    out.extend([name.as_bytes(), &extra].concat());
+    let length = out.len() - directory;
+    out.extend(b"PK\x05\x06\0\0\0\0\x01\0\x01\0");
+    out.extend((length as u32).to_le_bytes());
+    out.extend((directory as u32).to_le_bytes());
+    out.extend([0, 0]);
+    out
+}
+
+/// A tar archive whose only member declares this size.
+pub(crate) fn tar_declaring(name: &str, data: &[u8], size: u64) -> Vec<u8> {
+    let mut header = tar::Header::new_gnu();
+    header.set_path(name).unwrap();
+    header.set_size(size);
+    header.set_mode(0o644);
+    header.set_cksum();
+    [header.as_bytes(), data].concat()
+}
+
+/// A compound file, the container of old Excel files, with these sectors after its header. The header refers to sector 0
+/// for the allocation table, and to sector 1 for the directory. `calamine` 0.38 panics if it has no sectors, and follows
+/// a table of zeros for ever.
+pub(crate) fn compound_file(sectors: &[u8]) -> Vec<u8> {
+    let mut header = vec![0; 512];
+    header[..8].copy_from_slice(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1");
+    let mut set = |at: usize, value: u32| header[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    // Version 3 in the high half; sectors of 2^9 bytes, and of 2^6 bytes for short streams; one sector of the table.
+    set(24, 3 << 16);
+    set(30, 9 | 6 << 16);
+    set(44, 1);
+    set(48, 1);
+    set(56, 4096);
+    set(60, 0xffff_fffe);
+    set(68, 0xffff_fffe);
+    (80..512).step_by(4).for_each(|at| set(at, u32::MAX));
+    [&header, sectors].concat()
+}
+
 /// A PDF from its objects, the first of which is the catalog.
 pub(crate) fn pdf_of(objects: &[String]) -> Vec<u8> {
     let mut out = "%PDF-1.4\n".to_owned();
