@@ -352,7 +352,7 @@ async fn the_resources_of_a_bundle_are_recorded() {
     catalog
         .start_search(libris::SearchConfig { is_awaited: true, ..libris::SearchConfig::default() })
         .unwrap();
-    catalog.search_index_completed().await;
+    catalog.search_index_completed().await.unwrap();
     let tools = libris::ToolsConfig { bundle: true, ..libris::ToolsConfig::default() };
     let config = Config { tools, ..Config::default() };
     let server = Server::with_audit(catalog, config, Arc::new(Named), lines.clone());
