@@ -150,7 +150,7 @@ pub(super) async fn listed(catalog: &Catalog, uri: &Uri) -> Result<Option<Resour
     let page = catalog.list(after.as_ref(), NEIGHBOURS, &Context::default()).await?;
     let found = page.resources.into_iter().find(|resource| resource.uri == *uri);
     match (found, page.unavailable.is_empty()) {
-        (None, false) => Err(Error::Unavailable("a source cannot be listed".to_owned())),
+        (None, false) => Err(Error::Unavailable("a source cannot be listed; try again later".to_owned())),
         (found, _) => Ok(found),
     }
 }

@@ -360,6 +360,7 @@ async fn the_resources_of_a_bundle_are_recorded() {
     let mut ada = Client::new(address, &[("authorization", "ada")]).await;
     let params = json!({ "name": "bundle_resources", "arguments": { "query": "second" } });
     ada.open("tools/call", params).await.into_body().collect().await.unwrap();
-    assert_eq!(lines.0.lock().unwrap()[1]["bytes"], "second".len());
+    // Each passage ends with a line break.
+    assert_eq!(lines.0.lock().unwrap()[1]["bytes"], "second\n".len());
     assert_eq!(shown(&lines), ["ada search - allow -", "ada read note://two allow -"]);
 }

@@ -85,6 +85,7 @@ pub(super) const LOGGED: &[(&str, &[&str])] = &[
             "the connection to the other replicas is lost; reconnecting",
             "the other replicas cannot be reached; retrying",
             "a session could not be loaded",
+            "too many removals of sessions wait for Redis; one is dropped",
         ],
     ),
     ("free space on the disk, or set another `cache_folder`", &["could not delete the damaged search index"]),
@@ -94,8 +95,11 @@ pub(super) const LOGGED: &[(&str, &[&str])] = &[
         &["the search index is not as configured"],
     ),
     (
-        "correct what `error` names, and start Libris again: changes are not indexed until then",
-        &["the search index cannot watch the sources"],
+        "check the sources, as `error` says",
+        &[
+            "the search index cannot list the sources; it tries again later",
+            "the search index cannot watch the sources; it compares the list from time to time",
+        ],
     ),
     ("raise the limit of open files if `cause` says so", &["could not accept a connection"]),
     ("give Libris the right to read it, or exclude it", &["skipped what cannot be read"]),
@@ -170,12 +174,12 @@ pub(super) const LOGGED: &[(&str, &[&str])] = &[
         "poll these resources",
         &[
             "an MCP server does not support subscriptions; updates of its resources are not reported",
-            "an MCP server has {MAX_FOLLOWED} subscriptions; further resources are not subscribed to",
+            "an MCP server has {MAX_FOLLOWED} subscriptions; further resources wait until others are unsubscribed from",
         ],
     ),
     (
-        "see `fault`; updates of the resource are not reported",
-        &["an MCP server refused a subscription", "an MCP server refused subscriptions"],
+        "see `fault`; updates of the resources are reported once the server accepts",
+        &["an MCP server did not accept subscriptions; they are requested again"],
     ),
     ("correct the command, as `stderr` says", &["a command failed", "a completion command failed"]),
     (
