@@ -9,6 +9,8 @@
 pub mod archive;
 mod cache;
 pub mod child;
+#[cfg(any(feature = "archive", feature = "html", feature = "office"))]
+mod decompress;
 mod disk_cache;
 pub mod extract;
 mod extracted;

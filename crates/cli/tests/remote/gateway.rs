@@ -155,6 +155,7 @@ async fn updates_pass_through_under_the_prefix() {
     };
     // Changes before the subscription are unknown, so it counts as one.
     assert_eq!(next(&mut changes).await, Change::Updated(uri("far+odd://one")));
+    until(async || recorder.is_listened_to()).await;
     recorder.notify("notifications/resources/updated", &json!({ "uri": "odd://one" }));
     assert_eq!(next(&mut changes).await, Change::Updated(uri("far+odd://one")));
     remote.unfollow(&uri("far+odd://one"));

@@ -136,6 +136,11 @@ impl Recorder {
         *self.shared.kind.lock().unwrap() = ServerKind::Complete;
     }
 
+    /// Whether an event stream is open.
+    pub(crate) fn is_listened_to(&self) -> bool {
+        self.shared.notifications.receiver_count() > 0
+    }
+
     /// Sends a notification to all event streams.
     pub(crate) fn notify(&self, method: &str, params: &Value) {
         let text = json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string();

@@ -1,23 +1,17 @@
 //! Members of tar archives.
 
-use std::io::Read as _;
-
 use flate2::read::MultiGzDecoder;
 use tar::{Archive, EntryType};
 
 use super::{MAX_MEMBERS, Member, safe_path};
 use crate::ExtractionLimits;
+use crate::decompress::read_up_to;
 use crate::extract::{ExtractFailure, ExtractResult};
 
 /// Decompresses a gzipped archive.
 pub(super) fn decompressed(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<Vec<u8>> {
-    let mut out = Vec::new();
-    let mut input = MultiGzDecoder::new(data).take(limits.expanded + 1);
-    input.read_to_end(&mut out).map_err(ExtractFailure::damaged)?;
-    if out.len() as u64 > limits.expanded {
-        return Err(ExtractFailure::Expands(limits.expanded));
-    }
-    Ok(out)
+    let decompressed = read_up_to(MultiGzDecoder::new(data), limits.expanded)?;
+    decompressed.ok_or(ExtractFailure::Expands(limits.expanded))
 }
 
 pub(super) fn members(data: &[u8], limits: &ExtractionLimits) -> ExtractResult<Vec<Member>> {
@@ -40,12 +34,8 @@ pub(super) fn member(data: &[u8], wanted: &str, limits: &ExtractionLimits) -> Ex
     let mut found = None;
     each_file(data, |path, entry| {
         if path == wanted {
-            let mut content = Vec::new();
-            entry.take(limits.member + 1).read_to_end(&mut content).map_err(ExtractFailure::damaged)?;
-            if content.len() as u64 > limits.member {
-                return Err(ExtractFailure::Expands(limits.member));
-            }
-            found = Some(content);
+            let content = read_up_to(entry, limits.member)?;
+            found = Some(content.ok_or(ExtractFailure::Expands(limits.member))?);
         }
         Ok(())
     })?;

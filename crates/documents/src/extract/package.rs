@@ -1,11 +1,12 @@
 //! Reads zip archives, such as the packages of office documents, with a limit on the decompressed bytes.
 
-use std::io::{Cursor, Read as _};
+use std::io::Cursor;
 
 use zip::ZipArchive;
 use zip::result::ZipError;
 
 use super::{ExtractFailure, ExtractResult};
+use crate::decompress::read_up_to;
 
 /// An archive with more members is refused.
 pub(crate) const MAX_MEMBERS: usize = 100_000;
@@ -47,11 +48,9 @@ impl<'a> ZipPackage<'a> {
     /// The decompressed data of the member at an index.
     pub(crate) fn read_index(&mut self, index: usize) -> ExtractResult<Vec<u8>> {
         let member = self.archive.by_index(index).map_err(failure)?;
-        let mut data = Vec::new();
         // The declared size is not trusted.
-        member.take(self.left + 1).read_to_end(&mut data).map_err(ExtractFailure::damaged)?;
-        let size = data.len() as u64;
-        self.left = self.left.checked_sub(size).ok_or(ExtractFailure::Expands(self.limit))?;
+        let data = read_up_to(member, self.left)?.ok_or(ExtractFailure::Expands(self.limit))?;
+        self.left -= data.len() as u64;
         Ok(data)
     }
 

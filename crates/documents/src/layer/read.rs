@@ -211,7 +211,8 @@ impl Documents {
     }
 
     /// Reads a document in byte ranges, because it is larger than the source's limit for one read. `None` if the source
-    /// does not support ranges, or if the document is also too large for an extraction.
+    /// does not support ranges, if the resource is text that is not a document, or if it is also too large for an
+    /// extraction.
     async fn find_in_ranges(
         &self,
         document: &Uri,
@@ -235,7 +236,8 @@ impl Documents {
         Ok(Some(FoundContents::Document(found)))
     }
 
-    /// Reads a document of `size` bytes in ranges of at most `limit` bytes; `None` if a range could not be read.
+    /// Reads a document of `size` bytes in ranges of at most `limit` bytes; `None` if a range could not be read, or if
+    /// the resource is text that is not a document.
     async fn ranges(
         &self,
         document: &Uri,
@@ -251,10 +253,14 @@ impl Documents {
             let range = Uri::parse(&format!("{document}{separator}bytes={first}-{last}"))?;
             let Ok(contents) = self.source.read(&range, context).await else { return Ok(None) };
             let FoundContents::Document(part) = found_contents(contents) else { return Ok(None) };
-            if part.decoded || part.data.len() as u64 != last - first + 1 {
+            if part.data.len() as u64 != last - first + 1 {
                 return Ok(None);
             }
             data.extend_from_slice(&part.data);
+            // Text that is not a document has no other form, so the limit of the source applies to it.
+            if part.decoded && Format::of(document.path(), part.mime.as_deref(), &data).is_none() {
+                return Ok(None);
+            }
             mime = part.mime;
             freshness = Some(match freshness {
                 Some(before) => before.and(part.freshness),
