@@ -211,14 +211,6 @@ async fn endure(storm: Storm) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn needs_redis_needs_nginx_nobody_misses_a_change_in_a_storm_of_faults() {
-    let cut = Duration::from_secs(6);
-    endure(Storm { subscribers: 90, files: 60, subscriptions: 10, changes: 600, cut }).await;
-}
-
-/// The full size, which takes minutes: `cargo test --test cluster -- --ignored`.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes"]
 async fn needs_redis_needs_nginx_a_thousand_subscribers_hear_of_five_thousand_changes() {
     let cut = Duration::from_secs(10);
     endure(Storm { subscribers: 1_000, files: 500, subscriptions: 20, changes: 5_000, cut }).await;
