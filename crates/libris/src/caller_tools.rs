@@ -127,7 +127,8 @@ impl CallerView {
         };
         templates.retain(|tool| tools::decide(&view, &tool.name) != Decision::Deny);
         let apps: &[AppTool] = if call.shows_apps() && self.app().is_some() { &AppTool::ALL } else { &[] };
-        // The tools of this server are on the first page. The pages after it begin after the last tool of a source.
+        // All tools of this server are on the first page. The following pages have only tools of sources; their cursor
+        // is the name of a source's tool.
         let mut definitions = match after {
             None => tools::definitions(&self.tools(), &templates, apps, facts),
             Some(_) => Vec::new(),

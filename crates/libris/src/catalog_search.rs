@@ -21,8 +21,8 @@ const SOURCE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The constant of reciprocal rank fusion: the larger it is, the smaller is the advantage of the first ranks.
 const FUSION: f32 = 60.0;
 
-/// How many hits are requested from a source. They are counted after those that the caller may not see are removed, so
-/// a source must not cut them to the limit of the query before.
+/// How many hits are requested from a source, even if the query has a lower limit: the catalog removes the hits that
+/// the caller may not see before it applies that limit.
 const MAX_SOURCE_HITS: usize = 1000;
 
 /// How many resources are compared by name while the index lacks resources, and for how long.
@@ -164,7 +164,8 @@ impl Catalog {
         Ok((answers, left_out))
     }
 
-    /// The resources whose names, titles or URIs contain words of the query.
+    /// The resources whose names, titles or URIs contain words of the query, among those that can be listed within
+    /// [`NAMES_TIMEOUT`].
     async fn search_names(&self, query: &SearchQuery, context: &Context) -> SearchAnswer {
         let text = query.text.to_lowercase();
         let words: Vec<_> =

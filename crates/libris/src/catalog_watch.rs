@@ -79,7 +79,8 @@ impl SourceWatch {
         Self { state, gated, backoff: Backoff::default(), turns }
     }
 
-    /// Opens or closes the watch when this replica becomes, or is no longer, the one that polls the source.
+    /// Opens the watch when this replica becomes the one that polls the source, and closes it when another replica
+    /// does.
     fn poll_turn(&mut self, context: &mut Context<'_>) {
         while let Some(turns) = &mut self.turns
             && let Poll::Ready(Some(is_poller)) = turns.poll_next_unpin(context)
@@ -93,7 +94,7 @@ impl SourceWatch {
         }
     }
 
-    /// Polls the opening of the watch; ready when it has succeeded or failed.
+    /// Polls the opening of the watch; ready when it has succeeded or failed, or if the watch is not being opened.
     fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SourceFault>> {
         let SourceWatchState::Opening { opening, .. } = &mut self.state else { return Poll::Ready(Ok(())) };
         opening.poll_unpin(context).map(|opened| match opened {
@@ -226,7 +227,8 @@ impl CatalogWatch {
         }
     }
 
-    /// Whether there are sources whose changes no other replica reports: those that every replica watches for itself.
+    /// Whether this replica watches a content source itself, instead of taking turns with the other replicas. While
+    /// this replica is down, the others may not report the changes of such a source.
     pub(crate) fn watches_alone(&self) -> bool {
         self.open.iter().any(|watch| {
             watch.turns.is_none()

@@ -75,7 +75,7 @@ fn write_without_slash(child: &mut Resource) {
     }
 }
 
-/// A URI without its trailing slash, unless its path is the root.
+/// A URI without its trailing slash. `file:///` and `a:/`, which have only slashes after the scheme, stay as they are.
 fn without_slash(uri: &str) -> &str {
     match uri.strip_suffix('/') {
         Some(rest) if !rest.ends_with(['/', ':']) => rest,

@@ -22,8 +22,8 @@ const MEDIA_TYPES: [&str; 9] = [
     "message/rfc822",
 ];
 
-/// The URI of the extracted text of a document; `None` for other resources. A read of this URI may fail, because not
-/// every source extracts text.
+/// The URI of the extracted text of a document; `None` for other resources, and for a URI that already has the
+/// parameter `as`. A read of this URI may fail, because not every source extracts text.
 pub(crate) fn text_uri(uri: &Uri, mime: Option<&str>) -> Option<Uri> {
     let is_mime = || mime.is_some_and(|mime| MEDIA_TYPES.iter().any(|start| mime.starts_with(start)));
     if has_parameter(uri, "as") || !(has_extension(uri) || is_mime()) {
@@ -48,7 +48,7 @@ pub(crate) fn has_parameter(uri: &Uri, name: &str) -> bool {
     pairs.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name)).any(|found| found == name)
 }
 
-/// The URI with a parameter added to its query, and without its fragment.
+/// The URI with a parameter added to its query, and without its fragment; `None` if the result is not a valid URI.
 pub(crate) fn with_parameter(uri: &Uri, name: &str, value: &str) -> Option<Uri> {
     let text = uri.as_str().split('#').next().unwrap_or_default();
     let separator = if text.contains('?') { '&' } else { '?' };

@@ -92,7 +92,7 @@ impl GatedSource {
         (self.0.role == SourceRole::Content).then_some(freshness)
     }
 
-    /// Whether it wraps this source (pointer equality).
+    /// Whether this gate wraps the source (pointer equality).
     pub(crate) fn is(&self, source: &Arc<dyn Source>) -> bool {
         Arc::ptr_eq(&self.0.source, source)
     }

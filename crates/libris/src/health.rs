@@ -1,8 +1,8 @@
 //! The health of each source of a catalog: a circuit breaker per source.
 //!
-//! A failed probe starts an outage, and so does a failed query that does not depend on the caller. A successful probe
-//! ends the outage; in strict mode, so does a successful query. Each transition is logged once, shown in the metrics,
-//! and reported to the watchers of the catalog.
+//! A failed probe starts an outage. So does a failed query for the first page of the list or for the templates, unless
+//! the source used the identity of the caller. A successful probe ends the outage; in strict mode, so does a successful
+//! query. Each transition is logged once, shown in the metrics, and reported to the watchers of the catalog.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -271,8 +271,8 @@ impl Health {
         lock(&self.search).clone()
     }
 
-    /// Sets the state of the search index. Watchers of the status are notified if it differs, also when the numbers of
-    /// resources change: the index publishes them every few seconds while it is built.
+    /// Sets the state of the search index. Watchers of the status are notified of every difference, even if only the
+    /// numbers of resources differ, which the index publishes every few seconds while it is built.
     #[cfg(feature = "search")]
     pub(crate) fn set_search(&self, state: SearchIndexState) {
         let old = lock(&self.search).replace(state.clone());
@@ -317,7 +317,7 @@ struct SourceState {
     probed: Option<Instant>,
     /// When the last outage ended; `None` once another one starts.
     recovered: Option<Instant>,
-    /// Since when the source cannot be watched.
+    /// Since when the source cannot be watched; `None` if it can.
     unwatched: Option<SystemTime>,
 }
 
@@ -332,7 +332,7 @@ impl SourceHealth {
         &self.last_known
     }
 
-    /// The current outage.
+    /// The current outage; `None` if the source is available.
     pub(crate) fn outage(&self) -> Option<Outage> {
         match self.unavailable.load(Ordering::Acquire) {
             true => lock(&self.state).outage.clone(),
@@ -346,7 +346,7 @@ impl SourceHealth {
         lock(&self.state).unwatched
     }
 
-    /// Starts an outage, unless one is in progress.
+    /// Starts an outage, unless one is in progress. Returns the outage.
     pub(crate) fn fail(&self, fault: &SourceFault) -> Outage {
         let mut state = lock(&self.state);
         if let Some(outage) = &state.outage {
@@ -369,7 +369,8 @@ impl SourceHealth {
         outage
     }
 
-    /// Logs a failure that may be due to the caller, without starting an outage.
+    /// Logs a failure that may be due to the caller, without starting an outage. Returns the outage in progress, or
+    /// else one for the response to this caller only.
     pub(crate) fn record_suspicion(&self, fault: &SourceFault) -> Outage {
         if let Some(outage) = self.outage() {
             return outage;
@@ -431,7 +432,7 @@ impl SourceHealth {
         if state.outage.is_some() { state.backoff.pause() } else { Duration::ZERO }
     }
 
-    /// Records whether opening the watch of the source succeeded.
+    /// Records whether the source can be watched.
     pub(crate) fn record_watch(&self, outcome: Result<(), &SourceFault>) {
         let mut state = lock(&self.state);
         if state.unwatched.is_some() == outcome.is_err() {
@@ -455,7 +456,8 @@ impl SourceHealth {
         self.transitions.all.send_modify(|generation| *generation += 1);
     }
 
-    /// The entry for this outage in a list response.
+    /// The entry for this outage in a list response. `stale`: whether the response contains the last known list of the
+    /// source.
     pub(crate) fn unavailable(&self, outage: &Outage, stale: bool) -> UnavailableSource {
         UnavailableSource { source: self.name.clone(), since: outage.since, stale }
     }

@@ -49,7 +49,8 @@ impl LastKnownQuota {
 /// The last known resources, templates and tools of one source.
 pub(crate) struct LastKnown {
     listing: Mutex<Option<KnownListing>>,
-    /// Whether there is a listing: a fast path without a lock for pages with a proof.
+    /// Whether there is a listing. [`forget`](Self::forget), which every page with a proof calls, checks this flag
+    /// without a lock.
     is_listed: AtomicBool,
     templates: Mutex<Option<Vec<Template>>>,
     /// Shared with the source, so they take no additional memory while the source is available.
@@ -113,7 +114,7 @@ impl LastKnown {
         Some(Page { resources: page.to_vec(), more: page.len() < rest.len(), ..Page::default() })
     }
 
-    /// The size of the stored listing.
+    /// The size of the stored listing; `None` if there is none.
     pub(crate) fn stored_size(&self) -> Option<StoredListingSize> {
         let listing = lock(&self.listing);
         listing.as_ref().map(|listing| StoredListingSize {

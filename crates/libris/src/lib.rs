@@ -133,7 +133,8 @@ pub mod __private {
     pub use crate::functions::{LIST_TTL, Routes};
     use libris_core::{Error, Icon, Package, Result};
 
-    /// The package of the crate that uses the macro. In a binary, the name is that of the binary.
+    /// The package of the crate that uses the macro. In a binary, the name is that of the binary. `None` if the name or
+    /// the version is not set.
     pub const fn package(
         binary: Option<&'static str>,
         name: Option<&'static str>,
@@ -153,7 +154,7 @@ pub mod __private {
         arguments.get(name).ok_or_else(missing).and_then(|text| T::read(name, text))
     }
 
-    /// The value of an optional argument of a prompt. An empty one counts as missing.
+    /// The value of an optional argument of a prompt. An empty argument counts as missing.
     pub fn optional_argument<T: crate::FromVariable>(
         arguments: &BTreeMap<String, String>,
         name: &str,

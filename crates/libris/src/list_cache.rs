@@ -1,7 +1,7 @@
 //! Caches the lists of sources that compute their whole list for every page, such as sources with `#[list]` functions.
 //!
-//! A walk is the pass of one client over all pages of a list. Its first page runs the source, and the following pages
-//! come from the cached list. See [`Source::whole_list`].
+//! A walk is the pass of one client over all pages of a list. For the first page, the source computes its list (a run);
+//! the following pages come from the cached list. See [`Source::whole_list`].
 //!
 //! Another walk, or a change of the list, may replace the cached list while a walk is under way. Pages begin after a
 //! URI, not at an index. So a walk still returns every resource that is in all versions of the list, and none twice.
@@ -20,8 +20,8 @@ use crate::lock::lock;
 /// The memory limit for the cached lists of all sources of a catalog.
 pub(crate) const CACHE_BYTES: usize = 28 << 20;
 
-/// The part of this memory that the lists for the identities of one client may use. The lists that are the same for all
-/// callers have a share of their own.
+/// The part of [`CACHE_BYTES`] that the lists for the identities of one client may use. The lists that are the same for
+/// all callers count as those of a client of their own.
 const SHARE_BYTES: usize = CACHE_BYTES / 8 * 7;
 
 /// The maximum number of resources of a cached list.
@@ -65,7 +65,7 @@ struct CachedList {
     /// Whether the source used the identity of the caller.
     identity_used: bool,
     expires: Instant,
-    /// Ends when the source reports a change of its list.
+    /// Holds until the source reports a change of its list. A list without a proof is valid until it expires.
     proof: Option<Proof>,
     /// The memory of the list, released with it.
     _memory: Option<Lease>,
@@ -95,8 +95,9 @@ impl ListCache {
         Self(Arc::new(ListCacheState { budget, lists: Mutex::default(), in_flight: Flights::default() }))
     }
 
-    /// One page. The first page runs the source; a following page runs it only if there is no valid cached list.
-    /// Concurrent callers share one run (single-flight).
+    /// One page. For the first page, the source computes its list; for a following page, only if there is no valid
+    /// cached list. Concurrent callers share one run (single-flight). If the list is too large for the cache, the
+    /// source lists each page itself.
     pub(crate) async fn page(
         &self,
         source: &Arc<dyn Source>,
@@ -177,7 +178,7 @@ impl ListCacheState {
     }
 
     /// The resources to cache, and the memory lease of the cache entry. Without resources, the entry only records that
-    /// the list is too large. Without a lease, there is not even memory for such an entry.
+    /// the list does not fit into the cache. Without a lease, there is not even memory for such an entry.
     ///
     /// The lists for identities count against the share of the client. A list that is the same for all callers does
     /// not: otherwise a client that has used up its share could keep this list out of the cache by being the first to

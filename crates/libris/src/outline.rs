@@ -91,7 +91,8 @@ pub(crate) struct Outline {
     pub(crate) unavailable: Vec<UnavailableSource>,
 }
 
-/// Scans a listing for groups. Stops after [`MAX_SCANNED`] resources; the last group is then partial.
+/// Scans a listing for groups, until it has found `request.groups` groups or listed [`MAX_SCANNED`] resources. In the
+/// latter case, the last group is partial.
 pub(crate) async fn outline(listing: &dyn OutlineListing, request: OutlineRequest<'_>) -> Result<Outline> {
     let below = request.below.and_then(|below| Uri::parse(below).ok());
     let mut after = request.after.cloned().or(below);
@@ -122,7 +123,8 @@ pub(crate) async fn outline(listing: &dyn OutlineListing, request: OutlineReques
             scanned += 1;
             let uri = resource.uri.clone();
             let Some(prefix) = prefix_of(uri.as_str(), request.below) else {
-                // This is the directory itself, or a URI after the prefix, which ends the scan.
+                // The resource is the directory itself, or is not below it. A URI that sorts after all URIs with the
+                // prefix ends the scan.
                 if request.below.is_some_and(|below| uri.as_str() > below && !uri.as_str().starts_with(below))
                 {
                     break 'pages;
@@ -171,14 +173,14 @@ pub(crate) async fn outline(listing: &dyn OutlineListing, request: OutlineReques
     Ok(outline)
 }
 
-/// A position after all URIs with this prefix, or `after` if that is later. `~` is the last character that a URI in
-/// normal form can contain.
+/// A position after the URIs with this prefix; `after` if that is later, or if the position is not a valid URI. `~` is
+/// the last character that a URI in normal form can contain.
 fn end_of(prefix: &str, after: Option<Uri>) -> Option<Uri> {
     Uri::parse(&format!("{prefix}~~~~~~~~~~~~")).ok().filter(|end| Some(end) > after.as_ref()).or(after)
 }
 
-/// The prefix by which a URI is grouped: its root, or the folder directly below `below`. `None` if the URI is not below
-/// `below`.
+/// The prefix by which a URI is grouped: without `below`, its root; otherwise the folder directly below `below`, or the
+/// URI itself if it is in no such folder. `None` if the URI is not below `below`.
 fn prefix_of<'u>(uri: &'u str, below: Option<&str>) -> Option<&'u str> {
     let Some(below) = below else { return Some(root(uri)) };
     let rest = uri.strip_prefix(below).filter(|rest| !rest.is_empty())?;

@@ -28,8 +28,9 @@ impl MergedPageRequest<'_> {
     /// empty page.
     ///
     /// The sources whose resources come first in URI order, and those whose [range of URIs](GatedSource::span) is
-    /// unknown, are queried first. If they fill the page, sources whose URIs all sort after its end are not queried:
-    /// then the page depends neither on the speed nor on the proofs of these sources.
+    /// unknown, are queried first. If they respond within [`HEAD_START`] and have more resources than fit on the page,
+    /// the sources whose URIs all sort after the end of the page are not queried: then the page depends neither on the
+    /// speed nor on the proofs of these sources.
     pub(crate) async fn responses(&self, sources: &[GatedSource]) -> Result<Vec<SourceResponse<Page>>> {
         let starts: Vec<_> = sources.iter().map(|gated| self.start(gated)).collect();
         let lowest = starts.iter().filter_map(|start| match start {
@@ -74,8 +75,8 @@ impl MergedPageRequest<'_> {
         let Self { after, limit, context, config } = *self;
         let list = |at: &usize| {
             let gated = &sources[*at];
-            // If all resources of the source are after `after`, this is its first page. Queried without `after`, the
-            // page can be stored as the start of the last known list of the source.
+            // If all resources of the source are after `after`, this is the first page of the source. A page that is
+            // queried without `after` can be stored as the start of the source's last known list.
             let is_first = |after: &&Uri| gated.span().is_some_and(|span| span.is_after(after));
             gated.list(after.filter(|after| !is_first(after)), limit, context, config)
         };
@@ -90,7 +91,7 @@ impl MergedPageRequest<'_> {
     }
 }
 
-/// The position of a source's first resource after the start of a page.
+/// Where the resources of a source begin at the earliest, after the start of a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SourceStart<'a> {
     Unknown,

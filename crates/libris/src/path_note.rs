@@ -5,7 +5,7 @@ use libris_core::Uri;
 /// A note on the resources below a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathNote {
-    /// The beginning of a URI, or a path such as `adr/` that occurs in URIs at the start of a segment.
+    /// The beginning of a URI, or a path such as `adr/`, which matches every URI that contains it after a slash.
     pub path: String,
     /// The note, such as "why things are as they are".
     pub note: String,

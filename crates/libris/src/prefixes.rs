@@ -53,7 +53,7 @@ impl CallerView {
     /// Records the decision in the audit log. The size in the record is the number of entries.
     fn audit_prefix(&self, call: &Call, prefix: &str, outcome: Result<usize, &Failure>) {
         let (client, took) = (call.client, call.elapsed());
-        // A prefix without a slash is a mere scheme, which no rule matches.
+        // A prefix without a slash is usually a mere scheme, such as `note:`, which no rule matches.
         let uri = Some(prefix).filter(|prefix| prefix.contains('/'));
         let right = uri.map(|_| Operation::List);
         let audited =
@@ -228,7 +228,8 @@ fn end_of(prefix: &str) -> Option<Uri> {
     Uri::parse(&format!("{prefix}~~~~~~~~~~~~")).ok()
 }
 
-/// A position in the list shortly before a URI, so that the page after it contains the URI; `None` if there is none.
+/// A position in the list so shortly before a URI that the next [`SEEK`] resources usually include it; `None` if there
+/// is none.
 fn position_before(uri: &str) -> Option<Uri> {
     const LITERAL: &[u8] = b"!$&'()*+,-.0123456789:;=@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
     let escaped = uri.len().checked_sub(3).filter(|&start| uri.as_bytes()[start] == b'%');

@@ -177,8 +177,8 @@ impl GatedSource {
         if let Some(outage) = outage() {
             return Ok(Err(outage));
         }
-        // Longer than a query may take. If hanging queries for the first page hold all permits, they time out while
-        // this query waits, and start an outage; the check below then returns it.
+        // The wait is longer than a query may take. If hanging queries for the first page hold all permits, they time
+        // out while this query waits, and start an outage; the check below then returns it.
         let permit = self.listing_permit(query.context, source_timeout.saturating_mul(2)).await;
         if let Some(outage) = outage() {
             return Ok(Err(outage));
@@ -210,9 +210,9 @@ impl GatedSource {
         if strict { Err(fault.into_error(self.health().name())) } else { Ok(Err(outage)) }
     }
 
-    /// Awaits the response to a request for one resource, with a timeout if the source is known to hang. The error of
-    /// an unavailable source says since when it is unavailable and what to do. `sources` are all sources of the
-    /// catalog.
+    /// Awaits the response to a request that is not a list query, with a timeout if the source is known to hang. The
+    /// error of an unavailable source says since when it is unavailable and what to do. `sources` are all sources of
+    /// the catalog.
     pub(crate) async fn answer<T>(
         &self,
         config: Config,
@@ -311,8 +311,9 @@ impl Drop for Probes {
     }
 }
 
-/// The response or the last known listing of each source. If a source has neither, the result is an error, unless a
-/// source of the role [`SourceRole::Content`] has one.
+/// The response or the last known listing of each source; a source that has neither contributes only its entry in
+/// `unavailable`. Fails if such a source exists and no source of the role [`SourceRole::Content`] has a response or a
+/// last known listing.
 pub(crate) fn gathered<T: ListResponse>(
     sources: &[GatedSource],
     answers: Vec<SourceResponse<T>>,
@@ -381,8 +382,8 @@ impl ListResponse for SourceTools {
     }
 }
 
-/// The reason of an outage, and what to do. If the reason says what to do, only the place of the state follows it: a
-/// permanent fault, such as a wrong password, must not end with the advice to try again.
+/// The reason of an outage, and what to do. If the reason already says what to do, only a reference to
+/// `libris://status` is added: a permanent fault, such as a wrong password, must not end with the advice to try again.
 fn advised(reason: &str, sources: &[GatedSource]) -> String {
     let has_status = sources.iter().any(|gated| gated.role() == SourceRole::Status);
     let has_advice = ["; hint: ", "try again"].iter().any(|advice| reason.contains(advice));
@@ -408,7 +409,8 @@ pub(crate) fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.join(", ")
 }
 
-/// Runs queries concurrently; returns their results in the order of the queries.
+/// Runs queries concurrently, at most [`CONCURRENT_QUERIES`] at once. Returns the results in the order of the queries,
+/// or the first error.
 pub(crate) async fn all<T>(queries: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
     match queries.len() <= CONCURRENT_QUERIES {
         true => try_join_all(queries).await,

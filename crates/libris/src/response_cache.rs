@@ -1,6 +1,7 @@
 //! The response cache: encoded responses, and errors for missing resources, each with a proof that it is still valid.
 //!
-//! A lookup checks the [`Proof`] of a response before it returns the response, so a cached response is never stale.
+//! A lookup returns a response only if its [`Proof`] was found to hold after the request arrived, so a cached response
+//! is never stale.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -211,7 +212,8 @@ impl ResponseCache {
             && self.responses.peek(&lookup).is_some_and(|seen| seen.proof.holds())
         {
             let encoded = reply.members.encode();
-            // Escaping can make text six times as large; such a response is not cached.
+            // Escaping can make text up to six times as large. A response that grows by more than a third is not
+            // cached.
             if (encoded.size() as u64) <= size + size / 3 + RESPONSE_OVERHEAD as u64 {
                 reply.members = encoded;
             }

@@ -64,9 +64,9 @@ pub trait Rules: Send + Sync + 'static {
         Some(self.decide(operation, alias)).filter(|decision| *decision != Decision::Allow)
     }
 
-    /// The decision of a rule that names a feature of the server, such as a tool, by its URI; `None` if there is none.
-    /// A rule for all URIs does not name features. By default, if an arbitrary other URI gets the same decision, a rule
-    /// for all URIs is assumed.
+    /// The decision of a rule that names a feature of the server, such as a tool, by its URI; `None` if no such rule
+    /// restricts the feature. A rule for all URIs does not name features. By default, if an arbitrary other URI gets
+    /// the same decision, a rule for all URIs is assumed.
     fn decide_feature(&self, uri: &Uri) -> Option<Decision> {
         /// A URI that only rules for all URIs match.
         static ANYTHING: LazyLock<Option<Uri>> = LazyLock::new(|| Uri::parse("urn:libris:anything").ok());
@@ -124,7 +124,8 @@ impl Rights {
         self.0.as_ref().is_none_or(|class| class.rules.allow(operation, uri))
     }
 
-    /// The decision of the rules about this operation on the resource at `uri`. `aliases` returns its other names.
+    /// The decision of the rules about this operation on the resource at `uri`. `aliases` returns the other URIs of the
+    /// resource.
     pub fn decide(&self, operation: Operation, uri: &Uri, aliases: impl FnOnce() -> Vec<Uri>) -> Decision {
         let Some(class) = &self.0 else { return Decision::Allow };
         let mut decision = class.rules.decide(operation, uri);
@@ -142,8 +143,8 @@ impl Rights {
     }
 
     /// The decision about a feature of the server, such as a tool, which rules name by this URI. A feature is allowed
-    /// unless a rule for its URI denies it: a rule that matches all URIs does not apply to features. This is safe,
-    /// because a feature returns only resources that the caller may see anyway.
+    /// unless a rule for its URI denies it or requires a scope: a rule that matches all URIs does not apply to
+    /// features. This is safe, because a feature returns only resources that the caller may see anyway.
     pub(crate) fn decide_feature(&self, uri: &Uri) -> Decision {
         self.0.as_ref().and_then(|class| class.rules.decide_feature(uri)).unwrap_or(Decision::Allow)
     }
@@ -164,7 +165,8 @@ impl Rights {
         self.0.is_none()
     }
 
-    /// The text that identifies the rights class at other replicas; empty without restrictions.
+    /// The text that identifies the rights class at other replicas; empty without restrictions, `None` if replicas
+    /// share no contents for this class.
     pub(crate) fn shared_class(&self) -> Option<String> {
         self.0.as_ref().map_or(Some(String::new()), |class| class.rules.shared_class())
     }
@@ -284,8 +286,8 @@ pub trait Policy: Send + Sync + 'static {
         &LayerAuthentication
     }
 
-    /// The current rights of a caller. For a revoked identity, and for an anonymous caller if they are no longer admitted,
-    /// return rights that allow nothing.
+    /// The current rights of a caller. For a revoked identity, and for anonymous callers if they are no longer
+    /// admitted, return rights that allow nothing.
     fn rights(&self, identity: Option<&Identity>) -> Rights;
 
     /// The index of the rule that decides about an operation of a caller, for the audit log; `None` if there is none.

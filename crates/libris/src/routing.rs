@@ -20,7 +20,7 @@ pub(crate) struct UriCollision {
 }
 
 impl UriCollision {
-    /// The error of a read.
+    /// The error for a read of `uri`, which both sources claim.
     pub(crate) fn error(&self, uri: &Uri) -> Error {
         let [one, other] = &self.sources;
         Error::Unavailable(format!(
@@ -60,7 +60,8 @@ pub(crate) fn route(sources: &[GatedSource], uri: &Uri) -> Result<Vec<GatedSourc
     Ok(found.into_iter().map(|(_, gated)| gated.clone()).collect())
 }
 
-/// Whether a template that both sources have is served from neither: one of them is exclusive.
+/// Whether a template that both sources have is served from neither of them, because at least one is exclusive. A
+/// template of the status source never counts as claimed twice.
 pub(crate) fn is_claimed_twice(one: &GatedSource, other: &GatedSource) -> bool {
     !is_status(one) && !is_status(other) && (one.source().is_exclusive() || other.source().is_exclusive())
 }

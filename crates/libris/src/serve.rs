@@ -94,7 +94,8 @@ impl Serve {
         self
     }
 
-    /// Sets the name of the server, for programs. Default: see [`serve`].
+    /// Sets the name by which programs identify the server; people see the [title](Self::title). Default: see
+    /// [`serve`].
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
     }

@@ -26,7 +26,7 @@ use crate::view::View;
 /// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The name of the server, for programs. Default: the file name of the program.
+    /// The name by which programs identify the server. Default: the file name of the program.
     pub name: String,
     /// The display name.
     pub title: Option<String>,
@@ -41,7 +41,7 @@ pub struct Config {
     pub built_in_prompt: bool,
     /// Notes on resources by path, which the default instructions and `libris://index` contain.
     pub notes: Vec<PathNote>,
-    /// The number of resources, templates, skills or prompts per page. Default: 100.
+    /// The number of items per page of a list, for example of resources or prompts. Default: 100.
     pub page: usize,
     /// The size of the response cache in bytes; 0 disables it. Default: 36 MiB.
     pub cache_bytes: u64,

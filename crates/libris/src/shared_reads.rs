@@ -218,7 +218,8 @@ impl SharedReads {
             Ok(cached) if !cached.is_valid() => read().await,
             outcome => outcome,
         };
-        // The contents are for the other caller only, or the error is due to its input.
+        // This caller joined the read of another caller, and the contents are for that caller only, or the error is due
+        // to that caller's input.
         let is_for_other = outcome.as_ref().map_or(!shares_all, |cached| !cached.is_shared);
         if is_for_other && !leads.load(Ordering::Relaxed) {
             let context = gated.permit(context).await?;

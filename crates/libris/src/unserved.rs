@@ -61,14 +61,15 @@ fn scheme(text: &str) -> &str {
     &text[..text.len() - rest.len()]
 }
 
-/// The scheme and authority of a URI or template, such as `git://project/`. Without an authority, the root includes the
-/// first path segment, such as `file:///handbook/`. The root of a template ends before the first variable.
+/// The scheme and authority of a URI or template, such as `git://project/`. If the authority is empty, the root
+/// includes the first path segment, such as `file:///handbook/`. Without `//`, the root is the scheme, such as `note:`.
+/// The root of a template ends before the first variable.
 pub(crate) fn root(text: &str) -> &str {
     let literal = text.split(['{', '?', '#']).next().unwrap_or_default();
     let Some(colon) = literal.find(':') else { return literal };
     let Some(rest) = literal[colon + 1..].strip_prefix("//") else { return &literal[..=colon] };
     let start = literal.len() - rest.len();
-    // An empty authority, as in `file:///handbook/`: the first segment is the mount.
+    // After an empty authority, as in `file:///handbook/`, the first path segment belongs to the root.
     let start = if rest.starts_with('/') { start + 1 } else { start };
     literal[start..].find('/').map_or(literal, |slash| &literal[..=start + slash])
 }

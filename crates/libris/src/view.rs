@@ -278,7 +278,8 @@ impl ViewSnapshot<'_> {
                 partial.template
             )));
         }
-        // Request all values, because hidden values must neither displace visible values nor be counted.
+        // Request as many values as possible, because hidden values must neither displace visible values nor be
+        // counted.
         let all = CompletionRequest { limit: MAX_UNFILTERED_VALUES, ..partial };
         let completion = self.source.complete(all, context).await;
         let Completion { mut values, total, more, proof } =

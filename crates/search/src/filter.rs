@@ -16,7 +16,7 @@ pub(crate) struct Filter<'f> {
 }
 
 impl Filter<'_> {
-    /// Removes the resources that do not pass from `scope`.
+    /// Removes from `scope` the resources that do not pass the filters.
     pub(crate) fn apply(&self, scope: &mut ResourceSet) -> tantivy::Result<()> {
         let SearchQuery { sources, mimes, audience, modified_since, uri_prefix, .. } = self.query;
         if !sources.is_empty() {

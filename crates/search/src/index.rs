@@ -268,7 +268,8 @@ impl IndexUpdater<'_> {
         self.commit_as(is_complete)
     }
 
-    /// Commits if texts were added since the last commit, so that [`SearchIndex::memory`] is exact.
+    /// Commits if texts were added since the last commit, so that [`SearchIndex::memory`] counts their exact size in
+    /// the index.
     pub fn settle(&mut self) -> Result<(), IndexError> {
         match self.index.added.load(Ordering::Relaxed) {
             0 => Ok(()),

@@ -80,7 +80,7 @@ fn words(text: &str, present: Languages) -> Vec<QueryWord> {
     let present = present.with(Language::English);
     let languages = match Language::detect(&text).filter(|language| present.contains(*language)) {
         Some(language) => Languages::default().with(language).with(Language::English),
-        // A few words without stop words can be in any language.
+        // A few words without stop words can be in any of these languages.
         None => present,
     };
     let mut words: Vec<(usize, usize, QueryWord)> = Vec::new();

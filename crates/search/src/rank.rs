@@ -1,7 +1,7 @@
 //! Ranking: scores resources and their sections with BM25F, one query word at a time.
 //!
-//! All statistics (document frequencies) are computed from the resources that the caller may see. So
-//! the result is the same as if hidden resources did not exist.
+//! All statistics (document frequencies) are computed from the resources that the caller may see, so the result is the
+//! same as if hidden resources did not exist.
 
 use std::cell::RefCell;
 

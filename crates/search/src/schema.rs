@@ -14,8 +14,8 @@ use crate::language::Language;
 use crate::sections::{self, TextSection};
 use crate::simhash;
 
-/// The version of the index format, which is part of its folder's name. Increase it whenever the fields, the tokens or the
-/// indexed texts change.
+/// The version of the index format, which is part of the name of the index folder. Increase it whenever the fields, the
+/// tokens or the indexed texts change.
 pub const FORMAT: u32 = 4;
 
 /// The longest text that is indexed per resource, in bytes. The rest is not searchable.
@@ -133,7 +133,8 @@ impl Fields {
         documents
     }
 
-    /// The head document. `first_heading` is used as the title of a resource without a title.
+    /// The head document. `first_heading` is used as the title of a resource that has no title, or whose title is its
+    /// name.
     fn head(
         &self,
         indexed: &IndexedResource<'_>,
@@ -208,7 +209,7 @@ impl Fields {
     }
 }
 
-/// The text of a URI after `://`, with `%20` as a space.
+/// The text of a URI after `://`, or the whole URI if it has no `://`, with `%20` as a space.
 fn words_of_uri(uri: &Uri) -> String {
     let text = uri.as_str().split_once("://").map_or(uri.as_str(), |(_, rest)| rest);
     text.replace("%20", " ")

@@ -96,7 +96,7 @@ impl SearchIndex {
             for phrase in &parsed.phrases {
                 search.retain_phrase(&mut scores, phrase)?;
             }
-            // If the phrase occurs nowhere, its words are searched without their order.
+            // If none of the best resources contains all phrases, the words of the phrases are searched in any order.
             if scores.resources.is_empty() {
                 scores.resources = all;
             }

@@ -53,7 +53,7 @@ pub(crate) fn is_duplicate(one: u64, other: u64) -> bool {
     one != 0 && other != 0 && (one ^ other).count_ones() <= MAX_DISTANCE
 }
 
-/// Whether at least nine tenths of the different words of two passages are in both.
+/// Whether at least nine tenths of the distinct words of two passages are in both.
 pub(crate) fn is_same_passage(one: &str, other: &str) -> bool {
     let words = |text| -> HashSet<&str> { str::split_whitespace(text).collect() };
     let (one, other) = (words(one), words(other));

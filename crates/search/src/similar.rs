@@ -79,7 +79,8 @@ impl Ranking<'_> {
     }
 
     /// The longest term that a word begins with. It may be the stem of the word that is being typed: `authent` for
-    /// `authenticatio`. `None` if the term would have fewer than 4 letters, or less than half of the word.
+    /// `authenticatio`. `None` if the term would have fewer than 4 letters or less than half of the word, or if the
+    /// word is longer than [`MAX_COMPLETED`].
     fn longest_start(&self, word: &str) -> tantivy::Result<Option<String>> {
         let length = word.chars().count();
         if length > MAX_COMPLETED {
@@ -95,8 +96,8 @@ impl Ranking<'_> {
         Ok(None)
     }
 
-    /// The best terms within an edit distance of 1 or, for words of at least 7 letters, 2. None for words of fewer than
-    /// 4 or more than 40 letters.
+    /// The best terms within an edit distance of 1 or, for words of at least 7 letters, 2. Empty for words of fewer
+    /// than 4 or more than 40 letters.
     fn corrections(&self, word: &str) -> tantivy::Result<Vec<String>> {
         let length = word.chars().count();
         if !(4..=40).contains(&length) {

@@ -33,6 +33,7 @@ pub(crate) struct WordHit {
 /// Finds the words of a query in texts.
 pub(crate) struct Matcher<'q> {
     words: &'q [QueryWord],
+    /// The rarity of each word, for [`proximity`](Self::proximity); may be empty if that is not called.
     rarities: &'q [f32],
     stems: HashMap<Language, StemCache>,
     /// The first [`COMPARED`] characters of the forms of all words.
@@ -98,8 +99,8 @@ impl<'q> Matcher<'q> {
         sum
     }
 
-    /// The consecutive lines of a section that contain the most different words of the query. `first_line` is the
-    /// number of the first line of the section.
+    /// The consecutive lines of a section, at most [`SNIPPET_LINES`], that contain the largest number of distinct query
+    /// words, without empty lines. `first_line` is the number of the first line of the section.
     pub(crate) fn snippet(&mut self, text: &str, language: Language, first_line: u32) -> Vec<SnippetLine> {
         let hits = self.hits(text, language);
         let mut starts: Vec<usize> = vec![0];

@@ -232,8 +232,8 @@ fn is_word_letter(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// The length in bytes of the word at the start of a text: up to a letter that belongs to no word, or to the border
-/// between a script without spaces and another one.
+/// The length in bytes of the word at the start of a text: up to a character that belongs to no word, or to the border
+/// between a script without spaces and another script.
 fn word_length(text: &str) -> usize {
     let is_pair = text.starts_with(is_unspaced);
     let is_end = |letter: char| !is_word_letter(letter) || is_unspaced(letter) != is_pair;

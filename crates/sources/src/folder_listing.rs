@@ -19,7 +19,7 @@ const MARKDOWN: &str = "text/markdown";
 const JSON: &str = "application/json";
 
 /// The maximum number of children on the first page of several. A client that looks for a name in a large folder reads
-/// the first page only to learn of `match` and `after`.
+/// the first page only to learn of `match` and `after`, so that page is short.
 const MAX_FIRST_OF_SEVERAL: usize = 50;
 
 /// The parameters of a folder's URI, in the order of the template.
@@ -105,9 +105,9 @@ impl FolderQuery {
         Ok(parsed)
     }
 
-    /// The contents that follow a page: by default text after a Markdown listing of a whole folder without subfolders,
-    /// otherwise nothing. Whoever looks for a name needs no text in the folders on the way to it. `has_next` says whether
-    /// another page follows.
+    /// The contents that follow a page: those that were requested. By default, text follows a Markdown listing that has
+    /// the whole folder on one page, if the folder has no subfolders; otherwise nothing follows. A client on the way to
+    /// a file needs no texts of the folders above it. `has_next` says whether another page follows.
     pub(crate) fn contents(&self, children: &[ListedChild], has_next: bool) -> FollowingContents {
         let is_whole = self.is_first() && !has_next;
         let is_leaf = !children.iter().any(ListedChild::is_folder);
@@ -122,8 +122,9 @@ impl FolderQuery {
         self.after.is_none() && self.matching.is_none()
     }
 
-    /// The number of `listed` children that stay on a page after which another page follows. Programs, and VS Code, get
-    /// all of them: VS Code shows only this page.
+    /// The number of children on a page with `listed` children, if another page follows: the first page of a Markdown
+    /// listing is shortened, unless texts were requested. Programs get all children, and so does VS Code, which reads a
+    /// folder `as_directory` and shows only this page.
     pub(crate) fn shortened(&self, listed: usize, as_directory: bool) -> usize {
         let is_short = self.is_first()
             && self.format == ListingFormat::Markdown
@@ -341,7 +342,8 @@ impl ListedChild {
         summary
     }
 
-    /// The bytes of its row in a table, for the limit of a page.
+    /// The number of bytes of the child's row in a Markdown table with all columns. The size limit of a page counts
+    /// them.
     pub(crate) fn row_bytes(&self) -> usize {
         [
             ListingColumn::Name,
@@ -357,7 +359,7 @@ impl ListedChild {
 }
 
 /// Escapes text for a table cell or for the text of a link: replaces control characters, such as line breaks, with
-/// spaces, and escapes characters that have a meaning in Markdown.
+/// spaces, and escapes the characters that could end the cell or the link, or begin a tag.
 fn cell(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -45,7 +45,7 @@ impl<T> Followed<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a watch. The set is cleared when the last one is dropped.
+    /// Begins a watch. When the last watch is dropped, the set is cleared.
     pub(crate) fn watch(self: &Arc<Self>) -> FollowedWatch<T> {
         let mut state = self.lock();
         state.watches += 1;
@@ -54,8 +54,9 @@ impl<T> Followed<T> {
         FollowedWatch { followed: Arc::clone(self), added: self.added.subscribe(), overflows }
     }
 
-    /// Follows a resource if there is a watch, with `known` as its state. If the resource is followed already,
-    /// `again` may merge `known` into the stored state.
+    /// Follows a resource if there is a watch, with `known` as its state. If the resource is followed already, `again`
+    /// may merge `known` into the stored state. If [`MAX_FOLLOWED`] resources are followed, the set overflows instead:
+    /// see [`FollowedWatch::overflowed`].
     pub(crate) fn add(&self, uri: &Uri, known: T, again: impl FnOnce(&mut T, T)) {
         let mut state = self.lock();
         if state.watches == 0 {
@@ -84,7 +85,7 @@ impl<T> Followed<T> {
         self.lock().resources.get_mut(uri).map(access)
     }
 
-    /// Applies `item` to all resources, in the order of their URIs, and collects the results.
+    /// Applies `item` to all resources, in the order of their URIs, and collects the results that are not `None`.
     pub(crate) fn collect<C: FromIterator<R>, R>(&self, item: impl FnMut((&Uri, &T)) -> Option<R>) -> C {
         self.lock().resources.iter().filter_map(item).collect()
     }
@@ -99,7 +100,7 @@ pub(crate) struct FollowedWatch<T> {
 }
 
 impl<T> FollowedWatch<T> {
-    /// Waits until a resource is added.
+    /// Waits until a resource has been added since the last call, or since the watch began.
     pub(crate) async fn added(&mut self) {
         if self.added.changed().await.is_err() {
             // The sender lives as long as this watch.

@@ -9,7 +9,8 @@ pub(crate) const MAX_TITLE_CHARACTERS: usize = 200;
 /// The maximum number of characters of a description.
 const MAX_DESCRIPTION_CHARACTERS: usize = 1000;
 
-/// The block between two lines of `---` at the top of a Markdown file.
+/// The title and the description from front matter, which is the block between two lines of `---` at the top of a
+/// Markdown file. The second line may be `...` instead.
 ///
 /// Only `title` and `description` are parsed, and only if they are plain or quoted scalars on one line. For two
 /// keys, the attack surface of a YAML parser is not justified.

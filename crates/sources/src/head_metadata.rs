@@ -13,7 +13,7 @@ pub(crate) struct HeadMetadata {
     pub(crate) description: Option<String>,
 }
 
-/// Whether documents of this media type may have a title. Others need not be read.
+/// Whether documents of this media type may have a title. Documents of other types need not be read.
 pub(crate) fn may_be_in(mime: &str) -> bool {
     matches!(mime, "text/markdown" | "text/mdx" | "text/html" | "application/xhtml+xml" | NOTEBOOK)
 }
@@ -36,7 +36,7 @@ impl HeadMetadata {
         (found != Self::default()).then_some(found)
     }
 
-    /// The number of bytes of text.
+    /// The number of bytes of the title and the description together.
     #[cfg(any(test, feature = "files"))]
     pub(crate) fn len(&self) -> usize {
         [&self.title, &self.description].into_iter().flatten().map(String::len).sum()
@@ -204,7 +204,7 @@ fn notebook_title(text: &str) -> Option<String> {
     markdown_heading(&lines)
 }
 
-/// The strings of a JSON array that begins here, up to its end.
+/// The strings of the JSON array at the start of `text`, up to the end of the array or of `text`.
 fn json_strings(text: &str) -> impl Iterator<Item = String> {
     let mut rest = text.trim_start_matches([':', ' ', '[', '\n', '\r', '\t']);
     std::iter::from_fn(move || {

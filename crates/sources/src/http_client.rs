@@ -24,8 +24,8 @@ pub(crate) fn builder() -> Builder {
     builder
 }
 
-/// The connector of a client, over TCP or TLS. If `secure`, it verifies certificates with the trust store of the
-/// system. Otherwise it trusts none, so that plain HTTP works on systems without a trust store.
+/// The connector of a client, for `http` and `https` URLs. If `secure`, it verifies certificates with the trust store
+/// of the system. Otherwise it trusts no certificate, so that plain HTTP works on systems without a trust store.
 pub(crate) fn connector<R>(
     mut tcp: HttpConnector<R>,
     connect_timeout: Duration,

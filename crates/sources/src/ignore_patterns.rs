@@ -106,7 +106,7 @@ impl IgnorePatterns {
 }
 
 impl IgnorePattern {
-    /// Parses a line that begins at an offset of the text; `None` if it can match nothing.
+    /// Parses the line that begins at this offset of the text; `None` if it has no pattern.
     fn parse(line: &[u8], offset: usize) -> Option<Self> {
         if line.starts_with(b"#") {
             return None;

@@ -30,13 +30,14 @@ impl Default for LineStarts {
 }
 
 impl LineStarts {
-    /// The last known line start that is not after this line.
+    /// The last known line start that is not after this line; the start of the file if none is known.
     pub(crate) fn before(&self, line: u64) -> LineStart {
         let after = self.entries.partition_point(|start| start.line <= line);
         after.checked_sub(1).map_or(LineStart { line: 1, offset: 0 }, |at| self.entries[at])
     }
 
-    /// Adds a line start, unless it is close to the last one or before it.
+    /// Adds a line start that is at least `distance` bytes after the last entry, or after the start of the file if
+    /// there is no entry. Ignores any other.
     pub(crate) fn add(&mut self, start: LineStart) {
         let last = self.entries.last().map_or(0, |last| last.offset);
         if start.offset < last.saturating_add(self.distance) {

@@ -6,7 +6,7 @@
 
 use libris_core::Uri;
 
-/// Typed text as the path of a URI.
+/// Converts a typed value to the path of a URI: decodes its percent-escapes, and encodes each segment.
 pub(crate) fn segments(typed: &str) -> String {
     typed.split('/').map(|segment| Uri::encode_segment(&unescape(segment))).collect::<Vec<_>>().join("/")
 }
@@ -32,7 +32,7 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
     out
 }
 
-/// The path of a URI as a value, with as few escapes as a reserved expansion allows.
+/// Converts the path of a URI to a value, with as few escapes as a reserved expansion allows.
 pub(crate) fn value(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for (at, segment) in path.split('/').enumerate() {

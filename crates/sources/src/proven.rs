@@ -7,7 +7,7 @@ use libris_core::Proof;
 /// The last value that was computed, with its proof.
 pub(crate) struct ProvenValue<T>(Mutex<Option<Proven<T>>>);
 
-/// A value, and a proof that it is still what would be computed now.
+/// A value and, if there is one, the proof that computing it again would give the same value.
 pub(crate) struct Proven<T> {
     pub(crate) value: Arc<T>,
     pub(crate) proof: Option<Proof>,
@@ -33,7 +33,7 @@ impl<T> ProvenValue<T> {
         last.filter(|last| last.proof.as_ref().is_some_and(Proof::holds))
     }
 
-    /// Keeps a value, unless it has no proof.
+    /// Stores a value as the last one. If it has no proof, no value is stored.
     pub(crate) fn set(&self, proven: &Proven<T>) {
         let kept = Some(proven.clone()).filter(|proven| proven.proof.is_some());
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept;

@@ -28,14 +28,16 @@ pub(crate) enum ByteBounds {
     OverLimit(OverLimit),
 }
 
-/// Lines that are larger than the limit. The scan stops as soon as this is certain.
+/// A range of lines that is larger than the limit. The scan stops as soon as this is certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OverLimit {
-    /// A lower bound of their size in bytes.
+    /// A lower bound of the size of the range, in bytes.
     pub(crate) size: u64,
-    /// The offset at which they begin; for a scan from the end, the lowest offset that was read.
+    /// The offset at which the range begins. If a scan from the end stopped before it reached that offset, the lowest
+    /// offset that was read.
     pub(crate) start: u64,
-    /// Whether one line alone is larger: the first, or the last for a scan from the end.
+    /// Whether one line alone is larger than the limit: the first line of the range, or, for a scan from the end, the
+    /// last.
     pub(crate) one_line: bool,
 }
 
@@ -53,8 +55,9 @@ impl ByteBounds {
     }
 }
 
-/// The `_meta` of a range of a file: the size of the whole file, and the URI of the next range of the same
-/// length. There is no next range if `end`, the offset at which this one ends, is the end of the file.
+/// The `_meta` of a range of a file: the size of the whole file, and the URI of the next range of the same length.
+/// There is a next range only if this one has a last line or byte, and if `end`, the offset at which it ends, is before
+/// the end of the file.
 pub(crate) fn range_meta(uri: &Uri, range: Range, end: u64, size: u64, total_lines: Option<u64>) -> Meta {
     let mut meta = meta::with(meta::TOTAL_BYTES, size);
     if let Some(lines) = total_lines {
@@ -145,7 +148,8 @@ impl<F: Read + Seek> LineScanner<'_, F> {
         let mut start = (first == line).then_some(begin);
         let mut first_end = None;
         loop {
-            // Blocks end at multiples of their size, so that it does not depend on the index how far a scan goes.
+            // Each block ends at a multiple of `BLOCK_BYTES`, so that a scan stops at the same offset whatever line
+            // starts are known.
             fill(self.file, &mut block, BLOCK_BYTES - (offset % BLOCK_BYTES as u64) as usize)?;
             if block.is_empty() {
                 break;

@@ -35,8 +35,8 @@ pub trait Definition: Any + Debug + DynamicEq + Send + Sync {
     }
 }
 
-/// A URL for messages: without its query, its fragment, its user and its password, which may be secrets. A path of a
-/// file stays as it is.
+/// A URL for messages: without its query, its fragment, its user and its password, which may be secrets. A text without
+/// `://`, such as the path of a file, is returned unchanged.
 #[cfg(any(feature = "http", feature = "mcp"))]
 pub(crate) fn url_label(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
@@ -91,17 +91,17 @@ impl OpenedSource {
 /// The configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigFile {
-    /// Its path; empty if there is none.
+    /// The path of the file; empty if there is no file.
     pub path: PathBuf,
 }
 
 impl ConfigFile {
-    /// The folder that relative paths in it start from.
+    /// The folder that relative paths in the file start from.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
 
-    /// Resolves a path in the file. An empty one, which is an error of the user, stays empty.
+    /// Resolves a path in the file. An empty path, which is an error of the user, stays empty.
     pub fn resolve(&self, path: PathBuf) -> PathBuf {
         if path.as_os_str().is_empty() { path } else { self.folder().join(path) }
     }
@@ -121,7 +121,7 @@ pub struct CommandLine {
     pub define: fn(&OsStr) -> Box<dyn Definition>,
 }
 
-/// The configuration of one source, of which a file may have several.
+/// The configuration of one source. A file may have several of the same kind.
 pub trait SourceConfig: DeserializeOwned {
     /// How a source of this kind is named on the command line; `None` if it can only be configured in a file.
     const COMMAND_LINE: Option<CommandLine> = None;
@@ -137,7 +137,7 @@ pub trait Section: Default + DeserializeOwned {
     /// How a source is named on the command line.
     const COMMAND_LINE: Option<CommandLine> = None;
 
-    /// The sources that it defines.
+    /// The sources that this section defines.
     fn definitions(self, file: &ConfigFile) -> Vec<Box<dyn Definition>>;
 }
 

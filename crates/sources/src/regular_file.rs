@@ -1,13 +1,13 @@
-//! Reads a file that the configuration names, which may be of any type.
+//! Reads files that the configuration names. Such a path may lead to a file of any type.
 //!
-//! The file is opened with `O_NONBLOCK`, and its type and size are those of the open descriptor. So a named pipe does
+//! The file is opened with `O_NONBLOCK`, and its type and size are checked on the open descriptor. So a named pipe does
 //! not block, and a huge file is not read.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// The bytes of a regular file; an error if it is not one or has more than `limit` bytes.
+/// The bytes of a regular file; an error if the file is of another type or has more than `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut options = OpenOptions::new();
     options.read(true);

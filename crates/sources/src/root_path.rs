@@ -64,8 +64,8 @@ impl RootPath {
         Ok((Self { path: path.to_owned(), links }, dir))
     }
 
-    /// Opens the directory that is at the path now. Fails if a component has become a symbolic link since the first
-    /// time.
+    /// Opens the directory that is at the path now. Fails if a component has become a symbolic link since the path was
+    /// first opened.
     pub(crate) fn reopen(&self) -> io::Result<Dir> {
         open_components(&self.path, ComponentSymlinks::Recorded(&self.links))
     }

@@ -2,7 +2,8 @@
 
 use libris_core::{Uri, UriTemplate};
 
-/// The last non-empty segment of a URI, decoded.
+/// The last non-empty segment of a URI, decoded. If the path has none, the authority; if there is no authority either,
+/// the whole URI.
 pub(crate) fn last(uri: &Uri) -> String {
     let path = uri.path().rsplit('/').find(|segment| !segment.is_empty());
     let segment = path.or(uri.authority()).filter(|segment| !segment.is_empty()).unwrap_or(uri.as_str());

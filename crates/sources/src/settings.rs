@@ -124,17 +124,18 @@ fn parsed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(String, Duratio
     }
 }
 
-/// The size of one response, which is held in memory as a whole: up to 1 GiB.
+/// The maximum size of one response, which is held in memory as a whole: from 1 byte to 1 GiB.
 pub fn content_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     bytes_within(deserializer, 1..=1 << 30)
 }
 
-/// The size of the listing of a folder and of the texts that follow it: up to 1 GiB; 0 for the listing alone.
+/// The maximum size of the listing of a folder together with the texts that follow it: up to 1 GiB. With 0, no texts
+/// follow.
 pub fn folder_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     bytes_within(deserializer, 0..=1 << 30)
 }
 
-/// The entries on one page of the listing of a folder: from 1 to 100,000.
+/// The maximum number of entries on one page of the listing of a folder: from 1 to 100,000.
 pub fn folder_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     within(deserializer, 1..=100_000)
 }
@@ -149,27 +150,27 @@ pub fn optional_listed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
     within(deserializer, 1..=1_000_000).map(Some)
 }
 
-/// The pages of a list that are requested: from 1 to 100.
+/// The maximum number of pages of a list that are requested: from 1 to 100.
 pub fn list_pages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     within(deserializer, 1..=100)
 }
 
-/// Concurrent requests: from 1 to 1,024.
+/// The maximum number of concurrent requests: from 1 to 1,024.
 pub fn concurrency<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     within(deserializer, 1..=1024)
 }
 
-/// Concurrent processes: from 1 to 256.
+/// The maximum number of concurrent processes: from 1 to 256.
 pub fn processes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     within(deserializer, 1..=256)
 }
 
-/// The size of a cache: up to 1 TiB.
+/// The maximum size of a cache: up to 1 TiB.
 pub fn cache_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     bytes_within(deserializer, 0..=1 << 40)
 }
 
-/// The redirects that one request may follow: up to 20.
+/// The maximum number of redirects that one request follows: up to 20.
 pub fn redirects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     within(deserializer, 0..=20)
 }

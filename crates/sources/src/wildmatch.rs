@@ -6,7 +6,8 @@
 //! extended (backtracking):
 //!
 //! - An earlier `*` need not be extended after a slash of the pattern has matched: `*` matches no slash, so that slash
-//!   would match at the same position again. Nor after another `*`, which can match all that the earlier one could.
+//!   would match at the same position again. The same holds after another `*`, which can match all that the earlier one
+//!   could.
 //! - An earlier `**/` need not be extended after another `**/`, which can match everything up to any later slash.
 //!
 //! So each element of the pattern is compared with each byte of the path at most once.
@@ -98,8 +99,8 @@ fn find_slash(path: &[u8], from: usize) -> Option<usize> {
     memchr::memchr(b'/', path.get(from..)?).map(|at| from + at)
 }
 
-/// Matches a byte against the element of the pattern at a position, which is not a star. Returns the position of the
-/// next element; `None` if they do not match or the element is incomplete.
+/// Matches a byte against one element of the pattern, the one at position `at`, which must not be a star. Returns the
+/// position of the next element; `None` if they do not match, the element is incomplete, or the pattern has ended.
 fn match_element(pattern: &[u8], at: usize, byte: u8) -> Option<usize> {
     match *pattern.get(at)? {
         b'?' => (byte != b'/').then_some(at + 1),
@@ -120,7 +121,7 @@ fn match_bracket(pattern: &[u8], open: usize, byte: u8) -> Option<usize> {
     let mut previous = None;
     // A `]` that comes first is an ordinary character.
     let mut first = true;
-    // The position of the next `]` after a `[:`, searched for once.
+    // The position of the `]` that the last search after a `[:` found. No byte is searched twice.
     let mut close = 0;
     loop {
         let here = *pattern.get(at)?;

@@ -102,7 +102,7 @@ impl BundlePassage {
     }
 }
 
-/// Escapes text for XML. The passages and their titles have no control characters:
+/// Escapes text for XML. The passages and their titles have no control characters other than `\n` and `\t`:
 /// [`View::bundle`](crate::View::bundle) has replaced them.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

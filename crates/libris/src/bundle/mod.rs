@@ -86,7 +86,7 @@ pub struct BundlePassage {
     pub lines: (usize, usize),
     /// How many lines the resource has.
     pub total_lines: usize,
-    /// The lines, without invisible characters.
+    /// The lines, without hidden characters such as Unicode tags.
     pub text: String,
     /// Why the passage is part of the bundle.
     pub reason: String,

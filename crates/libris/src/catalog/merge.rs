@@ -2,7 +2,8 @@
 
 use libris_core::{Freshness, Page, Proof, Resource, Uri};
 
-/// Combines the freshness of all sources, for a merged list. `proof` holds while the catalog has the same sources.
+/// Combines the freshness of all sources, for a merged list. `proof` is that of the set of sources; with replicas, it
+/// also ends when a replica reports a change of the list.
 pub(super) fn merged_freshness(parts: Vec<Freshness>, proof: Proof) -> Freshness {
     match parts.into_iter().reduce(Freshness::and) {
         Some(all) => all.or_uncached().and_proof(Some(proof)),
@@ -10,15 +11,15 @@ pub(super) fn merged_freshness(parts: Vec<Freshness>, proof: Proof) -> Freshness
     }
 }
 
-/// Merges the pages of several sources after the same URI into one page (keyset pagination).
+/// Merges one page of each source into one page (keyset pagination). All of them begin after the same URI.
 pub(super) fn merge(pages: Vec<Page>, limit: usize) -> Page {
     let pages = pages.into_iter().map(|page| (page.resources, page.more)).collect();
     let (resources, more) = merge_sorted(pages, limit, |resource: &Resource| &resource.uri);
     Page { resources, more, ..Page::default() }
 }
 
-/// Merges lists in URI order. The flag of each list, and of the result, is true if there may be more items after the
-/// list.
+/// Merges lists in URI order; of items with the same URI, that of the first list stays. The flag of each list, and of
+/// the result, is true if there may be more items after the list.
 pub(super) fn merge_sorted<T>(
     pages: Vec<(Vec<T>, bool)>,
     limit: usize,

@@ -1,7 +1,7 @@
 //! The catalog: all sources combined into one source.
 //!
 //! This file has the set of sources. `source` implements [`Source`] for the catalog; `templates`, `prompts`, `skills`
-//! and `tools` combine those of all sources; `merge` merges pages.
+//! and `tools` combine the templates, prompts, skills and tools of all sources; `merge` merges pages.
 
 mod merge;
 mod prompts;
@@ -128,7 +128,8 @@ impl Catalog {
             new.extend(old.iter().filter(|gated| gated.role() != SourceRole::Content).cloned());
             new
         });
-        // The cache may hold contents of a removed source.
+        // The cache is keyed by the addresses of sources in memory, and a new source may get the address of a removed
+        // one.
         *lock(&self.shared_reads) = Arc::default();
     }
 
@@ -227,7 +228,7 @@ impl Catalog {
     }
 
     /// How and why the search index differs from its configuration and from the sources, for the user: for example, if
-    /// it is in memory because its folder cannot be written.
+    /// it is in memory because its folder cannot be written. `None` if it does not differ, or if there is no index.
     #[cfg(feature = "search")]
     pub fn search_index_remark(&self) -> Option<String> {
         self.index.get().and_then(|index| index.remark())
@@ -273,7 +274,7 @@ impl Catalog {
         &self.health
     }
 
-    /// The generation of the sources.
+    /// The generation counter of the set of sources.
     #[cfg(feature = "search")]
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -310,7 +311,7 @@ impl Catalog {
 
     /// Makes every source that covers a subject unfollow it, even if other replicas follow it.
     pub(crate) fn unfollow_source(&self, subject: &Uri) {
-        // The source that follows the subject may no longer be the most specific source for it.
+        // Not only the most specific source: since the subject was followed, a more specific one may have been added.
         for gated in self.sources().iter().filter(|gated| gated.source().covers(subject).is_some()) {
             gated.source().unfollow(subject);
         }

@@ -30,7 +30,8 @@ impl Catalog {
         Ok(Prompts { prompts, freshness: merged_freshness(fresh, proof), unavailable })
     }
 
-    /// The messages of the prompt with this name, from the first source that has it.
+    /// The messages of the prompt with this name, from the first source that has it; `None` if no source has it. If no
+    /// source returned messages and a source failed, returns the first failure.
     pub(super) async fn find_prompt(
         &self,
         name: &str,
@@ -51,7 +52,8 @@ impl Catalog {
         failure.map_or(Ok(None), Err)
     }
 
-    /// Completes an argument of a prompt, by the first source that has the prompt.
+    /// The completion of an argument of a prompt, from the first source that returns one; `None` if no source does. If
+    /// no source returned one and a source failed, returns the first failure.
     pub(super) async fn find_prompt_completion(
         &self,
         partial: PromptCompletion<'_>,

@@ -70,7 +70,7 @@ impl Source for Catalog {
             };
             match gated.answer(self.config, &sources, read).await {
                 // This more specific source may get the resource later. So a response of the next source has a proof
-                // only if this one can prove "not found".
+                // only if this source can prove "not found".
                 Err(error) if error.is_not_found() => {
                     proof = proof.zip(error.proof().cloned()).map(|(proof, missing)| proof.and(missing));
                     // The most specific source with a hint has the best one.
@@ -213,7 +213,8 @@ impl Source for Catalog {
         let candidates = Self::candidates(&sources, subject);
         let Some(source) = candidates.first().map(|gated| gated.source()) else { return };
         match self.relay.get().filter(|_| source.polls_shared_service()) {
-            // Clients may have read contents that another replica has cached, and that this source does not know.
+            // Clients may have read contents from the cache of the replicas, which this source does not know. The
+            // source therefore reports the subject as changed once.
             Some(relay) if source.replica_key(subject).is_some() => {
                 relay.follow(subject, || source.follow_for_replicas(subject));
             }

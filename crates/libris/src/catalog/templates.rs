@@ -86,7 +86,7 @@ impl Catalog {
         })
     }
 
-    /// Completes a variable of a template, by the source that has the template.
+    /// Asks the source that has the template to complete one of its variables.
     pub(super) async fn complete_template(
         &self,
         partial: CompletionRequest<'_>,
@@ -118,7 +118,7 @@ impl Catalog {
     /// The error for a URI that no source covers. Callers with all rights get a hint that names the closest URIs or the
     /// roots that the sources serve.
     pub(super) async fn unserved(&self, sources: &Sources, uri: &Uri, context: &Context) -> Error {
-        /// How many resources of a source without templates are compared with the URI.
+        /// The largest number of resources per source without templates that are compared with the URI.
         const MAX_COMPARED: usize = 100;
         if !context.sees_everything() {
             return Error::NotFound(uri.clone());

@@ -18,8 +18,8 @@ const MAX_TOOLS: usize = 10_000;
 const MAX_LOGGED: usize = 100;
 
 impl Catalog {
-    /// The tools of all sources, sorted by name, without those that two sources have: a client could not tell which of
-    /// them it calls.
+    /// The tools of all sources, sorted by name, without those that two sources have: a client could not choose between
+    /// tools of the same name.
     pub(super) async fn merged_tools(&self, context: &Context) -> Result<SourceTools> {
         let (_, proof) = self.sources_for_list();
         let (mut fresh, mut unavailable, mut by_name) = (Vec::new(), Vec::new(), BTreeMap::new());
@@ -43,7 +43,8 @@ impl Catalog {
         Ok(SourceTools { tools: tools.into(), freshness: merged_freshness(fresh, proof), unavailable })
     }
 
-    /// Calls the tool with this name; `None` if no source has it. It is an error if two sources have it.
+    /// Calls the tool with this name; `None` if no source has it. It is an error if two sources have it, or if no
+    /// source has it and the tools of an unavailable source are unknown.
     pub(super) async fn find_tool(
         &self,
         name: &str,
@@ -79,7 +80,7 @@ impl Catalog {
         owner.answer(self.config, &sources, call).await
     }
 
-    /// The tools of each source that may have some; the last known ones of a source that is unavailable.
+    /// The tools of each source that may have some; for an unavailable source, its last known tools, or none.
     async fn tools_by_source(&self, context: &Context) -> Result<Vec<(GatedSource, SourceTools)>> {
         let sources = self.sources();
         let sources: Vec<_> = sources.iter().filter(|gated| gated.source().has_tools()).cloned().collect();

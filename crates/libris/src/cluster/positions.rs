@@ -12,15 +12,14 @@ use crate::lock::lock;
 /// costs a read of the source.
 const SLOTS: usize = 4096;
 
-/// The positions of the changes that this replica has applied: it has invalidated its own caches.
+/// The positions of the changes that this replica has applied, that is, for which it has invalidated its own caches.
 pub(super) struct AppliedPositions {
     hashes: RandomState,
     state: Mutex<PositionsState>,
 }
 
 struct PositionsState {
-    /// The sequence of changes that the positions refer to; `None` before the first connection, and while the replica is
-    /// disconnected.
+    /// The sequence of changes that the positions refer to; `None` until the first sequence begins.
     sequence: Option<Arc<str>>,
     is_connected: bool,
     /// All changes up to this position are applied.
@@ -61,14 +60,15 @@ impl AppliedPositions {
         (self.hashes.hash_one(subject) % SLOTS as u64) as usize
     }
 
-    /// Changes the last changes that `change` concerns; `subject` is the subject of its URI.
+    /// Calls `update` for the [`LastChange`] that `change` concerns: that of its slot, or `everything`. `subject` is
+    /// the subject of the URI of the change.
     fn update(&self, change: &Change, subject: Option<&Uri>, update: impl Fn(&mut LastChange)) {
         let mut state = lock(&self.state);
         match (change, subject) {
             (Change::Updated(_) | Change::Added(_) | Change::Removed(_), Some(subject)) => {
                 update(&mut state.slots[self.slot(subject)]);
             }
-            // They do not concern contents.
+            // These changes do not concern contents.
             (Change::Described(_) | Change::Features, _) => {}
             _ => update(&mut state.everything),
         }
@@ -101,9 +101,9 @@ impl AppliedPositions {
         let mut state = lock(&self.state);
         state.sequence = Some(sequence.into());
         state.reached = position;
-        // Later positions remain: changes of this replica may have been published in the new sequence before it was
-        // inspected. Positions are times, so those of the old sequence are earlier, unless the clock of the bus was set
-        // back; then entries are refused until the clock has passed them.
+        // Later positions remain: changes of this replica may have been published in the new sequence before this
+        // replica learned of it. Positions are times, so those of the old sequence are earlier, unless the clock of the
+        // bus was set back; then entries are refused until the clock has passed them.
         state.everything.position = state.everything.position.max(position);
     }
 

@@ -49,7 +49,7 @@ impl RecentUris {
         Self { limit, bytes: 0, changed: HashMap::new(), order: VecDeque::new() }
     }
 
-    /// Records a change; an error if this exceeds a bound.
+    /// Records a change. If this exceeds a bound, removes all recorded changes and returns an error.
     fn record(&mut self, uri: &Uri, when: Instant, now: Instant) -> Result<(), ()> {
         self.prune(now);
         if self.changed.get(uri).is_some_and(|last| *last >= when) {

@@ -129,7 +129,7 @@ impl ChangeRelay {
         context: &Context,
     ) -> Option<ReplicaRead> {
         self.bus.cache()?;
-        // The contents may depend on the input.
+        // The contents may depend on the user's input.
         if context.input().is_some_and(RequestInput::is_retry) {
             return None;
         }
@@ -158,7 +158,8 @@ impl ChangeRelay {
         &self.unshared
     }
 
-    /// Follows a subject for clients of this replica. One replica polls the source of the subject for all replicas.
+    /// Records that clients of this replica subscribe to a subject, calls `follow`, and announces the subject to the
+    /// replica that polls its source for all.
     pub(crate) fn follow(&self, subject: &Uri, follow: impl FnOnce()) {
         self.followed.add(subject, follow);
         self.bus.follow(subject);
@@ -220,8 +221,8 @@ impl ChangeRelay {
                 // the shared cache.
                 self.positions.record_own(&change, subject.as_ref(), number);
                 if change == Change::Lost {
-                    // The sources have not seen these changes either. A replica that takes over the polling of a service
-                    // may have cached what changed before.
+                    // The sources have missed these changes too: in a replica that takes over the polling of a service,
+                    // a source may have cached data from before the changes.
                     catalog.invalidate(&change);
                 }
                 self.epochs.record(&change, subject.as_ref());

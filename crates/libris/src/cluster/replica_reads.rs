@@ -27,8 +27,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(160);
 /// How often a replica renews its lead.
 const RENEWAL: Duration = Duration::from_secs(1);
 
-/// The key of an entry with this identity. Replicas of different versions do not share entries, because the same
-/// configuration may mean different contents to them.
+/// The key of the entry that these parts identify. Replicas of different versions do not share entries, because the
+/// same configuration may mean different contents to them.
 pub(super) fn entry_key(parts: &[&str]) -> Arc<str> {
     // With the lengths, so that different parts never make the same key.
     let parts = parts.iter().map(|part| format!("{} {part}\n", part.len()));
@@ -57,7 +57,8 @@ impl ReplicaRead {
         self.scope == CacheScope::Private
     }
 
-    /// The time for which replicas may share contents; `None` if they may not. `load` is the result of a read.
+    /// The time for which replicas may share the contents that a read returned; `None` if they may not. Contents that
+    /// may not be shared are recorded, so that the next reads do not use the shared cache.
     fn shared_for(&self, load: &Result<Contents>) -> Option<Duration> {
         let shared_for = match load {
             Ok(contents) => {
@@ -67,7 +68,7 @@ impl ReplicaRead {
                 is_shared.then_some(ttl)
             }
             Err(Error::InputRequired(_)) => None,
-            // The next read may succeed.
+            // The next read may succeed, so nothing is recorded.
             Err(_) => return None,
         };
         if shared_for.is_none() {
@@ -88,7 +89,7 @@ impl ReplicaRead {
                 CacheAnswer::Found { data, ttl } => {
                     match decode(&data, ttl).filter(|found| self.allows(found)) {
                         Some(contents) => return Ok(contents),
-                        // Replaces the entry.
+                        // The entry is replaced.
                         None => return self.lead(cache, window, load).await,
                     }
                 }
@@ -142,7 +143,8 @@ impl ReplicaRead {
     }
 }
 
-/// The lead of this replica. Abandons it when it is dropped, also if the read fails or is cancelled.
+/// A drop guard of the lead of this replica: abandons the lead if it has not ended with an entry, for example because
+/// the read failed or was cancelled.
 struct Lead<'a> {
     read: &'a ReplicaRead,
     /// `None` if the lead has ended with an entry.

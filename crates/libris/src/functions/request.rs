@@ -49,7 +49,7 @@ impl Request {
         parse(&self.variables, name)
     }
 
-    /// All values of a variable with the `*` modifier.
+    /// All values of a variable with the `*` modifier; empty if the variable is missing.
     pub fn list<T: FromVariable>(&self, name: &str) -> Result<Vec<T>> {
         match self.variables.value(name) {
             None => Ok(Vec::new()),
@@ -95,8 +95,8 @@ impl<T: FromStr<Err: Display>> FromVariable for T {
     }
 }
 
-/// What a value of an integer type must be. The parse errors of the standard library, such as "invalid digit found in
-/// string", do not say it.
+/// The range of an integer type, for an error message; `None` for other types. The parse errors of the standard
+/// library, such as "invalid digit found in string", do not name the range.
 fn expected<T>() -> Option<String> {
     const INTEGERS: [(&str, i128, i128); 10] = [
         ("u8", 0, u8::MAX as i128),

@@ -91,8 +91,8 @@ impl CallerView {
         answer
     }
 
-    /// Records the decision about a prompt. If a rule hides the prompt, it is the rule about a resource that the prompt
-    /// embeds.
+    /// Records the decision about a prompt. A prompt is hidden if a resource that it embeds is hidden; then the record
+    /// names the rule about this resource.
     async fn audit_prompt(&self, call: &Call, name: &str, answer: &Answer) {
         if self.inner.audit.is_none() {
             return;

@@ -126,7 +126,7 @@ impl ClassRules {
     }
 
     /// The decision about a resource that also has these names: that of the first name which a rule denies, or else of
-    /// the first that requires a scope.
+    /// the first that requires a scope, or else that about `uri`.
     pub(super) fn decide_all(&self, operation: Operation, uri: &Uri, aliases: &[Uri]) -> RuleDecision {
         let first = self.first_match(operation, uri);
         if first.decision == Decision::Deny {
@@ -213,7 +213,7 @@ pub(super) struct RightsClasses {
     classes: Cache<Box<[Application]>, InternedClass>,
 }
 
-/// The rights of a class, and its rules, which say which of them decides.
+/// The rights of a class, and the rules of the class, which the audit log uses to name the deciding rule.
 #[derive(Clone)]
 pub(super) struct InternedClass {
     pub(super) rights: Rights,

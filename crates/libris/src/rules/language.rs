@@ -70,7 +70,7 @@ impl States {
         self.0.is_empty()
     }
 
-    /// Whether every input that begins with the input so far matches.
+    /// Whether every input that begins with the input so far is certain to match. `false` does not exclude it.
     fn accept_all(&self, tokens: &[PatternToken]) -> bool {
         self.0.iter().any(|state| match tokens.get(*state as usize / 2) {
             Some(PatternToken::Below) => state % 2 == 1,

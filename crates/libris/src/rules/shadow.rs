@@ -10,7 +10,7 @@ const OPERATIONS: [Operation; 4] =
     [Operation::List, Operation::Read, Operation::Subscribe, Operation::Search];
 
 /// The indexes of the rules that never decide: for each of their operations, earlier rules that apply to all of their
-/// callers match all of their URIs.
+/// callers match all of their URIs. A rule for which the search takes more than [`MAX_STEPS`] is not included.
 pub(super) fn shadowed(rules: &[Rule]) -> Vec<usize> {
     (0..rules.len()).filter(|at| is_shadowed(&rules[*at], &rules[..*at])).collect()
 }

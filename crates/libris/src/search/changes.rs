@@ -1,4 +1,5 @@
-//! What the feeder has to do next: the changes of the sources, gathered, and what it could not list or read before.
+//! The next work of the feeder: the changes of the sources, debounced, and the resources that it could not list or read
+//! before.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,7 +25,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(120);
 /// The resources to index.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Changed {
-    /// Any: the whole list must be compared.
+    /// Perhaps all: the whole list must be compared.
     Everything,
     /// These changed.
     Resources(BTreeSet<Uri>),
@@ -49,7 +50,7 @@ impl Default for Unfinished {
 }
 
 impl Unfinished {
-    /// Records that resources may be missing in the list.
+    /// Records that the whole list must be compared again, which includes the resources that could not be read.
     pub(super) fn add_unlisted(&mut self) {
         self.is_unlisted = true;
         self.unread.clear();
@@ -76,7 +77,7 @@ impl Unfinished {
         self.unread.len()
     }
 
-    /// Sets the time of the next attempt, if something is left to do, later after each attempt that failed.
+    /// Sets the time of the next attempt, if something is left to do. The pause doubles with each attempt.
     pub(super) fn schedule(&mut self) {
         if self.is_empty() {
             *self = Self::default();
@@ -86,7 +87,7 @@ impl Unfinished {
         }
     }
 
-    /// Takes out what there is to do again.
+    /// Removes and returns the work that failed before.
     pub(super) fn take(&mut self) -> Changed {
         self.due = None;
         let unread = std::mem::take(&mut self.unread);
@@ -96,8 +97,8 @@ impl Unfinished {
         }
     }
 
-    /// The changes of the next debounce window, or what is due to be tried again; `None` if the stream ended. Returns
-    /// [`Changed::Nothing`] if `interrupt` completes before.
+    /// The changes of the next debounce window, or the work that failed before, once it is due; `None` if the stream
+    /// ended. Returns [`Changed::Nothing`] if `interrupt` completes before.
     pub(super) async fn next(
         &mut self,
         changes: &mut BoxStream<'static, Change>,
@@ -142,8 +143,8 @@ fn insert(uris: &mut BTreeSet<Uri>, change: Change) -> bool {
 }
 
 /// The metadata of a resource; `None` if it is not listed any more. No method of a catalog returns the metadata of one
-/// resource, so this lists a few resources, starting shortly before the URI. Fails if a source does not answer, because
-/// the resource may be one of its own.
+/// resource, so this lists a few resources, starting shortly before the URI. Fails if the resource is not found and a
+/// source does not answer, because the resource may belong to that source.
 pub(super) async fn listed(catalog: &Catalog, uri: &Uri) -> Result<Option<Resource>> {
     const NEIGHBOURS: usize = 64;
     let after = predecessor(uri);
@@ -156,7 +157,8 @@ pub(super) async fn listed(catalog: &Catalog, uri: &Uri) -> Result<Option<Resour
 }
 
 /// A URI shortly before `uri` in URI order: `uri` with its last character replaced by a smaller one and several `~`,
-/// the greatest character. If that is impossible, `uri` without some characters at its end.
+/// the greatest character. If that is impossible, `uri` without some characters at its end; `None` if no such text is a
+/// URI before `uri`.
 fn predecessor(uri: &Uri) -> Option<Uri> {
     let text = uri.as_str();
     let last = text.chars().next_back()?;

@@ -114,7 +114,7 @@ impl Feeder {
                             in_memory |= rebuilt > MAX_REBUILT;
                         }
                         (IndexError::Unwritable(_), Some(_)) => in_memory = true,
-                        // A folder that could not be written may be writable again.
+                        // The folder may be writable again, so the next attempt uses it.
                         _ => (in_memory, rebuilt) = (false, 0),
                     }
                 }
@@ -192,7 +192,7 @@ impl Feeder {
         let mut next_check = Instant::now() + folder_pause;
         loop {
             self.check_current(&index)?;
-            // Not the shared index itself: as long as the feeder waits, it must not keep it alive.
+            // Clones only the `Notify`: while the feeder waits, it must not keep the shared index alive.
             let discarded = self.shared()?.discarded.clone();
             let interrupt = async {
                 tokio::select! {
@@ -255,7 +255,7 @@ fn has_room(folder: &Path, bytes: usize) -> bool {
         file.sync_all()
     };
     let written = write();
-    // It does not exist if the folder cannot be written.
+    // The file does not exist if the folder cannot be written.
     _ = std::fs::remove_file(&path);
     written.is_ok()
 }

@@ -25,8 +25,8 @@ const MAX_FAILURES: u32 = 3;
 /// How many times resources that could not be read are read again before the index counts as complete.
 const MAX_REREADS: u32 = 3;
 
-/// The stamp of a resource whose indexed version is unknown, or has no text because it could not be read. It equals no
-/// other stamp, so that the resource is indexed again.
+/// The stamp of a resource whose indexed version has no text, because the text could not be read or did not fit into
+/// memory. It equals no other stamp, so that the resource is indexed again.
 const UNKNOWN_STAMP: u64 = 0;
 
 /// What the feeder knows about a resource before it is indexed.
@@ -38,7 +38,7 @@ enum Previous {
     Indexed(u64),
     /// A source reported that it changed, so the indexed version is outdated.
     Changed,
-    /// It could not be read before, and the index has its last version that could, or its metadata.
+    /// It could not be read before. The index has the last version that could be read, or only the metadata.
     Unread,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Indexing<'f, 'i> {
 }
 
 impl Indexing<'_, '_> {
-    /// Indexes what changed or failed before.
+    /// Indexes resources that changed, or that could not be listed or read before.
     pub(super) async fn apply(&mut self, changed: Changed) -> Result<(), FeedEnd> {
         match changed {
             Changed::Everything => self.synchronise().await?,
@@ -138,7 +138,7 @@ impl Indexing<'_, '_> {
         Ok(())
     }
 
-    /// Reads resources that could not be read again, with pauses, before a search uses the first complete index.
+    /// Retries resources that could not be read, with pauses, before the index first counts as complete.
     async fn reread(&mut self) -> Result<(), FeedEnd> {
         let mut pause = Duration::from_millis(250);
         for _ in 0..MAX_REREADS {
@@ -247,7 +247,7 @@ impl Indexing<'_, '_> {
                     self.updater.remove(uri.as_str());
                     self.feeder.shared()?.progress.set_left_out(&uri, false);
                 }
-                // The resource may still exist.
+                // The resource may still exist, so it stays in the index.
                 Err(error) => {
                     tracing::debug!(uri = uri.as_str(), %error, "a changed resource could not be listed for search");
                     self.unfinished.add_unread(&uri);
@@ -258,7 +258,7 @@ impl Indexing<'_, '_> {
         Ok(())
     }
 
-    /// Updates the status, and the time of the next attempt of what failed.
+    /// Updates the status, and schedules the next attempt of the work that failed.
     fn publish(&mut self) -> Result<(), FeedEnd> {
         self.unfinished.schedule();
         let shared = self.feeder.shared()?;

@@ -42,9 +42,9 @@ pub struct SearchConfig {
     /// Notes on resources by the beginning of their URIs or paths. They are searched like descriptions and returned
     /// with hits.
     pub notes: Vec<PathNote>,
-    /// The largest index in memory, in bytes. While parts of the index are merged, it may use twice as much for a short
-    /// time. Resources whose texts do not fit are found by name only, and the status says how many; their metadata may
-    /// use half as much in addition. The default is 256 MiB.
+    /// The maximum size of an index in memory, in bytes. While parts of the index are merged, it may use twice as much
+    /// for a short time. Resources whose texts do not fit are indexed by their names and other metadata only, which may
+    /// use half of this size in addition; the status says how many resources these are. The default is 256 MiB.
     pub memory: usize,
     /// Whether a search waits for the index. If so, the index is built at normal thread priority, otherwise at the
     /// lowest. Default: no.
@@ -298,8 +298,8 @@ impl CatalogIndex {
         }
     }
 
-    /// Searches the index for resources that the caller may see; `None` if there is no index. `generation` is the
-    /// generation counter of the catalog's sources.
+    /// Searches the index for resources that the caller may see; `None` if there is no index, or if the search fails,
+    /// which drops the index. `generation` is the generation counter of the catalog's sources.
     pub(crate) async fn search(
         &self,
         query: &SearchQuery,

@@ -16,7 +16,7 @@ pub(super) fn of_metadata(resource: &Resource, source: &str, note: Option<&str>)
     // The order of the audiences has no meaning.
     let has = |audience: Audience| annotations.audience.contains(&audience);
     [Audience::User, Audience::Assistant].map(has).hash(&mut hasher);
-    // A source that begins to extract the text of documents has the same documents, with the same dates.
+    // When a source begins to extract the text of documents, nothing else in their metadata changes.
     text::document_text(resource).is_some().hash(&mut hasher);
     hasher.finish()
 }

@@ -213,7 +213,8 @@ impl SubscriptionHubState {
         if left.is_break() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Makes the source follow a subject exactly while a listener with the right to do so subscribes to it.
+    /// Makes the source follow a subject while there is a subscription to it by a listener with the right to subscribe,
+    /// and unfollow it otherwise.
     fn update_following(&self, subject: &Uri) {
         let mut hasher = DefaultHasher::new();
         subject.hash(&mut hasher);

@@ -77,8 +77,8 @@ impl RegisteredListener {
         Uri::parse(name).is_ok_and(|uri| self.view.snapshot().allows(Operation::Subscribe, &uri))
     }
 
-    /// Enters the current rights class of the listener. If the class changed, queues `list_changed` and updates of
-    /// resources that became visible, and returns the subjects of the subscriptions.
+    /// Evaluates the rights class of the listener again, and counts the listener in it. If the class changed, queues
+    /// `list_changed` and updates of resources that became visible, and returns the subjects of the subscriptions.
     fn update_class(&mut self, classes: &mut ListenersByClass, follows: FollowedLists) -> Vec<Uri> {
         let class = self.view.snapshot().rights().class();
         classes.entry(class).or_insert_with(|| (self.view.clone(), 0)).1 += 1;
@@ -244,7 +244,7 @@ impl Registry {
     }
 
     /// Adds to `cost` the minimum cost of subscriptions to these URIs. Fails if the sum exceeds the budget of the
-    /// listener's client.
+    /// listener's client or of all clients.
     pub(super) fn add_least_cost(
         &self,
         listener: u64,

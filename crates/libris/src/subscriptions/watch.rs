@@ -106,7 +106,7 @@ impl ListenerAbsence {
 }
 
 impl SubscriptionHubState {
-    /// Opens the watch unless it is running. When this returns, no later change is missed.
+    /// Opens the watch unless it is running. When this succeeds, no later change that the source reports is missed.
     pub(super) async fn ensure_watched(self: &Arc<Self>) -> Result<()> {
         let opening = match &mut *lock(&self.watch) {
             WatchState::Running => return Ok(()),
@@ -235,7 +235,7 @@ async fn run(mut task: WatchTask, outcome: oneshot::Sender<Result<(), Arc<Error>
         Ok(None) => (None, Ok(())),
         Err(error) => (None, Err(Arc::new(error))),
     };
-    // Listed before the first listener can list them, so that no change is missed.
+    // The prompts and tools are listed before the first listener can list them, so that no change is missed.
     let features = if changes.is_some() { shared.features().await } else { ListedFeatures::default() };
     task.set(if changes.is_some() { WatchState::Running } else { WatchState::Stopped });
     // All waiting requests may have been cancelled.

@@ -57,7 +57,7 @@ pub(crate) fn reply(result: SourceToolResult, facts: &Facts) -> Reply {
     let SourceToolResult { content, structured, is_error, meta } = result;
     let blocks: Vec<Value> = content.into_iter().map(|content| block(content, facts)).collect();
     let mut json = format!("\"content\":{}", Value::from(blocks)).into_bytes();
-    // Revisions before 2026-07-28 allow only an object.
+    // Revisions before 2026-07-28 allow only an object as structured content.
     let is_valid = |value: &Value| facts.structured && (facts.era == Era::Modern || value.is_object());
     if let Some(structured) = structured.filter(is_valid) {
         json.extend_from_slice(format!(",\"structuredContent\":{structured}").as_bytes());

@@ -24,7 +24,7 @@ pub(crate) struct TemplateTool {
 }
 
 impl TemplateTool {
-    /// The tools for these templates, whose names differ from each other and from those of other tools.
+    /// The tools for these templates. Their names differ from each other and from those of all built-in tools.
     pub(crate) fn all(templates: Vec<Template>) -> Vec<Self> {
         let mut tools: Vec<Self> = Vec::new();
         let own = templates.into_iter().filter(|template| !template.uri.as_str().starts_with("libris:"));

@@ -1,5 +1,5 @@
-//! Text from sources in tool results: without invisible and control characters, between delimiters that it cannot
-//! forge.
+//! Text from sources in tool results: without hidden characters, with visible forms of control characters, and between
+//! delimiters that it cannot forge.
 //!
 //! A model reads tool results as text. Anybody may have written the contents and the title of a resource, so a result
 //! shows where such text begins and ends. The delimiters contain a keyed hash of the text (its mark), with a random key
@@ -30,7 +30,8 @@ fn picture(letter: char) -> Option<char> {
     }
 }
 
-/// The text without invisible characters, and with visible forms of control characters. Line ends become `\n`.
+/// The text without the characters for which `is_hidden` returns true, and with visible forms of control characters.
+/// `\r\n` becomes `\n`.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     // A fast path, because most texts have none of these bytes: controls, and the first UTF-8 bytes of the other
     // characters that are removed or replaced.

@@ -23,7 +23,8 @@ impl ViewSnapshot<'_> {
         self.rights.are_everything() || prompt.resources.iter().all(|template| self.shows_embedded(template))
     }
 
-    /// Whether the caller may see the resource that a prompt embeds, or some resource that it may embed.
+    /// Whether the caller may see the resource that a prompt embeds or, if its URI has variables, perhaps a resource
+    /// that matches.
     fn shows_embedded(&self, template: &UriTemplate) -> bool {
         match template.variables().next() {
             Some(_) => self.rights.offer(template),
@@ -32,8 +33,9 @@ impl ViewSnapshot<'_> {
         }
     }
 
-    /// The hidden resource because of which [`prompts`](Self::prompts) leaves out this prompt, for the audit log; `None`
-    /// if there is no such prompt. Of a template with variables, the text before the first one.
+    /// The hidden resource because of which [`prompts`](Self::prompts) leaves out this prompt, for the audit log;
+    /// `None` if the prompt does not exist or is not hidden. For a template with variables, returns the text before the
+    /// first variable.
     pub(crate) async fn resource_hiding_prompt(&self, name: &str, context: &Context) -> Option<Uri> {
         if self.rights.are_everything() {
             return None;

@@ -109,7 +109,7 @@ impl ValueRule {
             }
     }
 
-    /// The value of a variable, or an error if it is not allowed.
+    /// The value of a variable, or an error if the value is not allowed. `None` if the variable has no value.
     pub(super) fn value<'v>(&self, name: &str, variables: &'v Variables) -> Result<Option<&'v str>> {
         let value = match variables.value(name) {
             None => return Ok(None),

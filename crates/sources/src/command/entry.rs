@@ -359,7 +359,7 @@ impl RunnableCommand {
         }
     }
 
-    /// Standard error as a suffix of an error message; empty unless it is text and the configuration allows to send it.
+    /// Standard error as a suffix of an error message; empty unless it is text and the configuration allows sending it.
     fn sent_stderr(&self, stderr: &str) -> String {
         let is_text = !stderr.contains(['\0', char::REPLACEMENT_CHARACTER]);
         let stderr = stderr.trim();

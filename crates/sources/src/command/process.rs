@@ -63,7 +63,8 @@ pub(super) struct ProcessOutput {
 pub(super) enum ProcessEnd {
     /// The program exited.
     Exited(ExitStatus),
-    /// The program was stopped: the requested range is complete, the output is too large, or the caller is gone.
+    /// The program was stopped: the requested range is complete, the output is too large for the limit or the memory,
+    /// or the caller is gone.
     Enough,
     /// The time-out expired.
     TimedOut,

@@ -8,7 +8,8 @@ use libris_core::{Context, Error, Result};
 use crate::media;
 use crate::range::{Range, RangeSpan};
 
-/// The size of one read, by which the buffer may exceed the limit temporarily.
+/// The size of one read. The buffer may exceed the limit by this much temporarily; for a range that counts from the end
+/// of the output, it grows to about twice the limit before it is trimmed.
 const READ_BYTES: usize = 64 << 10;
 
 /// Extracts a range from an output stream.

@@ -33,7 +33,7 @@ impl LineIndexes {
         stamp: &StatStamp,
         scan: impl FnOnce(&mut LineStarts) -> io::Result<T>,
     ) -> io::Result<T> {
-        // Before the scan: a later change then leaves another stamp.
+        // Checked before the scan: a later change then leaves another stamp.
         let is_indexed = stamp.size >= MIN_SIZE && stamp.identifies_contents(SystemTime::now());
         if !is_indexed {
             return scan(&mut LineStarts::default());

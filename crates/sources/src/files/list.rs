@@ -136,7 +136,7 @@ impl FilesInner {
                 }
             });
         }
-        // A file that could not be read may be readable at the next request.
+        // A file that could not be read may be readable at the next request, so the page then has no proof.
         let proof = items.walk.into_proof().build().filter(|_| complete);
         page.freshness = self.freshness(match counted {
             None => proof,
@@ -275,8 +275,9 @@ impl FilesInner {
         Some(resource)
     }
 
-    /// The resource of a directory. If the entries of the directory are not all listed, the description of the resource
-    /// says so.
+    /// The resource of a directory; `None` if its URI would be too long. With `max_listed`, the description of the root
+    /// says that not everything is listed. With `depth`, the description of a directory whose entries are too deep says
+    /// that they are not listed.
     fn describe_folder(&self, folder: &OpenFolder) -> Option<Resource> {
         let uri = self.uri(&folder.logical.key)?;
         let Some(name) = folder.logical.path.file_name() else {

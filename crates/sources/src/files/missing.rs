@@ -57,7 +57,7 @@ fn hint(inner: &FilesInner, path: &str, proof: &mut Option<Proof>) -> Option<Str
     None
 }
 
-/// The hint that a folder has no child with this name; `None` if the name is too long to repeat.
+/// The hint that a folder has no child with this name; `None` if the name is empty or too long to repeat.
 fn no_such_name(inner: &FilesInner, folder: &OpenFolder, segment: &str) -> Option<String> {
     if segment.is_empty() || segment.len() > MAX_SEGMENT_LENGTH {
         return None;

@@ -444,7 +444,7 @@ impl Drop for AbandonOnDrop {
 }
 
 impl FilesInner {
-    /// The key in a URI; `None` if the URI is not in this folder.
+    /// The key in a URI; `None` if the URI is not in this folder or has a fragment.
     fn path<'a>(&self, uri: &'a Uri) -> Option<&'a str> {
         let text = uri.as_str();
         let end = text.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(text.len());

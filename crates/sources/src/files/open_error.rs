@@ -31,7 +31,8 @@ pub(super) fn cannot_open(path: &Path, cause: io::Error) -> Error {
     })
 }
 
-/// The path beside a missing one whose name is most similar. Names that are not UTF-8 are not compared.
+/// The path in the same folder as the missing one, whose name is most similar to it; `None` if there is no similar
+/// name. Names that are not UTF-8 are not compared.
 fn similar_path(missing: &Path) -> Option<PathBuf> {
     let wrong = missing.file_name()?.to_str()?;
     let folder = missing.parent()?;

@@ -55,7 +55,7 @@ pub(super) fn is_whole(uri: &Uri) -> bool {
     })
 }
 
-/// The first of these keys that has a value.
+/// The key of the first parameter that is one of these keys and has a value.
 fn first_with_value<'a>(query: &'a str, keys: &[&str]) -> Option<&'a str> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, value)| keys.contains(key) && !value.is_empty()).map(|(key, _)| key)

@@ -107,8 +107,8 @@ impl FileReader<'_> {
         Ok(Contents { parts, freshness: self.inner.freshness(proof.build()) })
     }
 
-    /// Reads a whole file without blocking on the disk. Returns `None` if that is not possible; the caller then
-    /// uses a blocking thread. That is so if
+    /// Reads a whole file without blocking on the disk. Returns `None` if that is not possible; the caller then uses a
+    /// blocking thread. It is not possible if
     /// - the URI has a query, or is that of a directory;
     /// - the parent directory is not cached (one on a network file system never is), or its ignore rules are slow
     ///   to match;
@@ -308,7 +308,7 @@ fn mime(name: &OsStr, data: &[u8]) -> &'static str {
     media::by_name(&label).unwrap_or_else(|| media::by_content(&label, data))
 }
 
-/// The data of an open file; `None` if it is larger than `limit`.
+/// The data of an open file, which probably has `expected` bytes; `None` if it has more than `limit`.
 pub(super) fn read_up_to(file: &File, expected: u64, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut data = Vec::with_capacity(usize::try_from(expected.min(limit)).unwrap_or_default() + 1);
     read_spare_capacity(file, &mut data)?;

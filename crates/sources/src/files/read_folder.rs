@@ -1,8 +1,8 @@
 //! Reading a folder: a listing, followed by small text files.
 //!
-//! Two kinds of callers read folders. Models need to find a file: they get one Markdown table, with a link to
-//! each child, and in a folder without subfolders the text of a few small files. VS Code shows a folder as a directory of its virtual file
-//! system. It takes the directory entries from the URIs of the parts of the response:
+//! Two kinds of callers read folders. Models need to find a file: they get one Markdown table, with a link to each
+//! child, and in a folder without subfolders the text of a few small files. VS Code shows a folder as a directory of
+//! its virtual file system. It takes the directory entries from the URIs of the parts of the response:
 //!
 //! - VS Code removes the slash at the end of the folder's URI before it reads.
 //! - A part whose URI equals the one that was read is not an entry. It is shown if the folder is opened as a document.
@@ -25,13 +25,13 @@ use crate::meta;
 use crate::tree::walk::{self, FileEntry};
 use crate::tree::{DirectoryHandle, NameList, OpenFolder, ProofBuilder, SubtreeSearch, check_cancelled};
 
-/// A page of a listing ends with the row that exceeds this many bytes.
+/// A page of a listing gets no further row once its rows have more than this many bytes together.
 const MAX_LISTING_BYTES: usize = 32 * 1024;
 
 /// The largest file whose text follows a listing, in bytes.
 const MAX_SMALL_FILE: u64 = 4 * 1024;
 
-/// The priority of a child without a configured one.
+/// The priority of a child without a configured priority.
 const DEFAULT_PRIORITY: f64 = 0.5;
 
 /// A page of the children of a folder.

@@ -58,9 +58,9 @@ pub(super) enum UriMistake<'a> {
     Foreign,
     /// The first segment is none of [`FIRST_SEGMENTS`].
     FirstSegment(&'a str),
-    /// After the first segment, `word`, another one is missing or invalid, or there are too many.
+    /// `rest`, the text after the first segment `word`, has missing, invalid or too many segments.
     Form { word: &'a str, rest: &'a str },
-    /// The query has an unknown key; `keys` are the allowed ones.
+    /// The query has an unknown key; `keys` are the keys that are allowed after the first segment `word`.
     Key { word: &'a str, key: &'a str, keys: &'static [&'static str] },
 }
 
@@ -76,7 +76,7 @@ pub(super) const FIRST_SEGMENTS: [(&str, &[&str]); 8] = [
     ("tree", &["lines", "bytes", "after", "match", "format", "contents"]),
 ];
 
-/// The format of refs, logs, commits, blame and status. Blame is plain text instead of Markdown.
+/// The format of refs, logs, commits, blame and status. For blame, `Markdown` stands for plain text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageFormat {
     Markdown,
@@ -153,7 +153,7 @@ impl UriSpace {
         UriTemplate::parse(&format!("{}{rest}", self.root))
     }
 
-    /// Parses a URI; `None` if it is not of this repository, or has a mistake.
+    /// Parses a URI; `None` if it is not a valid URI of this repository.
     pub(super) fn parse<'a>(&self, uri: &'a Uri) -> Option<GitUri<'a>> {
         self.try_parse(uri).ok()
     }
@@ -239,11 +239,14 @@ impl UriSpace {
         self.root.below(&format!("diff/{base}/{head}")).ok()
     }
 
-    /// The URI under which changes of `uri` are reported:
-    /// - for a file or directory at a branch, its `tree` URI;
-    /// - for a log, a commit, a blame or a relative revision such as `main~1`, the log of the branch;
-    /// - for a diff, the log of its branch, or `refs` if it is between two branches;
-    /// - for the refs, the status, and a diff of the working tree or between two full ids, the URI without its query.
+    /// The URI under which changes of `uri` are reported. A base name is a revision without steps, as in `main` for
+    /// `main~1`; it may be a branch, a tag or an id.
+    /// - For a file or directory: its `tree` URI; at a revision with steps, the log of the base name.
+    /// - For a log, a commit or a blame: the log of the base name.
+    /// - For a diff: the log of the base name that is not a full id; `refs` if these are two different names.
+    /// - For the refs, the status, a diff of the working tree, and a diff between two full ids: `uri` without its
+    ///   query.
+    /// - For a URI that is not a valid URI of this repository: `uri`.
     pub(super) fn subject(&self, uri: &Uri) -> Uri {
         let asked = self.parse(uri);
         let subject = asked.and_then(|asked| match asked.target {
@@ -276,9 +279,9 @@ impl UriSpace {
 }
 
 impl UriSpace {
-    /// The other URIs to which access rules are applied: the same path under `tree`, and the same path at
-    /// `HEAD`. A commit has many names, so a rule for a path at `HEAD` must apply to the path at every
-    /// revision.
+    /// The other URIs to which access rules are applied. For a path: the same path under `tree`, and the same path at
+    /// `HEAD`. For a log or a commit: the log or the commit at `HEAD`. A commit has many names, so a rule for `HEAD`
+    /// must apply to every revision. Other URIs have no aliases.
     pub(super) fn aliases(&self, uri: &Uri) -> Vec<Uri> {
         let Some(asked) = self.parse(uri) else { return Vec::new() };
         let names = match asked.target {
@@ -298,7 +301,7 @@ impl UriSpace {
 }
 
 impl GitUri<'_> {
-    /// The value of a parameter; `None` if it is missing or empty.
+    /// The value of a parameter; `None` if it is missing or empty. Fails if the parameter occurs twice or is not UTF-8.
     pub(super) fn parameter(&self, name: &str) -> Result<Option<String>> {
         let mut values = self
             .query
@@ -323,7 +326,8 @@ impl GitUri<'_> {
         }
     }
 
-    /// The line indexes that `lines=` selects in a file of `count` lines; all lines if it is not given.
+    /// The indexes of the lines that `lines=` selects in a file of `count` lines; all lines without `lines=`. Fails
+    /// if the range begins past the end of the file.
     pub(super) fn lines(&self, count: usize) -> Result<std::ops::Range<usize>> {
         let Some(value) = self.parameter("lines")? else { return Ok(0..count) };
         match Range::parse(&format!("lines={value}"))? {
@@ -350,7 +354,7 @@ impl GitUri<'_> {
         Range::parse(&ranges.join("&"))
     }
 
-    /// The first of the parameters for folders that has a value.
+    /// The first parameter in [`folder_listing::KEYS`] that has a value in the query.
     pub(super) fn folder_key(&self) -> Option<&'static str> {
         let has_value = |key: &str| {
             self.query.split('&').any(|pair| {
@@ -366,13 +370,13 @@ fn key(pair: &str) -> &str {
     pair.split('=').next().unwrap_or_default()
 }
 
-/// Whether this can be a revision: one segment with a nonempty base name.
+/// Whether this can be a revision: one segment with a nonempty base name (see [`base`]).
 fn is_rev(text: &str) -> bool {
     !base(text).0.is_empty() && !text.contains('/')
 }
 
-/// The base of a percent-encoded revision, without `refs/`: a branch, tag or id. The second value is whether steps to
-/// an ancestor follow: `~`, or `^`, which is encoded as `%5E`.
+/// The base name of a percent-encoded revision, without `refs/`: a branch, tag or id. The second value is whether the
+/// base name is followed by steps to an ancestor: `~`, or `^`, which is encoded as `%5E`.
 fn base(rev: &str) -> (&str, bool) {
     let end = rev.find('~').into_iter().chain(rev.find("%5E")).min();
     let base = end.map_or(rev, |end| &rev[..end]);

@@ -170,7 +170,9 @@ impl Blame<'_> {
         Ok(entry.filter(|entry| is_file(entry.kind)).map(|entry| entry.id))
     }
 
-    /// If the file at `path` in the tree `new` was renamed: its path and its blob in `old`, the tree of a parent.
+    /// If the file at `path` in the tree `new` was renamed, its path and its blob in `old`, the tree of a parent.
+    /// `None` if it was not renamed, if renames are ignored, or if the trees have more than [`MAX_DIFFERENCES`]
+    /// differences.
     fn renamed_from(&self, old: ObjectId, new: ObjectId, path: &[u8]) -> Result<Option<(Vec<u8>, ObjectId)>> {
         if self.renames == Renames::Ignore {
             return Ok(None);
@@ -279,7 +281,7 @@ impl<'a> BlamePage<'a> {
         Ok(Self { blamed, commits })
     }
 
-    /// A page without lines.
+    /// A page with commits but without lines.
     pub(super) fn of_commits(
         repository: &TaskRepository<'_>,
         ids: impl IntoIterator<Item = ObjectId>,

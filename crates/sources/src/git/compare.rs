@@ -96,7 +96,7 @@ impl TreeComparison<'_> {
         }
     }
 
-    /// Adds an entry that differs, and what differs below it; false if there are more than `limit` differences.
+    /// Adds an entry that differs, and the differences below it; false if there are more than `limit` differences.
     fn entry(
         &self,
         differences: &mut TreeDifferences<'_>,

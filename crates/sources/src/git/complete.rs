@@ -35,7 +35,7 @@ pub(super) struct GitCompletion {
 enum CompletedVariable {
     Rev,
     Commit,
-    /// A path at a given revision, for `{+path}` or for a query parameter.
+    /// A path at a given revision: `{+path}`, `{+folder}`, `{/path*}` or the query parameter `path`.
     Path {
         rev: String,
         position: ValuePosition,
@@ -56,7 +56,7 @@ enum CompletedEntries {
 /// The position of a value in the URI, which determines how it is escaped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ValuePosition {
-    /// In `{+path}`, which keeps `/` and percent-encoded characters.
+    /// In `{+path}` or `{+folder}`, which keep `/` and percent-encoded characters.
     Path,
     /// In a query parameter or `{/path*}`, whose expansion encodes the value.
     Parameter,
@@ -108,7 +108,7 @@ impl GitCompletion {
                     CompletedVariable::Rev => self.matching(revs.chain(commits)),
                     _ => self.matching(commits.chain(revs)),
                 };
-                // An object with the typed prefix may be added at any time.
+                // An object with the typed id prefix may be added at any time, so such a completion gets no proof.
                 Ok(completion.with_proof(known.proof.filter(|_| !self.is_id_prefix())))
             }
             CompletedVariable::Path { rev, position, entries } => {
@@ -129,7 +129,8 @@ impl GitCompletion {
         !self.typed.is_empty() && self.typed.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
-    /// The abbreviated ids of these recent commits, and of all commits whose ids have the typed prefix.
+    /// The abbreviated ids of these recent commits and, if the typed text is an id prefix of at least [`MIN_ID_PREFIX`]
+    /// digits, of all commits whose ids begin with it.
     fn commits(&self, repository: &TaskRepository<'_>, recent: &[gix::ObjectId]) -> Result<Vec<String>> {
         let short = |id: gix::ObjectId| {
             let hex = id.to_string();
@@ -222,7 +223,7 @@ impl KnownRevs {
         let names = RefNamesEvidence::of(repository);
         let known = Self { revs: revs(repository)?, recent: recent_commits(repository)? };
         let proof = head.prove().zip(names.prove()).map(|(head, names)| head.and(names));
-        // A shallow clone may be deepened.
+        // `git fetch --deepen` adds commits to a shallow clone without a change of the refs, so there is no proof.
         let is_shallow = repository.is_shallow()?;
         Ok(Proven { value: Arc::new(known), proof: proof.filter(|_| !is_shallow) })
     }
@@ -246,7 +247,7 @@ fn recent_commits(repository: &TaskRepository<'_>) -> Result<Vec<gix::ObjectId>>
     Ok(recent)
 }
 
-/// `HEAD`, branches, tags and remote branches, by their shortest names.
+/// `HEAD`, branches, tags and remote branches, by their short names; by their full names if a short name is ambiguous.
 fn revs(repository: &TaskRepository<'_>) -> Result<Vec<String>> {
     let (all, _held) = refs::all(repository)?;
     let all = all.refs;

@@ -40,14 +40,14 @@ pub struct Config {
     /// The maximum number of bytes of a folder's listing and of the text files that follow it. At most 1 GiB.
     #[serde(deserialize_with = "crate::settings::folder_bytes")]
     pub directory_bytes: u64,
-    /// The polling interval of the refs while there are subscriptions, as in `"1s"`.
+    /// The polling interval of the refs and the index while there are subscriptions, as in `"1s"`.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
     /// The time-out of a request, as in `"10s"`.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub timeout: Duration,
-    /// How long clients may cache a response, as in `"30s"`. What is read by a full commit id never changes and may
-    /// be cached for a year.
+    /// How long clients may cache a response, as in `"30s"`. Instead, a response to a URI that names only full commit
+    /// ids may be cached for a year, unless it depends on the history of a shallow clone.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
     /// Who may share a cached response: `"private"` or `"public"`.

@@ -49,7 +49,7 @@ const MAX_COMMIT_PATCH_BYTES: u64 = 32 * 1024;
 /// The largest file whose lines are counted for a commit page, in bytes.
 const MAX_COUNTED_FILE_BYTES: u64 = 512 * 1024;
 
-/// The maximum number of bytes of files whose lines are counted for a commit page.
+/// The maximum total size of the files whose lines are counted for a commit page, in bytes.
 const MAX_COUNTED_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The maximum number of files in a diff.
@@ -154,8 +154,8 @@ impl UriReader<'_> {
         Content::text(self.uri.clone(), JSON, format!("{page:#}\n"))
     }
 
-    /// The decoded `path` parameter; not found if the filter or the caller's rights hide it. It counts as a directory
-    /// if it ends with `/`, or is a directory in one of these trees.
+    /// The decoded `path` parameter; `None` without one. Fails as "not found" if the filter or the caller's rights
+    /// hide the path. The path counts as a directory if it ends with `/`, or is a directory in one of these trees.
     fn path(&self, trees: &[ObjectId]) -> Result<Option<String>> {
         let Some(path) = self.asked.parameter("path")? else { return Ok(None) };
         let names: Vec<&[u8]> = names(&path);
@@ -408,7 +408,8 @@ impl UriReader<'_> {
         renames::detect(self.repository, differences).map(Some)
     }
 
-    /// Whether the caller may read a decoded path at every revision that the URI names.
+    /// Whether the caller may read a decoded path at every revision that the URI names. For the status and the diffs
+    /// of the working tree, the revision is `HEAD`.
     fn is_visible(&self, path: &[u8], directory: bool) -> bool {
         if self.context.sees_everything() {
             return true;

@@ -69,7 +69,7 @@ impl<'a> EntryDescriber<'a> {
     fn file(&mut self, resource: &mut Resource, label: &str, id: ObjectId) -> Result<()> {
         let named = media::by_name(label);
         resource.mime = named.map(Into::into);
-        // A partial clone lacks some blobs and so their sizes.
+        // A partial clone lacks some blobs, so their sizes are unknown.
         let Some(size) = self.repository.size(id)? else { return Ok(()) };
         resource.size = Some(size);
         let wanted = named.is_none_or(head_metadata::may_be_in) || LFS_POINTER_SIZES.contains(&size);

@@ -4,11 +4,11 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 /// The root of the working tree that contains a path. `None` if the path itself is a repository, or is not in a
-/// working tree.
+/// working tree that is trusted.
 ///
 /// Another user may have created a `.git` in a parent folder, for example in `/tmp`. So `.git` must not be a
-/// symbolic link. `.git` and its folder must belong to the user of this process and be on the same file system as
-/// the path.
+/// symbolic link, and `.git` and its folder must belong to the user of this process. The folder must be on the same
+/// file system as the path.
 pub(super) fn working_tree_of(path: &Path) -> Option<PathBuf> {
     let path = path.canonicalize().ok()?;
     if is_repository(&path) {

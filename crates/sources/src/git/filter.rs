@@ -30,8 +30,8 @@ impl VisibilityFilter {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
-    /// Whether a path is visible, provided that its parent is. `include` does not apply to directories, because a
-    /// directory that it does not match may contain files that it matches.
+    /// Whether a path is visible. The caller has made sure that its parent is visible. `include` does not apply to
+    /// directories, because a directory that it does not match may contain files that it matches.
     pub(super) fn shows(&self, path: &[u8], directory: bool) -> bool {
         if self.is_unrestricted() || path.is_empty() {
             return true;

@@ -18,7 +18,7 @@ use crate::folder_listing::{FolderListing, FolderQuery, FollowingContents, Liste
 use crate::media::{self, ContentClass};
 use crate::meta;
 
-/// A page of a listing ends with the row that exceeds this many bytes.
+/// A page of a listing ends after the first row with which the listing exceeds this many bytes.
 const MAX_LISTING_BYTES: usize = 32 * 1024;
 
 /// The largest file whose text follows a listing, in bytes.
@@ -144,7 +144,7 @@ impl PathReader<'_> {
     fn small_text(&self, child: &ListedChild, item: &TreeItem, left: &mut u64) -> Result<Option<Content>> {
         let is_file = matches!(item.entry.kind, EntryKind::Blob | EntryKind::BlobExecutable);
         let limit = MAX_SMALL_FILE.min(self.inner.config.max_size).min(*left);
-        // A partial clone lacks some blobs and so their sizes.
+        // A partial clone lacks some blobs, so their sizes are unknown.
         let is_small = child.size.is_some_and(|size| size > 0 && size <= limit);
         if !is_file || !is_small || media::content_class(&child.kind) == ContentClass::Binary {
             return Ok(None);
@@ -185,7 +185,7 @@ fn summary(child: &ListedChild) -> Content {
     Content { meta, ..Content::text(child.uri.clone(), mime, summary) }
 }
 
-/// The index of the first entry after the child with this decoded name, whether or not it exists.
+/// The index of the first entry after the position of a child with this decoded name. The child need not exist.
 fn first_after(directory: &TreeListing, after: &[u8]) -> usize {
     let after = after.strip_suffix(b"/").unwrap_or(after);
     let file = Uri::encode_segment(after);

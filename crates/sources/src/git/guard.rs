@@ -1,4 +1,4 @@
-//! Validates the files that the git library opens by itself. They must be small regular files, and must not
+//! Validates the files that the git library opens by itself. Each must be a small regular file or missing, and must not
 //! redirect the library to an unrelated repository.
 //!
 //! The check is by path, shortly before the library opens the file. A process that replaces the file in between can
@@ -61,7 +61,7 @@ fn explain(cause: UnreadableFile, name: &str) -> String {
     }
 }
 
-/// The git directory that the `.git` file at `root` names; `None` if `root` is not a file.
+/// The git directory that the `.git` file at `root` names; `None` if `root` is a directory or missing.
 fn named_folder(root: &Path) -> Result<Option<PathBuf>, String> {
     let Some(file) = regular::read(root, MAX_PATH_FILE_BYTES).map_err(|cause| explain(cause, ".git"))? else {
         return Ok(None);
@@ -111,9 +111,10 @@ fn check_git_file(root: &Path, named: &Path) -> Result<(), String> {
     ))
 }
 
-/// The directory with the refs and objects of a repository: `own`, or for a linked working tree the one in `commondir`.
-/// Fails unless that repository has `own` among its linked working trees, so that `commondir` in an untrusted folder
-/// cannot select any repository on this machine.
+/// The directory with the refs and objects of the repository whose git directory is `own`: the directory that the file
+/// `commondir` names, as in a linked working tree, or `own` if there is no such file. Fails if `own` is not a linked
+/// working tree of the repository that `commondir` names. Otherwise `commondir` in an untrusted folder could select any
+/// repository on this machine.
 fn common_folder(own: &Path) -> Result<PathBuf, String> {
     let file = regular::read(&own.join("commondir"), MAX_PATH_FILE_BYTES)
         .map_err(|cause| explain(cause, "commondir"))?;
@@ -177,8 +178,8 @@ impl Alternates {
         Self { objects: common.join("objects"), verified: Mutex::default() }
     }
 
-    /// Fails if the library would open anything but small regular files. If nothing has changed, this costs one
-    /// `stat` call per object directory.
+    /// Fails if there are too many `alternates` files, or if one is damaged or not a small regular file. If nothing has
+    /// changed, this costs one `stat` call per object directory.
     pub(super) fn check(&self) -> Result<()> {
         const NAME: &str = "objects/info/alternates";
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);

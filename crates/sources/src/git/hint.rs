@@ -114,7 +114,7 @@ impl<'a> Hint<'a> {
     }
 
     /// The intended URI if the name of its branch has unescaped slashes; `None` unless `rev/path` begins with the
-    /// name of a branch or tag.
+    /// name of a branch or tag that contains a slash.
     fn with_slash(&self, word: &str, rev: &str, path: &str) -> Result<Option<Uri>> {
         let whole = format!("{rev}/{path}");
         let slashes = whole.match_indices('/').map(|(at, _)| at).chain([whole.len()]);

@@ -137,8 +137,8 @@ struct TrackedPaths {
 /// A search for the last change of every path: git's history simplification, for all paths at once.
 ///
 /// Each path is *tracked* at one commit: the oldest one known so far that has the same entry at the path as the
-/// commit where the search began. The path moves on to the first parent that has this entry too. If no parent
-/// has, the tracked commit is the last one that changed the path. Most paths move along the first parents; only
+/// commit where the search began. The path moves on to the first parent that has this entry too. If none has
+/// it, the tracked commit is the last one that changed the path. Most paths move along the first parents; only
 /// the others are tracked by name.
 struct ModificationSearch<'a> {
     repository: &'a TaskRepository<'a>,

@@ -191,7 +191,8 @@ fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Vec<IndexEntry>, &'static
         reader.take(size)?;
         match name {
             b"link" => return Err(SPLIT),
-            // Marks a sparse index. Its directory entries were refused above; without any, it is like other indexes.
+            // Marks a sparse index. Entries of directories were refused above, and without them it is like any other
+            // index.
             b"sdir" => {}
             // A reader that does not understand an extension with a lower-case name must refuse the index.
             name if !name[0].is_ascii_uppercase() => {

@@ -87,7 +87,7 @@ impl TaskRepository<'_> {
         }
     }
 
-    /// Loads a commit, tag or tree, which must exist.
+    /// Loads a commit, tag or tree; fails if it is missing, too large or not of this kind.
     pub(super) fn load(&self, id: ObjectId, kind: Kind) -> Result<gix::Object<'_>> {
         self.deadline().check()?;
         let header = self.find_header(id).map_err(|cause| self.fault(cause))?;

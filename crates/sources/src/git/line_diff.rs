@@ -2,7 +2,7 @@
 //!
 //! The diff library cannot be interrupted and takes quadratic time for some inputs. So each call gets at most
 //! about [`MAX_DIFF_LINES`] lines. Larger inputs are first split into sections at *anchors*: lines that occur
-//! exactly once in each file, apart from the lines that both files have at the beginning and at the end.
+//! exactly once in each file, if the common beginning and the common end of the files are not counted.
 
 use std::ops::Range;
 
@@ -47,7 +47,7 @@ impl LinePair {
         self.before.len() <= MAX_DIFF_LINES && self.after.len() <= MAX_DIFF_LINES
     }
 
-    /// Whether it would be small without a margin of common lines before and after it.
+    /// Whether the pair is small, apart from a margin of common lines before and after the changed lines.
     fn is_small_without_margins(&self) -> bool {
         self.before.len().max(self.after.len()) <= MAX_DIFF_LINES + 2 * COMMON_MARGIN_LINES
     }
@@ -105,8 +105,8 @@ fn sections(before: &[Token], after: &[Token], deadline: &Deadline) -> Result<Ve
     Ok(sections)
 }
 
-/// A longest common subsequence of the lines that occur exactly once in both ranges of `changed`, as pairs of line
-/// indexes.
+/// A longest common subsequence of the lines that occur exactly once in each of the two ranges of `changed`, as pairs
+/// of line indexes.
 fn anchors(
     changed: &LinePair,
     before: &[Token],

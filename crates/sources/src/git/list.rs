@@ -124,7 +124,8 @@ impl GitInner {
         Ok(page)
     }
 
-    /// Describes entries at a commit as resources, in the same order.
+    /// Describes entries at a commit as resources, in the same order. The caller has left out entries whose URI would
+    /// be too long.
     pub(super) fn describe(
         &self,
         repository: &TaskRepository<'_>,

@@ -86,7 +86,7 @@ struct GitInner {
     known_revs: ProvenValue<KnownRevs>,
     has_work_tree: bool,
     /// The subscribed pages that depend on the files of the working tree. The working tree is watched only
-    /// while there are any.
+    /// while a client is subscribed to one of them.
     followed: Arc<FollowedPages>,
     /// One permit per running task.
     running: Arc<Semaphore>,
@@ -141,8 +141,8 @@ impl Git {
     }
 }
 
-/// Checks the time-out. Zero would make every request fail. Deserialization checks the maximum, but is bypassed
-/// if a program builds the configuration.
+/// Checks that the time-out is not zero, which would make every request fail, and does not exceed the maximum.
+/// Deserialization checks the maximum too, but a program can build a configuration without deserialization.
 fn check_bounds(config: &Config) -> Result<()> {
     if config.timeout.is_zero() || config.timeout > crate::settings::MAX_DURATION {
         return Err(Error::invalid("the `timeout` of a repository must be from 1 ms to 100 years"));

@@ -136,7 +136,7 @@ fn decoded(bytes: &[u8], encoding: Option<&BStr>) -> String {
     named.unwrap_or(encoding_rs::UTF_8).decode_without_bom_handling(bytes).0.into_owned()
 }
 
-/// A time as ISO 8601 in its recorded UTC offset.
+/// A time as ISO 8601 in its recorded UTC offset; empty if it is missing or out of range.
 fn time(time: Option<gix::date::Time>) -> String {
     let Some(time) = time else { return String::new() };
     let (Ok(timestamp), Ok(offset)) =
@@ -225,7 +225,7 @@ pub(super) fn log_json(header: &LogHeader<'_>, commits: &[Commit]) -> Value {
 pub(super) struct CommitChanges {
     /// Each with its line counts; `None` if the file exceeds what is left of `MAX_COUNTED_BYTES` for the commit.
     pub(super) files: Vec<(FileDifference, Option<LineCounts>)>,
-    /// `None` if it is too large.
+    /// `None` if it is too large, or if a file has no line counts.
     pub(super) patch: Option<String>,
 }
 

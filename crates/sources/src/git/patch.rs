@@ -61,7 +61,7 @@ pub(super) enum NewContent {
 type Compared<'a> = Option<(Vec<u8>, Option<HeldMemory<'a>>)>;
 
 impl<'a> Patch<'a> {
-    /// A patch of at most `limit` bytes, with files of at most `file_limit` bytes.
+    /// A patch that is full when it exceeds `limit` bytes. Files of more than `file_limit` bytes are not compared.
     pub(super) fn new(repository: &'a TaskRepository<'a>, limit: u64, file_limit: u64) -> Result<Self> {
         let file_limit = file_limit.min(MAX_COMPARED_BYTES);
         Ok(Self { repository, out: Vec::new(), held: repository.hold(0)?, limit, file_limit })
@@ -200,7 +200,7 @@ impl<'a> Patch<'a> {
             binary: false,
         };
         let mut hunks = hunks.into_iter().peekable();
-        // The line up to which function names were searched, and the last one found.
+        // The old line up to which function names were searched, and the last name found.
         let (mut searched, mut heading): (u32, Option<&[u8]>) = (0, None);
         while let Some(first) = hunks.next() {
             let mut group = vec![first];

@@ -14,8 +14,8 @@ use super::repo::TaskRepository;
 use super::rev::{VISIBLE_NAMESPACES, candidates};
 use crate::tree::QuietPaths;
 
-/// The maximum number of directories of refs whose stamps are compared, and their deepest nesting. Beyond that, nothing
-/// is proven.
+/// The maximum number of directories of refs whose stamps are compared, and their deepest nesting. With more, there is
+/// no proof.
 const MAX_REF_DIRECTORIES: usize = 32;
 const MAX_REF_DEPTH: usize = 8;
 
@@ -39,9 +39,10 @@ pub(super) struct RefEvidence {
 /// The last time when the files were found unchanged.
 #[derive(Default)]
 struct LastCheck {
-    /// Evidence that nothing has happened to the files since: it costs one system call, and the files cost one each.
+    /// Evidence that the files have not changed since. To check it costs one system call; to check the files costs at
+    /// least one per file.
     quiet: Option<QuietPaths>,
-    /// When such evidence was collected last.
+    /// When `quiet` was collected last.
     at: Option<Instant>,
 }
 
@@ -122,11 +123,12 @@ impl RefEvidence {
         if last.quiet.as_ref().is_some_and(QuietPaths::hold) {
             return true;
         }
-        // Git changes many files beside `HEAD`, each of which ends the evidence.
+        // Git often changes other files next to `HEAD`, and each of these changes ends the evidence. To limit the cost,
+        // it is collected again only after `QUIET_PAUSE`.
         let is_due = last.at.is_none_or(|at| at.elapsed() >= QUIET_PAUSE);
         if is_due {
             let paths = self.refs.iter().map(|file| &*file.path).chain([&*self.packed]);
-            // Before the files are checked, so that any later change ends the evidence.
+            // Collected before the files are checked, so that any later change ends the evidence.
             last.quiet = QuietPaths::watch(&self.common_dir, paths);
             last.at = Some(Instant::now());
         }
@@ -142,7 +144,7 @@ impl RefEvidence {
 
 /// The directories that contain the visible refs. They must be recorded before the names of the refs are read.
 pub(super) struct RefNamesEvidence {
-    /// Each with its stamp; `None` if it did not exist.
+    /// Each directory with its stamp, which is `None` if the directory did not exist.
     directories: Vec<(PathBuf, Option<GitFileStamp>)>,
     /// The path of `packed-refs`, and its stamp; `None` if it did not exist.
     packed: PathBuf,

@@ -21,7 +21,7 @@ pub(super) const MAX_LOOSE_REF_BYTES: u64 = 4 * 1024;
 /// The largest `packed-refs` file, in bytes: some 220,000 refs.
 pub(super) const MAX_PACKED_REFS_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The maximum number of listed refs.
+/// The maximum number of refs in a list; with more, listing them is an error.
 const MAX_REFS: usize = 100_000;
 
 /// The memory of a listed ref in addition to its name, in bytes.
@@ -151,8 +151,9 @@ impl RefStore {
         Ok(packed)
     }
 
-    /// All refs in the namespaces `kinds`. Grows the memory reservation `held` before it copies them. Broken loose refs
-    /// are only counted, so that they do not make the others unavailable.
+    /// All refs in the namespaces `kinds`. Grows the memory reservation `held` before it copies their names. Loose
+    /// refs that are [`Broken`](UnreadableFile::Broken) are only counted, so that they do not make the other refs
+    /// unavailable.
     pub(super) fn all(
         &self,
         kinds: &[&str],

@@ -52,7 +52,7 @@ pub(super) fn without_namespace(name: &str) -> &str {
     VISIBLE_NAMESPACES.iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name)
 }
 
-/// All visible refs, with their memory reservation.
+/// All visible refs, with the reservation of their memory.
 pub(super) fn all<'o>(repository: &'o TaskRepository<'_>) -> Result<(AllRefs, HeldMemory<'o>)> {
     let mut held = repository.hold(0)?;
     let all = repository.refs().all(&VISIBLE_NAMESPACES, repository.deadline(), &mut held)?;

@@ -35,7 +35,7 @@ impl UnreadableFile {
     }
 }
 
-/// An open regular file. `read` reads exactly the size at the time it was opened, even if the file has grown.
+/// An open regular file. `read` reads as many bytes as the file had when it was opened, even if the file has grown.
 pub(super) struct OpenFile {
     file: File,
     metadata: Metadata,
@@ -150,7 +150,8 @@ fn is_loop(_: &io::Error) -> bool {
 /// The coarsest timestamp granularity of a file system: two seconds on FAT.
 const TICK: Duration = Duration::from_secs(2);
 
-/// Identifies a version of a file or directory. Git replaces files by renaming and never modifies them in place.
+/// Identifies a version of a file or directory. Git replaces files by renaming and never modifies them in place, so a
+/// new version of a file usually has another inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GitFileStamp {
     pub(super) modified: Option<SystemTime>,

@@ -23,7 +23,7 @@ use super::tree_listing::{TreeListing, TreeListingWeight};
 use super::worktree;
 use crate::root_path::RootPath;
 
-/// The cache sizes of each handle, in bytes: decoded objects, and delta bases.
+/// The cache sizes of each handle (`gix::Repository`), in bytes: decoded objects, and delta bases.
 const OBJECT_CACHE_BYTES: usize = 8 * 1024 * 1024;
 const DELTA_CACHE_BYTES: usize = 8 * 1024 * 1024;
 
@@ -211,7 +211,8 @@ impl SharedRepository {
         }
     }
 
-    /// A handle for one task.
+    /// A handle for one task. If an object was missing, first opens the repository again, unless that was done within
+    /// [`REOPEN_INTERVAL`].
     pub(super) fn for_task(&self, task: Task) -> TaskRepository<'_> {
         let mut shared = self.shared();
         if shared.suspect && shared.opened.elapsed() > REOPEN_INTERVAL {

@@ -13,7 +13,7 @@ use super::address::is_full_id;
 use super::ref_evidence::RefEvidence;
 use super::repo::{TaskRepository, fault};
 
-/// The longest revision.
+/// The maximum length of a revision, in bytes.
 const MAX_REV_LENGTH: usize = 1024;
 
 /// The greatest number after a `~` or `^`.
@@ -23,10 +23,10 @@ const MAX_ANCESTOR_DISTANCE: u32 = 100_000;
 /// to the next.
 const MAX_STEPS: usize = 16;
 
-/// The shortest id prefix.
+/// The minimum number of digits of an abbreviated id.
 pub(super) const MIN_ID_PREFIX: usize = 4;
 
-/// The maximum number of objects with the same id prefix; with more, the prefix is too short.
+/// The maximum number of objects that an id prefix may match; a prefix that matches more is rejected as too short.
 pub(super) const MAX_PREFIX_MATCHES: usize = 1000;
 
 /// The namespaces of the visible refs. Other refs, such as stashes and notes, are private.
@@ -38,7 +38,7 @@ pub(super) struct ResolvedRev {
     pub(super) commit: ObjectId,
     /// Whether the revision always resolves to this commit.
     pub(super) fixed: bool,
-    /// A proof that the revision still resolves to this commit.
+    /// A proof that the revision still resolves to this commit; `None` if that cannot be proven.
     pub(super) proof: Option<Proof>,
 }
 
@@ -66,7 +66,7 @@ pub(super) fn decode(rev: &str) -> Result<String> {
     })
 }
 
-/// Resolves a percent-encoded revision; `None` if it does not exist.
+/// Resolves a percent-encoded revision; `None` if it names no commit.
 pub(super) fn resolve(repository: &TaskRepository<'_>, rev: &str) -> Result<Option<ResolvedRev>> {
     let text = decode(rev)?;
     let rev = Rev::parse(&text)?;
@@ -97,7 +97,7 @@ fn find(repository: &TaskRepository<'_>, base: &str) -> Result<Option<ResolvedRe
         true => by_abbreviation(repository, base)?,
         false => None,
     };
-    // An object with the same prefix may be added at any time.
+    // An object with the same prefix may be added at any time, so there is no proof.
     Ok(commit.map(|commit| ResolvedRev { commit, fixed: false, proof: None }))
 }
 
@@ -117,7 +117,8 @@ pub(super) fn candidates(name: &str) -> Vec<String> {
     full.into_iter().filter(|name| VISIBLE_NAMESPACES.iter().any(|shown| name.starts_with(shown))).collect()
 }
 
-/// The commit that a ref points to, by its full name.
+/// The commit that a ref points to, by its full name; `None` if the ref does not exist or points to no commit. Fails if
+/// the object that it points to is missing.
 pub(super) fn by_name(repository: &TaskRepository<'_>, name: &str) -> Result<Option<ObjectId>> {
     let Some(id) = repository.refs().resolve(name)? else { return Ok(None) };
     match peel(repository, id)? {
@@ -132,7 +133,7 @@ pub(super) fn by_name(repository: &TaskRepository<'_>, name: &str) -> Result<Opt
     }
 }
 
-/// The commit of an abbreviated commit or tag id. Fails if the prefix is ambiguous.
+/// The commit of an abbreviated commit or tag id; `None` if there is none. Fails if the prefix is ambiguous.
 fn by_abbreviation(repository: &TaskRepository<'_>, part: &str) -> Result<Option<ObjectId>> {
     let mut commits = HashSet::new();
     for id in by_id_prefix(repository, part)? {
@@ -160,7 +161,8 @@ pub(super) fn by_id_prefix(repository: &TaskRepository<'_>, part: &str) -> Resul
     Ok(found)
 }
 
-/// Peels an object to a commit: a commit itself, or the target of a tag.
+/// Peels an object to a commit: a commit itself, or the target of a tag. `None` for other or missing objects, and after
+/// a chain of [`MAX_STEPS`] tags.
 pub(super) fn peel(repository: &TaskRepository<'_>, mut id: ObjectId) -> Result<Option<ObjectId>> {
     // A tag can point to another tag.
     for _ in 0..MAX_STEPS {

@@ -87,7 +87,8 @@ impl<'a> WorkState<'a> {
         self.inner.filter.shows_all(&names, directory) && (self.visible)(path, directory)
     }
 
-    /// The differences between a commit and the index, with renames. `within` restricts them to a path.
+    /// The differences between a commit and the index, with renames, but without files that have conflicts. `within`
+    /// restricts them to a path.
     pub(super) fn staged(&self, head: Option<ObjectId>, within: &[&[u8]]) -> Result<Vec<FileDifference>> {
         let compare = TreeComparison {
             repository: self.repository,

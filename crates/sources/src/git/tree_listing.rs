@@ -42,7 +42,7 @@ fn key(name: &[u8], kind: EntryKind) -> Box<str> {
     key.into()
 }
 
-/// The file name of a key.
+/// The decoded file name of a key.
 pub(super) fn name(key: &str) -> Vec<u8> {
     Uri::decode_segment(key.trim_end_matches('/')).unwrap_or_default()
 }

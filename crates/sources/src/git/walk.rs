@@ -1,4 +1,4 @@
-//! Walks a tree in the order of URIs, from any key (keyset pagination).
+//! Walks a tree in the order of URIs. A walk can start after any percent-encoded path (keyset pagination).
 
 use std::sync::Arc;
 

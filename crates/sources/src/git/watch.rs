@@ -99,8 +99,8 @@ pub(super) async fn start(inner: Arc<GitInner>) -> Result<RepositoryWatch> {
                     return Ok((new_stamps, None));
                 }
                 let now = RefsState::read(repository)?;
-                // If the comparison fails, for example because it takes too long, it is not repeated. Then the watch
-                // reports that changes were lost.
+                // If the comparison fails, for example because it takes too long, it is not repeated; instead, the
+                // watch reports that changes were lost.
                 let changes =
                     was.map_or_else(|| Ok(vec![Change::Lost]), |was| was.changes_to(&now, inner, repository));
                 let changes = changes.unwrap_or_else(|_| vec![Change::Lost]);

@@ -16,12 +16,12 @@ pub(super) const MAX_CONCURRENT_TASKS: usize = 4;
 /// The maximum number of tasks that wait for a permit.
 pub(super) const MAX_QUEUED_TASKS: usize = 256;
 
-/// How long after the deadline a caller waits for the task to end. A task that takes longer is blocked in a system
-/// call, because it checks the deadline itself.
+/// How long after the deadline a caller waits for the task to end. A task checks the deadline itself, so a task that
+/// takes longer must be blocked in a system call.
 const DEADLINE_GRACE: Duration = Duration::from_secs(1);
 
 impl Git {
-    /// Runs work for a request of `uri`. Dropping the future cancels the work.
+    /// Runs work for a request that reads `uri`. Dropping the future cancels the work.
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         uri: &Uri,
@@ -58,9 +58,10 @@ impl GitInner {
         Task { uri: self.space.root.clone(), context: Context::default(), deadline }
     }
 
-    /// Runs work on a blocking thread with one of [`MAX_CONCURRENT_TASKS`] permits. The deadline of the task
-    /// includes the wait for the permit. Work that is blocked in a system call holds its permit until it ends, so
-    /// that there are never more threads than permits. Its caller stops waiting after the deadline.
+    /// Runs work on a blocking thread with one of [`MAX_CONCURRENT_TASKS`] permits. Fails if [`MAX_QUEUED_TASKS`]
+    /// tasks already wait for a permit. The deadline of the task includes the wait. Work that is blocked in a system
+    /// call holds its permit until it ends, so that there are never more threads than permits; its caller stops
+    /// waiting [`DEADLINE_GRACE`] after the deadline.
     pub(super) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         task: Task,

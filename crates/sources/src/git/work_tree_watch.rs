@@ -26,7 +26,7 @@ pub(super) type FollowedPages = Followed<()>;
 /// How often to check whether subscriptions have ended, and to retry what failed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Sends the followed pages as updated whenever the working tree changes, until the receiver is dropped.
+/// Reports the followed pages as updated whenever the working tree changes, until the receiver is dropped.
 pub(super) async fn run(inner: Arc<GitInner>, mut following: FollowedWatch<()>, send: mpsc::Sender<Change>) {
     let mut edits = None;
     loop {
@@ -55,7 +55,8 @@ pub(super) async fn run(inner: Arc<GitInner>, mut following: FollowedWatch<()>, 
     }
 }
 
-/// Waits for a change and takes all further ones that are ready. Returns whether the watch has ended.
+/// Waits for a change and takes all further changes that are ready. Returns whether the watch has ended. Waits
+/// forever if there is no watch.
 async fn next_edit(edits: &mut Option<ChangeStream>) -> bool {
     let Some(edits) = edits else { return std::future::pending().await };
     let mut changed = false;

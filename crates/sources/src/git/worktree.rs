@@ -77,7 +77,7 @@ impl<'a> WorkTree<'a> {
         Arc::clone(&self.root)
     }
 
-    /// How a file differs from its version in the index; `None` if it does not.
+    /// How a file differs from its version in the index; `None` if it does not, or if git never examines the file.
     pub(super) fn change(&mut self, index: &GitIndex, entry: &IndexEntry) -> Result<Option<WorkChange>> {
         if entry.assume_unchanged {
             return Ok(None);
@@ -308,8 +308,8 @@ fn without_carriage_returns(data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether unchanged `stat` data proves that the file is unchanged: it was modified before the index was written.
-/// Otherwise it may have been modified again, with the same timestamp, after its data was recorded ("racy git").
+/// Whether unchanged `stat` data proves that the file is unchanged: the file was modified before the index was written.
+/// Otherwise the file may have been modified again, with the same timestamp, after its data was recorded ("racy git").
 fn is_settled(index: &GitIndex, recorded: &IndexStat) -> bool {
     let (seconds, nanoseconds) = recorded.modified;
     let recorded = SystemTime::UNIX_EPOCH + Duration::new(u64::from(seconds), nanoseconds.min(999_999_999));

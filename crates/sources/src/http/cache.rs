@@ -29,7 +29,7 @@ const RESPONSE_OVERHEAD: usize = 2048;
 /// larger, its size is the limit instead.
 const MAX_TOTAL_BYTES: u64 = 64 << 20;
 
-/// The endpoint and the URL of a request.
+/// The number of the endpoint, and the URL of the request.
 type StoredResponseKey = (usize, Arc<str>);
 
 /// The key of a request in flight: the generation in which it began, its endpoint and its URL.
@@ -227,8 +227,8 @@ impl HttpCache {
         let asked = self.client.send(&endpoint, &url, &conditions, client).await;
         let reply = match asked {
             Err(fault) if !fault.is_outage() => {
-                // The API rejected the request, for example because the resource is gone, so it must not be served
-                // stale.
+                // The API rejected the request, for example because the resource is gone, so the stored response must
+                // not be served stale.
                 self.stored.remove(&key);
                 return Err(fault);
             }
@@ -263,7 +263,7 @@ impl HttpCache {
         }
         if stored.policy.is_storable() {
             self.stored.insert(key.clone(), stored.clone());
-            // The cache refuses a response that is too large.
+            // The cache refuses a response that is too large; such a response keeps its memory reserved.
             if self
                 .stored
                 .get(&key)

@@ -217,7 +217,8 @@ impl ApiEndpoint {
     }
 
     /// The variables in the query of a URL, ignoring the constant parameters; `None` if a parameter is not a variable
-    /// of the URL, or occurs several times although its variable takes one value.
+    /// of the URL, or occurs several times although its variable takes one value, or if the URL template has a literal
+    /// query.
     fn query_of(&self, url: &Url) -> Option<Variables> {
         self.path.as_ref()?;
         let constant = parameters(&self.query);

@@ -14,7 +14,8 @@ const MAX_ITEMS: usize = 10_000;
 /// The maximum number of bytes of text from one list.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// The fields of an item as text, in the requested order; `None` if a field is not a string, number or boolean.
+/// The fields of an item as text, in the requested order; `None` if a field is absent, or not a string, number or
+/// boolean.
 pub(super) type ItemFields = Vec<Option<String>>;
 
 /// A requested field: its index in [`ItemFields`], and the remaining segments of its JSON pointer.
@@ -69,7 +70,7 @@ pub(super) fn items_of_pages(
     Ok(found.items)
 }
 
-/// The string, number or boolean at a JSON pointer, as text.
+/// The string, number or boolean at a JSON pointer, as text; `None` if there is none.
 pub(super) fn field(json: &str, pointer: &str) -> Result<Option<String>, HttpFault> {
     let path = path(pointer);
     let mut found = vec![None];

@@ -57,7 +57,8 @@ pub(super) enum PointerTarget {
 }
 
 impl HttpFault {
-    /// Whether the service failed, rather than rejected the request. Then a stale response may be served.
+    /// Whether a stale response may be served: the service or this server failed, or the response is unusable. Not if
+    /// the service rejected the request, or the response is too large or has no list.
     pub(super) fn is_outage(&self) -> bool {
         match self {
             Self::Status(status) => !matches!(status.as_u16(), 400 | 401 | 403 | 404 | 407 | 410 | 414 | 422),

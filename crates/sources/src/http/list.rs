@@ -145,7 +145,8 @@ impl Instances {
     }
 
     /// The resource of an item. The fields of the item are the values of the variables, followed by name, title and
-    /// description as far as the configuration has pointers to them.
+    /// description as far as the configuration has pointers to them. `None` if a value is absent, or if the values give
+    /// no valid URI or URL.
     fn instance(
         &self,
         item: ItemFields,

@@ -1,8 +1,7 @@
 //! The memory budget of responses while they are received.
 //!
 //! Concurrent callers share one response, so its memory is reserved in a budget of its own, and not by the request of
-//! one caller.
-//! The reservation ends when the response is cached, or when all callers have their copies.
+//! one caller. The reservation ends when the response is cached, or when all callers have their copies.
 
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock};

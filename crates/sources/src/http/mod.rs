@@ -281,7 +281,8 @@ impl HttpInner {
     fn not_found(&self, uri: &Uri) -> Error {
         match self.endpoint(uri) {
             Some((_, variables)) => {
-                // A list such as `{?tag*}` also matches parameters of other names, as a map.
+                // An exploded variable such as `{?tag*}` also matches parameters of other names; its value is then a
+                // map.
                 let has_others = variables.iter().any(|(_, value)| matches!(value, VariableValue::Map(_)));
                 let templates: Vec<_> = self.templates.iter().map(|(uri, _)| uri).collect();
                 match wrong_uri::query_hint(uri, &[], &templates).filter(|_| has_others) {

@@ -59,7 +59,7 @@ impl ApiResponse {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// The content as text, which may be JSON.
+    /// The content as text, which may be JSON. Fails with [`HttpFault::Malformed`] if it is not text.
     pub(super) fn text(&self) -> Result<&str, HttpFault> {
         match &self.body {
             ContentBody::Text(text) => Ok(text),

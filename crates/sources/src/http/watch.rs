@@ -51,8 +51,8 @@ pub(super) fn record_served(followed: &FollowedResources, uri: &Uri, digest: u64
     });
 }
 
-/// Records the state `now` of a resource, which is `None` if it could not be determined. Returns whether the state
-/// has changed.
+/// Records the state `now` of a resource, which is `None` if it could not be determined. Returns whether the state has
+/// changed; the first state after `Unknown` is no change.
 fn update(followed: &FollowedResources, uri: &Uri, now: Option<PolledState>) -> bool {
     // Compared now and not when the poll began: a caller may have read the resource meanwhile.
     let changed = followed.with(uri, |known| {

@@ -83,7 +83,7 @@ fn pieces(text: &str) -> impl Iterator<Item = TextPiece<'_>> {
                 rest = after;
                 Some(TextPiece::Name(whole, inside.trim()))
             }
-            // Advances by one brace, since `{{{x}}` ends in a name.
+            // Advances by only one brace: in `{{{x}}`, the name begins at the second brace.
             _ => {
                 let (text, after) = rest.split_at(1);
                 rest = after;

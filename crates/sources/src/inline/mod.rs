@@ -100,7 +100,7 @@ impl Inline {
         })
     }
 
-    /// Runs work that may read files on a blocking thread.
+    /// Runs `work` on a blocking thread, because it may read files; if no content is in a file, runs it directly.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&InlineInner) -> Result<T> + Send + 'static,

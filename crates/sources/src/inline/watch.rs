@@ -25,7 +25,7 @@ struct WatchedFile {
     stamp: FileStamp,
 }
 
-/// The modification time and size of a file; `None` if it does not exist.
+/// The modification time and size of a file; `None` if there is no regular file at its path, or the time is unknown.
 type FileStamp = Option<(SystemTime, u64)>;
 
 fn stamp(path: &Path) -> FileStamp {

@@ -47,7 +47,8 @@ pub struct Config {
     /// The working directory of the program, relative to the configuration file. Default: the folder of that file.
     pub folder: PathBuf,
     /// Environment variables that the program inherits, besides `PATH`, `HOME`, `USER`, `LOGNAME`, `LANG`, `LC_ALL`,
-    /// `TMPDIR` and those of the XDG folders.
+    /// `TMPDIR` and those of the XDG folders. On Windows, the variables of the user profile and of the program folders
+    /// instead, and `PATH`.
     pub inherit: Vec<String>,
     /// Additional environment variables of the program.
     pub env: BTreeMap<String, String>,

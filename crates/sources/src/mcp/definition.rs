@@ -155,7 +155,7 @@ impl ServerDefinition {
         }
     }
 
-    /// A program without `/` is searched in `PATH`; one with `/`, on Windows also with `\\`, is relative to the
+    /// A program without `/` is searched in `PATH`; one with `/`, on Windows also with `\`, is relative to the
     /// configuration file.
     fn program(&self, program: &str) -> OsString {
         match program.contains(std::path::is_separator) {

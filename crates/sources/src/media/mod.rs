@@ -85,7 +85,8 @@ pub(crate) fn body(data: Vec<u8>, mime: &str) -> ContentBody {
     }
 }
 
-/// Data that must be preserved byte for byte: as text only if it is valid UTF-8 without NUL.
+/// Data that must be preserved byte for byte, as content: text if the media type `mime` is not binary and the data is
+/// valid UTF-8 without NUL, otherwise bytes.
 #[cfg(any(feature = "command", feature = "files", feature = "git", feature = "skills"))]
 pub(crate) fn exact(data: Vec<u8>, mime: &str) -> ContentBody {
     if content_class(mime) == ContentClass::Binary {

@@ -23,8 +23,7 @@ use crate::http_client::{self, HttpClient};
 /// The API version.
 const VERSION: &str = "2026-03-11";
 
-/// The first and the longest delay of the exponential back-off, for responses without
-/// `Retry-After`.
+/// The first and the longest delay of the exponential back-off, for responses without `Retry-After`.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(16);
 
@@ -204,7 +203,7 @@ impl NotionClient {
         }
     }
 
-    /// Waits for the end of the `Retry-After` period.
+    /// Waits for the end of the `Retry-After` period; fails at once if the period ends after `deadline`.
     async fn wait_retry_after(&self, deadline: Instant) -> Result<(), NotionFault> {
         let retry_not_before = *self.retry_not_before.lock().unwrap_or_else(PoisonError::into_inner);
         match retry_not_before {

@@ -62,7 +62,8 @@ pub(super) fn listing_proof(inner: &Arc<NotionInner>, listing: &Arc<WorkspaceLis
 }
 
 impl NotionInner {
-    /// The cached listing if it is fresh, otherwise a new listing. If Notion is slow or fails, the stale listing.
+    /// The cached listing if it is fresh, otherwise a new listing. If Notion is slow or fails, the stale listing; an
+    /// error if there is none.
     pub(super) async fn listing(self: &Arc<Self>) -> Result<Arc<WorkspaceListing>> {
         if let Some(listing) = self.listings.fresh() {
             return Ok(listing);

@@ -53,7 +53,7 @@ pub struct Notion {
 
 struct NotionInner {
     client: NotionClient,
-    /// The token: replicas with the same one share contents.
+    /// The token. Replicas with the same token share contents.
     token: Box<str>,
     config: Config,
     listings: Listings,

@@ -41,7 +41,7 @@ impl RowCursor {
 }
 
 impl NotionUri {
-    /// The id of the object.
+    /// The ID of the object; empty for `Info`.
     pub(super) fn id(&self) -> &str {
         match self {
             Self::Info => "",
@@ -61,7 +61,8 @@ impl NotionUri {
         Uri::parse(&text).ok()
     }
 
-    /// All names of this resource, without query: under each template, and with and without the dashes in the ID.
+    /// All URIs of this resource, without a query: of each template, with and without the dashes in the ID. None for
+    /// `Info`.
     pub(super) fn names(&self) -> Vec<Uri> {
         let written = |id: &str| match self {
             Self::Info => Vec::new(),

@@ -124,7 +124,8 @@ pub(super) fn longest(text: &str, letter: char) -> usize {
     text.split(|other| other != letter).map(str::len).max().unwrap_or_default()
 }
 
-/// Escapes all characters with a meaning in Markdown.
+/// Escapes the characters that could begin formatting, code, a link, HTML, a formula or a character reference.
+/// Beginnings of lines are escaped by [`paragraph`], and `|` in tables by `cell_of`.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, letter) in text.char_indices() {

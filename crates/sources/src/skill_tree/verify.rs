@@ -25,7 +25,8 @@ pub fn check_entry(skill: &Skill) -> Result<(), String> {
 }
 
 /// Compares the bytes at a URI with the entry of the skill: their number, their digest, and for its `SKILL.md` the
-/// front matter. An error says what differs; then the bytes must not be used.
+/// front matter. The entry of a dynamic skill has only the front matter. An error says what differs; then the bytes
+/// must not be used.
 pub fn verify(skill: &Skill, uri: &Uri, bytes: &[u8]) -> Result<(), String> {
     if let SkillResources::Files(files) = &skill.resources {
         let Some(file) = files.iter().find(|file| file.uri == *uri) else {

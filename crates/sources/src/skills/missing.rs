@@ -41,7 +41,7 @@ fn hint(inner: &SkillsInner, snapshot: &SkillSnapshot, uri: &Uri) -> Option<Stri
     None
 }
 
-/// The hint that a directory has nothing with this key; `None` if the name is too long to repeat.
+/// The hint that a directory has nothing with this key; `None` if the name is empty or too long to repeat.
 fn no_such_name(inner: &SkillsInner, snapshot: &SkillSnapshot, folder: &str, wrong: &str) -> Option<String> {
     let own = match folder {
         "" => format!("{SCHEME}{}", inner.prefix),

@@ -85,7 +85,8 @@ impl SkillsInner {
         Ok(children)
     }
 
-    /// The only child of a directory above the folder.
+    /// The only child of a directory above the folder; `None` if there are no skills, because the directory then does
+    /// not exist.
     fn child_above(&self, snapshot: &SkillSnapshot, path: &str) -> Option<Resource> {
         if snapshot.entries().is_empty() {
             return None;

@@ -21,7 +21,8 @@ impl Url {
     }
 }
 
-/// The URL without user, password and options.
+/// The URL without user, password and options. A SQLite URL is shown unchanged; a URL with an unknown scheme is shown
+/// as "a database".
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.0.split_once(':').unwrap_or(("", &self.0));

@@ -121,7 +121,7 @@ impl Config {
         Ok(())
     }
 
-    /// The name of the database in messages: its URL, without secrets.
+    /// The name of the database in messages: its URL without secrets, or the environment variable that holds the URL.
     pub(super) fn label(&self) -> String {
         match (&self.url, &self.url_env) {
             (Some(url), _) => url.to_string(),
@@ -195,6 +195,6 @@ pub struct QueryConfig {
     /// The intended audience: `"user"`, `"assistant"` or both.
     #[serde(default)]
     pub audience: Vec<Audience>,
-    /// How important it is, from 0 to 1.
+    /// How important the resource is, from 0 to 1.
     pub priority: Option<f64>,
 }

@@ -31,12 +31,13 @@ enum MediaType {
     /// From the extension of the URI, otherwise from the contents.
     Detected,
     Configured(String),
-    /// From this column; detected if it is null.
+    /// From this column; detected if its value is null or not a media type.
     Column(String),
 }
 
 impl ContentsColumns {
-    /// The columns that a query is configured with; `None` if its result is rows. The error says what is wrong.
+    /// The configured columns of a query; `None` if its result is rows. The error says what is wrong with the
+    /// configuration.
     pub(super) fn of(config: &QueryConfig) -> Result<Option<Self>, String> {
         let Some(value) = config.contents.clone() else {
             return match config.mime.is_some() || config.mime_column.is_some() {
@@ -64,7 +65,7 @@ impl ContentsColumns {
         Ok(Some(Self { value, media_type }))
     }
 
-    /// The configured media type.
+    /// The configured media type; `None` if it is detected or comes from a column.
     pub(super) fn mime(&self) -> Option<&str> {
         match &self.media_type {
             MediaType::Configured(mime) => Some(mime),

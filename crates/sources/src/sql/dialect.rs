@@ -131,8 +131,8 @@ const VALUES_PER_SIZE_COLUMN: usize = 8;
 
 /// The select list for `values`, and the number of size columns at its end. Each item of `values` is an expression
 /// and whether its values may be large. The large values are divided into groups of [`VALUES_PER_SIZE_COLUMN`],
-/// each with a size column for its total size. If the total exceeds `most` bytes, the values of the group are null.
-/// The database determines the size of a value without reading it.
+/// each with a size column for its total size. If the total exceeds `most` bytes, the values of the group are null, so
+/// that the database does not send them.
 pub(super) fn bounded(values: &[(String, bool)], most: u64) -> (String, usize) {
     let large: Vec<_> = values.iter().filter(|(_, large)| *large).map(|(value, _)| value).collect();
     let sizes: Vec<_> = large

@@ -67,7 +67,8 @@ pub(super) fn parse<'a>(
 }
 
 /// The column and the value of a filter in one text, as in `filter=Title=Homogenic`. Clients that know only simple
-/// variables expand the template in this form. An empty value means no filter.
+/// variables expand the template in this form. An empty value means no filter. `None` if the parameter is not
+/// `filter`, if the table has a column of this name, or if the text has no `=`.
 fn split_filter_text<'t>(table: &TableInfo, name: &str, text: &'t str) -> Option<(&'t str, &'t str)> {
     let is_column = || table.columns.iter().any(|column| column.name == VARIABLE);
     if name != VARIABLE || is_column() { None } else { text.split_once('=') }
@@ -75,7 +76,7 @@ fn split_filter_text<'t>(table: &TableInfo, name: &str, text: &'t str) -> Option
 
 /// The completions of a partly typed filter.
 pub(super) enum FilterCompletion<'t> {
-    /// `COLUMN=` for each column, or `COLUMN=VALUE` for each value of an enum column.
+    /// `COLUMN=` for each column that can be filtered; after `COLUMN=` was typed, `COLUMN=VALUE` for each value of an enum.
     Texts(Vec<String>),
     /// The values of the only key column that begin with this text, which was typed after the equals sign.
     Key(&'t str),

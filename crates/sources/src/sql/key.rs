@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::catalog::TableName;
 use super::schema::counted;
 
-/// The characters that are percent-encoded in a segment: all that could be URI syntax.
+/// The ASCII characters that are percent-encoded in a segment: all except letters, digits and `-._~,`.
 const SEGMENT_ESCAPES: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b',');
 

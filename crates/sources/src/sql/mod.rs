@@ -125,7 +125,7 @@ impl CachedTable {
     }
 }
 
-/// Catalog queries in progress (single-flight).
+/// Queries of the catalog of the database that are in progress (single-flight).
 #[derive(Default)]
 struct CatalogLoads {
     default: SingleFlight<(), String>,
@@ -480,7 +480,7 @@ impl SqlInner {
     }
 
     fn table_cache(&self) -> std::sync::MutexGuard<'_, HashMap<TableName, CachedTable>> {
-        // An insertion leaves the map consistent.
+        // A panic with the lock held leaves the map consistent.
         self.table_cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

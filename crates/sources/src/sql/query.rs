@@ -166,7 +166,7 @@ impl CheckedQuery {
         }
     }
 
-    /// The media type of the result; `None` if it differs from row to row.
+    /// The media type of the result; `None` if it is only known after a read.
     fn mime(&self) -> Option<String> {
         match &self.contents {
             Some(columns) => columns.mime().map(str::to_owned),
@@ -197,7 +197,7 @@ impl CheckedQuery {
     }
 }
 
-/// Adds the parameter `format` to a template.
+/// Adds the parameter `format` to a template, unless the template has a variable of this name or a fragment.
 fn with_format(uri: &UriTemplate) -> Result<UriTemplate> {
     let text = uri.as_str();
     // After a `#`, a query parameter would be part of the fragment.

@@ -12,7 +12,7 @@ use super::key;
 use super::stored;
 use super::value::{BindValue, SqlValue, ValueType, parse};
 
-/// The number of keys that are scanned for a typed prefix if no index can be used.
+/// The maximum number of keys that are scanned for a typed prefix if no index can be used.
 const MAX_SCANNED_KEYS: usize = 1000;
 
 /// Builds statements for one table.
@@ -183,7 +183,8 @@ impl RowStatements<'_> {
         }
     }
 
-    /// Selects columns of the table, followed by the values for [`key_text`](Self::key_text), in the order of the key.
+    /// Selects columns of the table, followed by the values for [`key_text`](Self::key_text). The rows are sorted by
+    /// key.
     fn select(&self, columns: &[TableColumn], condition: Condition, limit: u64) -> Statement {
         let Self { dialect, table, most } = self;
         let mut order: Vec<_> = table.key.iter().map(|column| dialect.ordered(column)).collect();
@@ -379,7 +380,7 @@ fn spans(digits: &str) -> Vec<(i64, i64)> {
     spans
 }
 
-/// The keys that begin with the typed text. `truncated` says whether `keys` is incomplete.
+/// The completions among `keys`: those that begin with the typed text. `truncated` says whether `keys` is incomplete.
 pub(super) fn matching(keys: Vec<String>, asked: CompletionRequest<'_>, truncated: bool) -> Completion {
     let mut completion = Completion::of(keys, asked.typed, asked.limit);
     completion.more |= truncated;

@@ -44,8 +44,8 @@ impl SchemaDocument<'_> {
         (text.len() as u64 <= most).then_some(text)
     }
 
-    /// A list of the tables as Markdown, as far as it fits into `most` bytes. Without views, it does not say for each
-    /// that it is a table.
+    /// A list of the tables as Markdown, as far as it fits into `most` bytes. The column that distinguishes tables
+    /// from views is omitted if there are no views.
     pub(super) fn table_list(&self, tables: &[TableInfo], most: u64) -> String {
         let mut text = self.summary(tables);
         let has_views = self.included(tables).any(|table| table.summary.view);
@@ -156,8 +156,8 @@ impl SchemaDocument<'_> {
         text
     }
 
-    /// The schema of the whole database as JSON. If it exceeds `most` bytes, the error is a lower bound of its
-    /// size.
+    /// The schema of the whole database as JSON. If the tables exceed `most` bytes as JSON without white space, the
+    /// error is a lower bound of the size. The result has white space and may exceed `most`.
     pub(super) fn database_json(&self, tables: &[TableInfo], most: u64) -> Result<String, u64> {
         let mut size = 0;
         let mut written = Vec::new();
@@ -241,7 +241,7 @@ fn type_with_values(column: &TableColumn) -> String {
     format!("{declared} ({})", values.join(", "))
 }
 
-/// A fence for a code block with this text: it does not occur in the text.
+/// A fence for a code block with this text: a row of backticks that does not occur in the text.
 fn fence(text: &str) -> String {
     let mut fence = "```".to_owned();
     while text.contains(&fence) {

@@ -29,8 +29,8 @@ const MAX_EXCERPT_SOURCE: usize = 5000;
 struct FullTextTable {
     /// The table that is searched.
     name: TableName,
-    /// For an FTS5 table with external content: the name of the content table, and of its column that equals the
-    /// `rowid` of the FTS5 table.
+    /// For an FTS5 table with external content: the name of the content table, and the name of the column of the
+    /// content table that equals the `rowid` of the FTS5 table.
     content: Option<(String, String)>,
 }
 
@@ -42,8 +42,8 @@ struct FoundRow {
 }
 
 impl SqlInner {
-    /// Searches all visible tables with a full-text index; `None` if the query has no words or no table can be
-    /// searched.
+    /// Searches up to [`MAX_TABLES`] visible tables with a full-text index; `None` if the query has no words or no
+    /// table can be searched. Tables whose search fails are left out; if there are no others, the error is returned.
     pub(super) async fn search(
         &self,
         query: &SearchQuery,
@@ -79,7 +79,7 @@ impl SqlInner {
         Ok(Some(SearchAnswer { hits, total, ..SearchAnswer::default() }))
     }
 
-    /// The visible tables that the database can search.
+    /// The first [`MAX_TABLES`] visible tables that the database can search.
     async fn full_text_tables(&self) -> Result<Vec<FullTextTable>> {
         let default = self.default_schema().await?;
         let sql = match self.driver.dialect() {
@@ -119,7 +119,8 @@ impl SqlInner {
         Ok(tables.filter(shown).take(MAX_TABLES).collect())
     }
 
-    /// The rows of a table that match, best first; `None` if its rows have no URIs.
+    /// The rows of a table that match and that the caller may see, best first; `None` if the rows have no URIs or the
+    /// user of the database may not read the full-text index.
     async fn search_table(
         &self,
         searched: &FullTextTable,

@@ -34,7 +34,7 @@ impl<K, V> Default for SingleFlight<K, V> {
 
 impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     fn slots(&self) -> MutexGuard<'_, HashMap<K, Arc<Slot<V>>>> {
-        // An insertion or removal leaves the map consistent.
+        // A panic with the lock held leaves the map consistent.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

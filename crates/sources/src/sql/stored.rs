@@ -76,7 +76,7 @@ fn plain(column: &TableColumn, text: &str) -> Result<BindValue, &'static str> {
     })
 }
 
-/// The text of a value that is not null. `is_reserved` says which plain texts have another meaning in a key.
+/// The text of a value in a key; [`NULL`] for null. `is_reserved` says which plain texts have another meaning in a key.
 pub(super) fn write(column: &TableColumn, value: &BindValue, is_reserved: impl Fn(&str) -> bool) -> String {
     let (class, text) = match value {
         BindValue::Integer(number) => (INTEGER, number.to_string()),
@@ -96,7 +96,8 @@ pub(super) fn write(column: &TableColumn, value: &BindValue, is_reserved: impl F
     if is_plain { short } else { format!("{class}{CLASS_SEPARATOR}{text}") }
 }
 
-/// Whether SQLite treats two values as the same: it compares integers and reals by value.
+/// Whether SQLite treats two values as the same: it compares integers and reals by value. Here, a real and an integer
+/// of 2^53 or more are never the same, because the conversion is not exact.
 fn is_same(one: &BindValue, other: &BindValue) -> bool {
     match (one, other) {
         (BindValue::Integer(integer), BindValue::Number(number))

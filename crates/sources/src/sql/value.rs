@@ -103,7 +103,7 @@ impl SqlValue {
         }
     }
 
-    /// Whether the value is true.
+    /// Whether the value is true. Catalogs also spell this `true`, `t`, `1` or `YES`.
     pub(super) fn as_bool(&self) -> bool {
         match self {
             Self::Boolean(value) => *value,
@@ -111,7 +111,7 @@ impl SqlValue {
         }
     }
 
-    /// Converts a value that was sent as text to its type.
+    /// Converts a value that was sent as text to its type. Text that cannot be parsed as that type stays text.
     pub(super) fn of_text(kind: ValueType, text: String) -> Self {
         match kind {
             ValueType::Boolean => match &*text {
@@ -132,7 +132,7 @@ impl SqlValue {
     }
 }
 
-/// Converts `2026-07-28 12:00:00+00` to ISO 8601. Other formats, such as `infinity`, are unchanged.
+/// Converts a timestamp such as `2026-07-28 12:00:00+00` to ISO 8601. Other texts, such as `infinity`, are unchanged.
 fn moment(text: String) -> String {
     let is_timestamp = text.len() >= 19 && text.as_bytes()[10] == b' ' && !text.ends_with("BC");
     if !is_timestamp {

@@ -10,8 +10,8 @@ use super::driver::{self, DatabaseError, DriverError, QueryLimits, Statement};
 use super::{SqlInner, query};
 
 impl SqlInner {
-    /// Sends every configured query and its completion queries to the database, with a limit of no rows. Returns an
-    /// error for each query that is wrong: the first one of its statements.
+    /// Sends every configured query and its completion queries to the database, with a limit of no rows. Returns one
+    /// error for each wrong query, about its first wrong statement.
     pub(super) async fn verify(&self) -> Result<Vec<Error>> {
         self.verified.store(true, Ordering::Relaxed);
         let mut wrong = Vec::new();

@@ -270,8 +270,9 @@ impl DatabaseWatch {
         self.changes.extend(changes);
     }
 
-    /// Reads newly followed resources as their baseline. If the version of the database does not prove that nothing
-    /// changed since the subscription, they are reported as changed.
+    /// Reads newly followed resources as their baseline. They are reported as changed if the version of the database
+    /// does not prove that nothing changed since the subscription, or if they are followed for clients of other
+    /// replicas.
     async fn record_baseline(&mut self) {
         let inner = Arc::clone(&self.inner);
         let mut new = Vec::new();
@@ -300,7 +301,7 @@ impl DatabaseWatch {
         }
     }
 
-    /// Polls the followed resources, each client's within [`CLIENT_POLL_TIME`].
+    /// Polls the followed resources of all clients, each client for up to [`CLIENT_POLL_TIME`].
     async fn poll_followed(&mut self, which: PollScope<'_>) -> Result<(), PollFailed> {
         let clients = by_client(&self.inner.followed);
         self.unfinished.retain(|client, _| clients.contains_key(client));
@@ -337,7 +338,8 @@ impl DatabaseWatch {
                 if inner.driver.version().await.is_err() {
                     return Err(PollFailed);
                 }
-                // This resource would delay the others at every poll.
+                // The database responds, so the read of this resource takes too long: it would delay the others at
+                // every poll.
                 tracing::warn!(%uri, "stopped following a resource that takes too long to poll");
                 inner.followed.remove(&uri);
                 continue;

@@ -117,8 +117,8 @@ impl Tree {
         let files = [
             self.open_ignore_file(handle, key, &[first])?,
             self.open_ignore_file(handle, key, &[second])?,
-            // Only the root has one. If `.git` is a file or a symbolic link, as in a worktree, the repository is
-            // elsewhere and its excludes do not apply.
+            // Only `.git/info/exclude` of the root applies. If `.git` is a file or a symbolic link, as in a worktree,
+            // the repository is elsewhere and its excludes do not apply.
             if key.is_empty() {
                 self.open_ignore_file(handle, key, &[".git", "info", "exclude"])?
             } else {

@@ -24,8 +24,8 @@ use super::{cancellation, name, walk};
 /// millisecond.
 const JOURNAL_THRESHOLD: usize = 1024;
 
-/// A listing that is updated only from events is read in full again after this many times the duration of a
-/// full read, since some changes cause no events.
+/// A listing that is updated only from events is read in full again after this many times the duration of a full read,
+/// but not before `event_trust` has passed, since some changes cause no events.
 const REREAD_FACTOR: u32 = 20;
 
 /// The tracing target of the messages about entries that are not served.
@@ -112,7 +112,8 @@ impl Tree {
         Ok(names)
     }
 
-    /// Updates the names from the journal; `None` if the journal is incomplete or the names are due to be read again.
+    /// Updates the names from the journal; `None` if there is no complete journal, or if the names are due to be read
+    /// again.
     fn apply_journal(&self, mut read: ListingRead, folder: &OpenFolder) -> io::Result<Option<ListingRead>> {
         if read.verified.elapsed() > self.event_trust.max(read.cost * REREAD_FACTOR) {
             return Ok(None);

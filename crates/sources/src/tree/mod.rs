@@ -12,7 +12,8 @@
 //! - A *stamp* is the part of a `stat` result that changes with the file. It is *settled* if it was so old when the
 //!   file was read that an equal stamp later proves an unchanged file ([`stamp`]).
 //! - *Evidence* is the values that generation counters had when a directory was observed. Inotify events advance the
-//!   counters. While none has advanced, the evidence *holds*, and the directory is unchanged ([`proof`]).
+//!   counters. While none has advanced, and for at most `proof::MAX_AGE`, the evidence *holds*: the directory counts as
+//!   unchanged ([`proof`]).
 
 mod cache;
 mod cancellation;
@@ -85,7 +86,7 @@ const MAX_QUICK_STEPS: usize = 8 * 1024 * 1024;
 /// How deep directories may be nested. A walk holds one open directory for each level.
 const MAX_DEPTH: usize = 128;
 
-/// The longest key of a resource. It leaves room in a URI for the mount and a query.
+/// The longest key of a resource. It leaves room in a URI for the URI of the root and a query.
 const MAX_KEY_LENGTH: usize = Uri::LIMIT - 1024;
 
 /// The visible part of a directory tree, as the options define it.
@@ -302,7 +303,8 @@ impl Tree {
         Ok((name, directory))
     }
 
-    /// Whether a directory has no entry at all for a URI segment, not even a symbolic link.
+    /// Whether a directory has no entry at all for a URI segment, not even a symbolic link. `false` if the segment
+    /// encodes no file name.
     pub(crate) fn has_no_entry(folder: &OpenFolder, segment: &str) -> bool {
         let Some(name) = name::from_segment(segment) else { return false };
         folder.handle.stat(&name).is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound)

@@ -10,7 +10,7 @@ pub(crate) fn to_segment(name: &OsStr) -> Option<String> {
     bytes(name).map(Uri::encode_segment)
 }
 
-/// The file name that a URI segment encodes; `None` if it encodes no file name, as `..` and `a%2Fb`.
+/// The file name that a URI segment encodes; `None` if it encodes no file name, for example `..` or `a%2Fb`.
 pub(crate) fn from_segment(segment: &str) -> Option<OsString> {
     let decoded = Uri::decode_segment(segment)?;
     if decoded.contains(&0) || decoded.contains(&b'/') {

@@ -125,8 +125,8 @@ impl Tree {
         folder.names.get().cloned()
     }
 
-    /// The proven stamps of the files of these names in a directory; `None` if nothing can be proven about the
-    /// directory.
+    /// The table of the proven stamps of the files of these names in a directory: the cached table if it is still
+    /// valid, otherwise an empty one. `None` if nothing can be proven about the directory.
     pub(super) fn stamp_table(&self, folder: &OpenFolder, names: &Arc<NameList>) -> Option<Arc<StampTable>> {
         let path_evidence = folder.path_evidence.as_ref()?;
         if let Some(cached) = self.stamp_tables.get(&folder.logical.key)

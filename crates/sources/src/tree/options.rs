@@ -10,7 +10,7 @@ use serde::Deserialize;
 pub(crate) struct TreeOptions {
     /// The name of a file directly in the root. If set, only this file is visible.
     pub(crate) only: Option<OsString>,
-    /// Only files that match one of these patterns are visible. If empty, all are.
+    /// Only files that match one of these patterns are visible. If empty, this option hides no files.
     pub(crate) include: Vec<String>,
     /// Patterns of files and directories that are not visible.
     pub(crate) exclude: Vec<String>,

@@ -84,9 +84,9 @@ impl Root {
         Ok(DirectoryHandle { root: Arc::clone(&dir), dir: Arc::clone(&dir) })
     }
 
-    /// Whether the open directory is still the one at the path. This check may follow symbolic links. If they
-    /// resolve to another directory, the caller opens the path again, and that fails if a component has become a
-    /// symbolic link since the first time.
+    /// Whether the open directory is still the one at the path. This check may follow symbolic links. If they resolve
+    /// to another directory, the caller opens the path again, and that fails if a component has become a symbolic link
+    /// since the path was first opened.
     #[cfg(unix)]
     fn is_at_path(&self, dir: &Dir) -> io::Result<bool> {
         use std::os::unix::fs::MetadataExt as _;
@@ -99,7 +99,8 @@ impl Root {
         }
     }
 
-    /// Whether the open directory still exists. On this platform, a replaced one is detected only if it was deleted.
+    /// Whether the open directory still exists. On this platform, another directory at the path is detected only if the
+    /// open one was deleted.
     #[cfg(not(unix))]
     fn is_at_path(&self, dir: &Dir) -> io::Result<bool> {
         Ok(metadata::of_dir(dir)?.nlink() != 0)

@@ -79,8 +79,8 @@ impl StatStamp {
     /// Whether content read at `seen` can be trusted for as long as the stamp stays the same.
     ///
     /// Two changes within one tick of the file system's clock leave the same stamp. So a file that had changed less
-    /// than a tick before it was read may have changed again since, without another stamp. Git treats such entries of
-    /// its index in the same way, and calls them "racily clean".
+    /// than a tick before it was read may have changed again since, without a change of its stamp. Git treats such
+    /// entries of its index in the same way, and calls them "racily clean".
     pub(crate) fn settled(&self, seen: SystemTime) -> bool {
         [self.modified, self.changed]
             .into_iter()
@@ -89,8 +89,8 @@ impl StatStamp {
             .is_some_and(|latest| latest.checked_add(TICK).is_some_and(|settled| settled < seen))
     }
 
-    /// Whether a file with this stamp has the contents that it has at `seen`. Needs the ctime, which no process can set,
-    /// unlike the mtime.
+    /// Whether this stamp identifies the contents that the file has at `seen`: while the stamp is the same, so are the
+    /// contents. Needs the ctime, which no process can set, unlike the mtime.
     pub(crate) fn identifies_contents(&self, seen: SystemTime) -> bool {
         self.changed.is_some() && self.settled(seen)
     }

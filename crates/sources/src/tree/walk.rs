@@ -265,7 +265,8 @@ pub(crate) fn open_listed_folder(
         Ok(folder) => return Ok(Some(folder)),
         Err(cause) => cause,
     };
-    // No event in the parent directory will report that the ignore file has become readable.
+    // No event in the parent directory will report that the ignore file has become readable, so the result cannot be
+    // proven valid.
     if let Some(proof) = proof.filter(|_| ignore_files::hides_folder(&cause)) {
         proof.invalidate();
     }

@@ -215,8 +215,9 @@ impl<'a> OpenApiOperation<'a> {
         }
     }
 
-    /// Converts the path to a template with valid variable names. Removes from `parameters` those that the path
-    /// does not contain, and adds those of the path that are not declared.
+    /// Converts the path to a template with valid variable names. Removes from `parameters` those that the path does
+    /// not contain, and adds those of the path that are not declared. `None` if the path does not begin with `/`, or a
+    /// brace is not closed.
     fn path_template(&self, parameters: &mut Vec<OperationParameter>) -> Option<String> {
         let mut rest = self.path;
         let mut path = String::new();

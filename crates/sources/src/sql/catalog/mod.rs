@@ -28,7 +28,7 @@ pub(super) struct TableSummary {
     pub(super) name: TableName,
     pub(super) view: bool,
     pub(super) comment: Option<String>,
-    /// The estimated number of rows, if the database has one.
+    /// The number of rows, which may be an estimate; `None` if it is unknown.
     pub(super) rows: Option<u64>,
 }
 
@@ -330,8 +330,8 @@ impl TableInfo {
     }
 
     fn add_reference(&mut self, row: &[SqlValue]) {
-        // The rows of one constraint are adjacent, and the first of them has the position 1. Constraint names are
-        // not unique.
+        // The rows of one constraint are adjacent, and the first of them has the position 1, so that row begins a
+        // foreign key. The names of constraints cannot be used for this, because they are not unique.
         let column = row[3].to_text_lossy();
         let target = TableName { schema: row[4].to_text_lossy(), table: row[5].to_text_lossy() };
         let first = row[7].to_text_lossy() == "1";
@@ -344,7 +344,8 @@ impl TableInfo {
         }
     }
 
-    /// Sets `key` to the primary key, or else to the shortest unique index whose columns are never null.
+    /// Sets `key` to the primary key, or else to the unique index with the fewest columns, none of which may be null.
+    /// `key` is empty if there is neither.
     fn choose_key(&mut self) {
         let columns = |index: &TableIndex| -> Option<Vec<TableColumn>> {
             let find = |name: &String| self.columns.iter().find(|column| column.name == *name).cloned();

@@ -3,7 +3,8 @@
 //! A statement runs in a task that owns its connection and one of `connections` permits. If the caller disconnects,
 //! the time-out expires or the sink needs no more rows, the task cancels the statement in the database and waits
 //! until the statement has ended. Only then does the task release the connection and the permit, so the database
-//! never runs more than `connections` statements of a source.
+//! does not run more than `connections` statements of a source. There is one exception: if a server does not end a
+//! statement in time, the task closes the connection and releases the permit.
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod canceller;
@@ -199,7 +200,7 @@ impl DatabaseVersion {
 /// A notification channel.
 #[async_trait]
 pub(super) trait NotificationListener: Send {
-    /// Begins to listen. After this returns, no notification is missed until `next_notification` fails.
+    /// Begins to listen. After this succeeds, no notification is missed until `next_notification` fails.
     async fn begin(&mut self) -> Result<(), DriverError>;
     /// The next notification; after an error, notifications may have been missed.
     async fn next_notification(&mut self) -> Result<String, DriverError>;

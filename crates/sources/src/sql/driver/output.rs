@@ -53,7 +53,7 @@ impl SinkOutput {
         }
     }
 
-    /// Decodes a row of `size` bytes and passes it to the sink.
+    /// Decodes a row of `size` bytes and passes it to the sink, unless the statement is to stop.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(super) async fn decoded(
         &mut self,

@@ -42,7 +42,7 @@ pub(super) trait Backend: Send + Sync + 'static {
         output: &mut SinkOutput,
     ) -> Result<(), DriverError>;
 
-    /// Cancels the running statement of a server session; `false` if the server was not reached.
+    /// Cancels the running statement of a server session; `false` unless the server confirmed this in time.
     async fn cancel(&self, session: u64) -> bool;
 
     /// Resets a connection for the next statement; `false` if that fails.
@@ -107,7 +107,7 @@ struct StatementEnd {
 
 impl<B: Backend> ConnectionPool<B> {
     fn idle(&self) -> MutexGuard<'_, Vec<B::Connection>> {
-        // A push or a pop leaves the list consistent.
+        // A panic with the lock held leaves the list consistent.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -82,7 +82,7 @@ impl SqliteFile {
         let _leaving = super::stop::StopOnDrop(Arc::clone(&stop));
         let version =
             blocking(move || retry_while_locked(settings, &stop, || detector.version()).map_err(classify));
-        // Without a version, the file was replaced after the detector was opened.
+        // There is no version if the file was replaced or removed after the detector was opened.
         version.await?.ok_or(DriverError::Unavailable(CONNECTION_LOST))
     }
 }
@@ -286,7 +286,8 @@ fn query(connection: &Connection, statement: &Statement, output: &mut SinkOutput
     Ok(())
 }
 
-/// The size of the values of a row, and the limit of that size, in bytes.
+/// The size of the values of a row, and the limit of that size, in bytes. Without a limit, the size is 0 and the
+/// limit is `u64::MAX`.
 fn size(row: &Row<'_>, values: usize, statement: &Statement) -> rusqlite::Result<(u64, u64)> {
     if let Some(sizes) = statement.sizes {
         let reported = (values..values + sizes.columns).map(|at| row.get::<_, u64>(at));

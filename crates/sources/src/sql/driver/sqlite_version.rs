@@ -100,7 +100,7 @@ impl VersionDetector {
         self.lock().as_ref().is_some_and(|open| open.identity == identity)
     }
 
-    /// Uses this new connection, which was opened when the file at the path had this identity.
+    /// Uses this new connection from now on. The caller has opened it while the file at the path had this identity.
     pub(super) fn open(&self, connection: Connection, identity: FileIdentity) -> rusqlite::Result<()> {
         static EPOCHS: AtomicU64 = AtomicU64::new(0);
         // A check must not wait for a lock, because a request waits for the check.

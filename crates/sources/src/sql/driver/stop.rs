@@ -38,7 +38,7 @@ impl StopSignal {
         self.session.store(session, Ordering::SeqCst);
     }
 
-    /// The server session whose statement to cancel.
+    /// The server session whose statement to cancel; `None` if there is nothing to cancel.
     pub(super) fn session(&self) -> Option<u64> {
         Some(self.session.load(Ordering::SeqCst)).filter(|session| *session != 0)
     }

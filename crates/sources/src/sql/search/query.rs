@@ -1,14 +1,14 @@
 //! The text of a search in the query languages of databases.
 
-/// The maximum number of words of a query; the rest is ignored.
+/// The maximum number of entries in each list of a query; the rest is ignored.
 const MAX_WORDS: usize = 32;
 
 /// The parts of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FullTextQuery {
-    /// Optional words, and all phrases.
+    /// The words and phrases of which at least one must occur.
     wanted: Vec<String>,
-    /// Phrases that must occur.
+    /// Phrases that must all occur. They are in `wanted` too.
     phrases: Vec<String>,
     /// Words that must not occur.
     excluded: Vec<String>,

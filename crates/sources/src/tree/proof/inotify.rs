@@ -100,7 +100,8 @@ impl GenerationTracker {
         self.watch(WatchTarget::Handle(handle.as_fd()), DIRECTORY_EVENTS, None)
     }
 
-    /// Watches a directory by its path; `None` if it cannot be watched. The caller checks that its file system is local.
+    /// Watches a directory by its path; `None` if it cannot be watched. The caller must check that the file system is
+    /// local.
     pub(super) fn watch_path(&self, path: &Path) -> Option<ObservedGeneration> {
         self.watch(WatchTarget::Path(path), DIRECTORY_EVENTS, None)
     }

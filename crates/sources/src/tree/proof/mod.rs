@@ -127,12 +127,13 @@ pub(super) struct PathEvidence {
 }
 
 impl PathEvidence {
-    /// Whether it is younger than [`MAX_AGE`].
+    /// Whether this evidence is not older than [`MAX_AGE`].
     pub(super) fn is_recent(&self) -> bool {
         self.began.elapsed() <= MAX_AGE
     }
 
-    /// Whether it holds, for this directory and all above it. The event queue must have been drained.
+    /// Whether the evidence holds for this directory and for all directories above it, up to the root. The event queue
+    /// must have been drained.
     fn holds(&self) -> bool {
         let now = Instant::now();
         let mut current = Some(self);

@@ -16,9 +16,10 @@ pub(crate) struct QuietPaths {
 }
 
 impl QuietPaths {
-    /// Watches the directories that contain files or absent files at `paths`. `None` if not all of their changes can be
-    /// detected: outside `root`, through links, and where inotify is missing. The caller must check that the file system
-    /// is local, and read the files after this call.
+    /// Watches the directories on the way from `root` to the files at `paths`, which need not exist. `None` if some
+    /// changes cannot be detected: if a path is outside `root`, leads through a symbolic link or has another hard link,
+    /// or if inotify is not available. The caller must check that the file system is local, and read the files after
+    /// this call.
     pub(crate) fn watch<'p>(root: &Path, paths: impl IntoIterator<Item = &'p Path>) -> Option<Self> {
         let (tracker, began) = (GenerationTracker::shared()?, Instant::now());
         let mut observed = tracker.watch_ancestors(root)?;

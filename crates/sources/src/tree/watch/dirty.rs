@@ -6,7 +6,8 @@ use std::ffi::OsStr;
 use super::super::filter::IgnoreRules;
 use super::super::name;
 
-/// The maximum number of names in the set. Beyond that, a scan of the whole tree costs less.
+/// The maximum number of names in the set. Beyond that, the whole tree is scanned as after lost events: this costs
+/// less, and the set no longer says which entries changed.
 const MAX_NAMES: usize = 100_000;
 
 /// The files and directories to scan again.
@@ -62,7 +63,7 @@ impl DirtySet {
     /// Marks an entry of a directory.
     pub(super) fn mark_entry(&mut self, key: &str, name: &OsStr, event: EntryEvent) {
         match (key, name.to_str()) {
-            // Nothing in `.git` is visible, but `.git/info/exclude` decides what else is.
+            // Nothing in `.git` is visible, but the rules in `.git/info/exclude` can hide any other file.
             ("", Some(".git")) | (".git/", Some("info")) | (".git/info/", Some("exclude")) => {
                 self.mark_subtree("")
             }
@@ -79,7 +80,8 @@ impl DirtySet {
     }
 
     /// Marks a directory as an entry of its parent. For the watched directories in `.git`, which are not visible, marks
-    /// the whole tree, because its ignore rules may have changed.
+    /// the whole tree, because its ignore rules may have changed. The root has no parent: marks its entries, or the
+    /// whole tree if another directory has replaced the root.
     pub(super) fn mark_directory(&mut self, key: &str, event: EntryEvent) {
         match split(key) {
             Some(_) if key.starts_with(".git/") => self.mark_subtree(""),

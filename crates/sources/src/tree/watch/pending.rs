@@ -124,8 +124,8 @@ impl ChangeSet {
         let uri = next.or_else(|| self.changes.first_key_value())?.0.clone();
         let pending = self.changes.get_mut(&uri)?;
         if pending.presence.is_none() && pending.updated && pending.described {
-            // Both changed: delivers `Updated` now and `Described` in the next round. `last` advances here too: a file that
-            // changes before each delivery would otherwise be delivered for ever.
+            // Both changed: delivers `Updated` now and `Described` in the next round. `last` advances here too:
+            // otherwise a file that changes before each delivery would be delivered for ever, and the others never.
             pending.updated = false;
             self.last = Some(uri.clone());
             return Some(Change::Updated(uri));

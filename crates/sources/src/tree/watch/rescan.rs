@@ -67,7 +67,7 @@ impl<'a> Rescan<'a> {
         }
     }
 
-    /// The first scan, which emits nothing.
+    /// The first scan, which emits nothing. `None` if the root does not exist or cannot be read.
     pub(super) fn initial_snapshot(&mut self) -> Option<SnapshotDirectory> {
         let root = self.open_root();
         match self.observe("", "", root) {
@@ -146,7 +146,7 @@ impl<'a> Rescan<'a> {
     }
 
     /// Compares a directory with its snapshot, reports the differences and updates the snapshot. `Absent` if the
-    /// directory no longer exists.
+    /// directory no longer exists; `Unknown` if it cannot be read now or the stream was dropped.
     fn compare(
         &mut self,
         folder: &OpenFolder,
@@ -299,7 +299,7 @@ impl<'a> Rescan<'a> {
     }
 
     /// Scans a directory that is not in the snapshot of the last scan, and everything below it. `None` if it cannot be
-    /// read.
+    /// read or the stream was dropped.
     fn new_directory(&mut self, folder: &OpenFolder) -> Option<SnapshotDirectory> {
         // The stream may have been dropped, and the first scan can take long.
         if self.pending.is_closed() {
@@ -352,7 +352,8 @@ impl<'a> Rescan<'a> {
     fn open(&mut self, open: impl Fn() -> io::Result<Arc<OpenFolder>>) -> io::Result<Arc<OpenFolder>> {
         let folder = open()?;
         match self.events.add(&folder)? {
-            // The first time, its stamp and its ignore files were read before the watch was in place.
+            // The watch is new, but the stamp and the ignore files were read before it was in place: they are read
+            // again.
             true => open(),
             false => Ok(folder),
         }
