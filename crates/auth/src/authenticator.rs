@@ -173,8 +173,9 @@ impl Authenticator {
         self.config.anonymous
     }
 
-    /// Whether the credentials of an identity are still valid: not expired, the API key or signing key still exists, and
-    /// the credentials still give the caller the same name, groups and scopes.
+    /// Whether the credentials of an identity are still valid. They must not have expired; the API key or the signing
+    /// key must still exist, or client certificates must still be accepted; and the credentials must still give the
+    /// caller the same name, groups and scopes.
     pub fn is_valid(&self, identity: &Identity) -> bool {
         if identity.has_expired(SystemTime::now()) {
             return false;
@@ -193,8 +194,9 @@ impl Authenticator {
         }
     }
 
-    /// The `WWW-Authenticate` header for a caller whose token lacks one of these scopes. Names the scopes that every
-    /// token needs too, because a client replaces its token by one with exactly the scopes of the challenge.
+    /// The `WWW-Authenticate` header for a caller whose token lacks one of these scopes; `None` if the server accepts
+    /// no access tokens. The header also names the scopes that every token needs, because a client replaces its token
+    /// by one with exactly the scopes of the challenge.
     pub fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
         let required = &self.config.scopes;
         let more = scopes.iter().filter(|scope| !required.contains(scope));

@@ -15,15 +15,16 @@ use crate::metadata::{OFFLINE_ACCESS, is_scope};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuthConfig {
-    /// The URL of the endpoint as clients know it, such as `https://docs.example.com/mcp`. Access tokens must be issued
-    /// for it: it must be in their `aud` claim. Required with issuers.
+    /// The URL of the endpoint as clients know it, such as `https://docs.example.com/mcp`. Access tokens must have this
+    /// URL in their `aud` claim. Required if there are issuers.
     pub resource: Option<String>,
     /// The authorization servers whose access tokens are accepted.
     #[serde(rename = "issuer")]
     pub issuers: Vec<IssuerConfig>,
     /// The scopes that every access token must have. Challenges name them, so that clients request them.
     pub scopes: Vec<Box<str>>,
-    /// The hierarchy of scopes: a caller with a scope has the scopes that it implies too, and those that they imply.
+    /// The hierarchy of scopes: a caller with a scope also has the scopes that this scope implies, directly or through
+    /// other scopes.
     pub implied_scopes: BTreeMap<Box<str>, Vec<Box<str>>>,
     /// The file of API keys, which `libris key` writes. Relative to the configuration file.
     pub keys: Option<PathBuf>,

@@ -81,7 +81,8 @@ struct IssuerMetadata {
 pub(crate) struct DocumentClient(Client<HttpsConnector<HttpConnector>, Empty<Bytes>>);
 
 impl DocumentClient {
-    /// Creates a client. If `secure` is false, the client trusts no certificates and can fetch only `http` URLs.
+    /// Creates a client. If `secure` is true, the client trusts the certificate authorities of the system; this fails
+    /// on a machine without any. If `secure` is false, the client trusts none, so requests to `https` URLs fail.
     pub(crate) fn new(secure: bool) -> Result<Self, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config =
@@ -115,7 +116,7 @@ impl DocumentClient {
         KeySet::parse(text, settings).map_err(|cause| FetchError::KeySet(shown, cause))
     }
 
-    /// The text of a key set, and its URL or path for error messages.
+    /// The URL or path of a key set, for error messages, and its text.
     async fn fetch(&self, issuer: &str, location: &KeySetLocation) -> Result<(String, Vec<u8>), FetchError> {
         Ok(match location {
             KeySetLocation::File(path) => (
@@ -130,7 +131,8 @@ impl DocumentClient {
         })
     }
 
-    /// Fetches the issuer's metadata, and returns the URL of the key set in it. The metadata must name this issuer.
+    /// Fetches the issuer's metadata, and returns the URL of the key set in it. The metadata must name this issuer, and
+    /// the URL must be [secure](is_secure).
     async fn discover(&self, issuer: &str, base: &Url) -> Result<Url, FetchError> {
         let mut last = None;
         for url in metadata_urls(base) {
@@ -185,7 +187,7 @@ fn metadata_urls(issuer: &Url) -> Vec<Url> {
     urls
 }
 
-/// The content of a file of at most [`MAX_DOCUMENT`] bytes.
+/// Reads a file. Fails if the file has more than [`MAX_DOCUMENT`] bytes.
 fn read(path: &std::path::Path) -> io::Result<Vec<u8>> {
     let mut data = Vec::new();
     std::fs::File::open(path)?.take(MAX_DOCUMENT as u64 + 1).read_to_end(&mut data)?;

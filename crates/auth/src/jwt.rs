@@ -14,8 +14,8 @@ use crate::key_set::KeySet;
 /// The tolerated difference between the clocks of the issuer and of this machine.
 const LEEWAY: Duration = Duration::from_secs(30);
 
-/// The registered claims and the scopes. They are left out of the claims of the identity, which has fields of its own for
-/// the subject, the scopes and the expiry.
+/// The registered claims, and the claims with scopes. They are left out of the claims of the identity, which has
+/// separate fields for the subject, the scopes and the expiry.
 const TOKEN_CLAIMS: [&str; 9] = ["iss", "sub", "aud", "exp", "nbf", "iat", "jti", "scope", "scp"];
 
 /// A token whose signature is not verified yet.
@@ -53,7 +53,7 @@ impl<'t> UnverifiedToken<'t> {
         &self.issuer
     }
 
-    /// Whether the set lacks the key that the token names or, if the token names none, is empty.
+    /// Whether the set lacks the key that the token names. For a token that names no key: whether the set is empty.
     pub(crate) fn has_unknown_key(&self, keys: &KeySet) -> bool {
         !keys.contains(self.header.kid.as_deref())
     }
@@ -109,7 +109,7 @@ impl<'t> UnverifiedToken<'t> {
     }
 }
 
-/// When a token with this `exp` claim is no longer accepted.
+/// The time from which a token with this `exp` claim is no longer accepted: the claim and [`LEEWAY`].
 fn expiry(seconds: f64) -> SystemTime {
     let since = Duration::try_from_secs_f64(seconds).ok().and_then(|since| since.checked_add(LEEWAY));
     // A time that cannot be represented becomes the year 2106.
@@ -125,7 +125,7 @@ fn claim<'c>(claims: &'c Meta, path: &str) -> Option<&'c Value> {
     })
 }
 
-/// The strings of a claim that is a string or an array of strings.
+/// The strings of a claim that is a string or an array; empty for other claims.
 fn texts(value: Option<&Value>) -> Vec<Box<str>> {
     match value {
         Some(Value::String(text)) => vec![text.as_str().into()],

@@ -80,7 +80,7 @@ impl RememberedCredentials {
         (is_current && !entry.identity.has_expired(SystemTime::now())).then(|| entry.identity.clone())
     }
 
-    /// Caches a credential that this client has sent.
+    /// Caches a credential that this client has sent, unless it is larger than the memory that one client may use.
     pub(crate) fn insert(&self, client: Client, credential: &[u8], generation: u64, identity: Identity) {
         let size = size(credential);
         let share = self.limit - self.limit / 4;

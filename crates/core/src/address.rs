@@ -22,8 +22,9 @@ fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Whether an address is public: not in the IANA registries of special-purpose addresses. Apply [`without_embedding`]
-/// first, because IPv6 addresses that embed an IPv4 address never count as public here.
+/// Whether an address is certainly public: unicast, and in none of the blocks in the IANA registries of special-purpose
+/// addresses that are not globally reachable. Apply [`without_embedding`] first, because IPv6 addresses that embed an
+/// IPv4 address never count as public here.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

@@ -69,8 +69,8 @@ impl Budget {
         Self::with_shares(total, Some(share), Some(share))
     }
 
-    /// A budget of which each client with an identity may hold `identity`, and each client without one `address`.
-    /// `None` means three quarters of `total`.
+    /// A budget in which the share of each client with an identity is `identity`, and the share of each other client is
+    /// `address`. `None` means three quarters of `total`.
     pub fn with_shares(total: usize, address: Option<usize>, identity: Option<usize>) -> Arc<Self> {
         let share = |share: Option<usize>| share.unwrap_or(default_share(total)).clamp(1, total.max(1));
         let (share, identity_share) = (share(address), share(identity));
@@ -95,8 +95,8 @@ impl Budget {
         self.state().take(self, client, amount).then(|| self.lease(client, amount))
     }
 
-    /// Waits for `amount` and takes it; `None` if too many requests wait already: in total, or of this client, which may
-    /// have three quarters of the maximum number of waiters.
+    /// Waits for `amount` and takes it. An amount above the client's share is reduced to the share. `None` if the
+    /// maximum number of requests is waiting already, or if three quarters of that number are requests of this client.
     pub async fn take(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         match self.try_take_fairly(client, amount) {
             Some(lease) => Some(lease),

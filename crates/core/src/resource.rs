@@ -116,24 +116,24 @@ pub enum Audience {
     Assistant,
 }
 
-/// An icon of a resource.
+/// An icon of a resource, a template or a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Icon {
     /// The location: an `https:` or `data:` URI.
     pub src: String,
-    /// Its media type.
+    /// The media type of the icon.
     #[serde(default, rename = "mimeType", alias = "mime", skip_serializing_if = "Option::is_none")]
     pub mime: Option<String>,
     /// The sizes, such as `48x48` or `any`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<String>,
-    /// The background theme.
+    /// The background for which the icon is designed; `None`: any background.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theme: Option<Theme>,
 }
 
-/// The background theme of an [`Icon`].
+/// The background for which an [`Icon`] is designed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Theme {

@@ -61,8 +61,8 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Whether the source can become unavailable although its lists have a [proof](Freshness::proof), as a database
-    /// can. A catalog stores the last known list of such a source, and serves it during an outage. Lists without a
-    /// proof are always stored.
+    /// can. A catalog stores the last known list of such a source, and serves it during an outage. It also stores lists
+    /// without a proof. It never stores lists for which the source used the identity of the caller.
     fn may_fail(&self) -> bool {
         false
     }
@@ -242,9 +242,10 @@ pub trait Source: Send + Sync + 'static {
     /// [`Change::Lost`] of any source, because the watch of this source may have missed the same changes.
     fn invalidate(&self, _change: &Change) {}
 
-    /// The maximum number of concurrent reads and completions. A catalog issues this many permits, at most three
-    /// quarters of them to one client; further requests wait in a queue per client. Lists and watches do not count. A
-    /// source that limits its work by another quantity uses its own [`Budget`](crate::Budget) and keeps this default.
+    /// The maximum number of concurrent requests, such as reads, completions and tool calls. A catalog issues this many
+    /// permits, at most three quarters of them to one client; further requests wait in a queue per client. Lists have
+    /// separate permits, half as many; watches need none. A source that limits its work by another quantity uses its
+    /// own [`Budget`](crate::Budget) and keeps this default.
     fn concurrency(&self) -> usize {
         64
     }
@@ -454,9 +455,9 @@ pub struct ReplicaKey {
     /// What the contents depend on besides the URI, such as the address and the credentials of the service: replicas with
     /// different configurations must not share contents.
     pub text: String,
-    /// The narrowest scope of contents that are shared. With [`CacheScope::Private`], all are: the service is the same for
-    /// every caller. With [`CacheScope::Public`], callers share only public contents, and each read has the
-    /// [input](Context::input) of its caller: the service may ask the user for input.
+    /// The narrowest scope of contents that are shared. With [`CacheScope::Private`], all contents are shared, because
+    /// the service is the same for every caller. With [`CacheScope::Public`], callers share only public contents, and
+    /// each read has the [input](Context::input) of its caller, because the service may ask the user for input.
     pub scope: CacheScope,
 }
 

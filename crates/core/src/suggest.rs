@@ -12,7 +12,7 @@ const MAX_LENGTH: usize = 128;
 /// How similar a name must be, from 0 to 1.
 const MIN_SIMILARITY: f64 = 0.8;
 
-/// The names most similar to `wrong`, the most similar one first.
+/// Up to three names that are similar to `wrong`, the most similar one first. Very long names are not compared.
 pub fn closest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     if wrong.len() > MAX_LENGTH {
         return Vec::new();
@@ -30,7 +30,8 @@ pub fn closest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Vec
     similar.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
 }
 
-/// How similar two names are, from 0 to 1: 0.95 if one begins with the other, otherwise the Jaro-Winkler similarity.
+/// How similar two names are, from 0 to 1: 0.95 if one begins with the other, which must have at least three bytes;
+/// otherwise the Jaro-Winkler similarity.
 fn similarity(one: &str, other: &str) -> f64 {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     match short.len() >= 3 && long.starts_with(short) {

@@ -26,7 +26,8 @@ impl UriSpan {
         Self { first: self.first.min(other.first), last: self.last.max(other.last) }
     }
 
-    /// A lower bound for the URIs of the span that sort after `after`; `None` if no URI of the span does.
+    /// A lower bound for the URIs of the span that sort after `after`; `None` if no URI of the span sorts after
+    /// `after`.
     pub fn start_after<'a>(&'a self, after: Option<&'a Uri>) -> Option<&'a str> {
         match after.map(Uri::as_str) {
             Some(after) if *self.last <= *after => None,

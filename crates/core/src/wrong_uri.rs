@@ -22,8 +22,8 @@ pub fn error<'a>(
 }
 
 /// A hint on what is wrong with a URI: an unknown query parameter, a misspelt segment, or a wrong number of
-/// segments. `None` if no resource or template has the scheme of the URI, or if none is similar and there are too
-/// many to name.
+/// segments. If the query is not wrong, `None` if the URI has no authority, if no resource or template with its scheme
+/// has an authority and a fixed number of segments, or if none of those is similar and there are too many to name.
 pub fn hint<'a>(
     uri: &Uri,
     resources: impl IntoIterator<Item = &'a Uri>,

@@ -26,7 +26,7 @@ static SPREAD: [[u8; 16]; 256] = spread();
 /// The backslashes in these gaps, indexed by the same bit set.
 static BACKSLASHES: [[u8; 16]; 256] = backslashes();
 
-/// The escaped form of each byte. The last element is its length.
+/// The escaped form of each byte. The last element of an entry is the length of the escaped form.
 static ESCAPES: [[u8; 8]; 256] = escapes();
 
 /// Whether the processor has the features that [`escape`] is compiled for.
@@ -35,7 +35,8 @@ pub(crate) fn is_supported() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")
 }
 
-/// Escapes the text until it ends or the buffer is full. Returns the number of bytes read and written.
+/// Escapes the text until it ends or the buffer has less than [`OUTPUT_SPACE`] left. Returns the number of bytes read
+/// and written.
 #[target_feature(enable = "avx2,popcnt")]
 pub(crate) fn escape(text: &[u8], out: &mut [u8]) -> (usize, usize) {
     let (blocks, rest) = text.as_chunks::<BLOCK>();

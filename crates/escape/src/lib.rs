@@ -20,8 +20,9 @@ const SHORT_TEXT: usize = 256;
 /// for its output.
 const LIBRARY_STEP: usize = 1 << 10;
 
-/// Escapes `text` from the byte offset `from` on, until the text ends or the buffer is full. `from` is 0 or an offset
-/// that an earlier call has returned. Returns the offset at which to continue, and the number of bytes written.
+/// Escapes `text` from the byte offset `from` on, until the text ends or the rest of the buffer may be too small for
+/// the next characters. `from` is 0 or an offset that an earlier call has returned. Returns the offset at which to
+/// continue, and the number of bytes written.
 ///
 /// # Panics
 ///
@@ -45,7 +46,7 @@ pub fn capacity(size: usize) -> usize {
     size + size / 16 + MIN_BUFFER
 }
 
-/// Appends the escaped text.
+/// Appends the escaped text to `json`.
 #[inline]
 pub fn append(json: &mut Vec<u8>, text: &str) {
     let special = |found, &byte: &u8| found | (byte < 0x20) | (byte == b'"') | (byte == b'\\');

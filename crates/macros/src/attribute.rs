@@ -176,7 +176,7 @@ fn unknown_key(unknown: &str, keys: &[&str]) -> String {
     }
 }
 
-/// The known word that is most similar to an unknown one.
+/// The known word that is most similar to an unknown one; `None` if none is similar.
 pub(crate) fn closest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()

@@ -40,7 +40,8 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     quote!(#implementation #source)
 }
 
-/// Removes the attributes from the functions of a block and parses them. Reports all errors at once.
+/// Parses the attributes of the functions of a block, and removes the attributes from the functions. Reports the errors
+/// of all functions at once.
 fn parse(arguments: TokenStream, implementation: &mut ItemImpl) -> Result<Block> {
     let mut block = Block::default();
     let mut wrong: Option<Error> = None;

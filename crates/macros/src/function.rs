@@ -51,7 +51,7 @@ pub(crate) enum FunctionArgument {
     },
 }
 
-/// How many values a variable can have.
+/// How many values a variable of a template, or an argument of a prompt, can have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Multiplicity {
     One,
@@ -319,8 +319,8 @@ fn special_argument(ty: &Type) -> Option<FunctionArgument> {
     }
 }
 
-/// The argument for a parameter of a `#[complete]`, `#[list]` or `#[prompt]` function that describes the caller; `None` for
-/// other parameters.
+/// The argument for a parameter that describes the caller, in a `#[complete]`, `#[list]` or `#[prompt]` function;
+/// `None` for other parameters.
 fn caller_argument(ty: &Type) -> Option<FunctionArgument> {
     special_argument(ty).filter(|argument| {
         matches!(argument, FunctionArgument::Context | FunctionArgument::OptionalIdentity { .. })
@@ -336,7 +336,7 @@ fn multiplicity(ty: &Type) -> (Multiplicity, &Type) {
     }
 }
 
-/// The last segment of a type path, and its only type argument.
+/// The last segment of a type path, and its type argument if it has exactly one. `None` if the type is not a path.
 fn last_segment(ty: &Type) -> Option<(&Ident, Option<&Type>)> {
     let path = match ty {
         // A type that a `macro_rules!` macro of the user has inserted is in an invisible group.

@@ -377,7 +377,7 @@ fn call(function: &Function) -> (TokenStream, TokenStream) {
     (quote!(#(#before)*), quote!(Self::#name(self #(, #given)*)#wait))
 }
 
-/// The type to parse a variable as: `String` for `&str`.
+/// The type to parse a variable as: `String` for `&str`, otherwise the type itself.
 fn parsed_type(ty: &Type) -> TokenStream {
     match is_str(ty) {
         true => quote!(::std::string::String),

@@ -184,7 +184,8 @@ pub fn prompt(_: TokenStream, item: TokenStream) -> TokenStream {
     misplaced("prompt", item)
 }
 
-/// Returns the `Notifier` that reports changes, in a block with [`macro@resources`].
+/// Marks the function that returns the `Notifier`, with which the program reports changes, in a block with
+/// [`macro@resources`].
 ///
 /// ```
 /// use libris::Notifier;

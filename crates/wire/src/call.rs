@@ -55,8 +55,9 @@ impl Call {
         Self { shows_apps, ..self }
     }
 
-    /// Whether the client shows MCP Apps. May be `false` for methods other than `tools/list`: `initialize` and
-    /// `server/discover` use their own parameters instead, and no other response depends on it.
+    /// Whether the client shows MCP Apps. Reliable only for `tools/list`: for other methods, this may be `false`
+    /// although the client shows apps. `initialize` and `server/discover` read the declaration from their own
+    /// parameters, and no other response depends on it.
     pub fn shows_apps(&self) -> bool {
         self.shows_apps
     }

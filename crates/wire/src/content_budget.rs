@@ -352,8 +352,8 @@ impl RequestReservation {
         if state.waiting { Some(std::time::Instant::now()) } else { state.granted }
     }
 
-    /// The reservation for a response: the reservation that the request made, resized, or a new one, for which this
-    /// waits. `None` if memory is short.
+    /// The reservation for a response: the reservation that the request made, resized; or a new one, for which this
+    /// function waits. `None` if memory is short.
     pub(crate) async fn lease_for(&self, framed: &Framed) -> Option<ContentLease> {
         let bytes = match framed.encoded() {
             Some(_) => framed.size(),

@@ -45,7 +45,7 @@ pub(crate) enum Message<'a> {
         method: Cow<'a, str>,
         params: Params<'a>,
     },
-    /// A response. The server sends no requests, so it is ignored.
+    /// A response. It is ignored, because the server sends no requests.
     Response,
 }
 

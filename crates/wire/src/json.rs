@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
         Self { text, at: 0, depth: 0 }
     }
 
-    /// The first byte of the next value, after white space; 0 at the end.
+    /// Skips white space, and returns the next byte without reading it; 0 at the end.
     pub(crate) fn peek(&mut self) -> u8 {
         let bytes = self.text.as_bytes();
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = bytes.get(self.at) {
@@ -80,7 +80,8 @@ impl<'a> Reader<'a> {
         &self.text[position..self.at]
     }
 
-    /// Reads the next value, which should be a string; `None` for `null`. A value of another type is skipped.
+    /// Reads the next value, which should be a string; `None` for `null`. A value of another type is skipped and gives
+    /// [`Shape::Invalid`].
     pub(crate) fn text(&mut self) -> JsonResult<Option<Text<'a>>> {
         match self.peek() {
             b'"' => self.string().map(|text| Some(text.map_or(Shape::Invalid, Shape::Valid))),
@@ -90,7 +91,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next value, which should be an object, with `read`; `None` for `null`. A value of another type is
-    /// skipped.
+    /// skipped and gives [`Shape::Invalid`].
     pub(crate) fn shape<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> JsonResult<T>,

@@ -13,7 +13,7 @@ pub struct PrefixPage {
     pub is_incomplete: bool,
 }
 
-/// A resource or a folder. If a prefix of a listed URI ends with a slash, it is a folder, even if no source lists it.
+/// A resource or a folder. Every prefix of a listed URI that ends with a slash is a folder, even if no source lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixEntry {
     /// The URI of the resource, or the prefix of the folder, which ends with `/` or `:`.

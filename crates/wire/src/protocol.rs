@@ -32,7 +32,7 @@ const EMPTY: Reply = Reply { members: Members::NONE, freshness: None, meta: Byte
 /// Once the responses of a batch have this many bytes, its remaining requests are refused.
 const MAX_BATCH_RESPONSE: usize = 16 << 20;
 
-/// The type of a result that answers the request.
+/// The `resultType` of a result that answers the request, as opposed to a result that asks for input.
 const COMPLETE: &str = "complete";
 
 /// A request that takes at least this long is logged.
@@ -46,8 +46,8 @@ pub(crate) struct RequestEnvelope<'a> {
     pub(crate) id: &'a Id,
     pub(crate) method: &'a str,
     pub(crate) params: &'a Params<'a>,
-    /// Whether the client shows MCP Apps. May be `false` for methods other than `tools/list`, because their responses
-    /// do not depend on it.
+    /// Whether the client shows MCP Apps. May be `false` for methods other than `tools/list` although the client shows
+    /// apps, because cached responses to those methods do not depend on it.
     pub(crate) shows_apps: bool,
 }
 
@@ -102,7 +102,7 @@ impl Protocol {
         }
     }
 
-    /// The challenge to a caller whose token lacks these scopes.
+    /// See [`Service::scope_challenge`].
     pub(crate) fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
         self.service.scope_challenge(scopes)
     }
@@ -353,8 +353,8 @@ fn log_client(revision: Revision, request: &McpRequest) {
     tracing::info!(name, version, revision, "a client connected");
 }
 
-/// The end of a result of this type in a [modern](Era::Modern) revision: caching hints, and `_meta` with the server's identity and the
-/// members in `meta`.
+/// The end of a result of this type in a [modern](Era::Modern) revision: caching hints, and `_meta` with the server's
+/// identity and the members in `meta`.
 fn end(server_member: &str, result_type: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
     let hints = freshness.map(|Freshness { ttl, scope, .. }| {
         let scope = match scope {

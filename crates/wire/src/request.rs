@@ -24,7 +24,7 @@ pub(crate) use params::{Params, RequestMeta, missing};
 pub(crate) const TOOLS_LIST: &str = "tools/list";
 
 /// The maximum number of resources that one `subscriptions/listen` may name, and the maximum number of arguments in the
-/// context of a completion. Unknown resources are counted too: they take no subscription, but time.
+/// context of a completion. Unknown resources count too: they cause no subscription, but take time.
 const MAX_NAMED: usize = 4_096;
 
 /// A request with validated parameters.

@@ -27,9 +27,9 @@ pub enum Era {
 /// The features of a revision.
 #[derive(Debug)]
 pub struct Facts {
-    /// Its name in messages.
+    /// The date that names the revision in messages.
     pub date: &'static str,
-    /// How a client and a server agree on it.
+    /// How a client and a server agree on the revision.
     pub era: Era,
     /// `title` of resources, templates and implementations; `lastModified`; `_meta` of resources, templates and
     /// contents.

@@ -156,8 +156,8 @@ pub trait ServiceView: Send + Sync + 'static {
         None
     }
 
-    /// The cached answer to a request that came in at `arrived`. It must have been valid at that time or later. Must not
-    /// block.
+    /// The cached answer to a request that came in at `arrived`; `None` if there is none. The answer must have been
+    /// valid at that time or later. Must not block.
     fn cached(
         &self,
         _revision: Revision,
@@ -206,8 +206,9 @@ pub trait ServiceView: Send + Sync + 'static {
     /// Creates the listener of one session or stream. Fails if the client has too many listeners.
     fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure>;
 
-    /// Whether a new `subscriptions/listen` stream begins with a notification of each resource, and of the list of resources:
-    /// its client may have missed changes while it was not connected. The default is false.
+    /// Whether a new `subscriptions/listen` stream begins with a notification of each resource that it subscribes to,
+    /// and of the list of resources: the client may have missed changes while it was not connected. The default is
+    /// false.
     fn notifies_new_streams(&self) -> bool {
         false
     }

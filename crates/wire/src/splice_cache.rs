@@ -48,8 +48,9 @@ impl SpliceCache {
         Self { usable, grown: false, responses: VecDeque::new() }
     }
 
-    /// The file with these bytes. `None` when they are written for the first time, or if nothing else, such as a response
-    /// cache, references them, so that they will not be written again.
+    /// The file with these bytes. `None` when they are written for the first time; if nothing else, such as a response
+    /// cache, references them, so that they will not be written again; if their size is not suitable; or if the output
+    /// is not a pipe.
     pub(crate) fn file(&mut self, bytes: &Bytes) -> Option<Arc<File>> {
         if !self.usable || !(MIN_SPLICED..=MAX_BYTES).contains(&bytes.len()) || bytes.is_unique() {
             return None;

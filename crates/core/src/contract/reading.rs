@@ -46,7 +46,7 @@ pub async fn listed_resources_can_be_read(fixture: &dyn Fixture) {
     }
 }
 
-/// Reading a missing resource returns `NotFound`.
+/// Reading a missing resource returns `NotFound` or `Missing`.
 pub async fn missing_resources_are_not_found(fixture: &dyn Fixture) {
     let law = LawCheck::new("missing_resources_are_not_found", fixture);
     let uri = fixture.unknown();
@@ -56,7 +56,7 @@ pub async fn missing_resources_are_not_found(fixture: &dyn Fixture) {
     }
 }
 
-/// Reading a URI that the source must reject returns `Invalid` or `NotFound`.
+/// Reading a URI that the source must reject returns `Invalid`, `NotFound` or `Missing`.
 pub async fn invalid_uris_are_refused(fixture: &dyn Fixture) {
     let law = LawCheck::new("invalid_uris_are_refused", fixture);
     for uri in fixture.invalid() {
@@ -64,7 +64,7 @@ pub async fn invalid_uris_are_refused(fixture: &dyn Fixture) {
     }
 }
 
-/// Reading a URI that the source does not cover returns `Invalid` or `NotFound`.
+/// Reading a URI that the source does not cover returns `Invalid`, `NotFound` or `Missing`.
 pub async fn uncovered_uris_are_refused(fixture: &dyn Fixture) {
     let law = LawCheck::new("uncovered_uris_are_refused", fixture);
     let mut uris = fixture.invalid();

@@ -1,4 +1,4 @@
-//! The grammar of RFC 3986, and the normal form of its section 6.2.2.
+//! The grammar of RFC 3986, and the normal form of its sections 6.2.2 and 6.2.3.
 
 use std::net::Ipv6Addr;
 
@@ -17,7 +17,8 @@ pub(super) fn normalise(text: &str) -> Result<String> {
     UriParser { text }.normalise().map_err(|wrong| wrong.into_error(text))
 }
 
-/// Whether a path is certainly in normal form. The check is cheap, and returns `false` for some normal paths too.
+/// Whether the part of a path after a slash is certainly in normal form. The check is cheap, and returns `false` for
+/// some normal paths too.
 pub(super) fn is_plain(path: &str) -> bool {
     let mut before = b'/';
     for &byte in path.as_bytes() {

@@ -32,8 +32,8 @@ fn expand_expression(expression: &Expression, variables: &Variables, out: &mut S
     Ok(())
 }
 
-/// Whether a value is defined: an empty list or map is not. Fails for a list or map whose variable has a prefix modifier,
-/// which applies to strings only (RFC 6570, section 2.4.1).
+/// Whether a value is defined: an empty list or map is not. Fails for any other list or map whose variable has a prefix
+/// modifier, which applies to strings only (RFC 6570, section 2.4.1).
 fn is_expandable(value: &VariableValue, variable: &VariableSpec) -> Result<bool> {
     let (kind, is_empty) = match value {
         VariableValue::Text(_) => return Ok(true),

@@ -78,7 +78,7 @@ impl UriTemplate {
         })
     }
 
-    /// Whether this variable has the explode modifier `*`, so that its value is a list.
+    /// Whether this variable has the explode modifier `*`, so that its value is a list or a map.
     pub fn explodes(&self, name: &str) -> bool {
         let mut variables = self.0.parts.iter().flat_map(TemplatePart::variables);
         variables.any(|variable| variable.name == name && variable.modifier == Modifier::Explode)
@@ -131,7 +131,8 @@ impl UriTemplate {
     /// - `{?a,b}`, `{&a,b}` and `{;a,b}` match any subset of the parameters in any order. A parameter with another name
     ///   matches only if a variable of the expression has `*`.
     /// - `{var:3}` matches up to three characters.
-    /// - `{var}` and `{+var}` may match the empty string. With the other operators, a missing variable is undefined.
+    /// - `{var}` and `{+var}` may match the empty string. With the other operators, a variable gets no value if the
+    ///   URI does not have its delimiter.
     /// - The value of a variable with `*` is a list. In `{?…}`, `{&…}` and `{;…}`, the first such variable also takes the
     ///   parameters whose names the expression does not have; its value is then a map. The value of a variable without `*`
     ///   is a string, even if it contains commas.

@@ -210,7 +210,8 @@ fn normal_authority(scheme: &str, text: &str, open: bool) -> String {
     percent::normalise(user, false) + &percent::normalise(host, authority::has_host(scheme))
 }
 
-/// The position of the first byte or expression after `start` for which `stops` returns `true`.
+/// The position of the first byte or expression from `start` on for which `stops` returns `true`; the length of the
+/// skeleton if there is none.
 fn find_end(
     skeleton: &str,
     start: usize,
@@ -223,7 +224,7 @@ fn find_end(
         .unwrap_or(bytes.len())
 }
 
-/// The operator of the expression at `at`.
+/// The operator of the expression at `at`; `None` if there is no expression.
 fn operator_at(skeleton: &str, at: usize, operators: &[Operator]) -> Option<Operator> {
     if !skeleton[at..].starts_with(EXPRESSION_PLACEHOLDER) {
         return None;

@@ -49,7 +49,7 @@ impl<T> TemplateSet<T> {
         Self { entries }
     }
 
-    /// The most specific template that matches a URI, with its variables.
+    /// The most specific template that matches a URI, with its value and the values of its variables.
     pub fn closest(&self, uri: &Uri) -> Option<(&UriTemplate, &T, Variables)> {
         let text = uri.as_str();
         let mut next = self.entries.partition_point(|entry| *entry.prefix <= *text).checked_sub(1);

@@ -8,8 +8,9 @@ use super::Body;
 /// The longest credentials that are decoded, in bytes: the limit of a request head.
 const MAX_CREDENTIALS: usize = 16 << 10;
 
-/// The `Authorization` headers of a request, in which the password of Basic credentials is a bearer token. Credentials
-/// that cannot be decoded stay unchanged, so that they are refused like other invalid credentials.
+/// The `Authorization` headers of a request, in which the password of Basic credentials becomes a bearer token. Basic
+/// credentials with an empty password are left out. Credentials that cannot be decoded stay unchanged, so that they are
+/// refused like other invalid credentials.
 pub(super) fn as_bearer(headers: &HeaderMap) -> HeaderMap {
     let mut credentials = HeaderMap::new();
     for value in headers.get_all(AUTHORIZATION) {
@@ -28,7 +29,7 @@ pub(super) fn as_bearer(headers: &HeaderMap) -> HeaderMap {
     credentials
 }
 
-/// The password in the value of an `Authorization` header of the scheme `Basic`.
+/// The password in the value of an `Authorization` header of the scheme `Basic`; `None` for other values.
 fn password(authorization: &[u8]) -> Option<Vec<u8>> {
     const SCHEME: &[u8] = b"basic ";
     let (scheme, encoded) = authorization.split_at_checked(SCHEME.len())?;

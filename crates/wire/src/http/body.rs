@@ -30,9 +30,9 @@ pub struct Body {
     /// The memory reservation of the message being sent. Released when the message is sent.
     lease: Option<SharedLease>,
     liveness: Option<Arc<Liveness>>,
-    /// The HTTP/2 stream that it is sent on.
+    /// The HTTP/2 stream on which the body is sent.
     stream: Option<Arc<Stream>>,
-    /// For an event stream that stays open: the units of the event stream budget that it holds.
+    /// The units of the event stream budget that the body holds, if it is an event stream that stays open.
     slots: Option<Lease>,
 }
 
@@ -47,7 +47,7 @@ enum BodyKind {
 /// A piece of a body, which a route produces while the body is sent.
 pub(super) struct RoutePiece {
     pub(super) bytes: Bytes,
-    /// Its memory reservation.
+    /// The memory reservation of the piece.
     pub(super) lease: Option<ContentLease>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// The number of bytes of its data.
+    /// The number of bytes of the data of the event.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Message { framed, .. } => framed.size(),
@@ -99,17 +99,17 @@ impl Body {
         self
     }
 
-    /// Whether it is an event stream that stays open.
+    /// Whether the body is an event stream that stays open.
     pub(super) fn is_listening(&self) -> bool {
         self.slots.is_some()
     }
 
-    /// Changes how many units of the event stream budget it holds. Returns `false` if they are not available.
+    /// Changes how many units of the event stream budget the body holds. Returns `false` if they are not available.
     pub(super) fn resize_slots(&mut self, slots: usize) -> bool {
         self.slots.as_mut().is_some_and(|slot| slot.resize(slots) && slot.amount() == slots)
     }
 
-    /// Sets the HTTP/2 stream that it is sent on.
+    /// Sets the HTTP/2 stream on which the body is sent.
     pub(super) fn on_stream(mut self, stream: Option<Arc<Stream>>) -> Self {
         if let Some(stream) = stream.as_ref().filter(|_| self.slots.is_some()) {
             stream.release_slot();
@@ -118,7 +118,7 @@ impl Body {
         self
     }
 
-    /// The HTTP/2 stream that it is sent on.
+    /// The HTTP/2 stream on which the body is sent.
     pub(super) fn stream(&self) -> Option<&Arc<Stream>> {
         self.stream.as_ref()
     }
@@ -128,7 +128,7 @@ impl Body {
         self.lease.as_ref()
     }
 
-    /// Records the activity of this body in the liveness of its connection.
+    /// Makes the body record its activity in the liveness of its connection.
     pub(super) fn watched(mut self, liveness: Arc<Liveness>) -> Self {
         liveness.begin_body();
         if let Some(lease) = &self.lease {
@@ -166,7 +166,7 @@ impl Body {
         Self::of(BodyKind::Pieces(Box::new(Box::pin(pieces))))
     }
 
-    /// Whether its pieces are produced while it is sent.
+    /// Whether the pieces of the body are produced while it is sent.
     pub(super) fn is_streamed(&self) -> bool {
         matches!(self.kind, BodyKind::Pieces(_))
     }

@@ -160,7 +160,8 @@ impl Connections {
 }
 
 impl Connections {
-    /// Waits for a slot. Evicts repeatedly, because another connection may take the slot that an eviction has freed.
+    /// Waits for a slot; `None` if there is none in time. Evicts repeatedly, because another connection may take the
+    /// slot that an eviction has freed.
     async fn wait(&self, client: Client) -> Option<Lease> {
         let mut taking = pin!(timeout(SLOT_WAIT, self.budget.take(client, 1)));
         loop {

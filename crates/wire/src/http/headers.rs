@@ -102,7 +102,7 @@ fn check_same(name: &HeaderName, header: Option<&str>, body: &str) -> Result<(),
     Err(ErrorObject::new(HEADER_MISMATCH, why))
 }
 
-/// The value of a header, which must not be repeated and must be text.
+/// The value of a header, which must not be repeated and must be text; `None` if the header is missing.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ErrorObject> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };

@@ -1,8 +1,8 @@
 //! The HTTP+SSE transport of revision 2024-11-05, for clients that support nothing newer.
 //!
 //! A client opens an event stream with GET `/sse`. The first event names the path to which the client must POST its
-//! messages. It gets every response on the stream. While a client does not read its stream, its POST requests wait
-//! (backpressure).
+//! messages. The client gets every response on the stream. While a client does not read its stream, its POST requests
+//! wait (backpressure).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -94,7 +94,7 @@ impl Endpoint {
         let notifications = stream::unfold(listener, async |listener| {
             Some((Event::from(protocol::notification(&listener.next().await, "")), listener))
         });
-        // Responses are counted when they are made.
+        // Only notifications: `content_lease` counts the responses against the rate limit.
         let notifications = self.metered(client, notifications.boxed());
         let closing = self.closing.clone();
         let events =

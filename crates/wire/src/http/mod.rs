@@ -81,15 +81,15 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Origins whose pages may send requests, in addition to local ones and the server's own.
     pub origins: Vec<String>,
-    /// The maximum number of sessions. One client may use three quarters of this number, and of each of the numbers and
-    /// budgets below except `head_bytes`.
+    /// The maximum number of sessions. By default, one client may use three quarters of this number, and of each of the
+    /// numbers and budgets below except `head_bytes`.
     pub sessions: usize,
     /// A session ends after it was idle for this long.
     pub idle: Duration,
     /// The maximum number of connections. The process's limit of open files may allow fewer.
     pub connections: usize,
     /// The maximum number of HTTP/2 connections. Each takes about 35 KiB, and up to 160 KiB more for an unfinished
-    /// request head and for body bytes that the server has not read, at most the flow-control window.
+    /// request head and for body bytes that the server has not read (at most one flow-control window).
     pub http2_connections: usize,
     /// The maximum number of requests in progress; further ones are refused.
     pub requests: usize,
@@ -297,7 +297,7 @@ impl Endpoint {
     }
 
     /// The peer of a request. Our own server puts a `Peer` into the extensions of the request; an embedding program
-    /// puts a `Client` there. If the peer is a trusted proxy, its `client` is the one that the proxy names.
+    /// puts a `Client` there. If the peer is a trusted proxy, `client` is the client that the proxy names.
     fn peer<B>(&self, request: &Request<B>) -> Peer {
         let extensions = request.extensions();
         let client = || extensions.get::<Client>().copied().unwrap_or_default();

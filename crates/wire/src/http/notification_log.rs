@@ -261,8 +261,8 @@ struct OpenStream {
 }
 
 impl OpenStream {
-    /// The next event; `None` once this stream is no longer one of the `MAX_STREAMS` newest. Waits while a newer one is
-    /// open.
+    /// The next event; `None` once this stream is no longer one of the `MAX_STREAMS` newest. Waits while a newer stream
+    /// is open.
     async fn next(&mut self) -> Option<Event> {
         loop {
             let number = self.number;

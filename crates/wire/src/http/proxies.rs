@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use libris_core::Client;
 
-/// A range of addresses, such as `10.0.0.0/8`, or a single one.
+/// A range of addresses, such as `10.0.0.0/8`, or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange {
     /// The bits that all addresses of the range share. IPv4 addresses are mapped to IPv6.
@@ -70,15 +70,16 @@ impl ForwardedHeader {
 pub struct TrustedProxies {
     /// The addresses of the proxies.
     pub ranges: Vec<AddressRange>,
-    /// The header in which they name the client. They must set this header or append to it: if they pass it on unchanged,
-    /// a client can name any address.
+    /// The header in which the proxies name the client. A proxy must set this header or append to it: if it passes the
+    /// header on unchanged, a client can name any address.
     pub header: ForwardedHeader,
 }
 
 impl TrustedProxies {
     /// Whether the peer at this address is a trusted proxy.
     pub(super) fn trust(&self, peer: Option<IpAddr>) -> bool {
-        // A dual-stack listener reports IPv4 peers as IPv6 addresses.
+        // A dual-stack listener reports IPv4 peers as mapped IPv6 addresses. `to_canonical` is redundant: `bits` gives
+        // both forms of an address the same value.
         !self.ranges.is_empty() && peer.is_some_and(|address| self.is_proxy(address.to_canonical()))
     }
 
@@ -88,8 +89,9 @@ impl TrustedProxies {
 
     /// The client of a request that a trusted proxy forwards. `values` are the values of the header, in the order of the
     /// request. Each proxy appends the address from which it got the request, so the client is the last address that does
-    /// not belong to a trusted proxy; the client itself may have forged the addresses before it. An element that is not an
-    /// address ends the search; the result is then the proxy that appended it.
+    /// not belong to a trusted proxy; the client itself may have forged the addresses before it. If all addresses
+    /// belong to trusted proxies, the client is the first. An element that is not an address ends the search; the
+    /// result is then the proxy that appended it.
     pub(super) fn client<'v>(
         &self,
         proxy: Client,
@@ -109,7 +111,7 @@ impl TrustedProxies {
         client
     }
 
-    /// The address in an element of the header.
+    /// The address in an element of the header; `None` if the element has none.
     fn address(&self, element: &str) -> Option<IpAddr> {
         let text = match self.header {
             ForwardedHeader::XForwardedFor => element.trim(),

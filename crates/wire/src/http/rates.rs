@@ -27,13 +27,15 @@ const MAX_CLIENTS: usize = 4_096;
 /// The maximum number of clients whose usage is sent in one exchange. The others follow at the next one.
 const MAX_EXCHANGED: usize = 4_096;
 
-/// The limits of one client, or of all clients together. `None` is no limit.
+/// The limits of one client, or of all clients together. [`Config`](super::Config) has the defaults of the numbers of
+/// requests, sessions and streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageLimits {
-    /// Requests per minute. `None` for one client is three quarters of the total, if that is limited.
+    /// Requests per minute. `None` is no limit; for one client, it is three quarters of the total if that is limited.
     pub requests_per_minute: Option<u64>,
     /// Bytes of responses and of notifications on event streams per minute. The response that exceeds the limit is sent;
-    /// the next request is refused. `None` for one client is three quarters of the total, if that is limited.
+    /// the next request is refused. `None` is no limit; for one client, it is three quarters of the total if that is
+    /// limited.
     pub bytes_per_minute: Option<u64>,
     /// Requests in progress.
     pub concurrent_requests: Option<usize>,
@@ -234,8 +236,8 @@ impl RateLimiter {
     }
 }
 
-/// Stores the usage of a client. If the table is at its limit, removes the clients whose buckets are full, and if there
-/// are none, the half whose buckets will be full first.
+/// Stores the usage of a client, unless the client's buckets are full. If the table is at its limit, first removes the
+/// clients whose buckets are full; if that is not enough, also the half whose buckets will be full first.
 fn insert(table: &mut HashMap<Client, Usage>, client: Client, usage: Usage, now: Duration) {
     if usage.is_full(now) {
         return;

@@ -70,7 +70,8 @@ impl Endpoint {
         self.receive(client, headers, body).await
     }
 
-    /// Receives the body of a request. The error is the response that refuses a body over the limit.
+    /// Receives the body of a request. The error is the response that refuses the request: the body is too large,
+    /// incomplete or too slow, or a budget is used up.
     pub(super) async fn receive<B>(
         &self,
         client: Client,

@@ -26,7 +26,8 @@ use crate::{Call, Revision, ServiceView};
 /// called. The body has the size limit of a message.
 #[async_trait]
 pub trait Route: Send + Sync + 'static {
-    /// Whether this route answers requests for this path. It never gets requests for the paths of the protocol.
+    /// Whether this route answers requests for this path. Requests for `/mcp` never reach a route. A route should not
+    /// cover the other paths of the endpoint (`/metrics`, `/healthz`, `/readyz`, `/sse` and `/message`).
     fn covers(&self, path: &str) -> bool;
 
     /// Answers a request for a file that anybody may read, such as the page that asks for credentials. After `None`,

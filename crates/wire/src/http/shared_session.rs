@@ -99,8 +99,9 @@ impl Endpoint {
         let session = HttpSession::new(view.clone(), revision, in_flight, listener, Some(shared))
             .showing_apps(saved.shows_apps);
         // Changes within `RESEND_PERIOD` before now are reported to every new subscriber. If the session may have been
-        // without a replica for longer, its client may have missed changes, and is notified of all its resources. A
-        // replica may have stopped just before its next touch, up to `TOUCH_INTERVAL` after the last one.
+        // without a replica for longer, its client may have missed changes, and is notified of all resources that it
+        // subscribed to. A replica may have stopped just before its next touch, up to `TOUCH_INTERVAL` after the last
+        // one.
         let untouched = self.config.idle.saturating_sub(saved.left);
         let missed = untouched + TOUCH_INTERVAL >= notification_log::RESEND_PERIOD;
         subscribe_all(&session, &saved, missed).await;
@@ -139,7 +140,7 @@ impl Endpoint {
             }
             SessionEvent::SaveAgain => {
                 for (id, session) in self.sessions.all() {
-                    // The client may have ended the session since the last one was saved.
+                    // The session may have ended while the sessions before it were saved.
                     if self.sessions.peek(&id).is_none() {
                         continue;
                     }
@@ -153,7 +154,8 @@ impl Endpoint {
     }
 }
 
-/// Subscribes to the saved subscriptions of a session. With `missed`, the client is also notified of a change to each.
+/// Subscribes to the saved subscriptions of a session. With `missed`, the client is also notified of a change to each
+/// of the resources.
 async fn subscribe_all(session: &HttpSession, saved: &SavedSession, missed: bool) {
     for uri in &saved.subscriptions {
         // An error is ignored: the resource no longer exists, or the caller may no longer read it.

@@ -44,7 +44,7 @@ impl Socket {
         }
     }
 
-    /// Pending if there is certainly nothing to read. Always ready over TLS, where only a read shows whether there is.
+    /// Pending if there is certainly nothing to read. Always ready over TLS, where only a read can show this.
     pub(super) fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => stream.poll_read_ready(context),

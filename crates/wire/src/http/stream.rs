@@ -32,7 +32,7 @@ pub(super) struct Stream {
     task: OnceLock<AbortHandle>,
     /// The activity and the close signal of the connection that carries the stream.
     liveness: OnceLock<Arc<Liveness>>,
-    /// The unit of the stream budget that it holds. Event streams hold none.
+    /// The unit of the stream budget that the stream holds. Event streams hold none.
     slot: Mutex<Option<Lease>>,
 }
 
@@ -67,7 +67,8 @@ impl Stream {
         Some(stream)
     }
 
-    /// Releases the unit of the stream budget, for an event stream: those have a budget of their own.
+    /// Releases the unit of the stream budget, because the response is an event stream: event streams have another
+    /// budget.
     pub(super) fn release_slot(&self) {
         lock(&self.slot).take();
     }

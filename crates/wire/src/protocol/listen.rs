@@ -25,8 +25,9 @@ const SUBSCRIBED_AT_ONCE: usize = 4 << 10;
 const COMPARED_AT_ONCE: usize = 64 << 10;
 
 impl Protocol {
-    /// Opens the stream of `subscriptions/listen`. It sends the acknowledgement with the granted subscriptions, then
-    /// notifications, and, once `closing` is cancelled or the caller's credentials expire, the result that ends it.
+    /// Opens the stream of `subscriptions/listen`. The stream sends the acknowledgement with the granted subscriptions,
+    /// then notifications. Once `closing` is cancelled or the caller's credentials expire or are revoked, it sends the
+    /// result of the request, and ends.
     pub(crate) async fn listen(
         &self,
         call: &Call,
@@ -36,7 +37,7 @@ impl Protocol {
     ) -> Result<BoxStream<'static, Outgoing>, ErrorObject> {
         let revision = call.revision;
         let listener = call.view.listener(call.client).map_err(|failure| failure.object(revision))?;
-        // Of what the client may have missed before this stream.
+        // Queues a notification of a change that the client may have missed before it opened this stream.
         let notify_first = |notification| {
             if call.view.notifies_new_streams() {
                 listener.requeue(notification);
@@ -117,7 +118,7 @@ impl Protocol {
     }
 }
 
-/// Completes when the credentials of the view's caller expire or are revoked.
+/// Completes when the credentials of the view's caller expire or are revoked; never if that cannot happen.
 pub(crate) fn authentication_ended(view: &dyn ServiceView) -> impl Future<Output = ()> + Send + 'static {
     let ended = view.authentication_ended();
     async move {

@@ -101,7 +101,7 @@ fn non_null(raw: &str) -> Option<&str> {
     (raw != "null").then_some(raw)
 }
 
-/// The value for a request without `_meta`.
+/// The metadata of a request without `_meta`.
 const NO_META: RequestMeta<'static> = RequestMeta { version: None, capabilities: None, progress_token: None };
 
 impl<'a> Params<'a> {
@@ -202,7 +202,7 @@ impl RequestMeta<'_> {
         }
     }
 
-    /// The token for progress notifications, as JSON.
+    /// The token for progress notifications, as JSON; `None` if it is missing, too long, or not a string or a number.
     pub(crate) fn progress_token(&self) -> Option<&str> {
         let token = self.progress_token?;
         let first = *token.as_bytes().first()?;

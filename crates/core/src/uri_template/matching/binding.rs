@@ -7,7 +7,8 @@ use crate::uri::percent;
 use crate::uri_template::pattern::VariableSlot;
 use crate::uri_template::variables::{VariableValue, Variables};
 
-/// The variables bound so far. Each method returns `None` if the value is not UTF-8 or contradicts an earlier binding.
+/// The variables bound so far. `text`, `list` and `map` bind one more, and return `None` if its value is not UTF-8 or
+/// contradicts an earlier binding.
 #[derive(Default)]
 pub(super) struct Bindings(BTreeMap<String, BoundVariable>);
 

@@ -90,8 +90,8 @@ impl<'a> NamedScores<'a> {
         named.chain(foreign)
     }
 
-    /// Whether a name without a value may end at `end`. Only `{;var}` expands to such names. In a query, such a name must
-    /// be followed by a separator or the end, so that `a` does not match in `ab=1`.
+    /// Whether a name without a value may end at `end`. Only `{;var}` expands to such names. In a query, such a name
+    /// must be followed by a separator, a fragment or the end, so that `a` does not match in `ab=1`.
     fn may_be_bare(&self, text: &UriText<'_>, end: usize) -> bool {
         self.slots.operator == Operator::Parameter
             || end == text.len()

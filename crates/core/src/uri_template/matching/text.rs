@@ -65,7 +65,8 @@ impl<'a> UriText<'a> {
         (kind == ESCAPED || allowed.allows(kind)).then(|| at + usize::from(self.lengths[at]))
     }
 
-    /// The end of the longest value from `start` at whose end `row` has this score (greedy match).
+    /// The end of the longest value that begins at `start` and at whose end `row` has this score (greedy match); `None`
+    /// if there is no such value.
     pub(super) fn longest(
         &self,
         slot: &VariableSlot,
@@ -117,7 +118,8 @@ fn character(text: &[u8]) -> (u8, u8) {
 pub(super) struct SlidingMaximum {
     limit: usize,
     index: usize,
-    /// Candidates for the maximum: index from the end and score, the farthest first.
+    /// Candidates for the maximum: the index, counted from the end of the URI, and the score. The lowest index is
+    /// first.
     queue: VecDeque<(usize, u16)>,
 }
 

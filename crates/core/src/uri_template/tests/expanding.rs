@@ -225,7 +225,7 @@ fn cases_without_an_example_in_the_rfc() {
     }
 }
 
-/// The last two cases of the public suite's negative tests, and the same for a list.
+/// The last two negative tests of the public test suite for RFC 6570 (`uritemplate-test`), and the same for a list.
 #[test]
 fn a_prefix_of_a_list_or_map_is_an_error() {
     let variables = variables();

@@ -60,9 +60,8 @@ impl fmt::Display for StreamDetached {
 
 impl Error for StreamDetached {}
 
-/// Serves an HTTP/1 connection through hyper until the connection ends, the lane takes an event stream over, or hyper
-/// ends while it is idle to free its memory. In the last two cases [`Lane::take_detached_flag`] is true. Returns the
-/// connection.
+/// Serves an HTTP/1 connection through hyper until the connection ends, the lane takes an event stream over, or an idle
+/// hyper ends to free its memory. In the last two cases [`Lane::take_detached_flag`] is true. Returns the connection.
 pub(in crate::http) async fn through_hyper<S>(
     mut hyper: Box<http1::Connection<Lane, S>>,
     liveness: &Liveness,

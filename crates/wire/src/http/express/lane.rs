@@ -142,8 +142,8 @@ impl Lane {
         if self.hyper == Hyper::OwnsConnection { self.input.len() } else { self.request_left }
     }
 
-    /// If hyper is idle, parses the next request, and answers it or assigns it to hyper. Returns whether there was a
-    /// complete request.
+    /// If hyper is idle, parses the next request, and answers the request or assigns it to hyper. Returns `false` if
+    /// hyper is not idle, or if the request is incomplete and stays in the lane.
     fn parse_next(&mut self) -> bool {
         if self.hyper != Hyper::Idle || self.input.is_empty() {
             return false;
@@ -179,7 +179,7 @@ impl Lane {
         true
     }
 
-    /// Copies input that is for hyper into its read buffer. Returns whether there was any.
+    /// Copies input for hyper into `buffer`, hyper's read buffer. Returns whether there was any.
     fn pass_to_hyper(&mut self, buffer: &mut ReadBufCursor<'_>) -> bool {
         let size = self.bytes_for_hyper().min(buffer.remaining());
         if size == 0 {
@@ -198,7 +198,7 @@ impl Lane {
         true
     }
 
-    /// Writes the response of the express lane. Ready when there is none, or when it is written.
+    /// Writes the response of the express lane. Ready when the response is written, or if there is no response.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.unsent.is_empty() {
             let Poll::Ready(sent) = Pin::new(&mut self.socket).poll_write(context, &self.unsent)? else {
@@ -226,7 +226,8 @@ impl Lane {
     }
 
     /// Serves the connection on the express lane. Ready when there is input for hyper, which is copied to `buffer` if
-    /// hyper exists, or when the connection (for hyper: its input) ends.
+    /// hyper exists; or, without such input, when the connection or hyper must end, which hyper reads as an end of
+    /// file.
     fn poll_input_for_hyper(
         &mut self,
         context: &mut Context<'_>,

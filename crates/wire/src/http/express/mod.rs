@@ -1,10 +1,10 @@
 //! The express lane: the I/O object of an HTTP/1 connection, which answers common requests without hyper.
 //!
 //! For a request whose response is cached, most of the work would be hyper's, and hyper takes more memory than the rest
-//! of a connection. The lane is the I/O object that hyper reads from and writes to. It sees the bytes of a connection
-//! first, and creates hyper only for requests that it does not answer itself. Both paths call the same functions of
-//! [`Endpoint`](super::Endpoint), so they give the same responses. This text is the contract between the lane and
-//! hyper.
+//! of a connection. The lane is the I/O object that hyper reads from and writes to. The lane sees the bytes of a
+//! connection first, and hyper is created only for requests that the lane does not answer itself. Both paths call the
+//! same functions of [`Endpoint`](super::Endpoint), so they give the same responses. This text is the contract between
+//! the lane and hyper.
 //!
 //! **What the lane parses.** While hyper is idle, the lane parses the next request ([`parse`]): HTTP/1.1, a head of
 //! fewer than 16 KiB with at most 32 fields, a body framed by one plain `Content-Length`, and at most 64 KiB in total.

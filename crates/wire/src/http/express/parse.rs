@@ -81,7 +81,8 @@ struct Head<'a> {
     authorization: Option<&'a [u8]>,
     forwarded: Option<&'a [u8]>,
     forwarded_for: Option<&'a [u8]>,
-    /// Whether one of these two fields is repeated. That matters only if the request comes from a trusted proxy.
+    /// Whether `Forwarded` or `X-Forwarded-For` is repeated. That matters only if the request comes from a trusted
+    /// proxy.
     forwarded_is_repeated: bool,
     mcp: McpHeaders<'a>,
     /// Whether a field is repeated, invalid or unknown, or is `Origin`, so that the request goes through hyper.
@@ -272,8 +273,8 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// The peer of a request. If it is a trusted proxy, its `client` is the one that the proxy names; `None` if the
-    /// proxy repeats a forwarding header, so that the request must go through hyper.
+    /// The peer of a request. If the peer is a trusted proxy, `client` is the client that the proxy names. `None` if
+    /// the proxy repeats a forwarding header, so that the request must go through hyper.
     fn forwarded_peer(&self, peer: Peer, head: &Head<'_>) -> Option<Peer> {
         let proxies = &self.config.proxies;
         if !proxies.trust(peer.address) {
