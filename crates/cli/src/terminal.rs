@@ -157,7 +157,7 @@ fn system_hint(error: &std::io::Error) -> Option<&'static str> {
     })
 }
 
-/// Breaks long lines between words, if standard error is a terminal.
+/// Breaks long lines between words, if standard error is a terminal of at least 20 columns.
 pub(crate) fn wrapped(text: &str) -> String {
     match terminal_size::terminal_size_of(std::io::stderr()) {
         Some((terminal_size::Width(width), _)) if width >= 20 => wrapped_at(text, usize::from(width)),
@@ -273,8 +273,8 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// Escapes control characters in untrusted text, which a terminal could execute, and characters that change the direction
-/// of text. Line breaks and tabs stay.
+/// Escapes control characters in untrusted text, which a terminal could execute, and the Unicode embeddings, overrides
+/// and isolates that change the direction of text. Line breaks and tabs stay.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

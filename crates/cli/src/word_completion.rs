@@ -180,7 +180,7 @@ async fn uris(view: &ViewSnapshot<'_>, typed: &str) -> Vec<String> {
     found
 }
 
-/// The URI up to the first `/` after the typed text.
+/// The URI up to the first `/` after the typed text; the whole URI if there is none.
 fn up_to_slash<'a>(uri: &'a str, typed: &str) -> &'a str {
     // The slashes of `scheme:///` are no folders.
     let start = typed.len().max(uri.find("://").map_or(0, |at| at + 3));
