@@ -125,7 +125,8 @@ pub struct RemoteLimits {
     pub connect_timeout: Duration,
     /// The timeout of a request.
     pub timeout: Duration,
-    /// How long a list is reused if the server does not report changes of its lists.
+    /// How long a list is reused at least, if the server does not report changes of its lists. A longer TTL that the
+    /// server gives applies instead.
     pub list_ttl: Duration,
     /// The pause before the first attempt to reconnect. It doubles with each attempt that fails, up to 30 seconds.
     pub retry: Duration,

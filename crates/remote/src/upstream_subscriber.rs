@@ -39,7 +39,8 @@ pub(crate) struct UpstreamSubscriber<'a> {
     first_pause: Duration,
     /// The open `subscriptions/listen` stream.
     listening: Option<Subscription>,
-    /// The lists whose changes the server reports on the stream, so that it is needed even if no resource is followed.
+    /// The lists whose changes the server reports on the stream. If there are any, the stream is needed even if no
+    /// resource is followed.
     lists: SubscriptionFilter,
 }
 
@@ -206,7 +207,7 @@ impl<'a> UpstreamSubscriber<'a> {
     /// Schedules another attempt.
     fn failed_with(&mut self, fault: &RemoteFault) {
         let (server, subscriptions) = (self.server, self.failed.len());
-        // Once until the server has accepted all subscriptions.
+        // Only the first failure is a warning, until the server has accepted all subscriptions.
         match self.pause == self.first_pause {
             true => tracing::warn!(
                 server,

@@ -35,8 +35,8 @@ impl TokenStore {
         Self { folder: folder.into() }
     }
 
-    /// The store of the user who runs this process: `libris/tokens` in `$XDG_DATA_HOME` or `~/.local/share`, on Windows
-    /// in `%LOCALAPPDATA%`. `None` if none of these variables is set.
+    /// The store of the user who runs this process: `libris/tokens` in `$XDG_DATA_HOME`, or without this variable in
+    /// `~/.local/share` (on Windows in `%LOCALAPPDATA%`). `None` if none of the variables is an absolute path.
     pub fn of_user() -> Option<Self> {
         let variable =
             |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
