@@ -162,7 +162,8 @@ impl AuthSetup {
         authenticates(self.authenticator.as_ref())
     }
 
-    /// The host name in the URL of the endpoint, by which clients address it.
+    /// The host in the configured URL of the endpoint (`auth.resource`), under which clients reach it; `None` without
+    /// one.
     pub(crate) fn host(&self) -> Option<String> {
         host_of(self.authenticator.as_ref()?.config().resource.as_deref()?).map(ToOwned::to_owned)
     }

@@ -44,7 +44,7 @@ pub(crate) struct BenchOptions {
     json: bool,
 }
 
-/// What was measured.
+/// The results of the measurement.
 struct Measured {
     /// How long connecting and listing took.
     connected: Duration,

@@ -120,7 +120,8 @@ pub(crate) struct Explanation {
 }
 
 impl Explanation {
-    /// Takes an error apart. The hint is that of an [`Advice`], or the end of a message such as "…; hint: …".
+    /// Takes an error apart. The hint is that of an [`Advice`], otherwise the end of a message such as "…; hint: …",
+    /// otherwise the [`system_hint`].
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         let mut hint = error.chain().find_map(|cause| Some(cause.downcast_ref::<Advice>()?.hint.clone()));
         let mut texts = error.chain().map(|cause| {

@@ -264,7 +264,7 @@ impl RedisWriter {
             pipeline.arg("*").arg("r").arg(&self.shared.replica).arg("n").arg(self.number);
             pipeline.arg("d").arg(lines.join("\n"));
         } else {
-            // The other commands of such a pipeline may succeed on a full Redis.
+            // Without `XADD`, the commands of the pipeline may all succeed on a full Redis, so the probe writes a key.
             pipeline.cmd("SETEX").arg(self.shared.keys.probe()).arg(PROBE_TTL).arg("").ignore();
         }
         if pipeline.len() > 1 {

@@ -30,7 +30,7 @@ const SMALL: usize = 256 * 1024;
 pub struct ReaderConfig {
     /// The program that calls [`child::run`](crate::child::run).
     pub program: PathBuf,
-    /// Its arguments.
+    /// The arguments of the program.
     pub arguments: Vec<OsString>,
     /// The limits of one extraction.
     pub limits: ExtractionLimits,
@@ -87,7 +87,7 @@ pub enum ExtractionError {
     /// The document or archive is larger than the limit.
     #[error("the document has {size} bytes, more than the limit of {limit}")]
     TooLarge {
-        /// Its size in bytes.
+        /// The size of the document or archive in bytes.
         size: u64,
         /// The limit in bytes.
         limit: u64,

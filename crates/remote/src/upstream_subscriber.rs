@@ -85,8 +85,8 @@ impl<'a> UpstreamSubscriber<'a> {
         self.retry_at
     }
 
-    /// Starts the requests that make `wanted` the active subscriptions; `None` if they are already, or if those that are
-    /// missing failed and are not due yet.
+    /// Starts the requests that make `wanted` the active subscriptions; `None` if they are active already, or if the
+    /// missing ones have failed and are not due yet.
     pub(crate) fn change(&mut self, wanted: &BTreeSet<FollowedUri>) -> Option<BoxFuture<'a, Subscribed>> {
         let none = BTreeSet::new();
         let wanted = if self.session.supports_subscriptions() { wanted } else { &none };

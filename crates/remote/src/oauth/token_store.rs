@@ -125,7 +125,7 @@ impl TokenFile {
     fn write(&self, credentials: StoredCredentials) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         private_folder().create(folder)?;
-        // On Unix, a temporary file has mode 0600 when it is created. It replaces the old one atomically.
+        // On Unix, a temporary file has mode 0600 when it is created. It replaces the old token file atomically.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         let entry = TokenEntry { url: self.url.clone(), credentials };
         file.write_all(&serde_json::to_vec(&entry)?)?;

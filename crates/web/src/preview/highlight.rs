@@ -1,7 +1,7 @@
 //! Highlights source with a lexer that recognises comments, strings, numbers and keywords.
 //!
-//! Its time is linear in the length of any text, and it needs no grammar files. The grammars of editors distinguish
-//! more, but they take megabytes, and their regular expressions can backtrack.
+//! The lexer takes linear time for any text, and needs no grammar files. The grammars of editors distinguish more, but
+//! they take megabytes, and their regular expressions can backtrack.
 
 use std::fmt::Write as _;
 

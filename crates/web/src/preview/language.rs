@@ -18,7 +18,7 @@ pub(super) enum Grammar {
 /// A language.
 #[derive(Debug)]
 pub(super) struct SourceLanguage {
-    /// Its file extensions, file names and names in code blocks, in lower case.
+    /// The file extensions, file names and names in code blocks of the language, in lower case.
     pub(super) names: &'static [&'static str],
     pub(super) grammar: Grammar,
     /// What begins a comment up to the end of the line.

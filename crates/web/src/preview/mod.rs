@@ -312,7 +312,7 @@ fn render_content(
         (None, Some(decoded)) => decoded,
         (None, None) => &[],
     };
-    // The part begins here in what was read.
+    // Where the part begins in the bytes that were read.
     let skipped = match part.extent {
         Extent::Whole => usize::try_from(part.start.byte).unwrap_or(usize::MAX).min(bytes.len()),
         Extent::Range => 0,

@@ -19,7 +19,7 @@ const MAX_HEX: usize = 32 << 10;
 /// The bytes on a line in hexadecimal.
 const HEX_LINE: usize = 16;
 
-/// What the first row of a table has.
+/// What the cells of the first row of a table are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FirstRow {
     /// The names of the columns.
