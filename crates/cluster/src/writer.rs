@@ -1,8 +1,9 @@
 //! Writes to Redis: the changes of this replica's sources, and its sessions.
 //!
-//! While Redis cannot be reached, changes wait in a bounded queue, and so do removals of sessions (`session_queue`). The
-//! writer probes whether Redis accepts writes again: every two seconds after a failure, and every few seconds while there
-//! is nothing to write, so that the replica knows that it is degraded before it needs to write.
+//! While Redis cannot be reached, changes wait in a bounded queue, and so do removals of sessions (`session_queue`).
+//! The writer probes whether Redis accepts writes again: after a failure with pauses that grow from 100 milliseconds to
+//! two seconds, and every five seconds while there is nothing to write, so that the replica knows that it is degraded
+//! before it needs to write.
 
 use std::collections::{HashSet, VecDeque};
 use std::mem;
