@@ -108,7 +108,8 @@ struct Shared {
     /// The bytes that wait to be written.
     waiting: Arc<AtomicUsize>,
     lost: Arc<LostLines>,
-    /// The thread opens the file again before its next message, so lines already queued go to the new file.
+    /// Set to make the thread open the file again before it handles its next message. Lines that are already queued
+    /// then go to the new file.
     reopen: Arc<AtomicBool>,
 }
 
@@ -168,7 +169,7 @@ impl AuditWriter {
         let _ = self.0.lines.send(AuditMessage::Reopen);
     }
 
-    /// Waits until the lines so far are written, but at most for `FLUSH_TIMEOUT`.
+    /// Waits until all queued lines are written, but at most for `FLUSH_TIMEOUT`.
     pub(crate) fn flush(&self) {
         let (written, receiver) = channel();
         if self.0.lines.send(AuditMessage::Flush(written)).is_ok() {

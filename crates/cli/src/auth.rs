@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::config::Config;
 use crate::terminal::advice;
 
-/// The arguments that select who may call.
+/// The arguments for authentication and TLS.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AuthArguments {
     /// Require an API key of this file, which `libris key` writes
@@ -32,7 +32,7 @@ pub(crate) struct AuthArguments {
 pub(crate) struct TlsConfig {
     /// The certificate, followed by the intermediate certificates.
     certificate: PathBuf,
-    /// Its private key.
+    /// The private key of the certificate.
     key: PathBuf,
     /// The authorities whose client certificates identify callers.
     client_ca: Option<PathBuf>,
@@ -126,7 +126,7 @@ fn authenticator(config: AuthConfig, current: Option<&Arc<Authenticator>>) -> Re
     Ok(Arc::new(opened.context("could not set up authentication")?))
 }
 
-/// The TLS files that the command line names, or else the configuration.
+/// The TLS files that the command line names, or else those of the configuration; `None` without TLS.
 fn tls_files(config: &Config, file: Option<&Path>, arguments: &AuthArguments) -> Option<TlsFiles> {
     if let (Some(certificate), Some(key)) = (&arguments.tls_certificate, &arguments.tls_key) {
         return Some(TlsFiles {
@@ -145,7 +145,8 @@ fn tls_files(config: &Config, file: Option<&Path>, arguments: &AuthArguments) ->
     })
 }
 
-/// Resolves a path of the configuration, which is relative to the folder of its `file`.
+/// Resolves a path of the configuration, which is relative to the folder of the configuration `file`. Without a `file`,
+/// the path is unchanged.
 pub(crate) fn beside(file: Option<&Path>, path: &Path) -> PathBuf {
     file.and_then(Path::parent).unwrap_or(Path::new("")).join(path)
 }
@@ -161,7 +162,8 @@ impl AuthSetup {
         authenticates(self.authenticator.as_ref())
     }
 
-    /// The host name in the URL of the endpoint, by which clients address it.
+    /// The host in the configured URL of the endpoint (`auth.resource`), under which clients reach it; `None` without
+    /// one.
     pub(crate) fn host(&self) -> Option<String> {
         host_of(self.authenticator.as_ref()?.config().resource.as_deref()?).map(ToOwned::to_owned)
     }

@@ -44,7 +44,7 @@ pub(crate) struct BenchOptions {
     json: bool,
 }
 
-/// What was measured.
+/// The results of the measurement.
 struct Measured {
     /// How long connecting and listing took.
     connected: Duration,
@@ -119,7 +119,7 @@ async fn measure(options: &BenchOptions, target: &OpenedTarget, began: Instant) 
 }
 
 impl Measured {
-    /// The time within which this share of the reads completed.
+    /// The time within which this share of the successful reads completed; zero if no read was successful.
     fn percentile(&self, share: f64) -> Duration {
         let last = self.times.len().saturating_sub(1);
         self.times.get((last as f64 * share).round() as usize).copied().unwrap_or_default()
@@ -174,7 +174,7 @@ impl Measured {
     }
 }
 
-/// A duration with three digits.
+/// A duration in milliseconds: with three decimal places below 1 ms, one below 100 ms, and none from 100 ms on.
 fn time(time: Duration) -> String {
     match time.as_secs_f64() * 1e3 {
         small if small < 1.0 => format!("{small:.3} ms"),

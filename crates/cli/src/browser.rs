@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::terminal::warn;
 
-/// Opens a URL in the browser of the user.
+/// Opens a URL in the browser of the user, or prints a warning if no browser can be started.
 pub(crate) fn open(url: &str) {
     let chosen = std::env::var_os("BROWSER").filter(|browser| !browser.is_empty());
     let mut command = match chosen {

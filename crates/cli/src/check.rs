@@ -55,7 +55,7 @@ struct SourceListing {
     skills: Vec<Skill>,
     skill_count: u64,
     prompts: Vec<Prompt>,
-    /// The wrong parts of its configuration, such as a query that the database rejects.
+    /// The errors in the configuration of the source, such as a query that the database rejects.
     faults: Vec<anyhow::Error>,
     /// The URIs of a source without templates, up to a limit.
     uris: Vec<String>,
@@ -72,12 +72,12 @@ struct SourceReport {
     warnings: Vec<String>,
     /// The entries of a folder that are not served on purpose, such as hidden files, with the reason of each.
     left_out: BTreeMap<String, String>,
-    /// What else the source could be served as.
+    /// A hint if another kind of source would serve more: see [`ConfiguredSource::tip`].
     tip: Option<String>,
 }
 
-/// Opens all sources, lists each completely and prints the result. The exit code is 0 if no source failed and no two
-/// sources conflict.
+/// Opens all sources, lists each completely and prints the result. The exit code is 0 if no source failed, the
+/// configuration of no source is wrong, and no two sources have the same root URI.
 pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
     let (config, definitions) = options.sources.definitions()?;
     AuthArguments::default().open(&config, options.sources.file().as_deref())?;
@@ -159,7 +159,7 @@ fn served(reports: &[SourceReport]) -> Vec<String> {
     literals.chain(uris).chain(["libris://status".to_owned()]).collect()
 }
 
-/// What is wrong with the prompts: resources in them that no source has.
+/// Warnings about prompts that embed a resource that no source covers.
 fn prompt_warnings(reports: &[SourceReport], sources: &[ConfiguredSource]) -> Vec<String> {
     let listings = reports.iter().filter_map(|report| report.outcome.as_ref().ok());
     let mut warnings = Vec::new();
@@ -186,7 +186,7 @@ fn print_rules(rules: &RuleSet, warnings: &[String]) -> std::io::Result<()> {
     print(&(lines.join("\n") + "\n"))
 }
 
-/// Lists a source completely and collects up to `keep` resources.
+/// Lists a source completely, and collects up to `keep` resources and up to `keep` skills.
 async fn list(label: &str, source: &dyn Source, keep: usize) -> Result<SourceListing> {
     let mut progress = ProgressLine::new();
     let mut listing = SourceListing::default();
@@ -302,7 +302,7 @@ impl SourceReport {
         Ok(())
     }
 
-    /// Whether the source can be listed, and parts of its configuration are wrong.
+    /// Whether the source could be listed although parts of its configuration are wrong.
     fn has_faults(&self) -> bool {
         self.outcome.as_ref().is_ok_and(|listing| !listing.faults.is_empty())
     }

@@ -145,7 +145,7 @@ pub(crate) struct ServerConfig {
     pub(crate) title: Option<String>,
     /// A description of the server.
     pub(crate) description: Option<String>,
-    /// Instructions for the model. Default: a short text that says what there is.
+    /// Instructions for the model. Default: a short text about what the server has.
     pub(crate) instructions: Option<String>,
     /// Whether clients are offered the prompt `use-resources`, which tells a model what the server has.
     pub(crate) use_resources_prompt: bool,

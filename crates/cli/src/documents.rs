@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer};
 /// The argument with which a server starts this program to extract a document.
 pub(crate) const EXTRACT_COMMAND: &str = "extract-document";
 
-/// What reading the plain URI of a document gives.
+/// What a read of a document returns if its URI has no parameter `as`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum DocumentReading {
@@ -24,7 +24,7 @@ pub(crate) enum DocumentReading {
     Original,
     /// The text; `?as=original` gives the bytes.
     Text,
-    /// No texts and no archive members.
+    /// The bytes. There are no texts, no images of pages and no archive members.
     Off,
 }
 
@@ -37,7 +37,8 @@ pub(crate) struct DocumentsConfig {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct DocumentKeys {
-    /// What reading the plain URI of a document gives: `original`, `text`, or `off` for no texts at all.
+    /// What a read of a document returns if its URI has no parameter `as`: `original` for the bytes, or `text`. With
+    /// `off`, there are only the bytes, and no archive members.
     read: DocumentReading,
     /// The size of the largest document whose text is extracted. At most 1 GiB.
     #[serde(deserialize_with = "settings::content_bytes")]
@@ -134,7 +135,7 @@ pub(crate) struct DocumentLayer {
 }
 
 impl DocumentLayer {
-    /// The layer of a configuration; `None` if it is off.
+    /// The layer of a configuration; `None` if `documents` is `off`.
     pub(crate) fn new(config: &DocumentsConfig, cache_folder: Option<PathBuf>) -> Option<Self> {
         let keys = &config.keys;
         let plain = match keys.read {

@@ -184,7 +184,7 @@ mod tests {
 
     use super::highlighted;
 
-    /// The text with `<` and `>` around what has a style.
+    /// The text with `<` and `>` around each styled part.
     fn marked(text: &str, uri: &str) -> String {
         let text = highlighted(text, None, uri);
         let mut out = String::new();

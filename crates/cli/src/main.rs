@@ -115,7 +115,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // These are not subcommands: only a server or a completion script starts the program with them.
+    // The following first arguments are not subcommands: only a server or a completion script starts the program with
+    // them.
     #[cfg(all(any(feature = "command", feature = "mcp", feature = "text-documents"), unix))]
     if std::env::args_os().nth(1).is_some_and(|first| first == REAPER_COMMAND) {
         libris_process::reap(std::io::stdin().lock());

@@ -42,7 +42,7 @@ impl PagedOutput {
         Self { height, written: String::new(), lines: 0, pager: PagerState::NotNeeded }
     }
 
-    /// Whether the pager uses the terminal, so that nothing else may write to it.
+    /// Whether the pager was started. From then on, nothing else may write to the terminal.
     pub(crate) fn is_paged(&self) -> bool {
         !matches!(self.pager, PagerState::NotNeeded)
     }
@@ -95,7 +95,7 @@ impl PagedOutput {
         }
     }
 
-    /// Prints what was written, and from now on everything else.
+    /// Prints the text so far. Later text is printed without a pager.
     fn give_up(&mut self) -> io::Result<()> {
         (self.height, self.pager) = (None, PagerState::NotNeeded);
         print(&std::mem::take(&mut self.written))

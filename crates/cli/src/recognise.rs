@@ -75,7 +75,8 @@ fn prefixed(prefix: &str, argument: &OsStr) -> OsString {
     prefixed
 }
 
-/// Up to `MAX_INSPECTED` bytes; empty if the file cannot be read: opening it later reports the error.
+/// The first bytes of a file, at most `MAX_INSPECTED`; empty if it cannot be read: opening the source later reports the
+/// error.
 fn beginning(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(path) {
@@ -156,7 +157,8 @@ mod tests {
         {
             assert_eq!(recognised(name), prefixed("", name), "{name}");
         }
-        // A repository with a working tree is served as a folder; only what git itself keeps is a repository.
+        // A repository with a working tree is served as a folder; only a `.git` and a bare repository are served as
+        // repositories.
         std::fs::create_dir(path("project")).unwrap();
         for repository in ["project/.git", "bare.git", "bare"] {
             for folder in ["objects", "refs"] {
@@ -164,7 +166,7 @@ mod tests {
             }
             std::fs::write(path(repository).join("HEAD"), "ref: refs/heads/main\n").unwrap();
         }
-        // That of a worktree is a file.
+        // The `.git` of a worktree is a file.
         std::fs::create_dir(path("worktree")).unwrap();
         std::fs::write(path("worktree/.git"), "gitdir: ../project/.git/worktrees/worktree\n").unwrap();
         for (name, repository) in [

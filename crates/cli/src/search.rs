@@ -159,7 +159,8 @@ pub(crate) async fn open_indexed(arguments: &SourceArguments) -> Result<View> {
     Ok(Server::new(catalog, libris::Config::default()).view_for(None))
 }
 
-/// How the sources are indexed: in a folder of their own below the cache folder, or in memory.
+/// How the sources are indexed: in a folder of their own below the cache folder, or in memory if the configuration has
+/// no cache folder.
 pub(crate) fn settings(config: &Config, sources: &SourceArguments) -> SearchConfig {
     let folder = config.cache_folder.as_ref().map(|folder| {
         let mut hasher = DefaultHasher::new();
@@ -249,7 +250,7 @@ async fn open(view: &View, hit: &SearchHit) -> Result<()> {
         advice(format!("could not start `{program}`: {cause}"), "set PAGER to an installed pager")
     })?;
     if let Some(mut input) = pager.stdin.take() {
-        // A pager that is closed early does not read everything.
+        // Fails if the user quits the pager before it has read everything.
         _ = input.write_all(text.as_bytes());
     }
     pager.wait().context("could not wait for the pager")?;

@@ -77,8 +77,8 @@ impl BashLine {
         Self { words, current, typed, quote, kept }
     }
 
-    /// The text, escaped, by which readline replaces the last part of the typed word to complete it to this candidate.
-    /// `None` if the candidate does not begin with the typed text, or cannot be escaped.
+    /// The escaped text with which readline replaces the last part of the typed word, so that the word becomes this
+    /// candidate. `None` if the candidate does not begin with the typed text, or cannot be escaped.
     pub(crate) fn replacement(&self, candidate: &str) -> Option<String> {
         candidate.starts_with(&self.typed).then_some(())?;
         let rest = candidate.chars().skip(self.kept);

@@ -75,7 +75,7 @@ async fn list(target: &OpenedTarget, as_json: bool) -> Result<ExitCode> {
     Ok(if skills.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// All skills, page by page.
+/// All skills of the target, page by page; no further page is requested after [`MAX_SKILLS`].
 async fn all(target: &OpenedTarget) -> libris::Result<Vec<Skill>> {
     let view = target.view.snapshot();
     let mut skills: Vec<Skill> = Vec::new();
@@ -103,7 +103,7 @@ async fn load(target: &OpenedTarget, name: &str, options: &SkillsOptions) -> Res
     // SKILL.md first: nothing else is read if it was tampered with.
     let body = read_verified(target, &skill, &skill.uri).await?.map_err(refused)?;
     let Some(folder) = &options.output else {
-        // A program gets the bytes that have the digest.
+        // If standard output is not a terminal, it gets exactly the bytes whose digest was verified.
         match std::io::stdout().is_terminal() {
             true => pager::show(&shown(&String::from_utf8_lossy(&body))),
             false => write_bytes([&*body]),

@@ -50,7 +50,7 @@ pub(crate) struct ConfiguredSource {
     /// The layer over the source that serves office documents and PDFs as text; `None` if it is off.
     #[cfg(feature = "text-documents")]
     documents: Option<DocumentLayer>,
-    /// Why the source could not be opened.
+    /// Why the source could not be opened; `None` if it is open.
     pub(crate) failure: Option<Arc<anyhow::Error>>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct ConfiguredSource {
 pub(crate) struct OpenedConfig {
     pub(crate) config: Config,
     pub(crate) sources: Vec<ConfiguredSource>,
-    /// Why sources could not be opened.
+    /// The errors of the sources that could not be opened.
     pub(crate) errors: Vec<Arc<anyhow::Error>>,
 }
 
@@ -307,7 +307,7 @@ impl SourceArguments {
         Vec::new()
     }
 
-    /// The databases among the sources.
+    /// Opens the databases among the sources.
     #[cfg(feature = "postgres")]
     pub(crate) fn databases(&self) -> Result<Vec<libris_sources::Sql>> {
         let (_, definitions) = self.definitions()?;

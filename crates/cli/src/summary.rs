@@ -47,7 +47,8 @@ impl Counting {
     }
 }
 
-/// Counts the resources and templates of a source.
+/// Counts the resources and templates of a source, and returns the counts as text. Adds the resources to `found` page
+/// by page.
 async fn count_all(source: &dyn Source, found: &AtomicU64) -> anyhow::Result<String> {
     let context = Context::default();
     let templates = source.templates(&context).await.context("could not list the templates")?.templates.len();

@@ -120,7 +120,8 @@ pub(crate) struct Explanation {
 }
 
 impl Explanation {
-    /// Takes an error apart. The hint is that of an [`Advice`], or the end of a message such as "…; hint: …".
+    /// Takes an error apart. The hint is that of an [`Advice`], otherwise the end of a message such as "…; hint: …",
+    /// otherwise the [`system_hint`].
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         let mut hint = error.chain().find_map(|cause| Some(cause.downcast_ref::<Advice>()?.hint.clone()));
         let mut texts = error.chain().map(|cause| {
@@ -157,7 +158,7 @@ fn system_hint(error: &std::io::Error) -> Option<&'static str> {
     })
 }
 
-/// Breaks long lines between words, if standard error is a terminal.
+/// Breaks long lines between words, if standard error is a terminal of at least 20 columns.
 pub(crate) fn wrapped(text: &str) -> String {
     match terminal_size::terminal_size_of(std::io::stderr()) {
         Some((terminal_size::Width(width), _)) if width >= 20 => wrapped_at(text, usize::from(width)),
@@ -273,8 +274,8 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// Escapes control characters in untrusted text, which a terminal could execute, and characters that change the direction
-/// of text. Line breaks and tabs stay.
+/// Escapes control characters in untrusted text, which a terminal could execute, and the Unicode embeddings, overrides
+/// and isolates that change the direction of text. Line breaks and tabs stay.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

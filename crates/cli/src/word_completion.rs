@@ -1,9 +1,9 @@
 //! Completes a word of a command line with URIs, templates and values of the target, for the scripts of
 //! `libris completions`.
 //!
-//! It runs whenever a user presses the Tab key. So it starts no program, sends no credentials that a configuration file
-//! names, ends after [`TIME_LIMIT`], and is silent if it fails. The words come from a target that is not trusted: for a
-//! shell that inserts them as they are, they are escaped.
+//! This code runs whenever a user presses the Tab key. So it starts no program, sends no credentials that a
+//! configuration file names, ends after [`TIME_LIMIT`], and is silent if it fails. The words come from a target that is
+//! not trusted: for a shell that inserts them as they are, they are escaped.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -180,7 +180,7 @@ async fn uris(view: &ViewSnapshot<'_>, typed: &str) -> Vec<String> {
     found
 }
 
-/// The URI up to the first `/` after the typed text.
+/// The URI up to the first `/` after the typed text; the whole URI if there is none.
 fn up_to_slash<'a>(uri: &'a str, typed: &str) -> &'a str {
     // The slashes of `scheme:///` are no folders.
     let start = typed.len().max(uri.find("://").map_or(0, |at| at + 3));
@@ -188,7 +188,8 @@ fn up_to_slash<'a>(uri: &'a str, typed: &str) -> &'a str {
     uri[start..].find('/').map_or(uri, |at| &uri[..=start + at])
 }
 
-/// What a template offers for the typed text: its text in front of the first variable, or values of that variable.
+/// The candidates that a template gives for the typed text: its text in front of the first variable, or values of that
+/// variable.
 async fn expanded(view: &ViewSnapshot<'_>, template: &Template, typed: &str) -> Vec<String> {
     let text = template.uri.as_str();
     let Some((literal, rest)) = text.split_once('{') else { return Vec::new() };

@@ -147,7 +147,7 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[2])
 
 /// The cache of this replica's cluster.
 pub(crate) struct ContentCache {
-    /// The total size in bytes.
+    /// The configured size of the cache in Redis, in bytes.
     bytes: u64,
     /// Part of the hash that is the key of an entry. Nobody without it can guess the credentials in a key.
     secret: String,

@@ -62,8 +62,8 @@ return answer
 /// Renews the entry of this replica (`ARGV[1]`) for `ARGV[2]` milliseconds, writes its subjects (`ARGV[4]`) if
 /// `ARGV[3]` is 1, and removes expired entries of other replicas. Returns the version of the hash, and `full` if the
 /// subjects of all replicas exceed `ARGV[7]` bytes. If they do not, and this replica holds a lease (`ARGV[5]` is 1) and
-/// knows another version (`ARGV[6]`), they follow. Returns an empty list if Redis has no subjects of this replica: the
-/// replica must then write them again.
+/// knows another version (`ARGV[6]`), the subjects of all replicas follow. Returns an empty list if Redis has no
+/// subjects of this replica: the replica must then write them again.
 static FOLLOW: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         r#"
@@ -194,9 +194,9 @@ struct RedisCopy {
     version: String,
 }
 
-/// What a replica learns of the subjects of the others.
+/// What [`LeaseRenewer::exchange`] returns.
 struct FollowedElsewhere {
-    /// Their subjects; `None` if these are those that were last sent to the relay.
+    /// The subjects of the other replicas; `None` if they are the same as those that were last sent to the relay.
     subjects: Option<Vec<Uri>>,
     /// Whether all subjects together exceed [`MAX_TOTAL_BYTES`], so that each replica polls its sources itself.
     is_full: bool,
@@ -280,8 +280,9 @@ impl LeaseRenewer {
     }
 
     /// Writes the subjects of this replica if they have changed. Returns the subjects of the other replicas if they
-    /// have changed since they were last sent to the relay. A replica without a lease does not follow them, and neither
-    /// does any replica if they are too many: this then returns an empty list once.
+    /// have changed since they were last sent to the relay. A replica without a lease follows none of them, and no
+    /// replica does if the subjects of all replicas are too large: the first such call then returns an empty list, and
+    /// later ones `None`.
     async fn exchange(
         &mut self,
         connection: &mut RedisConnection,

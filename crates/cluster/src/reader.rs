@@ -30,7 +30,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest number of entries per response.
 const ENTRIES: usize = 128;
 
-/// The name in the entries that mark a position. It is no id of a replica.
+/// Stands for the id of a replica in entries that only mark a position. No replica has this id.
 const MARK: &str = "mark";
 
 /// The largest number of replicas whose entry numbers are tracked. When it is reached, all numbers are discarded.
@@ -198,12 +198,12 @@ async fn read_stream(
             }
         }
     }
-    // After lost changes, everything counts as changed, so that all changes until now are applied.
+    // After a loss, everything counts as changed, which includes all changes until now.
     let now = EntryId::at(state.now);
     if is_lost && report_lost(shared, senders, now).await.is_err() {
         return Ok(Closed);
     }
-    // After the lost changes: before they are applied, no entry of the new sequence is valid.
+    // Sent after the loss: before the relay knows of the loss, no cache entry of the new sequence is valid.
     if is_other {
         let sequence = format!("{} {}", at.incarnation.0, at.incarnation.1);
         let position = if is_lost { now } else { at.last_read };

@@ -138,8 +138,8 @@ impl SessionQueue {
         taken
     }
 
-    /// Puts the removals among these writes, which failed, back to the front of the queue. The other writes fail, and
-    /// so do those in the queue.
+    /// Puts the removals among these writes, which failed, back to the front of the queue. The other writes fail, also
+    /// those in the queue.
     pub(crate) fn put_back(&self, failed: Vec<SessionWrite>) {
         let mut state = self.lock();
         let later = std::mem::take(&mut state.writes);

@@ -1,8 +1,9 @@
 //! Writes to Redis: the changes of this replica's sources, and its sessions.
 //!
-//! While Redis cannot be reached, changes wait in a bounded queue, and so do removals of sessions (`session_queue`). The
-//! writer probes whether Redis accepts writes again: every two seconds after a failure, and every few seconds while there
-//! is nothing to write, so that the replica knows that it is degraded before it needs to write.
+//! While Redis cannot be reached, changes wait in a bounded queue, and so do removals of sessions (`session_queue`).
+//! The writer probes whether Redis accepts writes again: after a failure with pauses that grow from 100 milliseconds to
+//! two seconds, and every five seconds while there is nothing to write, so that the replica knows that it is degraded
+//! before it needs to write.
 
 use std::collections::{HashSet, VecDeque};
 use std::mem;
@@ -264,7 +265,7 @@ impl RedisWriter {
             pipeline.arg("*").arg("r").arg(&self.shared.replica).arg("n").arg(self.number);
             pipeline.arg("d").arg(lines.join("\n"));
         } else {
-            // The other commands of such a pipeline may succeed on a full Redis.
+            // Without `XADD`, the commands of the pipeline may all succeed on a full Redis, so the probe writes a key.
             pipeline.cmd("SETEX").arg(self.shared.keys.probe()).arg(PROBE_TTL).arg("").ignore();
         }
         if pipeline.len() > 1 {

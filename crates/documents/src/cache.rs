@@ -46,8 +46,8 @@ impl RenderedPage {
     }
 }
 
-/// Why a child process ended without a response. A time-out is not among them: it depends on the load of the machine,
-/// so it is not cached.
+/// Which limit an extraction exceeded, or that its process crashed. There is no variant for a time-out: it depends on
+/// the load of the machine, so it is not cached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExceededLimit {
     Memory,

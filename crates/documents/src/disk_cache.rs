@@ -122,7 +122,8 @@ impl DiskCache {
         usage.used = Some(before);
         usage.used = Some(self.make_room(before, size)? + size);
         usage.written += size;
-        // Renaming is atomic, so readers never see a part of the file. Another server may write the same result.
+        // Renaming is atomic, so readers never see a part of the file. Another server may write the same result at the
+        // same time, so the temporary file has the process id in its name.
         let temporary = path.with_extension(format!("{}.{TEMPORARY}", std::process::id()));
         let written = fs::write(&temporary, data).and_then(|()| fs::rename(&temporary, path));
         if written.is_err() {

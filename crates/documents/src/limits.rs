@@ -13,8 +13,8 @@ pub struct ExtractionLimits {
     pub cpu: Duration,
     /// The maximum time from the start of the process to its end.
     pub wall: Duration,
-    /// The maximum number of bytes of an extracted text or list of members, as JSON. The server parses them, so its
-    /// memory grows by twice as much for each concurrent extraction.
+    /// The maximum number of bytes of an extracted text or list of members, as JSON. The server parses it, which can
+    /// take twice as much memory for each concurrent extraction.
     pub text: u64,
     /// The maximum number of bytes of the image of a page.
     pub image: u64,

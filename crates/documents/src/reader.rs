@@ -30,7 +30,7 @@ const SMALL: usize = 256 * 1024;
 pub struct ReaderConfig {
     /// The program that calls [`child::run`](crate::child::run).
     pub program: PathBuf,
-    /// Its arguments.
+    /// The arguments of the program.
     pub arguments: Vec<OsString>,
     /// The limits of one extraction.
     pub limits: ExtractionLimits,
@@ -87,7 +87,7 @@ pub enum ExtractionError {
     /// The document or archive is larger than the limit.
     #[error("the document has {size} bytes, more than the limit of {limit}")]
     TooLarge {
-        /// Its size in bytes.
+        /// The size of the document or archive in bytes.
         size: u64,
         /// The limit in bytes.
         limit: u64,
@@ -101,7 +101,8 @@ pub enum ExtractionError {
     /// Too many extractions are waiting.
     #[error("too many documents are waiting to be extracted")]
     Busy,
-    /// The server has no memory for the contents. The caller of [`Context::reserve`] waits and tries again.
+    /// The server has no memory for the contents. The server then waits for free memory and repeats the read: see
+    /// [`Context::reserve`].
     #[error("there is no memory for the contents")]
     NoMemory,
     /// The child process could not be started, or violated the protocol.
@@ -346,8 +347,9 @@ impl ReaderInner {
         self.permits.take(client, 1).await.ok_or(ExtractionError::Busy)
     }
 
-    /// Runs a child process while it holds the permit. Returns the response and the bytes that follow it, or the limit
-    /// that the process exceeded, which is cached as a result. `admit` grants memory for the contents of a member.
+    /// Runs a child process, and holds the permit meanwhile. Returns the response and the bytes that follow it, or the
+    /// limit that the process exceeded, which is cached as a result. `admit` grants memory for the contents of a
+    /// member.
     async fn run(
         &self,
         _permit: Lease,

@@ -1,8 +1,8 @@
 //! Child processes that end, with all their descendants, when the server that started them ends, even if it is killed.
 //!
-//! Commands of the command source, other MCP servers over stdio and the extraction of documents are such processes.
-//! On Unix, each leads a process group, and a [reaper](set_reaper) kills the groups of a killed server. On Windows,
-//! each has a job object, whose processes the system ends when the server has ended.
+//! These child processes are the commands of the command source, other MCP servers over stdio, and the extractions of
+//! documents. On Unix, each leads a process group, and a [reaper](set_reaper) kills the groups of a killed server. On
+//! Windows, each has a job object, whose processes the system ends when the server has ended.
 
 #[cfg(unix)]
 mod group;

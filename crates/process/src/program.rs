@@ -15,8 +15,8 @@ pub const SYSTEM_VARIABLES: &[&str] = match cfg!(windows) {
 #[cfg(windows)]
 const EXTENSIONS: [&str; 4] = ["exe", "com", "cmd", "bat"];
 
-/// The executable of a program: relative to `base` if its name contains a slash, otherwise from `PATH`. On Windows, its
-/// extension may be omitted: `npx` is `npx.cmd`. `None` if there is no such executable.
+/// The executable of a program: relative to `base` if its name contains a path separator, otherwise from `PATH`. On
+/// Windows, its extension may be omitted: `npx` is `npx.cmd`. `None` if there is no such executable.
 pub fn executable(program: &OsStr, base: &Path) -> Option<PathBuf> {
     if program.as_encoded_bytes().iter().any(|byte| is_separator(char::from(*byte))) {
         return candidates(base.join(program)).find(|file| can_run(file));

@@ -32,7 +32,7 @@ pub struct RemoteConfig {
     pub limits: RemoteLimits,
 }
 
-/// For whom a [`Remote`](crate::Remote) asks its server, which decides what may be cached.
+/// The callers for whom a [`Remote`](crate::Remote) asks its server. This decides which responses may be cached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Callers {
     /// For several callers. Responses that the server marks as private are not cached.
@@ -65,16 +65,16 @@ pub enum RemoteTarget {
     Stdio {
         /// The program.
         program: OsString,
-        /// Its arguments.
+        /// The arguments of the program.
         arguments: Vec<OsString>,
-        /// Its working directory; empty for that of this process.
+        /// The working directory of the program; empty for that of this process.
         folder: PathBuf,
-        /// Its environment variables.
+        /// The environment variables of the program.
         environment: ChildEnvironment,
     },
     /// A server with the Streamable HTTP transport.
     Http {
-        /// The URL of its endpoint.
+        /// The URL of the endpoint.
         url: String,
         /// The access token for the server. Tokens of Libris's own callers are never forwarded.
         token: Option<String>,
@@ -125,7 +125,8 @@ pub struct RemoteLimits {
     pub connect_timeout: Duration,
     /// The timeout of a request.
     pub timeout: Duration,
-    /// How long a list is reused if the server does not report changes of its lists.
+    /// How long a list is reused at least, if the server does not report changes of its lists. A longer TTL that the
+    /// server gives applies instead.
     pub list_ttl: Duration,
     /// The pause before the first attempt to reconnect. It doubles with each attempt that fails, up to 30 seconds.
     pub retry: Duration,

@@ -119,7 +119,7 @@ fn content_at(
     Ok(Content { uri, mime, body, meta: meta(metadata, mount) })
 }
 
-/// The cache hints of a response. A response without hints must not be cached.
+/// The cache hints of a response. If the server gave none, the TTL is zero and the scope is private.
 pub(crate) fn hints(ttl_ms: Option<u64>, scope: Option<model::CacheScope>) -> CacheHints {
     let ttl = Duration::from_millis(ttl_ms.unwrap_or(0)).min(MAX_TTL);
     let scope = match scope {

@@ -35,7 +35,7 @@ pub(crate) const METHODS: [&str; 11] = [
     skill_list::GET,
 ];
 
-/// The id of the request is searched in this many bytes at each end of a dropped message.
+/// The id of the request is searched for in this many bytes at each end of a dropped message.
 const ID_WINDOW: usize = 256;
 
 /// The maximum number of unanswered requests whose methods are remembered. If there are more, all are forgotten, and
@@ -156,7 +156,7 @@ pub(crate) fn result_of(method: &str, result: &RawValue) -> serde_json::Result<S
             Err(cause) => input_requests(text).ok_or(cause)?,
         },
         "tools/list" => list_without_malformed::<ListToolsResult, Tool>(text, "tools")?.into(),
-        // Passed on as it is: the types of rmcp lack members that it may have.
+        // The result is passed on as it is: the types of rmcp lack members that it may have.
         tool_list::CALL => CustomResult::new(serde_json::from_str(text)?).into(),
         // rmcp has no types for extensions.
         directory::METHOD | skill_list::LIST | skill_list::GET => {
@@ -200,8 +200,8 @@ pub(crate) fn substitute(id: RequestId, fault: &RemoteFault) -> ServerJsonRpcMes
     ServerJsonRpcMessage::error(fault.substitute(), Some(id))
 }
 
-/// Searches the id of the request in the first and the last bytes of a response: servers write it before or after the
-/// result. Only numeric ids are found; rmcp sends no others.
+/// Searches for the id of the request in the first and the last bytes of a response: servers write it before or after
+/// the result. Only numeric ids are found; rmcp sends no others.
 pub(crate) fn id_within(head: &[u8], tail: &[u8]) -> Option<RequestId> {
     let head = &head[..head.len().min(ID_WINDOW)];
     let tail = &tail[tail.len().saturating_sub(ID_WINDOW)..];

@@ -227,7 +227,7 @@ impl RemoteFault {
     }
 }
 
-/// A fault in the `data` of a JSON-RPC error. In rmcp, a transport can make a single request fail only with such an
+/// A fault in the `data` of a JSON-RPC error. In rmcp, a transport can make a single request fail only with a JSON-RPC
 /// error.
 #[derive(serde::Serialize, serde::Deserialize)]
 enum Substitute {

@@ -33,7 +33,8 @@ pub(crate) struct FollowedUris {
 pub(crate) enum FollowOutcome {
     /// The resource is to be subscribed to.
     Wanted,
-    /// Nothing: the resource is followed already, or the limit was reached before.
+    /// No subscription changes: the resource is followed already, or the limit was reached before, so that it waits if
+    /// there is room.
     Nothing,
     /// The resource is the first one beyond the limit. It waits.
     LimitReached,

@@ -1,7 +1,7 @@
 //! Requests in several rounds: passes the input of a client to a server, and the server's requests for input to the client.
 //!
-//! Only the revisions without `initialize` have such requests. Libris gives no input itself, so it declares to the server
-//! the capabilities of the client that sent the request, and only those for input.
+//! Only the revisions without `initialize` have requests in several rounds. Libris gives no input itself, so it
+//! declares to the server the capabilities of the client that sent the request, and only those for input.
 
 use libris_core::{InputRequired, Meta, RequestInput};
 use rmcp::model::{InputResponses, RequestMetaObject};

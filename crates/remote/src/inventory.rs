@@ -18,8 +18,8 @@ const REPORTED_LIST_TTL: Duration = Duration::from_secs(60);
 /// A list that took at least this long to fetch is still served while it is fetched again after it expired.
 const SLOW_FETCH: Duration = Duration::from_secs(1);
 
-/// Such a list is served for at most this many times as long as its fetch took, so that a server that no longer answers
-/// becomes unavailable.
+/// After it expired, such a list is served for at most this many times the duration of its fetch, so that a server that
+/// no longer answers becomes unavailable.
 const SLOW_FETCH_GRACE: u32 = 2;
 
 /// A fetched list, with its validity and its cache hints.
@@ -190,7 +190,7 @@ impl<T: Send + Sync + 'static> CachedFetch<T> {
         if let Some(in_progress) = in_progress {
             return (in_progress.clone(), false);
         }
-        // It may have been fetched since the caller looked.
+        // The list may have been fetched since the caller looked.
         if let Some(current) = self.current() {
             return (watch::channel(Some(Ok(current))).1, true);
         }

@@ -43,8 +43,8 @@ const MAX_CONCURRENT_REQUESTS: usize = 32;
 /// How long to wait for a session to end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The transport waits this many times as long for a response as callers do (`timeout`). It must not give up a request before
-/// its caller does, and serves only to end requests that nobody waits for.
+/// The transport waits this many times as long for a response as callers do (`timeout`). The transport must not give up
+/// a request before the caller does; its timeout only ends requests that nobody waits for any more.
 const TRANSPORT_TIMEOUT_FACTOR: u32 = 2;
 
 /// Who a server is and what it can do.
@@ -62,22 +62,22 @@ impl ServerIdentity {
         self.0.server_info.as_ref().map(|info| &*info.name)
     }
 
-    /// Its version.
+    /// The version of the server, if it gives one.
     pub fn version(&self) -> Option<&str> {
         self.0.server_info.as_ref().map(|info| &*info.version)
     }
 
-    /// Its display name.
+    /// The display name of the server, if it gives one.
     pub fn title(&self) -> Option<&str> {
         self.0.server_info.as_ref().and_then(|info| info.title.as_deref())
     }
 
-    /// Its instructions for models.
+    /// The instructions of the server for models, if it gives some.
     pub fn instructions(&self) -> Option<&str> {
         self.0.instructions.as_deref()
     }
 
-    /// Its capabilities as JSON, with the names of the protocol.
+    /// The capabilities of the server as JSON, with the names of the protocol.
     pub fn capabilities(&self) -> Value {
         serde_json::to_value(&self.0.capabilities).unwrap_or_default()
     }
@@ -347,8 +347,8 @@ impl Supervisor {
             Err(RemoteFault::WrongResult { .. }) if self.config.protocol == ProtocolChoice::Auto => {
                 self.connect_by(ProtocolChoice::Initialize).await
             }
-            // rmcp gives up `server/discover` after ten seconds and sends `initialize`. A server that took longer to start
-            // answers the first, and refuses the second because of it.
+            // rmcp gives up `server/discover` after ten seconds and sends `initialize`. A server that took longer to
+            // start then answers `server/discover`, and therefore refuses `initialize`.
             Err(RemoteFault::Refused { code, .. })
                 if code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION.0
                     && self.config.protocol == ProtocolChoice::Auto =>

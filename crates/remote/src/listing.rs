@@ -52,7 +52,7 @@ pub(crate) struct CacheHints {
     pub(crate) scope: CacheScope,
 }
 
-/// Without hints, nothing may be cached.
+/// Without hints, the TTL is zero and the scope is private.
 impl Default for CacheHints {
     fn default() -> Self {
         Self { ttl: Duration::ZERO, scope: CacheScope::Private }

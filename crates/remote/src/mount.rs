@@ -85,8 +85,8 @@ impl UriMount {
         }
     }
 
-    /// Maps the URIs in `_meta`: that of the MCP App (`ui.resourceUri`, or the flat key `ui/resourceUri`), and those by which
-    /// another Libris names the next page, the text, the image and the members of a resource.
+    /// Maps the URIs in `_meta`: the URI of the MCP App (`ui.resourceUri`, or the flat key `ui/resourceUri`), and the
+    /// URIs that another Libris gives for the next page, the text, the image and the members of a resource.
     pub(crate) fn rewrite_meta(&self, meta: &mut Meta) {
         if *self == Self::Kept {
             return;

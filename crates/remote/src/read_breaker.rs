@@ -13,8 +13,8 @@ const THRESHOLD: u32 = 3;
 /// The longest pause between two probes.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Counts consecutive reads that timed out. From [`THRESHOLD`] on, the breaker is open: only one read after each pause is
-/// sent to the server, as a probe. Any answer to a read closes the breaker.
+/// Counts consecutive reads that timed out. From [`THRESHOLD`] on, the breaker is open: only one read after each pause
+/// is sent to the server, as a probe. Any outcome of a read other than a time-out closes the breaker.
 pub(crate) struct ReadBreaker {
     /// The pause before the first probe; it doubles with each probe that fails.
     first_pause: Duration,
@@ -56,7 +56,8 @@ impl ReadBreaker {
         if now < state.probe_at {
             return Err(RemoteFault::Unresponsive(state.timeouts));
         }
-        // Other reads fail at once while this one is in progress. If its caller gives it up, the next probe starts then.
+        // Other reads fail at once while the probe is in progress. If the caller gives the probe up, another one may
+        // start at this time.
         state.probe_at = now + self.timeout;
         Ok(AdmittedRead { is_probe: true })
     }

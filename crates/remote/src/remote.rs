@@ -40,8 +40,8 @@ const CONCURRENCY: usize = 8;
 /// An MCP server as a source.
 ///
 /// It connects in the background as soon as it is created, and reconnects whenever the connection is lost. Requests
-/// wait while a connection is being established, and fail between two attempts. Dropping the `Remote` closes the
-/// connection and kills the process of the server.
+/// wait while a connection is being established, unless the previous attempt timed out, and fail between two attempts.
+/// Dropping the `Remote` closes the connection and kills the process of the server.
 pub struct Remote {
     config: RemoteConfig,
     link: UpstreamLink,
@@ -327,7 +327,8 @@ impl Source for Remote {
         self.read_upstream(uri, &inner, context).await
     }
 
-    /// A program may answer differently on each machine, and stored tokens may belong to different accounts.
+    /// `None` for a program, which may answer differently on each machine, and with a stored token, which may belong to
+    /// another account on each replica.
     fn replica_key(&self, _uri: &Uri) -> Option<ReplicaKey> {
         let RemoteTarget::Http { url, token, headers, stored } = &self.config.target else { return None };
         let is_account_known = token.is_some() || stored.as_ref().is_none_or(|stored| !stored.has_token(url));

@@ -32,8 +32,8 @@ const MAX_STDERR_LINE: u64 = 2048;
 /// the server has started may keep the pipe open.
 const STDERR_GRACE: Duration = Duration::from_secs(1);
 
-/// Starts a server. Returns its transport, and its process, which is killed on drop, with the processes that it has
-/// started, as `npx …` does.
+/// Starts a server, and returns its transport and its process. Dropping the process kills it, together with the
+/// processes that it has started: `npx …`, for example, starts the server itself as a child process.
 pub(crate) fn start(
     target: &RemoteTarget,
     max_message: usize,
@@ -129,7 +129,7 @@ struct LineTransport<R, W> {
     /// The request `server/discover`, until `initialize` is sent.
     discovery: Option<RequestId>,
     /// A request `server/discover` that was given up. A server that takes long to start still answers it, before it
-    /// answers `initialize`, for which rmcp would take that answer.
+    /// answers `initialize`; rmcp would take that answer for the response to `initialize`.
     abandoned: Option<RequestId>,
 }
 

@@ -18,7 +18,7 @@ pub(crate) const CALL: &str = "tools/call";
 /// The maximum number of tools of a server.
 const MAX_TOOLS: usize = 1000;
 
-/// The longest name of a tool that the protocol recommends, in characters. A tool with a longer name is left out.
+/// The longest tool name, in characters, that the protocol recommends. A tool with a longer name is left out.
 const MAX_NAME: usize = 128;
 
 /// Parsed JSON takes about this many times as much memory as its text.

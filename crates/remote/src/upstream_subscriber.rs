@@ -39,7 +39,8 @@ pub(crate) struct UpstreamSubscriber<'a> {
     first_pause: Duration,
     /// The open `subscriptions/listen` stream.
     listening: Option<Subscription>,
-    /// The lists whose changes the server reports on the stream, so that it is needed even if no resource is followed.
+    /// The lists whose changes the server reports on the stream. If there are any, the stream is needed even if no
+    /// resource is followed.
     lists: SubscriptionFilter,
 }
 
@@ -84,8 +85,8 @@ impl<'a> UpstreamSubscriber<'a> {
         self.retry_at
     }
 
-    /// Starts the requests that make `wanted` the active subscriptions; `None` if they are already, or if those that are
-    /// missing failed and are not due yet.
+    /// Starts the requests that make `wanted` the active subscriptions; `None` if they are active already, or if the
+    /// missing ones have failed and are not due yet.
     pub(crate) fn change(&mut self, wanted: &BTreeSet<FollowedUri>) -> Option<BoxFuture<'a, Subscribed>> {
         let none = BTreeSet::new();
         let wanted = if self.session.supports_subscriptions() { wanted } else { &none };
@@ -206,7 +207,7 @@ impl<'a> UpstreamSubscriber<'a> {
     /// Schedules another attempt.
     fn failed_with(&mut self, fault: &RemoteFault) {
         let (server, subscriptions) = (self.server, self.failed.len());
-        // Once until the server has accepted all subscriptions.
+        // Only the first failure is a warning, until the server has accepted all subscriptions.
         match self.pause == self.first_pause {
             true => tracing::warn!(
                 server,

@@ -18,7 +18,7 @@ const STATES = {
   offline: 'Offline, trying again…',
   static: 'Connected',
 };
-/** The list is read again once its changes have paused, or have gone on for this long, in milliseconds. */
+/** In milliseconds: the list is read again once its changes have paused, or gone on, for this long. */
 const LIST_PAUSE = 400;
 const LIST_LONGEST = 2000;
 

@@ -10,7 +10,7 @@ import { Host } from './host.js';
 const HEIGHT = 560;
 const SHARE_PAUSE = 250;
 
-/** Runs in the frame of previews, and nothing else does: tells the picker which link was followed. */
+/** The only script in the frame of a preview: tells the picker which link was followed. */
 const FOLLOW_LINKS = `addEventListener('click', (event) => {
   const link = event.target.closest('a[href]');
   if (!link) return;
@@ -160,7 +160,7 @@ export const site = {
   },
 
   chat: {
-    /** Whether the model knows the selection. */
+    /** The line that says whether the model knows the selection. */
     note,
 
     share: debounced(SHARE_PAUSE, share),

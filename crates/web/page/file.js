@@ -7,8 +7,8 @@ const WHOLE = 4 * 1024 * 1024;
 const PART = 1024 * 1024;
 
 /**
- * Reads a resource as the bytes of a file: its `contents`, or the `parts` of a large one, with the `mimeType`. A resource
- * of more than `most` bytes is an error.
+ * Reads a resource as the bytes of a file: the `parts` and the `mimeType`, and the `contents` if they are in one response.
+ * If the resource is read in ranges, more than `most` bytes are an error.
  */
 export async function readFile(read, { uri, size }, { most, signal } = {}) {
   let part = PART;

@@ -3,7 +3,7 @@
 /** Characters that change the direction of the text around them, and control characters. */
 const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
-/** A text of somebody else for one line: control characters and changes of direction are visible. */
+/** A text of somebody else for one line: control characters and changes of direction become visible. */
 export function clean(text, most = 300) {
   const shown = String(text ?? '').slice(0, most + 1).replace(UNSAFE, '\ufffd');
   return shown.length > most ? `${shown.slice(0, most)}…` : shown;
@@ -26,7 +26,7 @@ export function passage(text) {
 
 export const DIRECTORY = 'inode/directory';
 
-/** A URI without the slash at its end, by which folders are the same however they are written. */
+/** A URI without the slash at its end: the key of a folder, whether its URI is written with the slash or without. */
 export function folderKey(uri) {
   return uri.endsWith('/') && !/^[^:]+:\/\/\/?$/.test(uri) ? uri.slice(0, -1) : uri;
 }

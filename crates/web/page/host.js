@@ -70,7 +70,7 @@ export class Host extends EventTarget {
     return this.request('picker/preview', asked, options);
   }
 
-  /** A host tells its apps of changes of the list only. */
+  /** Does nothing: a host tells its apps of changes of the list only. */
   follow() {}
 
   /** Sends a request to the host. */

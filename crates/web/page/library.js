@@ -21,7 +21,7 @@ export class TreeNode {
   cursor = undefined;
   loading = null;
   expanded = false;
-  /** Whether the children were changed since they were loaded. */
+  /** Whether the children may have changed since they were loaded, so that `open` reads them again. */
   stale = false;
   error = null;
   flash = 0;
@@ -190,7 +190,7 @@ export class Library extends EventTarget {
     return { resources: null };
   }
 
-  /** A page of the tool that lists folders, which also lists those that are only the beginning of URIs. */
+  /** A page of the tool `list_resources`, which also lists folders that exist only as the beginning of URIs. */
   async #listed(node, parent, cursor) {
     const values = {};
     if (parent) values.parent = parent;
@@ -200,10 +200,10 @@ export class Library extends EventTarget {
       ...entry,
       mimeType: entry.folder ? (entry.mimeType ?? DIRECTORY) : entry.mimeType,
       synthetic: entry.folder && !entry.mimeType,
-      // The tool has the prefix of the URIs as the title of a folder that is none.
+      // If a folder is no resource, the tool gives the beginning of the URIs as its title.
       title: entry.title === entry.uri ? undefined : entry.title,
     }));
-    // With a single source, the tool lists what is in it.
+    // If there is only one source, the tool lists the entries of the source in place of the source.
     if (node === this.root && page.parent && !cursor) {
       const top = this.#add(this.root, [{ uri: page.parent, mimeType: DIRECTORY, folder: true }])[0];
       top.expanded = true;
@@ -329,7 +329,7 @@ export class Library extends EventTarget {
     } catch {
       return;
     }
-    // The only source is listed in place of the top.
+    // The root has the only source as its child, and the tool lists the entries of that source.
     if (node === this.root && found.length === 0 && loaded === 1) {
       await this.#refreshFolder(node.children[0], shown);
       return;

@@ -2,7 +2,7 @@
 
 import { h } from './dom.js';
 
-/** Shows the dialog until it is sent; the promise is of the key. */
+/** Shows the dialog until the person submits it. Returns a promise of the key or token. */
 export function askForToken(refused) {
   return new Promise((resolve) => {
     const input = h('input', { id: 'token', type: 'password', autocomplete: 'off', required: true, 'aria-describedby': 'token-about' });

@@ -138,7 +138,7 @@ export class Mcp extends EventTarget {
     if (this.state === 'static' || (isSame && isFollowing)) return;
     this.#wanted = new Set(uris);
     if (!isFollowing) addEventListener('online', () => this.#reopen());
-    // While the server cannot be reached, the next attempt takes these.
+    // While the server cannot be reached, the next attempt to connect follows these resources.
     if (!this.#retry) this.#open();
   }
 
@@ -215,7 +215,7 @@ function settle(message, status) {
   return message.result;
 }
 
-/** A header value; other characters than those of ASCII are sent in Base64. */
+/** A header value. A text with other characters than those of ASCII, or with a space at an end, is sent in Base64. */
 function headerValue(text) {
   if (/^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/.test(text) && !/^=\?base64\?/.test(text)) return text;
   const bytes = new TextEncoder().encode(text);

@@ -18,7 +18,7 @@ const trusted = globalThis.trustedTypes?.createPolicy('libris-preview', { create
 /** Media types of documents that the server can give as text. */
 const DOCUMENT = /pdf|officedocument|opendocument|epub|ms-excel|rtf/;
 
-/** Those whose text can be had page by page, and the most pages to choose from. */
+/** Media types of documents whose text the server can give page by page, and the most pages to choose from. */
 const PAGED = /pdf|presentation/;
 const MAX_PAGES = 2000;
 
@@ -231,7 +231,7 @@ export class Detail {
     this.#load();
   }
 
-  /** The view that is shown: only documents whose pages are images have one for their text. */
+  /** The view that is shown. Only a document with images of its pages has the view `text`. */
   get #chosen() {
     return this.#view === 'text' && !imageUri(this.#shown) ? 'preview' : this.#view;
   }
@@ -357,7 +357,7 @@ export class Detail {
     return undefined;
   }
 
-  /** Turns the parts of what is too large to be shown at once. */
+  /** The buttons that turn the parts of a resource that is too large to be shown at once. */
   #partButtons(next) {
     if (!next && this.parts.length === 0) return null;
     const button = (label, parts) => h('button', { class: 'link', type: 'button', disabled: !parts, onclick: () => {
@@ -373,7 +373,7 @@ export class Detail {
     return h('span', { class: 'parts' }, buttons);
   }
 
-  /** Moves the focus to what replaces the pressed button; the first, if that one is gone. */
+  /** Moves the focus to the control that replaces the pressed one, or to the first control if there is none. */
   #keepFocus(controls, labelOf) {
     if (this.turned) {
       const pressed = controls.find((one) => labelOf(one) === this.turned) ?? controls[0];
@@ -382,7 +382,7 @@ export class Detail {
     this.turned = null;
   }
 
-  /** Turns the pages of a document: all of them, or one. */
+  /** The controls that select one page of a document, or all pages. */
   #pages(number) {
     if (!(number > 1)) return null;
     const turn = (page, label) => {

@@ -16,8 +16,8 @@ export class VirtualRows {
 
   /**
    * `draw(item, index, element)` fills the element of a row; `shown(first, last)` tells which rows are in view. With
-   * `keyOf(item)`, rows that are in view stay where they are when others are added or removed above them; of these, the
-   * row with the index `preferred()` first.
+   * `keyOf(item)`, a row in view stays where it is when others are added or removed above it: the row with the index
+   * `preferred()` if it is in view, otherwise the first one that remains.
    */
   constructor(box, { height, draw, shown, keyOf, preferred }) {
     Object.assign(this, { draw, shown, keyOf, preferred });

@@ -60,7 +60,7 @@ export class Selection extends EventTarget {
     this.#changed();
   }
 
-  /** Adds everything below a folder; removes it if all of it is selected. */
+  /** Adds all resources below a folder; if all of them are selected, removes them. */
   async addFolder(library, node) {
     const { resources, complete } = await library.below(node);
     if (resources.length > 0 && resources.every((resource) => this.has(resource.uri))) {

@@ -10,7 +10,7 @@ mcp.askForToken = askForToken;
 
 let style = null;
 
-/** The style of previews. Their frame has no origin, so it cannot load one. After a failure, the next preview asks again. */
+/** The style of previews, whose frame has no origin and cannot load it. After a failure, the next preview fetches it again. */
 function previewStyle() {
   style ??= mcp.text('/picker/preview.css').catch((cause) => {
     style = null;

@@ -47,7 +47,7 @@ export function expand(template, values) {
   return uri;
 }
 
-/** Whether a variable may be left out: those of queries and fragments. */
+/** Whether a variable may be left out, as those of queries, fragments and parameters (`;`). */
 function isOptional(template, name) {
   return expressions(template).every(({ operator, variables: all }) => !all.some((one) => one.name === name) || '?&#;'.includes(operator || ' '));
 }

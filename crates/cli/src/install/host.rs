@@ -79,7 +79,7 @@ impl Host {
     /// exists.
     pub(super) fn is_found(self, machine: &Machine) -> bool {
         let file = self.file(machine);
-        // The folder of this file is the home folder, which proves nothing.
+        // The file of Claude Code is directly in the home folder, whose existence proves nothing.
         let has_folder = self != Self::ClaudeCode && file.parent().is_some_and(|folder| folder.is_dir());
         let program = match self {
             Self::ClaudeCode => Some("claude"),

@@ -262,7 +262,8 @@ fn back_up(file: &Path, folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The hosts on this machine, and whether they have an entry of this name.
+/// The hosts that are found on this machine (with `--json`, all known hosts), and whether they have an entry of this
+/// name.
 fn listed(options: &InstallOptions, machine: &Machine) -> String {
     let hosts = Host::value_variants().iter().map(|host| {
         let file = host.file(machine);

@@ -67,8 +67,8 @@ pub fn member(
     }
 }
 
-/// Normalises the path of a member. `None` if it is absolute or too long, has a `..` segment, a backslash, a NUL or a
-/// drive letter.
+/// Normalises the path of a member. `None` if it is empty, absolute or too long, or has a `..` segment, a backslash, a
+/// NUL or a drive letter.
 #[cfg(feature = "archive")]
 fn safe_path(name: &str) -> Option<String> {
     let has_drive = name.as_bytes().get(1) == Some(&b':');

@@ -107,7 +107,7 @@ fn property<'a>(element: &'a Element, name: &str) -> Option<&'a str> {
     properties.child(name)?.attribute("val")
 }
 
-/// What a script is attached to, in braces unless it is one character.
+/// The base of a subscript or superscript, in braces unless it is one character.
 fn base(text: &str) -> String {
     if text.chars().count() == 1 { text.to_owned() } else { format!("{{{text}}}") }
 }

@@ -7,7 +7,7 @@ use super::markdown::count;
 use super::{ExtractOptions, ExtractResult, HtmlContent, main_content, text};
 use crate::{DocumentSection, ExtractedText, Format};
 
-/// Elements without text.
+/// Elements whose content is left out of the text.
 const SKIPPED: [&str; 9] =
     ["script", "style", "noscript", "template", "head", "iframe", "svg", "object", "canvas"];
 

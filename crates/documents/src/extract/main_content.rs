@@ -14,7 +14,7 @@ const MARKED_SHARE: usize = 20;
 /// The percentage of the page's text that any other element must contain to be the main content.
 const LARGE_SHARE: usize = 75;
 
-/// The elements whose content is not part of the text.
+/// The elements that [`count_elements`] counts: their content is not part of the text.
 const COUNTED: [&str; 8] = ["img", "svg", "canvas", "iframe", "object", "video", "audio", "script"];
 
 /// The text of `<title>`.

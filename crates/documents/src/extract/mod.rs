@@ -68,7 +68,7 @@ pub enum HtmlContent {
     All,
 }
 
-/// Why a document has no text or no image. The messages are sent to clients.
+/// Why an extraction failed. The messages are sent to clients.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

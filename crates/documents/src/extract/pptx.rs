@@ -134,7 +134,7 @@ impl SlideWalk<'_> {
                 "pic" => self.omitted.images += 1,
                 "chart" => self.omitted.charts += 1,
                 "relIds" => self.omitted.diagrams += 1,
-                // Its picture is only its preview.
+                // The picture in an embedded object is only a preview of it, so it is not counted.
                 "oleObj" => self.omitted.objects += 1,
                 // Repeats the content of its sibling `Choice` for older programs.
                 "Fallback" => {}

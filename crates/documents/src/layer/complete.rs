@@ -264,7 +264,7 @@ fn values(text: &ExtractedText, variable: &str, known: &BTreeMap<String, String>
     }
 }
 
-/// Ranges of this length from 1 to `count`.
+/// Ranges of this length that cover the numbers from 1 to `count`; the last one may exceed `count`.
 fn blocks(count: usize, length: usize) -> Vec<String> {
     let block = |block: usize| format!("{}-{}", block * length + 1, (block + 1) * length);
     (0..count.div_ceil(length)).map(block).collect()

@@ -119,7 +119,8 @@ fn first_page(query: &DocumentQuery) -> usize {
     query.pages.as_ref().map_or(1, NumberRanges::first)
 }
 
-/// The numbers of the selected pages, of which the first exists.
+/// The numbers of the selected pages; an error if there are too many. The caller has made sure that the first one
+/// exists.
 fn selected_pages(document: &Uri, query: &DocumentQuery, pages: usize) -> Result<Vec<usize>> {
     let Some(ranges) = &query.pages else { return Ok(vec![1]) };
     let numbers: Vec<usize> = (1..=pages).filter(|number| ranges.contains(*number)).collect();

@@ -35,7 +35,7 @@ use query::{ReadForm, document_uri, form_name, requested_form};
 /// The maximum number of documents whose digest is remembered.
 const MAX_KNOWN: usize = 4_096;
 
-/// What reading the plain URI of a document gives.
+/// What a read of a document returns if its URI has no parameter `as`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlainRead {
     /// The bytes. The text is at `?as=text`.
@@ -51,7 +51,7 @@ pub struct Documents {
     source: Arc<dyn Source>,
     reader: Arc<DocumentReader>,
     plain: PlainRead,
-    /// Documents that were read as text, by URI.
+    /// Documents of which a text or images were read, by URI.
     known: Cache<Uri, KnownDocument>,
 }
 
@@ -76,8 +76,8 @@ impl Documents {
             || self.plain == PlainRead::Text && Format::by_name(uri.path()).is_some()
     }
 
-    /// The form in which a URI requests a document, if that is certain from the URI alone; otherwise its query belongs to
-    /// the source.
+    /// The form in which a URI requests a document. `None` if the URI alone does not decide it; the query then belongs
+    /// to the source.
     fn form(&self, uri: &Uri) -> Option<ReadForm> {
         let is_plain_document = || {
             self.plain == PlainRead::Text && form_name(uri).is_none() && Format::by_name(uri.path()).is_some()
@@ -132,7 +132,7 @@ impl Source for Documents {
         }
         let covered = self.source.covers(&self.document(uri));
         let covered = covered.or_else(|| self.source.covers(&self.inner_uri(uri)));
-        // A form that nobody has gets an error that names the forms.
+        // A URI with an unknown form is covered too, so that a read of it returns an error that names the forms.
         covered.or_else(|| {
             form_name(uri).and_then(|_| self.source.covers(&document_uri(uri, ReadForm::Original)))
         })

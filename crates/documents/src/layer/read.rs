@@ -35,7 +35,7 @@ pub(super) enum FoundContents {
 impl Documents {
     /// Reads a document as text or as images, or a member of an archive, and any other resource if plain reads give text.
     pub(super) async fn read_own(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        // Otherwise parameters such as `pages` belong to the source, and stay in the URI.
+        // If the form is not certain, parameters such as `pages` belong to the source, and stay in the URI.
         let certain = self.form(uri);
         let form = certain.unwrap_or(match self.plain {
             PlainRead::Text => ReadForm::Text,

@@ -139,8 +139,8 @@ fn next_part(
     Some((NEXT.to_owned(), json!(with_value(uri, key, &value)?)))
 }
 
-/// The parameters that select as much of the beginning of `out` as fits in a response. `fitting` of the selected sections
-/// fit.
+/// The parameters that select as much of the beginning of `out` as fits in a response. `fitting` is the number of
+/// selected sections that fit.
 fn fitting_part(
     extracted: &ExtractedText,
     query: &DocumentQuery,
@@ -250,7 +250,7 @@ fn selected_sections(
     Err(no_section(uri, extracted, unit, name))
 }
 
-/// The number of the section with this name in any case, or with this number.
+/// The number of the section with this name (ignoring ASCII case), or with this number.
 pub(super) fn section_number(extracted: &ExtractedText, name: &str) -> Option<usize> {
     let is_named = |section: &DocumentSection| {
         section.name.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(name))

@@ -231,7 +231,8 @@ fn was_killed(status: ExitStatus) -> bool {
 
 /// Why a process failed, from its exit status and its standard error.
 fn exceeded(status: ExitStatus, errors: &str) -> ExceededLimit {
-    // What the standard library prints before it aborts, and how `zlib-rs` panics.
+    // The standard library prints the first text before it aborts because memory is exhausted; `zlib-rs` panics with
+    // the second.
     if errors.contains("memory allocation of") || errors.contains("MemError") {
         return ExceededLimit::Memory;
     }

@@ -35,8 +35,8 @@ impl TokenStore {
         Self { folder: folder.into() }
     }
 
-    /// The store of the user who runs this process: `libris/tokens` in `$XDG_DATA_HOME` or `~/.local/share`, on Windows
-    /// in `%LOCALAPPDATA%`. `None` if none of these variables is set.
+    /// The store of the user who runs this process: `libris/tokens` in `$XDG_DATA_HOME`, or without this variable in
+    /// `~/.local/share` (on Windows in `%LOCALAPPDATA%`). `None` if none of the variables is an absolute path.
     pub fn of_user() -> Option<Self> {
         let variable =
             |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -125,7 +125,7 @@ impl TokenFile {
     fn write(&self, credentials: StoredCredentials) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         private_folder().create(folder)?;
-        // On Unix, a temporary file has mode 0600 when it is created. It replaces the old one atomically.
+        // On Unix, a temporary file has mode 0600 when it is created. It replaces the old token file atomically.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         let entry = TokenEntry { url: self.url.clone(), credentials };
         file.write_all(&serde_json::to_vec(&entry)?)?;

@@ -1,5 +1,5 @@
-//! Assembles the page to one HTML document. Hosts render it in a frame that can load nothing, so the modules, styles and
-//! the icon are inlined.
+//! Assembles the page into one HTML document. Hosts render it in a frame that can load nothing, so the modules, styles
+//! and the icon are inlined.
 
 use std::collections::BTreeSet;
 

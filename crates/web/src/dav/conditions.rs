@@ -26,7 +26,7 @@ pub(super) enum Selected {
 }
 
 impl Validators<'_> {
-    /// What a GET or HEAD request with these headers selects of a file of this size.
+    /// How a GET or HEAD request with these headers is answered for a file of this size.
     pub(super) fn select(&self, headers: &HeaderMap, size: u64) -> Selected {
         let matched = tags(headers, IF_MATCH).map(|tags| self.is_among(&tags, false));
         if matched == Some(false) {

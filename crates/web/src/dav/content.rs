@@ -115,8 +115,8 @@ fn part_uri(uri: &str, range: &Range<u64>) -> String {
     format!("{uri}{separator}bytes={}-{}", range.start, range.end - 1)
 }
 
-/// A range of a large file, part by part. It ends early if the file changes meanwhile, so that the response is shorter than
-/// its `Content-Length` and the client notices.
+/// A range of a large file, part by part. It ends early if a read fails or the file changes meanwhile: the response is
+/// then shorter than its `Content-Length`, and the client notices.
 pub(super) fn parts(
     call: &Call,
     uri: String,

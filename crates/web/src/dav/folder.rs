@@ -24,7 +24,7 @@ pub(super) struct ShareListing {
     after: Option<String>,
     is_first: bool,
     pub(super) is_last: bool,
-    /// Whether sources did not respond.
+    /// Whether some sources did not respond, so that entries may be missing.
     pub(super) is_incomplete: bool,
 }
 

@@ -8,10 +8,10 @@
 //! | in a name | stands for |
 //! |---|---|
 //! | `%2f`, `%3f` | `/` and `?` of a query; escapes of URIs have capital letters |
-//! | `%3a` at the beginning | a URI that does not continue with `//` after its scheme |
+//! | `%3a` at the beginning | a URI that does not continue with `//` (`file:` with `///`) after its scheme |
 //! | `%2E` alone | an empty segment |
 //! | `%2E` at the end | a folder beside a file of the same name |
-//! | `%2E` before an extension | a file beside one that got this extension |
+//! | `%2E` instead of the dot before an extension | a file whose URI has the extension, beside one that got it |
 
 use super::extension;
 
@@ -143,6 +143,7 @@ fn usual_start(scheme: &str) -> &'static str {
 }
 
 /// The name of an entry directly below a prefix. `uri` is the URI of the entry; those of folders end with `/` or `:`.
+/// `None` if the URI is not below the prefix, or has no name there.
 pub(super) fn entry_name(prefix: &str, uri: &str) -> Option<String> {
     let rest = uri.strip_prefix(prefix)?;
     let rest = rest.strip_suffix('/').unwrap_or(rest);

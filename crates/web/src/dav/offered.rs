@@ -252,7 +252,8 @@ impl OfferedTemplates {
     }
 }
 
-/// The values of a variable. A source that cannot complete has none; one that fails is reported by its list.
+/// The values of a variable. There are none if the source cannot complete, or if it fails: the list reports the
+/// failure.
 async fn complete(
     call: &Call,
     template: &str,

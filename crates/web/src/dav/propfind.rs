@@ -202,7 +202,7 @@ impl Sizes {
     }
 }
 
-/// Whether a file of this type may be text, whose size as text is not that of the stored file.
+/// Whether a file of this type may be text, whose size as UTF-8 may differ from that of the stored file.
 fn may_be_text(mime: Option<&str>) -> bool {
     const BINARY: [&str; 4] = ["image/", "audio/", "video/", "font/"];
     !mime.is_some_and(|mime| {

@@ -1,7 +1,7 @@
 //! Highlights source with a lexer that recognises comments, strings, numbers and keywords.
 //!
-//! Its time is linear in the length of any text, and it needs no grammar files. The grammars of editors distinguish
-//! more, but they take megabytes, and their regular expressions can backtrack.
+//! The lexer takes linear time for any text, and needs no grammar files. The grammars of editors distinguish more, but
+//! they take megabytes, and their regular expressions can backtrack.
 
 use std::fmt::Write as _;
 
@@ -46,7 +46,7 @@ impl Piece {
     }
 }
 
-/// The lines of a text that are shown at once.
+/// The first lines of a text, at most [`MAX_LINES`].
 pub(super) fn first_lines(text: &str) -> &str {
     text.match_indices('\n').nth(MAX_LINES - 1).map_or(text, |(end, _)| &text[..=end])
 }
@@ -272,7 +272,8 @@ fn block_comment(rest: &str, language: &SourceLanguage) -> Option<usize> {
     Some(inner.find(end).map_or(rest.len(), |at| begin.len() + at + end.len()))
 }
 
-/// The length of the string literal at the beginning of a text, with its quotes.
+/// The length of the string literal at the beginning of a text, with its quotes. Without a closing quote, the literal
+/// ends with the line, or with the text if it may span lines.
 fn string(rest: &str, quote: &str) -> usize {
     let is_multiline = quote.len() > 1 || quote == "`";
     let mut escaped = false;

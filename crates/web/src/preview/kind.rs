@@ -31,7 +31,7 @@ impl PreviewKind {
 }
 
 /// The kind of a text by its media type; if that is missing or generic, by the extension of its URI. The extension
-/// `ipynb` decides even if there is another media type than Markdown.
+/// `ipynb` overrides every media type except that of Markdown.
 pub(super) fn of(mime: Option<&str>, uri: &str) -> PreviewKind {
     let mime = mime.unwrap_or_default();
     let mime = mime.split(';').next().unwrap_or_default().trim();

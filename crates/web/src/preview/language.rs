@@ -18,7 +18,7 @@ pub(super) enum Grammar {
 /// A language.
 #[derive(Debug)]
 pub(super) struct SourceLanguage {
-    /// Its file extensions, file names and names in code blocks, in lower case.
+    /// The file extensions, file names and names in code blocks of the language, in lower case.
     pub(super) names: &'static [&'static str],
     pub(super) grammar: Grammar,
     /// What begins a comment up to the end of the line.
@@ -239,7 +239,8 @@ pub(super) fn named(name: &str) -> &'static SourceLanguage {
     LANGUAGES.iter().find(|language| language.names.contains(&&*name)).unwrap_or(&PLAIN)
 }
 
-/// The language of a resource: by its extension, its media type, its file name, or the interpreter in a `#!` line.
+/// The language of a resource, from the first of these that names a known one: the signs of a diff, the extension, the
+/// media type, the file name, and the interpreter in a `#!` line. Plain text if none does.
 pub(super) fn of(mime: Option<&str>, uri: &str, text: &str) -> &'static SourceLanguage {
     let subtype = mime.and_then(|mime| mime.split([';', '+']).next()?.rsplit('/').next()).unwrap_or_default();
     let subtype = subtype.trim_start_matches("x-").trim_end_matches("script").trim_end_matches("-diff");

@@ -108,7 +108,7 @@ pub(super) struct Pictures {
 }
 
 impl Pictures {
-    /// No pictures yet, of which at most `limit` bytes are embedded.
+    /// An empty collection. Of the pictures that are inserted later, at most `limit` bytes are embedded.
     pub(super) fn new(limit: usize) -> Self {
         Self { data: HashMap::new(), left: limit }
     }

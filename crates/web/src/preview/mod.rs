@@ -312,7 +312,7 @@ fn render_content(
         (None, Some(decoded)) => decoded,
         (None, None) => &[],
     };
-    // The part begins here in what was read.
+    // Where the part begins in the bytes that were read.
     let skipped = match part.extent {
         Extent::Whole => usize::try_from(part.start.byte).unwrap_or(usize::MAX).min(bytes.len()),
         Extent::Range => 0,
@@ -375,7 +375,7 @@ fn render_text(
             let first = if is_beginning { table::FirstRow::Head } else { table::FirstRow::Data };
             Some(table::render(out, text, separator, first, is_end))
         }
-        // A part of these has no structure.
+        // A part of JSON or of a notebook cannot be parsed, so it is shown as source.
         PreviewKind::Json if is_beginning && is_end => {
             json::render(out, text).map(|is_cut| (text.len(), is_cut))
         }

@@ -19,7 +19,7 @@ const MAX_HEX: usize = 32 << 10;
 /// The bytes on a line in hexadecimal.
 const HEX_LINE: usize = 16;
 
-/// What the first row of a table has.
+/// What the cells of the first row of a table are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FirstRow {
     /// The names of the columns.
@@ -108,7 +108,8 @@ fn rows(text: &str, separator: char, is_end: bool) -> (Vec<Vec<String>>, usize) 
             letter => cell.push(letter),
         }
     }
-    // A row that is larger than a part is shown in pieces.
+    // Leaves out the incomplete last row, unless it is the only one: a row that is larger than a part is shown in
+    // pieces.
     if !is_end && !rows.is_empty() {
         return (rows, end);
     }
@@ -119,7 +120,8 @@ fn rows(text: &str, separator: char, is_end: bool) -> (Vec<Vec<String>>, usize) 
     (rows, text.len())
 }
 
-/// Renders the first bytes in hexadecimal, and returns how many. `offset` is that of the first.
+/// Renders the first [`MAX_HEX`] bytes in hexadecimal, and returns how many were rendered. `offset` is the offset of
+/// the first byte.
 pub(super) fn hex(out: &mut String, bytes: &[u8], offset: u64) -> usize {
     let shown = &bytes[..bytes.len().min(MAX_HEX)];
     out.push_str("<pre class=\"hex\" tabindex=\"0\">");
