@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::observer::{ReadingObserver, ReplicaUrls};
 use super::{History, RecordedEvent, RecordedOperation, Violation, violations};
-use crate::client::{DEADLINE, Era, Program};
+use crate::client::{DEADLINE, Era, Program, eventually};
 use crate::replicas::{CuttableProxy, Folders, QUIET, Redis, connected, start};
 use crate::service::{CountingService, shared_source, value_uri};
 
@@ -259,8 +260,19 @@ impl ObservedCluster {
         }
     }
 
+    /// Waits until a replica polls the service for all: after the death of the one that did, nobody polls it for up to
+    /// ten seconds, and the next one notifies everybody of each resource when it begins.
+    async fn wait_until_polled(&self) {
+        eventually("one replica polls the service", async || {
+            let polled = self.programs.iter().flatten().map(|program| program.metric("cluster_polled_sources"));
+            join_all(polled).await.iter().sum::<u64>() == 1
+        })
+        .await;
+    }
+
     /// Waits until nobody has been notified for longer than lost changes are held back.
     async fn calm_down(&self) {
+        self.wait_until_polled().await;
         let deadline = Instant::now() + DEADLINE;
         let is_notification =
             |operation: &&RecordedOperation| matches!(operation.event, RecordedEvent::Notified { .. });
