@@ -264,7 +264,8 @@ impl ObservedCluster {
     /// ten seconds, and the next one notifies everybody of each resource when it begins.
     async fn wait_until_polled(&self) {
         eventually("one replica polls the service", async || {
-            let polled = self.programs.iter().flatten().map(|program| program.metric("cluster_polled_sources"));
+            let polled =
+                self.programs.iter().flatten().map(|program| program.metric("cluster_polled_sources"));
             join_all(polled).await.iter().sum::<u64>() == 1
         })
         .await;
