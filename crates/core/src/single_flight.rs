@@ -24,8 +24,9 @@ type SharedWork<T> = BoxFuture<'static, Option<T>>;
 
 type FlightMap<K, T> = HashMap<K, NumberedFlight<T>>;
 
-/// The number of the next flight. Numbers are never reused: the guard of an abandoned flight may be dropped late,
-/// when the key belongs to a newer flight, and must not remove that flight.
+/// The number of the next flight. Numbers are never reused. If all callers of a flight are cancelled, its
+/// `InFlightGuard` may be dropped after a new flight has started for the same key; by the number, the guard recognises
+/// that the entry is not its own.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 struct NumberedFlight<T> {
@@ -51,8 +52,8 @@ where
 {
     /// Joins the flight for `key`, or starts one with `start`.
     ///
-    /// The caller must have looked up the result in its cache before. `done` looks it up once more, in case a flight
-    /// has ended since. The work must store its result in that cache before it ends.
+    /// Call this after a miss in the caller's own cache. `done` looks the result up there again, because a flight may
+    /// have ended between that miss and this call. The work must store its result in that cache before it ends.
     pub fn join<F>(&self, key: &K, done: impl FnOnce() -> Option<T>, start: impl FnOnce() -> F) -> Flight<T>
     where
         F: Future<Output = T> + Send + 'static,
@@ -66,7 +67,7 @@ where
             },
             None => false,
         };
-        // Abandoned work did not complete, so the cache cannot have its result.
+        // The work of an abandoned flight was dropped before it ended, so a second lookup would be useless.
         if !abandoned && let Some(done) = done() {
             return ready(Some(done)).boxed().shared().map(completed);
         }

@@ -13,7 +13,8 @@ use crate::library_index;
 use crate::outline::{Outline, OutlineRequest, ViewListing, outline};
 use crate::view::ViewSnapshot;
 
-/// How long sources may take to list. If they take longer, the instructions do not describe the resources.
+/// How long listing the resources and the templates may take together. If it takes longer, or fails, the instructions
+/// contain no resources, no templates and no `notes`.
 const LISTING_TIME: Duration = Duration::from_secs(3);
 
 /// How long cached instructions are used if they have no [`Proof`] that they are current.

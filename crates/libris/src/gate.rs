@@ -87,7 +87,8 @@ impl GatedSource {
     }
 
     /// The freshness that this source contributes to the freshness of a merged list. `libris://status` and
-    /// `libris://index` contribute none: their entries never change, and must not shorten the TTL of the list.
+    /// `libris://index` contribute none: only their contents change, not their entries in the list, so they must not
+    /// shorten the TTL of the list.
     pub(crate) fn contributed(&self, freshness: Freshness) -> Option<Freshness> {
         (self.0.role == SourceRole::Content).then_some(freshness)
     }

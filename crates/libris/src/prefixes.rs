@@ -50,7 +50,7 @@ impl CallerView {
         found
     }
 
-    /// Records the decision in the audit log. The size in the record is the number of entries.
+    /// Records the request and its outcome in the audit log. The recorded size is the number of entries.
     fn audit_prefix(&self, call: &Call, prefix: &str, outcome: Result<usize, &Failure>) {
         let (client, took) = (call.client, call.elapsed());
         // A prefix without a slash is usually a mere scheme, such as `note:`, which no rule matches.
@@ -202,7 +202,8 @@ fn folder_of(uri: &str) -> &str {
     path.rfind('/').map_or("", |slash| &uri[..=slash])
 }
 
-/// The prefix directly below `prefix` to which a URI belongs, or the URI itself; `None` if the URI is not below
+/// The entry directly below `prefix` under which a URI appears: a folder, which is the part of the URI up to its next
+/// slash (below the empty prefix, up to the colon), or the URI itself if there is none; `None` if the URI is not below
 /// `prefix`.
 fn directly_below<'u>(prefix: &str, uri: &'u str) -> Option<&'u str> {
     let rest = uri.strip_prefix(prefix).filter(|rest| !rest.is_empty())?;
@@ -291,7 +292,7 @@ mod tests {
             let (one, other) = (uri(&one).unwrap(), uri(&other).unwrap());
             if let Some(before) = position_before(one.as_str()) {
                 prop_assert!(before < one);
-                // Names of the same length without escapes are never between.
+                // No URI of the same length without escapes sorts between the position and the URI.
                 let plain = |uri: &Uri| !uri.as_str().contains('%');
                 if plain(&one) && plain(&other) && one.as_str().len() == other.as_str().len() {
                     prop_assert_eq!(other > before, other > one, "{} {} {}", before, one, other);

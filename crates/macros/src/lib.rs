@@ -71,7 +71,7 @@ pub fn resources(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// The parameters are the variables of the template, by name. Their types must implement `FromStr`:
+/// The parameters are the variables of the template, by name. `T` is any type that implements `FromStr`:
 ///
 /// | in the template | parameter |
 /// |---|---|
@@ -109,7 +109,8 @@ pub fn resource(_: TokenStream, item: TokenStream) -> TokenStream {
 ///         vec!["France", "Norway"]
 ///     }
 ///
-///     /// With the typed text, the function selects the values itself. The values of other variables may be known.
+///     /// With the typed text, the function selects the values itself. If the client has already sent values for
+///     /// other variables, the function gets them as `Some`.
 ///     #[complete("weather://{country}/{city}", city)]
 ///     async fn cities(&self, typed: &str, country: Option<String>) -> Vec<String> {
 ///         let all = if country.as_deref() == Some("Norway") { ["Oslo"] } else { ["Paris"] };

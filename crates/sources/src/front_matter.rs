@@ -44,7 +44,8 @@ impl FrontMatter {
                 _ => {}
             }
         }
-        // Without a closing line, the first one was a thematic break, unless the closing line is beyond the limit.
+        // No closing line was found. If parsing stopped at the limit, it may come later, and what was found counts.
+        // Otherwise this is not front matter: the `---` on the first line is a thematic break.
         (head.len() >= MAX_PARSED_BYTES).then_some(found)
     }
 }

@@ -262,8 +262,8 @@ fn back_up(file: &Path, folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The hosts that are found on this machine (with `--json`, all known hosts), and whether they have an entry of this
-/// name.
+/// The hosts that are found on this machine (with `--json`, all known hosts), and whether their configuration has the
+/// entry `options.name`.
 fn listed(options: &InstallOptions, machine: &Machine) -> String {
     let hosts = Host::value_variants().iter().map(|host| {
         let file = host.file(machine);
@@ -297,7 +297,8 @@ fn listed(options: &InstallOptions, machine: &Machine) -> String {
     text
 }
 
-/// Checks the name of a server: hosts use it in the names of tools and in mentions.
+/// Accepts 1 to 64 ASCII letters, digits, `-` and `_` as the name of a server, because hosts build tool names and
+/// @-mentions from it.
 fn server_name(text: &str) -> Result<String, String> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
     match !text.is_empty() && text.len() <= 64 && text.chars().all(is_plain) {

@@ -74,7 +74,7 @@ pub trait Fixture: Send + Sync {
         false
     }
 
-    /// Completes after the longest time in which the source must report a change.
+    /// Waits until a source that reports its changes in time must have reported a change made just before the call.
     async fn deadline(&self);
 }
 

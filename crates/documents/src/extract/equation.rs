@@ -90,7 +90,7 @@ fn structure(element: &Element) -> String {
             format!("\\begin{{matrix}}{}\\end{{matrix}}", rows.join(" \\\\ "))
         }
         "eqArr" => format!("\\begin{{aligned}}{}\\end{{aligned}}", elements(element).join(" \\\\ ")),
-        // Text of a run that is not mathematical, and containers, such as boxes and links.
+        // Text outside a run. Other elements, such as boxes and links, are containers: only their content is converted.
         "t" => symbols(&element.text()),
         _ => latex(element),
     }
@@ -112,7 +112,8 @@ fn base(text: &str) -> String {
     if text.chars().count() == 1 { text.to_owned() } else { format!("{{{text}}}") }
 }
 
-/// The text of a run, in its alphabet.
+/// The LaTeX of a run: in `\text` if it is normal text, in `\mathbb`, `\mathcal`, `\mathfrak` or `\mathbf` if its
+/// properties name such a font, otherwise without a font command.
 fn run(element: &Element) -> String {
     let text: String = element.elements().filter(|child| &*child.name == "t").map(Element::text).collect();
     let properties = element.child("rPr");
@@ -129,7 +130,8 @@ fn run(element: &Element) -> String {
     format!("\\{alphabet}{{{}}}", symbols(&text))
 }
 
-/// Parts in parentheses or other delimiters, which grow with their content.
+/// The `e` elements of a `d`, between delimiters that grow with the content (`\left`, `\right`). Parentheses around
+/// content without commands stay plain.
 fn delimited(element: &Element) -> String {
     let begin = property(element, "begChr").unwrap_or("(");
     let end = property(element, "endChr").unwrap_or(")");

@@ -4,8 +4,8 @@ use libris_core::{Error, Result, Uri};
 
 use super::query::NumberRanges;
 
-/// A text to which whole lines are appended. It keeps the selected lines up to a limit, and counts the others: a response
-/// that is too large takes no more memory than one that is not.
+/// A text that is appended piece by piece. Keeps the selected lines while their total size is within the limit, and
+/// counts all lines: a response that is too large takes no more memory than one that is not.
 pub(super) struct BoundedText<'a> {
     pub(super) text: String,
     /// The size of all selected lines in bytes, also of those over the limit.
@@ -53,7 +53,7 @@ impl<'a> BoundedText<'a> {
         self.size <= self.limit
     }
 
-    /// An error if lines are selected, and all of them are after the last.
+    /// Fails if lines are selected, but the text ends before the first of them. An empty text counts as one line.
     pub(super) fn check_lines(&self, uri: &Uri) -> Result<()> {
         let Some(selected) = self.selected.filter(|selected| selected.first() > self.lines.max(1)) else {
             return Ok(());

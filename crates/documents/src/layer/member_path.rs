@@ -22,7 +22,7 @@ pub(super) struct MemberPath {
 impl MemberPath {
     /// Splits a URI at the first segment that has the name of an archive and is followed by a slash; `None` if there is
     /// no such segment. Also `None` if an encoded slash (`%2F`) comes later: no name in an archive contains a slash,
-    /// and an encoded one would hide an archive on the path from access rules.
+    /// and in `a.zip/b.zip%2Fc`, access rules would not see that `c` is in the archive `b.zip`.
     pub(super) fn of(uri: &Uri) -> Option<Self> {
         let (archive, rest, format) = split(uri.as_str())?;
         if rest.as_bytes().windows(3).any(|escape| escape.eq_ignore_ascii_case(b"%2f")) {
@@ -57,8 +57,8 @@ impl MemberPath {
         self.path.is_empty() || self.path.ends_with('/')
     }
 
-    /// The path with a slash at the end; `None` if it names an archive, which is a folder only if the URI has the
-    /// slash.
+    /// This path in the form of a folder, with a slash at the end. `None` for an archive without that slash:
+    /// `a.zip/b.zip` is a file, and only `a.zip/b.zip/` is a folder.
     pub(super) fn as_folder(&self) -> Option<Self> {
         let Self { archive, format, path } = self;
         let path = match self.is_folder() {
@@ -87,7 +87,7 @@ pub(super) fn is_member(uri: &Uri) -> bool {
 }
 
 /// Splits at the first segment that has the name of an archive and is followed by a slash. Returns the text up to the
-/// archive, the text after the slash without query and fragment, and the format.
+/// end of the archive's name, the text after the slash without query and fragment, and the format.
 fn split(text: &str) -> Option<(&str, &str, ArchiveFormat)> {
     let path = &text[..text.find(['?', '#']).unwrap_or(text.len())];
     let mut start = 0;

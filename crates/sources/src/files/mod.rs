@@ -123,7 +123,8 @@ impl Files {
                 config.folders = false;
                 Root::open(&file.folder)
             }
-            // Not canonicalised: if the path is a symbolic link to the newest release, it must be followed again later.
+            // Not canonicalised: the path may be a symbolic link whose target changes later, such as `current` to
+            // `release-2`, and must then be resolved again.
             None => std::path::absolute(&path).and_then(|path| Root::open(&path)),
         };
         let root = root.map_err(unreadable)?;
@@ -431,7 +432,8 @@ impl Source for Files {
     }
 }
 
-/// When dropped, marks a running read as abandoned: its caller was cancelled.
+/// Tells the work of a read on another thread that nobody waits for it any more. If the request is cancelled, its
+/// future, and this guard in it, are dropped.
 #[derive(Default)]
 struct AbandonOnDrop {
     search: Arc<SearchControl>,

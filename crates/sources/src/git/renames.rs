@@ -17,7 +17,8 @@ const MAX_SCORE: u64 = 60_000;
 /// The least similarity of a renamed file: 50%.
 const MIN_SCORE: u64 = MAX_SCORE / 2;
 
-/// The least similarity of a renamed file that keeps its name in another folder, if no other file has that name.
+/// The least similarity at which files with the same, unique name are matched by name alone. Less similar ones are
+/// compared with all other files, and then need only [`MIN_SCORE`].
 const MIN_SAME_NAME_SCORE: u64 = MAX_SCORE / 4 * 3;
 
 /// The maximum number of pairs of files that are compared, as in git (`diff.renameLimit`). Beyond that, only identical
@@ -70,7 +71,7 @@ impl FileDifference {
     }
 }
 
-/// Replaces each pair of a deleted and an added file that is a rename with one difference. The result has no
+/// Merges each deleted file with the added file that it was renamed to, into one difference. The result has no
 /// directories and is sorted by path.
 pub(super) fn detect(
     repository: &TaskRepository<'_>,

@@ -74,7 +74,7 @@ pub(super) struct RowWriter {
     pub(super) rows: u64,
     /// Whether there are more rows.
     pub(super) more: bool,
-    /// The minimum size of the output in bytes, if it exceeds the limit.
+    /// If the output exceeds the limit: a lower bound of its size, in bytes.
     pub(super) too_large: Option<u64>,
     /// The hidden values of the last row, from which its key is made.
     pub(super) last: Vec<SqlValue>,
@@ -134,8 +134,8 @@ impl RowWriter {
         }
     }
 
-    /// Appends a row. If the output would exceed its limit, removes the incomplete row; the error is the minimum
-    /// size.
+    /// Appends a row. If the output would exceed its limit, removes the incomplete row; the error is the size reached
+    /// so far, in bytes.
     fn write(&mut self, row: Vec<SqlValue>) -> Result<(), u64> {
         let before = self.text.len();
         let (begin, between, end) = match self.format {

@@ -29,7 +29,8 @@ fn is_deceptive(letter: char) -> bool {
 fn is_shown(letter: char) -> bool {
     let is_reserved = matches!(letter, '/' | '\\' | '%' | '?' | '#');
     let is_noncharacter = u32::from(letter) & 0xfffe == 0xfffe;
-    // If a segment may contain the character literally, the encoded form belongs to another URI.
+    // A character that may also stand unescaped stays escaped: `%2C` and `,` are in different URIs, and must have
+    // different names.
     let is_literal = letter.is_ascii() && is_segment_byte(letter as u8);
     !(is_reserved || is_literal || is_noncharacter || letter.is_control() || is_deceptive(letter))
 }
@@ -45,7 +46,7 @@ fn hex_byte(bytes: &[u8]) -> Option<u8> {
     Some((digit(high)? << 4 | digit(low)?) as u8)
 }
 
-/// The name of a segment of a URI, with the query if it is the last.
+/// The name for a segment of a URI. The query counts as a part of the last segment.
 pub(super) fn shown(segment: &str) -> String {
     let mut name = String::with_capacity(segment.len());
     let mut rest = segment;
@@ -91,7 +92,7 @@ pub(super) fn shown(segment: &str) -> String {
     }
 }
 
-/// The segment of a name; the inverse of [`shown`]. `None` for the names `.` and `..`.
+/// The URI segment that a name stands for; the inverse of [`shown`]. `None` for the empty name, `.` and `..`.
 pub(super) fn segment(name: &str) -> Option<String> {
     match name {
         "" | "." | ".." => return None,
@@ -143,7 +144,8 @@ fn usual_start(scheme: &str) -> &'static str {
 }
 
 /// The name of an entry directly below a prefix. `uri` is the URI of the entry; those of folders end with `/` or `:`.
-/// `None` if the URI is not below the prefix, or has no name there.
+/// `None` if the URI does not start with the prefix, is not `scheme:` below the empty prefix, or has no segment below a
+/// prefix `scheme:`.
 pub(super) fn entry_name(prefix: &str, uri: &str) -> Option<String> {
     let rest = uri.strip_prefix(prefix)?;
     let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -161,7 +163,8 @@ pub(super) fn entry_name(prefix: &str, uri: &str) -> Option<String> {
     }
 }
 
-/// The prefix of URIs that the names of nested folders stand for.
+/// The URI prefix that a path of folder names stands for: `git`, `project` is `git://project/`. `None` if the first
+/// name is not a scheme, or another name has no segment.
 pub(super) fn prefix(names: &[String]) -> Option<String> {
     let Some((scheme, below)) = names.split_first() else { return Some(String::new()) };
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_lowercase())
@@ -198,7 +201,9 @@ pub(super) fn child(prefix: &str, name: &str) -> Option<String> {
 /// Names the entries of one folder, which must come in URI order.
 #[derive(Default)]
 pub(super) struct FolderNames {
-    /// The entries whose URIs are prefixes of the last one. Only these can have the same name as the next entry.
+    /// The last named entry, and the earlier ones whose URIs are prefixes of it. Only an entry whose URI is a prefix of
+    /// the next one can already have its name: `a`, named `a.md`, before `a.md`; or the file `a` before the folder
+    /// `a/`.
     open: Vec<NamedUri>,
 }
 

@@ -167,7 +167,8 @@ impl<'a> OpenApiOperation<'a> {
         json.or_else(|| named().next()).cloned()
     }
 
-    /// Whether a query parameter is a scalar or a list of scalars.
+    /// Whether a query parameter can be sent as `name=value`: its style is `form`, it has no `content`, and it is not
+    /// an object. The items of a list are not checked.
     fn is_plain(&self, parameter: &Value) -> bool {
         let styled = parameter["style"].as_str().is_none_or(|style| style == "form");
         let schema = self.document.schema(&parameter["schema"]);
@@ -202,7 +203,8 @@ impl<'a> OpenApiOperation<'a> {
             upstream: escaped_variable(name),
             required: definition["required"].as_bool().unwrap_or(false) || definition["in"] == "path",
             list: is_list && definition["in"] == "query" && definition["explode"].as_bool().unwrap_or(true),
-            // A list in one value, as in `a,b`, is not checked.
+            // With `explode: false` a list is sent as one value, such as `a,b`, which cannot be compared with
+            // `choices`.
             is_closed: is_closed
                 && !choices.is_empty()
                 && (!is_list || definition["explode"].as_bool().unwrap_or(true)),
@@ -356,7 +358,7 @@ fn spaced(id: &str) -> String {
 fn is_of_type(schema: &Value, kind: &str) -> bool {
     match &schema["type"] {
         Value::String(only) => only == kind,
-        // Since OpenAPI 3.1 there may be several types, such as one and `null`.
+        // Since OpenAPI 3.1 `type` may be a list, such as `["string", "null"]`.
         Value::Array(several) => several.iter().any(|one| one == kind),
         _ => false,
     }
