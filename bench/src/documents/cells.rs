@@ -58,7 +58,32 @@ fn same(one: &str, other: &str) -> bool {
     if let (Some(one), Some(other)) = (number(one), number(other)) {
         return (one - other).abs() <= 1e-9 * one.abs().max(other.abs());
     }
-    moment(one).is_some_and(|one| moment(other) == Some(one))
+    moment(one, Epoch::Excel).is_some_and(|one| moment(other, Epoch::LibreOffice) == Some(one))
+}
+
+/// The day with the number 1 in a spreadsheet. The two agree from March 1900 on: Excel counts 29 February 1900, which did
+/// not exist.
+#[derive(Clone, Copy)]
+enum Epoch {
+    /// 1 January 1900.
+    Excel,
+    /// 31 December 1899.
+    LibreOffice,
+}
+
+impl Epoch {
+    /// A day before March 1900 as its number, as year and month 0; any other day as it is.
+    fn normalised(self, day: (u32, u32, u32)) -> (u32, u32, u32) {
+        let number = match (self, day) {
+            (Self::Excel, (1900, 1, day)) => day,
+            (Self::Excel, (1900, 2, day)) => 31 + day,
+            (Self::LibreOffice, (1899, 12, day)) => day.saturating_sub(30),
+            (Self::LibreOffice, (1900, 1, day)) => day + 1,
+            (Self::LibreOffice, (1900, 2, day)) => 32 + day,
+            _ => return day,
+        };
+        (0, 0, number)
+    }
 }
 
 /// A number, also as a percentage or a truth value.
@@ -73,8 +98,12 @@ fn number(text: &str) -> Option<f64> {
     }
 }
 
-/// A date as year, month and day, and the seconds since midnight: `2016-01-31` or `01/31/16`, with or without a time.
-fn moment(text: &str) -> Option<((u32, u32, u32), u32)> {
+/// A date as year, month and day, and the seconds since midnight: `2016-01-31` or `01/31/16`, with or without a time. A
+/// time without a date is one of day 0.
+fn moment(text: &str, epoch: Epoch) -> Option<((u32, u32, u32), u32)> {
+    if let Some(seconds) = seconds(text.trim()) {
+        return Some(((0, 0, 0), seconds));
+    }
     let (day, time) = text.trim().split_once([' ', 'T']).unwrap_or((text.trim(), "0:00"));
     let parts: Vec<u32> = day.split(['-', '/']).map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let day = match (&parts[..], day.contains('/')) {
@@ -89,7 +118,7 @@ fn moment(text: &str) -> Option<((u32, u32, u32), u32)> {
         }
         _ => return None,
     };
-    Some((day, seconds(time)?))
+    Some((epoch.normalised(day), seconds(time)?))
 }
 
 /// The seconds since midnight of a time such as `14:05`, `14:05:09` or `02:05:09 PM`.
@@ -181,6 +210,12 @@ mod tests {
         assert!(
             !same("2016-01-31 14:05:00", "01/31/16") && !same("2016-01-31 14:05:00", "01/31/16 14:06:00")
         );
+        assert!(same("13:13:13", "01:13:13 PM") && same("00:00:00", "12:00:00 AM"));
+        assert!(!same("13:13:13", "01:13:14 PM") && !same("13:13:13", "01:13:13 AM"));
+        // Days 0, 1 and 60 of a spreadsheet, and the first on which Excel and LibreOffice agree.
+        assert!(same("00:00:00", "12/30/1899") && same("1900-01-01", "12/31/1899"));
+        assert!(same("1900-02-29", "02/28/1900") && same("1900-03-01", "03/01/1900"));
+        assert!(!same("1900-01-01", "01/01/1900") && !same("1900-03-01", "02/28/1900"));
     }
 
     #[test]
