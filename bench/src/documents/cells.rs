@@ -193,6 +193,8 @@ fn of_csv(text: &str) -> Cells {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use libris_documents::DocumentSection;
 
     use super::{equal_share, of_csv, of_markdown, same};
@@ -225,10 +227,10 @@ mod tests {
         std::fs::write(&file, "a,b\n,9\n").unwrap();
         let sheet = DocumentSection::new("| a | b |\n|---|---|\n|  | 8 |\n");
         let sheet = DocumentSection { name: Some("One".to_owned()), ..sheet };
-        assert_eq!(equal_share(&[sheet.clone()], &[file.clone()]), 2.0 / 3.0);
+        assert_eq!(equal_share(from_ref(&sheet), from_ref(&file)), 2.0 / 3.0);
         let more = folder.path().join("book-Two.csv");
         std::fs::write(&more, "a\n").unwrap();
-        assert_eq!(equal_share(&[sheet.clone()], &[file, more]), 2.0 / 4.0);
+        assert_eq!(equal_share(from_ref(&sheet), &[file, more]), 2.0 / 4.0);
         assert_eq!(equal_share(&[sheet], &[]), 0.0);
     }
 }
