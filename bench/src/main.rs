@@ -85,7 +85,7 @@ struct Arguments {
     output: Output,
     /// Only these servers, separated by commas; for `hostile`, only these attacks
     ///
-    /// Servers: limit, libris, embedded, rmcp, typescript, typescript1, python, fastmcp.
+    /// Servers: limit, reading-limit, libris, embedded, rmcp, typescript, typescript1, python, fastmcp.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', global = true)]
     only: Vec<String>,
     /// Measure fewer and shorter turns, and no folder of a million files: quick, but imprecise
@@ -136,13 +136,19 @@ enum What {
 #[derive(Debug, Subcommand)]
 enum Serve {
     #[command(hide = true)]
-    LimitHttp { folder: PathBuf },
+    LimitHttp {
+        folder: PathBuf,
+        #[arg(long)]
+        fresh: bool,
+    },
     #[command(hide = true)]
     LimitStdio { folder: PathBuf },
     #[command(hide = true)]
     LimitSqlite { file: PathBuf },
     #[command(hide = true)]
     LimitGit { repository: PathBuf },
+    #[command(hide = true)]
+    LimitCatFile { repository: PathBuf },
     #[command(hide = true)]
     LimitPostgres { url: String },
     #[command(hide = true)]
@@ -253,10 +259,11 @@ fn put(path: &Path, text: &str) -> Result<()> {
 
 fn serve(which: &Serve) -> Result<()> {
     match which {
-        Serve::LimitHttp { folder } => runtime()?.block_on(limit::over_http(folder)),
+        Serve::LimitHttp { folder, fresh } => runtime()?.block_on(limit::over_http(folder, *fresh)),
         Serve::LimitStdio { folder } => limit::over_stdio(folder),
         Serve::LimitSqlite { file } => runtime()?.block_on(sources::limit_of_sqlite(file)),
         Serve::LimitGit { repository } => runtime()?.block_on(sources::limit_of_git(repository)),
+        Serve::LimitCatFile { repository } => runtime()?.block_on(sources::limit_of_cat_file(repository)),
         Serve::LimitPostgres { url } => runtime()?.block_on(sources::limit_of_postgres(url)),
         Serve::LimitProxy { upstream } => runtime()?.block_on(sources::limit_of_proxy(upstream)),
         Serve::UncachedApi => runtime()?.block_on(sources::uncached_api()),

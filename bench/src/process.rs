@@ -19,6 +19,17 @@ pub(crate) fn descriptors(id: u32) -> Result<usize> {
     Ok(std::fs::read_dir(format!("/proc/{id}/fd")).context("the process has ended")?.count())
 }
 
+/// The ids of the child processes of a process.
+pub(crate) fn children(id: u32) -> Result<Vec<u32>> {
+    let mut children = Vec::new();
+    for thread in std::fs::read_dir(format!("/proc/{id}/task")).context("the process has ended")? {
+        // The thread may have ended since the directory was read.
+        let Ok(text) = std::fs::read_to_string(thread?.path().join("children")) else { continue };
+        children.extend(text.split_ascii_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+    }
+    Ok(children)
+}
+
 /// The CPU time of each thread of a process, in user and kernel mode.
 ///
 /// In nanoseconds: the kernel counts the times of a whole process in hundredths of a second only. Threads that have

@@ -18,9 +18,12 @@ pub(super) fn judge(results: &Results, report: &mut Report) {
         cost("read-1k", Server::Rmcp, 0.4);
         cost("read-1m-text", Server::Limit, 1.2);
         cost("read-1m-blob", Server::Limit, 1.2);
-        cost("read-1m-text-cold", Server::Limit, 2.3);
+        // The limit does not read and encode; what is within reach is what the limit that does both needs.
+        cost("read-1m-text-cold", Server::Limit, 1.6);
+        cost("read-1m-text-cold", Server::ReadingLimit, 1.1);
         cost("read-1m-text-cold", Server::Rmcp, 0.5);
-        cost("read-1m-blob-cold", Server::Limit, 1.4);
+        cost("read-1m-blob-cold", Server::Limit, 1.25);
+        cost("read-1m-blob-cold", Server::ReadingLimit, 1.1);
         cost("read-1m-blob-cold", Server::Rmcp, 0.3);
         cost("list", Server::Limit, 1.4);
     }

@@ -59,14 +59,19 @@ pub(super) fn all() -> Vec<Vec<Workload>> {
 }
 
 impl Workload {
-    /// Whether a server takes part. Proxies take part only in small reads over HTTP, in the eras that they support. The embedded server takes part only where identified callers are compared with
-    /// anonymous ones, and only it supports identified callers; only Libris supports authorized ones. In a quick run, slow servers, which take long to start,
-    /// take part only in workloads that have targets for them.
+    /// Whether a server takes part. Proxies take part only in small reads over HTTP, in the eras that they support. The
+    /// embedded server takes part only where identified callers are compared with anonymous ones, and only it supports
+    /// identified callers; only Libris supports authorized ones. The limit that reads takes part only in large reads of
+    /// files that change. In a quick run, slow servers, which take long to start, take part only in workloads that have
+    /// targets for them.
     pub(super) fn is_for(&self, server: Server, quick: bool) -> bool {
         let compares_senders = self.ask == Ask::Kilobyte
             && matches!(self.way, Way::Http { era: Era::Modern, connections: ..64 });
         if self.sender == Sender::Authorized {
             return server == Server::Libris;
+        }
+        if server == Server::ReadingLimit {
+            return self.folder == Folder::Cold && self.ask != Ask::Kilobyte;
         }
         if server.is_proxy() {
             let is_plain = self.sender == Sender::Anonymous && self.folder == Folder::Warm;

@@ -8,7 +8,7 @@ mod stdio;
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use base64::Engine as _;
@@ -25,15 +25,38 @@ use crate::shelf::{Book, Content, Shelf};
 /// The prefix of every response; the id of the request follows.
 const BEFORE: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
 
+/// The end of a response with one content, whose string precedes it.
+const AFTER: &[u8] = br#""}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}}"#;
+
 /// All responses without their prefix.
 struct Ready {
     reads: HashMap<Vec<u8>, Bytes>,
+    files: HashMap<Vec<u8>, ServedFile>,
     pages: HashMap<Vec<u8>, Bytes>,
     first: Bytes,
     id: memmem::Finder<'static>,
     uri: memmem::Finder<'static>,
     cursor: memmem::Finder<'static>,
     list: memmem::Finder<'static>,
+}
+
+/// A file that is read at each request.
+struct ServedFile {
+    path: PathBuf,
+    is_text: bool,
+    /// What precedes the content in a response, after the id.
+    before: Vec<u8>,
+}
+
+impl ServedFile {
+    fn of(folder: &Path, book: &Book) -> Self {
+        let is_text = matches!(book.content, Content::Text(_));
+        let Book { uri, mime, name, .. } = book;
+        let key = if is_text { "text" } else { "blob" };
+        let before =
+            format!(",\"result\":{{\"contents\":[{{\"uri\":\"{uri}\",\"mimeType\":\"{mime}\",\"{key}\":\"");
+        Self { path: folder.join(name), is_text, before: before.into_bytes() }
+    }
 }
 
 impl Ready {
@@ -49,8 +72,10 @@ impl Ready {
                 break;
             }
         }
+        let file = |book: &Book| (book.uri.clone().into_bytes(), ServedFile::of(folder, book));
         Ok(Self {
             reads,
+            files: shelf.books.iter().map(file).collect(),
             first: pages[&b""[..]].clone(),
             pages,
             id: memmem::Finder::new(b"\"id\":"),
@@ -62,8 +87,7 @@ impl Ready {
 
     /// The id of a request, and the rest of the response to it.
     fn answer(&self, request: &[u8]) -> Option<(Range<usize>, &Bytes)> {
-        let start = self.id.find(request)? + 5;
-        let end = start + request[start..].iter().position(|&byte| byte == b',' || byte == b'}')?;
+        let id = self.id(request)?;
         let rest = if let Some(uri) = string(&self.uri, request)
             && let Some(rest) = self.reads.get(uri)
         {
@@ -75,7 +99,18 @@ impl Ready {
         } else {
             &self.first
         };
-        Some((start..end, rest))
+        Some((id, rest))
+    }
+
+    /// The id of a request to read, and the file.
+    fn file(&self, request: &[u8]) -> Option<(Range<usize>, &ServedFile)> {
+        Some((self.id(request)?, self.files.get(string(&self.uri, request)?)?))
+    }
+
+    fn id(&self, request: &[u8]) -> Option<Range<usize>> {
+        let start = self.id.find(request)? + 5;
+        let end = start + request[start..].iter().position(|&byte| byte == b',' || byte == b'}')?;
+        Some(start..end)
     }
 }
 

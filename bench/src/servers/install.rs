@@ -78,13 +78,24 @@ pub(crate) const FASTMCP_ROWS: Peer = Peer {
     scripts: &[("serve_fastmcp_rows.py", include_str!("../../peers/serve_fastmcp_rows.py")), SHELF_PY],
 };
 
-/// The reference servers of MCP for git and SQLite, which offer tools over stdio.
-pub(crate) const REFERENCE: Peer = Peer {
+const REFERENCE_SCRIPT: (&str, &str) = ("serve_reference.py", include_str!("../../peers/serve_reference.py"));
+
+/// The reference server of MCP for git, which offers tools over stdio.
+pub(crate) const REFERENCE_GIT: Peer = Peer {
     runtime: Runtime::Python,
-    home: "reference",
-    manifest: include_str!("../../peers/requirements-reference.txt"),
+    home: "reference-git",
+    manifest: include_str!("../../peers/requirements-reference-git.txt"),
     package: "mcp-server-git",
-    scripts: &[("serve_reference.py", include_str!("../../peers/serve_reference.py"))],
+    scripts: &[REFERENCE_SCRIPT],
+};
+
+/// The reference server of MCP for SQLite. It needs version 1 of the SDK, and the one for git needs version 2.
+pub(crate) const REFERENCE_SQLITE: Peer = Peer {
+    runtime: Runtime::Python,
+    home: "reference-sqlite",
+    manifest: include_str!("../../peers/requirements-reference-sqlite.txt"),
+    package: "mcp-server-sqlite",
+    scripts: &[REFERENCE_SCRIPT],
 };
 
 /// A peer that can be run.

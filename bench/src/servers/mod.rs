@@ -20,6 +20,8 @@ use crate::table::Table;
 pub(crate) enum Server {
     /// The lower bound: bare hyper or a bare loop, with prepared responses
     Limit,
+    /// The lower bound of a server that reads the file and encodes it at each request: bare hyper
+    ReadingLimit,
     /// The `libris` binary
     Libris,
     /// A server that embeds Libris as a library, with a policy that distinguishes callers
@@ -49,6 +51,7 @@ impl Server {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Limit => "limit",
+            Self::ReadingLimit => "limit, reading",
             Self::Libris => "Libris",
             Self::Embedded => "embedded",
             Self::Rmcp => "rmcp",
@@ -66,7 +69,7 @@ impl Server {
     /// Whether it supports this era.
     pub(crate) fn speaks(self, era: Era) -> bool {
         match self {
-            Self::Limit => era == Era::Modern,
+            Self::Limit | Self::ReadingLimit => era == Era::Modern,
             Self::Typescript1 | Self::McpProxy => era == Era::Legacy,
             _ => true,
         }
@@ -82,6 +85,7 @@ impl Server {
         matches!(
             self,
             Self::Limit
+                | Self::ReadingLimit
                 | Self::Libris
                 | Self::Embedded
                 | Self::Rmcp
@@ -98,7 +102,7 @@ impl Server {
 
     /// Whether it also serves over stdio.
     pub(crate) fn has_stdio(self) -> bool {
-        self != Self::Embedded && !self.is_proxy()
+        !matches!(self, Self::Embedded | Self::ReadingLimit) && !self.is_proxy()
     }
 
     fn peer(self) -> Option<install::Peer> {
@@ -109,6 +113,7 @@ impl Server {
             Self::Fastmcp => Some(install::FASTMCP),
             Self::McpProxy => Some(install::MCP_PROXY),
             Self::Limit
+            | Self::ReadingLimit
             | Self::Libris
             | Self::Embedded
             | Self::Rmcp
@@ -153,6 +158,7 @@ impl<'b> Servers<'b> {
         for &server in &self.all {
             let version = match server {
                 Server::Limit => "hyper, or a loop that blocks; ready bytes".to_owned(),
+                Server::ReadingLimit => "hyper; reads the file and encodes it".to_owned(),
                 Server::Libris | Server::Gateway | Server::UncachedGateway | Server::StdioGateway => {
                     self.libris.version()?
                 }
@@ -187,7 +193,7 @@ impl<'b> Servers<'b> {
         let mut command = match server {
             Server::Libris => self.libris.command(folder),
             Server::StdioGateway => self.libris.in_front_of_program(),
-            Server::Limit => own("limit-http")?,
+            Server::Limit | Server::ReadingLimit => own("limit-http")?,
             Server::Embedded => own("embedded-http")?,
             Server::Rmcp => own("rmcp-http")?,
             peer => self.peer(peer)?.command(),
@@ -195,6 +201,7 @@ impl<'b> Servers<'b> {
         match server {
             Server::Libris => command.args(["--http", "127.0.0.1:0"]),
             Server::Limit => command.arg(folder),
+            Server::ReadingLimit => command.arg(folder).arg("--fresh"),
             Server::Embedded => command.arg(folder).arg(sender.name()),
             Server::StdioGateway => {
                 command.args(["--http", "127.0.0.1:0", "--"]);

@@ -18,6 +18,9 @@ const FEW: usize = 1_000;
 /// The number of files in each of the small sources.
 const SMALL: usize = 20;
 
+/// The number of lines of 64 bytes in the large file.
+const LINES: usize = 32 << 10;
+
 /// Turns the response cache off.
 const UNCACHED: &str = "[server]\ncache_bytes = 0\n";
 
@@ -30,6 +33,8 @@ pub(super) struct Data {
     pub(super) mixed: PathBuf,
     /// Three small sources, of which each has resources on the first page of the list.
     pub(super) small: PathBuf,
+    /// Like `small`, without the response cache.
+    pub(super) small_uncached: PathBuf,
     /// Like `mixed`, without the response cache.
     pub(super) uncached: PathBuf,
     /// The large folder, with and without the response cache.
@@ -83,13 +88,11 @@ impl Data {
                 std::fs::write(path.join(format!("{number:04}.txt")), "x".repeat(8 << 10))?;
             }
         }
-        for repository in [&repository, &repository_small] {
-            for arguments in
-                [&["init", "-q", "-b", "main"][..], &["add", "."], &["commit", "-q", "-m", "first"]]
-            {
-                git(repository, arguments)?;
-            }
-        }
+        let lines = (0..LINES).map(|number| format!("{number:063}\n")).collect::<String>();
+        std::fs::write(few.join("large.txt"), lines)?;
+        commit(&repository)?;
+        git(&repository, &["branch", "feature"])?;
+        commit(&repository_small)?;
         let wal = folder.join("wal.db");
         make_database(&database, "delete")?;
         make_database(&wal, "wal")?;
@@ -107,6 +110,7 @@ impl Data {
             alone: config("alone.toml", &files(&few))?,
             mixed: config("mixed.toml", &mixed)?,
             small: config("small.toml", &small)?,
+            small_uncached: config("small-uncached.toml", &format!("{UNCACHED}{small}"))?,
             uncached: config("uncached.toml", &format!("{UNCACHED}{mixed}"))?,
             many: match quick {
                 true => None,
@@ -144,7 +148,8 @@ fn many(folder: &Path) -> Result<String> {
     Ok(format!("[[files]]\npath = {path:?}\n"))
 }
 
-fn make_database(path: &Path, journal_mode: &str) -> Result<()> {
+/// Makes a database of [`FEW`] rows.
+pub(crate) fn make_database(path: &Path, journal_mode: &str) -> Result<()> {
     let mut connection = Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", journal_mode)?;
     connection.execute_batch("CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT NOT NULL)")?;
@@ -154,6 +159,14 @@ fn make_database(path: &Path, journal_mode: &str) -> Result<()> {
             .execute("INSERT INTO items VALUES (?1, ?2)", (number as i64, format!("item {number}")))?;
     }
     transaction.commit()?;
+    Ok(())
+}
+
+/// Makes a folder a repository with one commit of its files.
+pub(crate) fn commit(folder: &Path) -> Result<()> {
+    for arguments in [&["init", "-q", "-b", "main"][..], &["add", "."], &["commit", "-q", "-m", "first"]] {
+        git(folder, arguments)?;
+    }
     Ok(())
 }
 

@@ -2,7 +2,9 @@
 //!
 //! They give the same response to every request and validate nothing.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
@@ -67,6 +69,33 @@ pub(crate) async fn git(path: &Path) -> Result<()> {
         Ok(String::from_utf8(entry.object()?.detach().data)?)
     }))
     .await
+}
+
+/// Serves one blob of a repository, which `git cat-file --batch` reads, on a free port of this machine, until it is
+/// killed. The program of git ends with this one, because its input ends.
+pub(crate) async fn cat_file(path: &Path) -> Result<()> {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(path).args(["cat-file", "--batch"]);
+    let program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut program = program.context("could not run `git`")?;
+    let input = program.stdin.take().context("no standard input")?;
+    let output = BufReader::new(program.stdout.take().context("no standard output")?);
+    let pipes = Mutex::new((input, output));
+    let served = answer_with_result(blocking(move || {
+        let (input, output) = &mut *pipes.lock().unwrap_or_else(PoisonError::into_inner);
+        input.write_all(format!("HEAD:{BLOB}\n").as_bytes())?;
+        let mut head = String::new();
+        output.read_line(&mut head)?;
+        let size = head.trim_end().rsplit_once(' ').and_then(|(_, size)| size.parse::<usize>().ok());
+        // A line end follows the blob.
+        let mut blob = vec![0; size.with_context(|| format!("git printed `{}`", head.trim_end()))? + 1];
+        output.read_exact(&mut blob)?;
+        blob.pop();
+        Ok(String::from_utf8(blob)?)
+    }))
+    .await;
+    program.wait()?;
+    served
 }
 
 /// Serves what another HTTP server returns, on a free port of this machine, until it is killed.

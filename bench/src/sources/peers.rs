@@ -12,7 +12,7 @@ use crate::drive::{Bounds, Nothing, http, stdio};
 use crate::mcp::Era;
 use crate::program::{OverHttp, OverStdio};
 use crate::report::Report;
-use crate::servers::install::{FASTMCP_ROWS, REFERENCE};
+use crate::servers::install::{FASTMCP_ROWS, Peer, REFERENCE_GIT, REFERENCE_SQLITE};
 
 /// They take a hundred times as long as Libris, so a few requests give a stable result.
 const BOUNDS: Bounds = Bounds { requests: 1_000, time: Duration::from_secs(5) };
@@ -46,19 +46,19 @@ fn fastmcp(data: &Data) -> Result<f64> {
 fn reference_sqlite(data: &Data) -> Result<f64> {
     let database = data.database.to_str().context("the path is not UTF-8")?;
     let query = json!({ "query": "SELECT id, name FROM items WHERE id = 7" });
-    reference(&["mcp_server_sqlite", "--db-path", database], "read_query", &query)
+    reference(REFERENCE_SQLITE, &["mcp_server_sqlite", "--db-path", database], "read_query", &query)
 }
 
 /// It has no tool that reads a file.
 fn reference_git(data: &Data) -> Result<f64> {
     let repository = data.repository.to_str().context("the path is not UTF-8")?;
     let arguments = json!({ "repo_path": repository, "max_count": 1 });
-    reference(&["mcp_server_git", "--repository", repository], "git_log", &arguments)
+    reference(REFERENCE_GIT, &["mcp_server_git", "--repository", repository], "git_log", &arguments)
 }
 
 /// Calls a tool of a reference server over stdio.
-fn reference(arguments: &[&str], tool: &str, parameters: &Value) -> Result<f64> {
-    let mut command = REFERENCE.install()?.command();
+fn reference(peer: Peer, arguments: &[&str], tool: &str, parameters: &Value) -> Result<f64> {
+    let mut command = peer.install()?.command();
     let command = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let server = OverStdio::connected(command.spawn().context("could not start the reference server")?)?;
     let call = Era::Legacy.request("tools/call", json!({ "name": tool, "arguments": parameters }));

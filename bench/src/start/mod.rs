@@ -1,5 +1,6 @@
 //! The time from process start to the first response, and to the end of a complete listing.
 
+mod ten;
 mod walk;
 
 use std::path::Path;
@@ -35,6 +36,7 @@ pub(crate) fn run(quick: bool, servers: &Servers<'_>, trees: &Trees, report: &mu
         let list = median_of(rounds, || first(servers, Server::Libris, &folder, &Era::Modern.list(None)))?;
         report.add("start to first page of the list, 100,000 resources", list, "ms");
         walk::run(rounds.min(5), servers, &folder, report)?;
+        ten::run(rounds, servers, report).context("with ten sources")?;
     }
     Ok(())
 }

@@ -53,9 +53,9 @@ pub trait Source: Send + Sync + 'static {
     /// Lists one page: at most `limit` resources in URI order after `after` (keyset pagination).
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page>;
 
-    /// A range of URIs, in URI order, that contains all resources that [`list`](Source::list) returns; `None`, the
-    /// default, if no such range is known. The range must never change. A catalog does not query the source for
-    /// pages outside of the range.
+    /// The ranges of URIs, in URI order, that contain all resources that [`list`](Source::list) returns; `None`, the
+    /// default, if they are not known. The ranges must never change. A catalog does not query the source for pages
+    /// outside of the ranges.
     fn span(&self) -> Option<UriSpan> {
         None
     }

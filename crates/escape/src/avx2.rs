@@ -7,14 +7,14 @@ use std::arch::x86_64::{
 };
 
 /// How many bytes are classified at a time.
-const BLOCK: usize = 32;
+pub(crate) const BLOCK: usize = 32;
 
 /// The length of the longest escape, `\u001f`.
 const MAX_ESCAPE: usize = 6;
 
 /// The output space that a block needs. Stores are up to 16 bytes wide, so the last one may write past the escaped block;
 /// the next block overwrites these bytes.
-const OUTPUT_SPACE: usize = BLOCK * MAX_ESCAPE + 16;
+pub(crate) const OUTPUT_SPACE: usize = BLOCK * MAX_ESCAPE + 16;
 
 /// The letters of the short escapes such as `\n`, indexed by the control characters below 16; 0 for a character without a
 /// short escape. The table has two equal halves, because a shuffle indexes the halves of a vector separately.
@@ -54,28 +54,12 @@ pub(crate) fn escape(text: &[u8], out: &mut [u8]) -> (usize, usize) {
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn escape_block(block: &[u8; BLOCK], out: &mut [u8; OUTPUT_SPACE]) -> usize {
-    let bytes: __m256i = bytemuck::cast(*block);
-    let last = _mm256_set1_epi8(0x1f);
-    let control = _mm256_cmpeq_epi8(_mm256_max_epu8(bytes, last), last);
-    let quote = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(b'"' as i8));
-    let backslash = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(b'\\' as i8));
-    let special = _mm256_or_si256(control, _mm256_or_si256(quote, backslash));
-    let special = _mm256_movemask_epi8(special) as u32;
+    let Some(Classified { letters, special }) = classify(block) else { return escape_bytes(block, out) };
     if special == 0 {
         out[..BLOCK].copy_from_slice(block);
         return BLOCK;
     }
-    // The letters of the short escapes of control characters. The shuffle uses only the low four bits of an index, so it
-    // also gives letters for control characters from 16 on, which have no short escape; `high` excludes them.
-    let letters = _mm256_and_si256(_mm256_shuffle_epi8(bytemuck::cast(LETTERS), bytes), control);
-    let none = _mm256_cmpeq_epi8(letters, _mm256_setzero_si256());
-    let high = _mm256_cmpgt_epi8(bytes, _mm256_set1_epi8(0x0f));
-    let unicode = _mm256_and_si256(control, _mm256_or_si256(none, high));
-    if _mm256_movemask_epi8(unicode) != 0 {
-        return escape_bytes(block, out);
-    }
-    let bytes = _mm256_blendv_epi8(bytes, letters, control);
-    let (low, high) = (_mm256_castsi256_si128(bytes), _mm256_extracti128_si256::<1>(bytes));
+    let (low, high) = (_mm256_castsi256_si128(letters), _mm256_extracti128_si256::<1>(letters));
     // The output offset of the byte at `index`: each escaped byte before it takes two bytes.
     let offset = |index: u32| index as usize + (special & !(u32::MAX << index)).count_ones() as usize;
     escape_eight(low, special, &mut out[..16]);
@@ -83,6 +67,36 @@ fn escape_block(block: &[u8; BLOCK], out: &mut [u8; OUTPUT_SPACE]) -> usize {
     escape_eight(high, special >> 16, &mut out[offset(16)..][..16]);
     escape_eight(_mm_srli_si128::<8>(high), special >> 24, &mut out[offset(24)..][..16]);
     BLOCK + special.count_ones() as usize
+}
+
+/// A block whose escapes all have two bytes.
+pub(crate) struct Classified {
+    /// The bytes, with the letters of their escapes instead of control characters.
+    pub(crate) letters: __m256i,
+    /// The set of the bytes that a backslash precedes.
+    pub(crate) special: u32,
+}
+
+/// Classifies the bytes of a block; `None` if a control character has no short escape.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(crate) fn classify(block: &[u8; BLOCK]) -> Option<Classified> {
+    let bytes: __m256i = bytemuck::cast(*block);
+    let last = _mm256_set1_epi8(0x1f);
+    let control = _mm256_cmpeq_epi8(_mm256_max_epu8(bytes, last), last);
+    let quote = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(b'"' as i8));
+    let backslash = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(b'\\' as i8));
+    let special = _mm256_or_si256(control, _mm256_or_si256(quote, backslash));
+    // The letters of the short escapes of control characters. The shuffle uses only the low four bits of an index, so it
+    // also gives letters for control characters from 16 on, which have no short escape; `high` excludes them.
+    let letters = _mm256_and_si256(_mm256_shuffle_epi8(bytemuck::cast(LETTERS), bytes), control);
+    let none = _mm256_cmpeq_epi8(letters, _mm256_setzero_si256());
+    let high = _mm256_cmpgt_epi8(bytes, _mm256_set1_epi8(0x0f));
+    let unicode = _mm256_and_si256(control, _mm256_or_si256(none, high));
+    (_mm256_movemask_epi8(unicode) == 0).then(|| Classified {
+        letters: _mm256_blendv_epi8(bytes, letters, control),
+        special: _mm256_movemask_epi8(special) as u32,
+    })
 }
 
 /// Writes the first eight of `bytes`, with a backslash before each byte in the bit set `set`.
@@ -96,7 +110,7 @@ fn escape_eight(bytes: __m128i, set: u32, out: &mut [u8]) {
 }
 
 /// Escapes up to 32 bytes one at a time. Returns the number of bytes written.
-fn escape_bytes(bytes: &[u8], out: &mut [u8; OUTPUT_SPACE]) -> usize {
+pub(crate) fn escape_bytes(bytes: &[u8], out: &mut [u8; OUTPUT_SPACE]) -> usize {
     let mut written = 0;
     for &byte in bytes {
         let escape = ESCAPES[usize::from(byte)];

@@ -3,11 +3,13 @@
 //! Escaping is the most expensive step of a large text response. Other libraries search for the next character to escape
 //! and start again after it, which is slow for ordinary text: it has a line end or a quote every few words. With AVX2, this
 //! crate processes eight bytes at a time and finds the positions of their backslashes in a table, so short escapes cost
-//! nothing extra: 1 MiB of source code takes 0.25 ms instead of 0.46 ms. On processors without AVX2, the crate
-//! `json-escape-simd` escapes the text.
+//! nothing extra: 1 MiB of source code takes 0.25 ms instead of 0.46 ms. With AVX-512 (VBMI2), one instruction puts the
+//! backslashes into 32 bytes. On processors without AVX2, the crate `json-escape-simd` escapes the text.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 
 /// The size in bytes of the smallest buffer that [`escape`] accepts.
 pub const MIN_BUFFER: usize = 512;
@@ -31,11 +33,8 @@ const LIBRARY_STEP: usize = 1 << 10;
 pub fn escape(text: &str, from: usize, out: &mut [u8]) -> (usize, usize) {
     assert!(out.len() >= MIN_BUFFER, "a buffer for escaped text needs {MIN_BUFFER} bytes");
     #[cfg(target_arch = "x86_64")]
-    if avx2::is_supported() {
-        #[expect(unsafe_code, reason = "the features of the processor are known at run time only")]
-        // SAFETY: the processor has the features that the function is compiled for.
-        let (read, written) = unsafe { avx2::escape(&text.as_bytes()[from..], out) };
-        return (from + read, written);
+    if let Some(vectorised) = Vectorised::avx512().or_else(Vectorised::avx2) {
+        return vectorised.escape(text, from, out);
     }
     by_library(text, from, out)
 }
@@ -60,6 +59,32 @@ pub fn append(json: &mut Vec<u8>, text: &str) {
         let (end, written) = escape(text, from, &mut json[start..]);
         json.truncate(start + written);
         from = end;
+    }
+}
+
+/// An implementation of [`escape`] that is compiled for features that this processor has.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+struct Vectorised(unsafe fn(&[u8], &mut [u8]) -> (usize, usize));
+
+#[cfg(target_arch = "x86_64")]
+impl Vectorised {
+    #[inline]
+    fn avx512() -> Option<Self> {
+        avx512::is_supported().then_some(Self(avx512::escape))
+    }
+
+    #[inline]
+    fn avx2() -> Option<Self> {
+        avx2::is_supported().then_some(Self(avx2::escape))
+    }
+
+    #[inline]
+    fn escape(self, text: &str, from: usize, out: &mut [u8]) -> (usize, usize) {
+        #[expect(unsafe_code, reason = "the features of the processor are known at run time only")]
+        // SAFETY: the processor has the features that the function is compiled for.
+        let (read, written) = unsafe { self.0(&text.as_bytes()[from..], out) };
+        (from + read, written)
     }
 }
 
@@ -90,10 +115,8 @@ mod tests {
     use super::{MIN_BUFFER, append, by_library, escape};
     use proptest::prelude::{any, prop, proptest};
 
-    type Escape = fn(&str, usize, &mut [u8]) -> (usize, usize);
-
     /// The text, escaped with a buffer of this size.
-    fn escaped(escape: Escape, text: &str, size: usize) -> String {
+    fn escaped(escape: impl Fn(&str, usize, &mut [u8]) -> (usize, usize), text: &str, size: usize) -> String {
         let mut json = Vec::new();
         let mut buffer = vec![b'#'; size];
         let mut from = 0;
@@ -115,6 +138,11 @@ mod tests {
         let expected = by_serde(text);
         assert_eq!(escaped(escape, text, size), expected);
         assert_eq!(escaped(by_library, text, size), expected);
+        #[cfg(target_arch = "x86_64")]
+        for vectorised in [super::Vectorised::avx512(), super::Vectorised::avx2()].into_iter().flatten() {
+            let by_processor = |text: &str, from, out: &mut [u8]| vectorised.escape(text, from, out);
+            assert_eq!(escaped(by_processor, text, size), expected);
+        }
         let mut json = b"before".to_vec();
         append(&mut json, text);
         assert_eq!(json, [b"before", expected.as_bytes()].concat());

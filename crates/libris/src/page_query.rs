@@ -29,8 +29,8 @@ impl MergedPageRequest<'_> {
     ///
     /// The sources whose resources come first in URI order, and those whose [range of URIs](GatedSource::span) is
     /// unknown, are queried first. If they respond within [`HEAD_START`] and have more resources than fit on the page,
-    /// the sources whose URIs all sort after the end of the page are not queried: then the page depends neither on the
-    /// speed nor on the proofs of these sources.
+    /// sources without URIs between the start and the end of the page are not queried: then the page depends neither on
+    /// the speed nor on the proofs of these sources.
     pub(crate) async fn responses(&self, sources: &[GatedSource]) -> Result<Vec<SourceResponse<Page>>> {
         let starts: Vec<_> = sources.iter().map(|gated| self.start(gated)).collect();
         let lowest = starts.iter().filter_map(|start| match start {
@@ -55,8 +55,9 @@ impl MergedPageRequest<'_> {
             Ok(answers) => {
                 let answers = answers?;
                 let end = page_end(&answers);
-                let is_behind = |at: &usize| {
-                    end.as_ref().zip(sources[*at].span()).is_some_and(|(end, span)| span.is_after(end))
+                let is_behind = |at: &usize| match (&end, starts[*at]) {
+                    (Some(end), SourceStart::At(start)) => *start > *end.as_str(),
+                    _ => false,
                 };
                 put(&first, answers);
                 let rest: Vec<_> = rest.into_iter().filter(|at| !is_behind(at)).collect();

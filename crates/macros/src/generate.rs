@@ -94,6 +94,11 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
             }
         }
     });
+    let listed = block.lists.iter().map(|(pattern, function)| {
+        let text = &pattern.text;
+        let cfg = &function.cfg;
+        quote!(#(#cfg)* #text)
+    });
     // The results of `#[list]` functions can change at any time, so pages with them have no proof.
     let proof = match block.lists.is_empty() {
         true => quote!(page.freshness = ::libris::Freshness::proven(::libris::Proof::always());),
@@ -141,6 +146,10 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
                     let mut page = routes().page(listed, after, limit);
                     #proof
                     ::core::result::Result::Ok(page)
+                }
+
+                fn span(&self) -> ::core::option::Option<::libris::UriSpan> {
+                    routes().span(&[#(#listed),*])
                 }
 
                 #whole_list

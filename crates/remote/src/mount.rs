@@ -1,6 +1,6 @@
 //! Maps the URIs of an upstream MCP server (`inner`) to those under which Libris serves them (`outer`), and back.
 
-use libris_core::{Error, Meta, Result, Uri, UriTemplate};
+use libris_core::{Error, Meta, Result, Uri, UriSpan, UriTemplate};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 /// The characters to percent-encode in a malformed upstream URI: those that no part of a URI may contain.
@@ -49,6 +49,16 @@ impl UriMount {
         match self {
             Self::Kept => Ok(uri),
             Self::Prefixed(name) => Uri::parse(&prefixed(name, uri.as_str())),
+        }
+    }
+
+    /// The ranges of all served URIs; `None` if the server may choose any.
+    pub(crate) fn span(&self) -> Option<UriSpan> {
+        match self {
+            Self::Kept => None,
+            Self::Prefixed(name) => {
+                Some(UriSpan::below(&prefixed(name, "")).union(UriSpan::below(&prefixed(name, APPS_SCHEME))))
+            }
         }
     }
 
@@ -111,15 +121,18 @@ impl UriMount {
 const META_URIS: [&str; 5] =
     ["ui/resourceUri", "dev.libris/next", "dev.libris/text", "dev.libris/image", "dev.libris/members"];
 
+/// The scheme of MCP Apps.
+const APPS_SCHEME: &str = "ui://";
+
 fn prefixed(name: &str, text: &str) -> String {
-    match text.strip_prefix("ui://") {
+    match text.strip_prefix(APPS_SCHEME) {
         Some(rest) => format!("ui://{name}+{rest}"),
         None => format!("{name}+{text}"),
     }
 }
 
 fn unprefixed(name: &str, text: &str) -> Option<String> {
-    match text.strip_prefix("ui://") {
+    match text.strip_prefix(APPS_SCHEME) {
         Some(rest) => Some(format!("ui://{}", rest.strip_prefix(name)?.strip_prefix('+')?)),
         None => Some(text.strip_prefix(name)?.strip_prefix('+')?.to_owned()),
     }
@@ -164,6 +177,25 @@ mod tests {
             assert_eq!(mount().inner(&Uri::parse(other).unwrap()), None, "{other}");
         }
         assert!(mount().outer("no scheme at all").is_err());
+    }
+
+    #[test]
+    fn the_span_contains_served_uris_and_no_others() {
+        let span = mount().span().unwrap();
+        // Whether a page that begins with this URI can have URIs of the server up to the next letter.
+        let has = |uri: &str| {
+            let end = Uri::parse(&format!("{uri}~")).unwrap();
+            let before = Uri::parse(&uri[..uri.len() - 1]).unwrap();
+            span.start_after(Some(&before)).is_some_and(|start| *start <= *end.as_str())
+        };
+        for inner in ["file:///a/b.md", "demo:one?x=1#y", "ui://app/view"] {
+            let outer = mount().outer(inner).unwrap();
+            assert!(has(outer.as_str()), "{outer}");
+        }
+        for other in ["cat:x", "docs:x", "file:///a", "git://docs/a", "ui://app/view", "wiki+file:///a"] {
+            assert!(!has(other), "{other}");
+        }
+        assert!(UriMount::Kept.span().is_none());
     }
 
     #[test]

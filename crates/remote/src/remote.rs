@@ -12,7 +12,7 @@ use libris_core::{
     CacheScope, Change, Client, Completion, CompletionRequest, Contents, Context, DIRECTORY, Error,
     Freshness, Meta, Page, PromptCompletion, PromptContent, PromptMessage, Prompts, ReplicaKey, RequestInput,
     Resource, Result, Skill, SkillPage, Source, SourceToolResult, SourceTools, Templates, ToolContent, Uri,
-    UriTemplate,
+    UriSpan, UriTemplate,
 };
 use rmcp::model::{
     ArgumentInfo, CallToolRequest, CallToolRequestParams, ClientRequest, CompleteRequest,
@@ -139,6 +139,7 @@ impl Remote {
         let mut values = completion.values;
         more |= values.len() > limit;
         values.truncate(limit);
+        // A server says nothing about how long a completion stays right, so it is not cached.
         Ok(Completion { values, total, more, proof: None })
     }
 
@@ -313,6 +314,10 @@ impl Source for Remote {
 
     fn name(&self) -> Cow<'_, str> {
         format!("mcp {}", self.config.name).into()
+    }
+
+    fn span(&self) -> Option<UriSpan> {
+        self.config.mount.span()
     }
 
     async fn list(&self, start: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {

@@ -1,25 +1,39 @@
-//! Model-based test of cached responses: a reader that reads after every write sees it, in a catalog of a folder, a
-//! database and a repository.
+//! Model-based test of cached responses: a reader that reads after every write sees it, in a catalog of a folder,
+//! databases and a repository.
 //!
-//! `LIBRIS_MODEL_OPERATIONS=10000 cargo test --test live read_after_write` runs more operations.
+//! `LIBRIS_MODEL_OPERATIONS=10000 cargo test --test live read_after_write` runs more operations on each source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _};
 
-use crate::client::{Client, Era, Program};
+use crate::client::{Client, DEADLINE, Era, Program};
 use crate::server;
 
-/// The number of operations of one run.
+/// The number of operations on each source.
 fn operations() -> usize {
     let given = std::env::var("LIBRIS_MODEL_OPERATIONS").ok();
     given.map_or(40, |number| number.parse().expect("a number of operations"))
 }
 
+/// There is one pause in this many operations, and at least one.
+const PAUSE_INTERVAL: usize = 200;
+
+/// The time without a change after which a stamp is trusted: then SQLite is checked by `stat` only, and files and refs
+/// by their stamps. Without pauses, the test would hardly ever take these paths.
+const SETTLE: Duration = Duration::from_millis(2200);
+
+/// Whether there is a pause before this one of `total` operations.
+fn is_pause(number: usize, total: usize) -> bool {
+    number % PAUSE_INTERVAL == total / 2 % PAUSE_INTERVAL
+}
+
 const TABLES: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
+const KEYS: usize = 5;
 const FILES: [&str; 4] = ["one.txt", "two.txt", "deep/three.txt", "deep/four.txt"];
 const BRANCHES: [&str; 4] = ["main", "feature/one", "two", "v3"];
 
@@ -79,7 +93,8 @@ impl Reader {
 struct Shop<C> {
     connection: C,
     tables: Tables,
-    scheme: &'static str,
+    /// The URI of the database.
+    root: &'static str,
 }
 
 impl<C> Shop<C>
@@ -93,26 +108,34 @@ where
 
     /// Makes a random change. Returns the table and the key of a row that it may have changed.
     async fn change(&mut self, number: usize, random: &mut Random) -> (&'static str, usize) {
-        let (table, key) = (random.pick(&TABLES), random.below(5));
-        let text = format!("value {number}");
-        let Some(rows) = self.tables.get_mut(table) else {
+        let table = random.pick(&TABLES);
+        if !self.tables.contains_key(table) {
+            let (key, text) = (random.below(KEYS), format!("value {number}"));
             self.tables.insert(table, BTreeMap::from([(key, text.clone())]));
             self.execute(&format!(
                 "CREATE TABLE {table} (id integer PRIMARY KEY, v text); INSERT INTO {table} VALUES ({key}, '{text}')"
             ))
             .await;
             return (table, key);
-        };
-        match random.below(8) {
-            0 => {
-                self.tables.remove(table);
-                self.execute(&format!("DROP TABLE {table}")).await;
-            }
-            1 | 2 => {
+        }
+        if random.below(8) == 0 {
+            self.tables.remove(table);
+            self.execute(&format!("DROP TABLE {table}")).await;
+            return (table, random.below(KEYS));
+        }
+        (table, self.change_row(table, number, random).await)
+    }
+
+    /// Makes a random change of a row. Returns its key.
+    async fn change_row(&mut self, table: &'static str, number: usize, random: &mut Random) -> usize {
+        let (key, text) = (random.below(KEYS), format!("value {number}"));
+        let rows = self.tables.get_mut(table).expect("a table");
+        match random.below(7) {
+            0 | 1 => {
                 rows.remove(&key);
                 self.execute(&format!("DELETE FROM {table} WHERE id = {key}")).await;
             }
-            3 => {
+            2 => {
                 // Several statements, of which only the last ones are visible.
                 let key = *rows.keys().next().unwrap_or(&key);
                 rows.insert(key, text.clone());
@@ -121,9 +144,9 @@ where
                      UPDATE {table} SET v = '{text}' WHERE id = {key}; COMMIT"
                 ))
                 .await;
-                return (table, key);
+                return key;
             }
-            4 => self.execute(&format!("BEGIN; DELETE FROM {table}; ROLLBACK")).await,
+            3 => self.execute(&format!("BEGIN; DELETE FROM {table}; ROLLBACK")).await,
             _ => {
                 rows.insert(key, text.clone());
                 self.execute(&format!(
@@ -132,23 +155,34 @@ where
                 .await;
             }
         }
-        (table, key)
+        key
+    }
+
+    /// The expected row, and the expected rows of its table; `None` if there is none.
+    fn expected(&self, table: &str, key: usize) -> (Option<Value>, Option<Value>) {
+        let rows = self.tables.get(table);
+        let row = |(key, text): (&usize, &String)| json!({ "id": key, "v": text });
+        let one = rows.and_then(|rows| rows.get_key_value(&key)).map(row);
+        (one, rows.map(|rows| rows.iter().map(row).collect()))
+    }
+
+    async fn check_all(&self, reader: &Reader, number: usize) {
+        for table in TABLES {
+            for key in 0..KEYS {
+                self.check(reader, (table, key), number).await;
+            }
+        }
     }
 
     async fn check(&self, reader: &Reader, (table, key): (&'static str, usize), number: usize) {
-        let root = format!("{}://shop/", self.scheme);
-        let expected = self.tables.get(table).and_then(|rows| rows.get(&key));
-        let expected = expected.map(|text| json!({ "id": key, "v": text }));
+        let root = self.root;
+        let (expected, expected_rows) = self.expected(table, key);
         let row = reader.text(&format!("{root}{table}/rows/{key}")).await;
         let row = row.map(|row| serde_json::from_str::<Value>(&row).unwrap());
         assert_eq!(row, expected, "operation {number}: row {key} of {table}");
         let page = reader.text(&format!("{root}{table}/rows")).await;
-        let expected = self.tables.get(table).map(|rows| {
-            let rows: Vec<_> = rows.iter().map(|(key, text)| json!({ "id": key, "v": text })).collect();
-            json!(rows)
-        });
         let page = page.map(|page| serde_json::from_str::<Value>(&page).unwrap()["rows"].clone());
-        assert_eq!(page, expected, "operation {number}: rows of {table}");
+        assert_eq!(page, expected_rows, "operation {number}: rows of {table}");
         let schema = reader.text(&format!("{root}{table}/schema?format=json")).await;
         assert_eq!(
             schema.is_some(),
@@ -157,7 +191,7 @@ where
         );
         let tables: BTreeSet<_> = self.tables.keys().map(|table| format!("{root}{table}/schema")).collect();
         let listed: BTreeSet<_> =
-            reader.listed(&root).await.into_iter().filter(|uri| uri.ends_with("/schema")).collect();
+            reader.listed(root).await.into_iter().filter(|uri| uri.ends_with("/schema")).collect();
         let whole = BTreeSet::from([format!("{root}schema")]);
         assert_eq!(listed, &tables | &whole, "operation {number}: the list of tables");
         let names = self.tables.keys().map(|table| (*table).to_owned()).collect();
@@ -227,6 +261,12 @@ impl<'a> Repository<'a> {
         path
     }
 
+    async fn check_all(&self, reader: &Reader, number: usize) {
+        for path in FILES {
+            self.check(reader, path, number).await;
+        }
+    }
+
     async fn check(&self, reader: &Reader, path: &str, number: usize) {
         let root = "git://repository/";
         let files = &self.branches[self.head];
@@ -272,6 +312,12 @@ impl Folder<'_> {
         path
     }
 
+    async fn check_all(&self, reader: &Reader, number: usize) {
+        for path in FILES {
+            self.check(reader, path, number).await;
+        }
+    }
+
     async fn check(&self, reader: &Reader, path: &str, number: usize) {
         let root = "file:///folder/";
         let read = reader.text(&format!("{root}{path}")).await;
@@ -288,54 +334,83 @@ impl Folder<'_> {
     }
 }
 
+async fn sqlite_shop(path: &Path, journal: &str, root: &'static str) -> Shop<sqlx::SqliteConnection> {
+    std::fs::write(path, "").unwrap();
+    let mut connection =
+        sqlx::SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
+    connection.execute(&*format!("PRAGMA journal_mode = {journal}")).await.unwrap();
+    Shop { connection, tables: Tables::new(), root }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_sees_every_write_to_a_mixed_catalog() {
-    for (seed, journal) in [(1, "delete"), (2, "wal")] {
-        let root = tempfile::tempdir().unwrap();
-        let database = root.path().join("shop.db");
-        std::fs::write(&database, "").unwrap();
-        std::fs::create_dir(root.path().join("folder")).unwrap();
-        let repository_path = root.path().join("repository");
-        let mut repository = Repository::new(&repository_path);
-        let mut connection =
-            sqlx::SqliteConnection::connect(&format!("sqlite:{}", database.display())).await.unwrap();
-        connection.execute(&*format!("PRAGMA journal_mode = {journal}")).await.unwrap();
-        let mut shop = Shop { connection, tables: Tables::new(), scheme: "sqlite" };
-        let path = root.path().join("folder");
-        let mut folder = Folder { path: &path, files: Files::new() };
-        let config = root.path().join("libris.toml");
-        let sources = "[[files]]\npath = \"folder\"\n[[git]]\npath = \"repository\"\n[[sql]]\nurl = \"sqlite:shop.db\"\n";
-        std::fs::write(&config, sources).unwrap();
-        let program = Program::serve(&["--config", config.to_str().unwrap()]);
-        let reader = Reader(Client::connect(&program, Era::Modern, &[]).await);
-        let mut random = Random(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed));
-        for number in 0..operations() {
-            match random.below(3) {
-                0 => {
-                    let row = shop.change(number, &mut random).await;
-                    shop.check(&reader, row, number).await;
-                }
-                1 => {
-                    let path = repository.change(number, &mut random);
-                    repository.check(&reader, path, number).await;
-                }
-                _ => {
-                    let path = folder.change(number, &mut random);
-                    folder.check(&reader, path, number).await;
-                }
+    let root = tempfile::tempdir().unwrap();
+    let mut shop = sqlite_shop(&root.path().join("shop.db"), "delete", "sqlite://shop/").await;
+    let mut wal = sqlite_shop(&root.path().join("wal.db"), "wal", "sqlite://wal/").await;
+    let repository_path = root.path().join("repository");
+    let mut repository = Repository::new(&repository_path);
+    let path = root.path().join("folder");
+    std::fs::create_dir(&path).unwrap();
+    let mut folder = Folder { path: &path, files: Files::new() };
+    let config = root.path().join("libris.toml");
+    let sources = "[[files]]\npath = \"folder\"\n[[git]]\npath = \"repository\"\n\
+                   [[sql]]\nurl = \"sqlite:shop.db\"\n[[sql]]\nurl = \"sqlite:wal.db\"\n";
+    std::fs::write(&config, sources).unwrap();
+    let program = Program::serve(&["--config", config.to_str().unwrap()]);
+    let reader = Reader(Client::connect(&program, Era::Modern, &[]).await);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    // How many operations are left of each source.
+    let mut left = [operations(); 4];
+    let total = left.iter().sum();
+    for number in 0..total {
+        if is_pause(number, total) {
+            tokio::time::sleep(SETTLE).await;
+            // Now the responses are cached with evidence that is settled.
+            folder.check_all(&reader, number).await;
+            repository.check_all(&reader, number).await;
+            shop.check_all(&reader, number).await;
+            wal.check_all(&reader, number).await;
+        }
+        let open: Vec<_> = (0..left.len()).filter(|at| left[*at] > 0).collect();
+        let at = open[random.below(open.len())];
+        left[at] -= 1;
+        match at {
+            0 => {
+                let row = shop.change(number, &mut random).await;
+                shop.check(&reader, row, number).await;
+            }
+            1 => {
+                let row = wal.change(number, &mut random).await;
+                wal.check(&reader, row, number).await;
+            }
+            2 => {
+                let path = repository.change(number, &mut random);
+                repository.check(&reader, path, number).await;
+            }
+            _ => {
+                let path = folder.change(number, &mut random);
+                folder.check(&reader, path, number).await;
             }
         }
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn needs_postgres_a_reader_sees_every_write() {
+/// A PostgreSQL server, and connections to a new database `shop` on it.
+async fn postgres_shop() -> (server::Server, String, sqlx::PgConnection) {
     let postgres = tokio::task::spawn_blocking(server::Server::postgres).await.unwrap();
     let mut system = sqlx::PgConnection::connect(&postgres.url("postgres")).await.unwrap();
     system.execute("CREATE DATABASE shop").await.unwrap();
     let url = postgres.url("shop");
     let connection = sqlx::PgConnection::connect(&url).await.unwrap();
-    let mut shop = Shop { connection, tables: Tables::new(), scheme: "postgres" };
+    (postgres, url, connection)
+}
+
+/// Without `cache`, nothing of PostgreSQL is cached except in the driver: what it knows of tables, and its prepared
+/// statements.
+#[tokio::test(flavor = "multi_thread")]
+async fn needs_postgres_a_reader_sees_every_write() {
+    let (_postgres, url, connection) = postgres_shop().await;
+    let mut shop = Shop { connection, tables: Tables::new(), root: "postgres://shop/" };
     let root = tempfile::tempdir().unwrap();
     let config = root.path().join("libris.toml");
     std::fs::write(&config, format!("[[sql]]\nurl = \"{url}\"\nname = \"shop\"\n")).unwrap();
@@ -346,4 +421,56 @@ async fn needs_postgres_a_reader_sees_every_write() {
         let row = shop.change(number, &mut random).await;
         shop.check(&reader, row, number).await;
     }
+}
+
+/// With `cache`, a response may be older than a write until the notification of that write arrives, but not longer,
+/// although other clients read and cache the same resources at the moment of the write.
+#[tokio::test(flavor = "multi_thread")]
+async fn needs_postgres_a_reader_sees_every_write_that_is_notified() {
+    const CACHED: [&str; 2] = ["alpha", "beta"];
+    let (_postgres, url, connection) = postgres_shop().await;
+    let mut shop = Shop { connection, tables: Tables::new(), root: "postgres://shop/" };
+    for table in CACHED {
+        shop.execute(&format!("CREATE TABLE {table} (id integer PRIMARY KEY, v text)")).await;
+        shop.tables.insert(table, BTreeMap::new());
+    }
+    let triggers = Command::new(env!("CARGO_BIN_EXE_libris")).args(["triggers", &url]).output().unwrap();
+    assert!(triggers.status.success(), "{}", String::from_utf8_lossy(&triggers.stderr));
+    shop.execute(str::from_utf8(&triggers.stdout).unwrap()).await;
+    let root = tempfile::tempdir().unwrap();
+    let config = root.path().join("libris.toml");
+    let source = format!("[[sql]]\nurl = \"{url}\"\nname = \"shop\"\ncache = \"1day\"\n");
+    std::fs::write(&config, source).unwrap();
+    let program = Program::serve(&["--config", config.to_str().unwrap()]);
+    let reader = Client::connect(&program, Era::Modern, &[]).await;
+    let other = Client::connect(&program, Era::Modern, &[]).await;
+    let others = tokio::spawn(async move {
+        loop {
+            for table in CACHED {
+                other.read(&format!("postgres://shop/{table}/rows")).await;
+            }
+        }
+    });
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for number in 0..operations() {
+        let table = random.pick(&CACHED);
+        let key = shop.change_row(table, number, &mut random).await;
+        let (row, rows) = shop.expected(table, key);
+        for (path, member, expected) in [(format!("rows/{key}"), "", row), ("rows".to_owned(), "/rows", rows)]
+        {
+            let begun = Instant::now();
+            loop {
+                let read = reader.read(&format!("{}{table}/{path}", shop.root)).await;
+                let read = read.map(|read| serde_json::from_str(read[0]["text"].as_str().unwrap()).unwrap());
+                let read = read.map(|read: Value| read.pointer(member).unwrap().clone());
+                if read == expected {
+                    break;
+                }
+                let late = begun.elapsed() > DEADLINE;
+                assert!(!late, "operation {number}: {path} of {table}: {read:?}, not {expected:?}");
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    others.abort();
 }

@@ -8,7 +8,7 @@ mod named;
 mod positional;
 mod text;
 
-use super::pattern::{Pattern, PatternPart};
+use super::pattern::{ExpressionSlots, Pattern, PatternPart};
 use super::variables::Variables;
 use binding::Bindings;
 use named::NamedScores;
@@ -26,6 +26,28 @@ pub(super) fn matches(pattern: &Pattern, uri: &str) -> Option<Variables> {
         Some((PatternPart::Literal(literal), parts)) => (uri.strip_prefix(literal.as_str())?, parts),
         _ => (uri, &*pattern.parts),
     };
+    match parts {
+        [PatternPart::Expression(slots)] => single(slots, uri).or_else(|| by_scores(parts, uri)),
+        _ => by_scores(parts, uri),
+    }
+}
+
+/// Matches a rest that is the value of the only variable: the most frequent case, as in `db://users/{id}`. `None` if
+/// that is not certain, for example because of escapes.
+fn single(slots: &ExpressionSlots, value: &str) -> Option<Variables> {
+    let [slot] = &*slots.slots else { return None };
+    let is_plain = slots.operator.first().is_none() && !slot.explode && slot.limit.is_none();
+    let is_value = |byte: u8| byte != b'%' && slot.allowed.allows(byte);
+    if !is_plain || value.is_empty() || !value.bytes().all(is_value) {
+        return None;
+    }
+    let mut bindings = Bindings::default();
+    bindings.text(slot, value)?;
+    Some(bindings.into_variables())
+}
+
+/// Matches the rest of the URI against the rest of the pattern.
+fn by_scores(parts: &[PatternPart], uri: &str) -> Option<Variables> {
     let text = UriText::new(uri);
     let mut end = vec![0; uri.len() + 1];
     end[uri.len()] = 1;
@@ -107,5 +129,41 @@ pub(super) mod work {
     #[cfg(test)]
     pub(in crate::uri_template) fn take() -> usize {
         DONE.replace(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{prop, proptest};
+
+    use super::{by_scores, single};
+    use crate::uri_template::parse;
+    use crate::uri_template::pattern::{Pattern, PatternPart};
+
+    proptest! {
+        #[test]
+        fn a_single_variable_matches_as_any_other_pattern(
+            expression in prop::sample::select(
+                vec!["{id}", "{+id}", "{#id}", "{.id}", "{/id}", "{;id}", "{?id}", "{&id}", "{id:2}", "{id*}", "{a,b}"],
+            ),
+            value in "[ab/?#&;.=%2Fé,]{0,6}",
+        ) {
+            let pattern = Pattern::new(&parse::parts(expression).unwrap());
+            let Some(PatternPart::Expression(slots)) = pattern.parts.first() else { panic!("one expression") };
+            if let Some(variables) = single(slots, &value) {
+                assert_eq!(Some(variables), by_scores(&pattern.parts, &value), "{expression} {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn most_values_are_matched_at_once() {
+        let is_single = |template: &str, value: &str| {
+            let pattern = Pattern::new(&parse::parts(template).unwrap());
+            let [PatternPart::Expression(slots)] = &*pattern.parts else { panic!("one expression") };
+            single(slots, value).is_some()
+        };
+        assert!(is_single("{id}", "7") && is_single("{+path}", "a/b"));
+        assert!(!is_single("{id}", "a/b") && !is_single("{id}", "%20") && !is_single("{?id}", "?id=7"));
     }
 }

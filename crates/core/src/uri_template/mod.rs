@@ -35,6 +35,7 @@ struct UriTemplateInner {
     text: String,
     parts: Vec<TemplatePart>,
     pattern: Pattern,
+    specificity: Specificity,
 }
 
 impl UriTemplate {
@@ -48,7 +49,8 @@ impl UriTemplate {
     pub fn parse(text: &str) -> Result<Self> {
         let parts = parse::parts(text)?;
         let pattern = Pattern::new(&parts);
-        Ok(Self(Arc::new(UriTemplateInner { text: text.into(), parts, pattern })))
+        let specificity = Specificity::of(text, &pattern);
+        Ok(Self(Arc::new(UriTemplateInner { text: text.into(), parts, pattern, specificity })))
     }
 
     /// The template as it was written.
@@ -154,7 +156,7 @@ impl UriTemplate {
 
     /// The specificity of this template.
     pub fn specificity(&self) -> Specificity {
-        Specificity::of(&self.0.text, &self.0.pattern)
+        self.0.specificity
     }
 }
 

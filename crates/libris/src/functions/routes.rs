@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Annotations, Audience, Context, Error, Icon, Page, Resource, Result, Template, Uri, UriTemplate,
+    Annotations, Audience, Context, Error, Icon, Page, Resource, Result, Template, Uri, UriSpan, UriTemplate,
 };
 
 use super::{Instance, Request};
@@ -155,6 +155,13 @@ impl<T> Default for Routes<T> {
 }
 
 impl<T: Clone> Routes<T> {
+    /// The ranges of the URIs that [`page`](Self::page) lists, with the instances of these templates.
+    pub fn span(&self, listed: &[&str]) -> Option<UriSpan> {
+        let listed =
+            listed.iter().map(|template| UriSpan::below(template.split('{').next().unwrap_or_default()));
+        self.direct.keys().map(UriSpan::of).chain(listed).reduce(UriSpan::union)
+    }
+
     /// Builds the routes. Each item is the metadata of a resource or template, and its function.
     pub fn of(routes: impl IntoIterator<Item = (ResourceSpec, T)>) -> Result<Self> {
         let mut all = Self::default();

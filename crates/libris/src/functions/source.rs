@@ -320,13 +320,17 @@ impl Source for FunctionSource {
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
+        let proof = self.handle.notifier.list_proof();
         let lists = self.handle.read().lists.clone();
+        // What a function lists can change at any time.
+        let proof = lists.is_empty().then_some(proof);
         let mut listed = Vec::new();
         for (template, list) in lists {
             let instances = list().await?;
             listed.extend(self.handle.read().routes.instances(&template, instances));
         }
-        Ok(self.handle.read().routes.page(listed, after, limit))
+        let page = self.handle.read().routes.page(listed, after, limit);
+        Ok(Page { freshness: Freshness::proven(proof), ..page })
     }
 
     fn whole_list(&self) -> Option<Freshness> {

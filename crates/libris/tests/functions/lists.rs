@@ -230,3 +230,34 @@ async fn lists_of_closures_are_cached_too() {
     let last: Uri = catalog.list(Some(&uri("a://29")), 6, &context).await.unwrap().resources[0].uri.clone();
     assert_eq!((last.as_str(), runs.load(Ordering::SeqCst)), ("a://50", 3));
 }
+
+#[test]
+fn a_span_contains_what_is_listed() {
+    let (notes, _) = notes(1);
+    let span = notes.span().unwrap();
+    let start = |after: &str| span.start_after(Some(&uri(after))).map(str::to_owned);
+    assert_eq!(span.start_after(None), Some("notes://all/"));
+    assert_eq!(start("notes://all/10").as_deref(), Some("notes://all/10"));
+    assert_eq!(start("notes://b"), None);
+}
+
+#[tokio::test]
+async fn a_list_without_functions_is_cached_until_it_changes() {
+    let functions = FunctionSource::new().resource("one://a", || "a");
+    let handle = functions.handle();
+    let proof =
+        async || Source::list(&functions, None, 10, &Context::default()).await.unwrap().freshness.proof;
+    let before = proof().await.unwrap();
+    handle.updated("one://a").unwrap();
+    assert!(before.holds(), "contents are not part of the list");
+    handle.resource("one://b", || "b").unwrap();
+    assert!(!before.holds());
+    let before = proof().await.unwrap();
+    handle.remove("one://b").unwrap();
+    assert!(!before.holds());
+    let listing = FunctionSource::new()
+        .template("note://{name}", |_: libris::Request| "a note")
+        .list("note://{name}", async || vec!["a".to_owned()]);
+    let page = Source::list(&listing, None, 10, &Context::default()).await.unwrap();
+    assert!(page.freshness.proof.is_none(), "a function may list something else at any time");
+}

@@ -70,6 +70,22 @@ async fn pages_are_the_same_as_those_of_all_sources() {
     }
 }
 
+/// As a mounted MCP server, whose apps have another scheme than its other resources.
+#[tokio::test(start_paused = true)]
+async fn a_page_between_the_ranges_of_a_source_does_not_ask_it() {
+    let outer = Arc::new(Toy::new("a", 2).with_resource("c:00000").spanning().proving());
+    let inner = Arc::new(Toy::new("b", 5).spanning().proving());
+    let catalog = catalog(&[outer.clone(), inner.clone()]);
+    let page = async |after: Option<&Uri>| catalog.list(after, 2, &Context::default()).await.unwrap();
+    assert_eq!(uris(&page(None).await), ["a:00000", "a:00001"]);
+    assert_eq!(uris(&page(Some(&uri("a:00001"))).await), ["b:00000", "b:00001"]);
+    let asked = outer.asked();
+    assert_eq!(uris(&page(Some(&uri("b:00001"))).await), ["b:00002", "b:00003"]);
+    assert_eq!(outer.asked(), asked);
+    assert_eq!(uris(&page(Some(&uri("b:00003"))).await), ["b:00004", "c:00000"]);
+    assert_eq!(outer.asked(), asked + 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_source_that_fails_is_named_on_its_own_pages() {
     let toys = toys();

@@ -95,6 +95,11 @@ impl Toy {
         }
     }
 
+    pub(crate) fn with_resource(self, text: &str) -> Self {
+        self.resources.lock().unwrap().insert(uri(text));
+        self
+    }
+
     pub(crate) fn named(self, name: &'static str) -> Self {
         Self { name, ..self }
     }
@@ -192,7 +197,8 @@ impl Source for Toy {
     }
 
     fn span(&self) -> Option<UriSpan> {
-        self.spans.then(|| UriSpan::below(&format!("{}:", self.scheme)))
+        let own = UriSpan::below(&format!("{}:", self.scheme));
+        self.spans.then(|| self.resources.lock().unwrap().iter().map(UriSpan::of).fold(own, UriSpan::union))
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {

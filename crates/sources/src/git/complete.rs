@@ -109,7 +109,7 @@ impl GitCompletion {
                     _ => self.matching(commits.chain(revs)),
                 };
                 // An object with the typed id prefix may be added at any time, so such a completion gets no proof.
-                Ok(completion.with_proof(known.proof.filter(|_| !self.is_id_prefix())))
+                Ok(completion.with_proof(known.proof.filter(|_| !self.searches_objects())))
             }
             CompletedVariable::Path { rev, position, entries } => {
                 self.paths(inner, repository, rev, *position, *entries)
@@ -124,9 +124,9 @@ impl GitCompletion {
         Completion::of(values, &self.typed, self.limit)
     }
 
-    /// Whether the typed text can be the beginning of an id.
-    fn is_id_prefix(&self) -> bool {
-        !self.typed.is_empty() && self.typed.bytes().all(|byte| byte.is_ascii_hexdigit())
+    /// Whether the typed text can be the beginning of an id, and is long enough to search all objects for it.
+    fn searches_objects(&self) -> bool {
+        self.typed.len() >= MIN_ID_PREFIX && self.typed.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
     /// The abbreviated ids of these recent commits and, if the typed text is an id prefix of at least [`MIN_ID_PREFIX`]
@@ -137,7 +137,7 @@ impl GitCompletion {
             hex[..ID_DIGITS.max(self.typed.len()).min(hex.len())].to_owned()
         };
         let mut commits: Vec<_> = recent.iter().map(|id| short(*id)).collect();
-        if self.is_id_prefix() && self.typed.len() >= MIN_ID_PREFIX {
+        if self.searches_objects() {
             let mut others: Vec<_> =
                 rev::by_id_prefix(repository, &self.typed).unwrap_or_default().into_iter().collect();
             others.sort();
@@ -209,7 +209,7 @@ impl GitCompletion {
     }
 }
 
-/// The revisions that a completion without an id prefix chooses from.
+/// The revisions that a completion chooses from, except commits that it finds by their ids.
 pub(super) struct KnownRevs {
     revs: Vec<String>,
     /// The most recent commits at [`LISTED_REV`].

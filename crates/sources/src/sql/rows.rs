@@ -237,7 +237,9 @@ impl RowStatements<'_> {
             }
         };
         let sizes = Some(SizeColumns { columns: sizes, bytes: *most });
-        Statement { kinds: Some(kinds.into()), sizes, ..Statement::new(sql, condition.binds) }
+        let reads_only_tables = !table.summary.view;
+        let kinds = Some(kinds.into());
+        Statement { kinds, sizes, reads_only_tables, ..Statement::new(sql, condition.binds) }
     }
 
     /// The condition for rows after this key. `before` is the number of values that the statement binds before the

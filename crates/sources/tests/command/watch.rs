@@ -3,7 +3,7 @@
 use super::Bench;
 use futures_util::StreamExt as _;
 use libris_core::{Change, Client, Source as _, Uri};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[tokio::test]
 async fn another_output_is_told() {
@@ -127,4 +127,36 @@ async fn where_too_much_is_subscribed_to_everybody_looks_again() {
 async fn there_is_no_watch_where_nothing_polls() {
     let bench = Bench::new("[[command]]\nuri = \"a://b\"\nrun = [\"true\"]");
     assert!(bench.commands.watch().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn output_is_cached_for_a_time() {
+    let bench = Bench::with(
+        r#"
+        [[command]]
+        uri = "file://long"
+        run = ["./look"]
+        cache = "1h"
+
+        [[command]]
+        uri = "file://brief"
+        run = ["./look"]
+        cache = "100ms"
+
+        [[command]]
+        uri = "file://never"
+        run = ["./look"]
+        "#,
+        &[("look", "#!/bin/sh\necho seen\n")],
+    );
+    let proof = async |uri: &str| bench.read(uri).await.unwrap().freshness.proof;
+    assert!(proof("file://long").await.unwrap().holds());
+    assert!(proof("file://never").await.is_none());
+    let begun = Instant::now();
+    let brief = proof("file://brief").await.unwrap();
+    while brief.holds() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the time is over");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(100), "{:?}", begun.elapsed());
 }

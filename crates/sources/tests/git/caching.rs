@@ -3,14 +3,23 @@
 //! `LIBRIS_MODEL_OPERATIONS=10000 cargo test --test git never_stale` runs more operations.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
-use libris_core::{CompletionRequest, Context, Proof, Source as _, Uri, UriTemplate};
+use libris_core::{Completion, CompletionRequest, Context, Proof, Source as _, Uri, UriTemplate};
 use libris_sources::Git;
 
 use crate::sandbox::{Sandbox, config, run};
 
 const FILES: [&str; 3] = ["one.txt", "two.txt", "deep/three.txt"];
 const BRANCHES: [&str; 3] = ["main", "feature/one", "two"];
+
+/// The completion of a ref or commit that begins with this text.
+async fn completed(git: &Git, typed: &str) -> Completion {
+    let template = UriTemplate::parse(&format!("{}commit/{{id}}{{?format}}", git.root())).unwrap();
+    let known = BTreeMap::new();
+    let request = CompletionRequest { template: &template, variable: "id", typed, known: &known, limit: 100 };
+    git.complete(request, &Context::default()).await.unwrap()
+}
 
 /// What a read, a list or a completion returns, and its proof.
 async fn response(git: &Git, path: &str) -> (String, Option<Proof>) {
@@ -20,11 +29,7 @@ async fn response(git: &Git, path: &str) -> (String, Option<Proof>) {
         return (format!("{:?}", page.resources), page.freshness.proof);
     }
     if path == "refs" {
-        let template = UriTemplate::parse(&format!("{}commit/{{id}}{{?format}}", git.root())).unwrap();
-        let known = BTreeMap::new();
-        let request =
-            CompletionRequest { template: &template, variable: "id", typed: "", known: &known, limit: 100 };
-        let completion = git.complete(request, &context).await.unwrap();
+        let completion = completed(git, "").await;
         return (format!("{:?}", completion.values), completion.proof);
     }
     match git.read(&Uri::parse(&format!("{}{path}", git.root())).unwrap(), &context).await {
@@ -52,6 +57,13 @@ fn change(sandbox: &Sandbox, number: usize, random: &mut impl FnMut(usize) -> us
     }
 }
 
+/// There is one pause in this many operations, and at least one.
+const PAUSE_INTERVAL: usize = 200;
+
+/// The time without a change after which the stamps of refs are trusted. Without pauses, the test would hardly ever
+/// compare stamps only.
+const SETTLE: Duration = Duration::from_millis(2200);
+
 #[tokio::test]
 async fn cached_responses_are_never_stale() {
     let operations = std::env::var("LIBRIS_MODEL_OPERATIONS").map_or(60, |number| number.parse().unwrap());
@@ -72,6 +84,12 @@ async fn cached_responses_are_never_stale() {
     let mut cached = HashMap::new();
     let (mut reused, mut outdated) = (0, 0);
     for number in 0..operations {
+        if number % PAUSE_INTERVAL == operations / 2 % PAUSE_INTERVAL {
+            tokio::time::sleep(SETTLE).await;
+            for path in &paths {
+                cached.insert(path, response(&git, path).await);
+            }
+        }
         change(&sandbox, number, &mut random);
         for _ in 0..8 {
             let path = &paths[random(paths.len())];
@@ -114,4 +132,25 @@ async fn a_proof_ends_when_the_target_of_a_symbolic_ref_moves() {
         assert!(response(git, path).await.0.contains("second"), "{path}");
         assert!(!proof.holds(), "{path}");
     }
+}
+
+/// From four digits on, a completion searches all objects, to which one may be added at any time.
+#[tokio::test]
+async fn completions_of_a_few_digits_are_cached() {
+    let sandbox = Sandbox::with(&[("one.txt", "first")]);
+    sandbox.git(&["branch", "feed"]);
+    let git = sandbox.open();
+    let proof = async |typed: &str| {
+        let completion = completed(&git, typed).await;
+        assert!(completion.values.contains(&"feed".to_owned()), "{typed}: {:?}", completion.values);
+        completion.proof
+    };
+    // The names of refs have no proof until their folders are settled.
+    tokio::time::sleep(SETTLE).await;
+    let before = proof("fee").await.unwrap();
+    assert!(before.holds());
+    assert!(proof("feed").await.is_none());
+    sandbox.git(&["branch", "feel"]);
+    assert!(!before.holds());
+    assert!(completed(&git, "fee").await.values.contains(&"feel".to_owned()));
 }

@@ -1,6 +1,6 @@
 //! Edits are reported as changes and invalidate cached content.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use libris_core::{Change, Context, Source as _, Uri};
@@ -97,4 +97,31 @@ async fn a_change_that_another_replica_reports_drops_what_it_concerns() {
     assert!(bench.server.workspace().asked("/search") > searches, "the list is searched again");
     bench.notion.invalidate(&Change::Lost);
     assert!(!proofs[1].holds());
+}
+
+#[tokio::test]
+async fn contents_are_cached_for_a_time() {
+    let page = format!("notion://pages/{}", id(1));
+    let workspace = json!({ "type": "workspace" });
+    let bench = Bench::with(|config| config.cache = Duration::from_secs(3600)).await;
+    bench.server.workspace().page(&id(1), "A page", workspace.clone());
+    let freshness = bench.read(&page).await.unwrap().freshness;
+    assert!(freshness.proof.unwrap().holds());
+    assert!(freshness.ttl > Duration::from_secs(3000) && freshness.ttl <= Duration::from_secs(3600));
+    const BRIEF: Duration = Duration::from_millis(100);
+    let bench = Bench::with(|config| config.cache = BRIEF).await;
+    bench.server.workspace().page(&id(1), "A page", workspace);
+    for _ in 0..2 {
+        let begun = Instant::now();
+        let proof = bench.read(&page).await.unwrap().freshness.proof.unwrap();
+        while proof.holds() {
+            assert!(begun.elapsed() < SOON, "the time is over");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // The second read is not answered from the contents of the first one.
+        assert!(begun.elapsed() >= BRIEF, "{:?}", begun.elapsed());
+    }
+    let bench = Bench::with(|config| config.cache = Duration::ZERO).await;
+    bench.server.workspace().page(&id(1), "A page", json!({ "type": "workspace" }));
+    assert!(bench.read(&page).await.unwrap().freshness.proof.is_none());
 }

@@ -243,6 +243,13 @@ fn statement(number: usize, random: &mut impl FnMut(usize) -> usize) -> String {
     }
 }
 
+/// There is one pause in this many operations, and at least one.
+const PAUSE_INTERVAL: usize = 200;
+
+/// The time without a change after which the `stat` result of a database is trusted. Without pauses, the test would
+/// hardly ever check a database by `stat` only.
+const SETTLE: Duration = Duration::from_millis(2200);
+
 #[tokio::test]
 async fn cached_responses_are_never_stale() {
     let operations = std::env::var("LIBRIS_MODEL_OPERATIONS").map_or(200, |number| number.parse().unwrap());
@@ -265,6 +272,12 @@ async fn cached_responses_are_never_stale() {
         let mut cached = std::collections::HashMap::new();
         let (mut reused, mut outdated) = (0, 0);
         for number in 0..operations {
+            if number % PAUSE_INTERVAL == operations / 2 % PAUSE_INTERVAL {
+                tokio::time::sleep(SETTLE).await;
+                for path in &paths {
+                    cached.insert(path, response(&shop, path).await);
+                }
+            }
             // A statement about a table that does not exist changes nothing, and may leave a transaction open.
             if writer.execute(&*statement(number, &mut random)).await.is_err() {
                 let _ = writer.execute("ROLLBACK").await;

@@ -18,6 +18,7 @@ mod queries;
 mod schemas;
 mod search;
 mod server;
+mod sessions;
 mod tls;
 mod transcript;
 mod values;

@@ -53,6 +53,9 @@ pub(super) struct Statement {
     pub(super) query_limits: Option<QueryLimits>,
     /// The size columns that the statement selects, if it enforces the size limit itself.
     pub(super) sizes: Option<SizeColumns>,
+    /// Whether the statement reads only tables, with functions of the database system only. Then it cannot change the
+    /// settings of its session, which a view or a configured query could.
+    pub(super) reads_only_tables: bool,
 }
 
 /// The limits of a configured query.
@@ -77,7 +80,7 @@ pub(super) struct SizeColumns {
 
 impl Statement {
     pub(super) fn new(sql: String, binds: Vec<BindValue>) -> Self {
-        Self { sql, binds, kinds: None, query_limits: None, sizes: None }
+        Self { sql, binds, kinds: None, query_limits: None, sizes: None, reads_only_tables: false }
     }
 }
 

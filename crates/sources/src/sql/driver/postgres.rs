@@ -1,13 +1,21 @@
 //! The driver for PostgreSQL.
+//!
+//! A statement runs in a read-only transaction, which is rolled back. That takes three round trips. On a connection with
+//! a session of its own, the driver reads tables with one: there, startup parameters make every transaction read-only
+//! and limit its time. A connection pooler such as PgBouncer may run each transaction in another session, so the driver
+//! checks at the start of a connection whether its parameters have reached the session; see [`PostgresServer::connect`].
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use futures_util::TryStreamExt as _;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
 use sqlx::postgres::{PgTypeInfo, PgTypeKind, Postgres};
 use sqlx::{
-    Arguments as _, Column as _, ConnectOptions as _, Executor as _, Row as _, Statement as _, TypeInfo as _,
+    Arguments as _, Column as _, ConnectOptions as _, Connection as _, Executor as _, Row as _,
+    Statement as _, TypeInfo as _,
 };
 
 use super::canceller::Canceller;
@@ -27,7 +35,8 @@ pub(super) fn driver(options: PgConnectOptions, settings: DriverSettings) -> imp
     );
     let options = options.application_name("libris").disable_statement_logging();
     let canceller = Canceller::new(options.clone());
-    Pool::new(PostgresServer { options, begin, settings, canceller }, settings)
+    let refuses_parameters = AtomicBool::new(false);
+    Pool::new(PostgresServer { options, begin, refuses_parameters, settings, canceller }, settings)
 }
 
 struct PostgresServer {
@@ -35,8 +44,80 @@ struct PostgresServer {
     /// Begins a transaction and selects the process id of its backend, which cancel requests need. A connection
     /// pooler may choose another backend for each transaction.
     begin: String,
+    /// Whether the server or a connection pooler refuses connections with startup parameters.
+    refuses_parameters: AtomicBool,
     settings: DriverSettings,
     canceller: Canceller<PgConnection>,
+}
+
+struct PostgresConnection {
+    connection: PgConnection,
+    /// The process id of the backend, if the connection has a session of its own whose parameters are in effect.
+    session: Option<u64>,
+    state: ConnectionState,
+}
+
+/// What the next statement of a connection finds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ConnectionState {
+    /// The last statement has ended, and no cancel request for it was sent.
+    Clean,
+    /// The last statement ran without a transaction block. It failed, or a cancel request for it may arrive yet.
+    Interrupted,
+    InTransaction,
+}
+
+/// The setting that identifies a session.
+const SESSION_MARK: &str = "libris.session";
+
+impl PostgresServer {
+    /// Connects with startup parameters, unless they are refused: PgBouncer does not accept them by default.
+    async fn connect_with_parameters(&self) -> sqlx::Result<PostgresConnection> {
+        if !self.refuses_parameters.load(Ordering::Relaxed) {
+            let mark = format!("{:016x}", RandomState::new().build_hasher().finish());
+            match self.options.clone().options(self.parameters(&mark)).connect().await {
+                Ok(mut connection) => {
+                    let session = session_with_mark(&mut connection, &mark).await?;
+                    return Ok(PostgresConnection { connection, session, state: ConnectionState::Clean });
+                }
+                Err(error) if !may_refuse_parameters(&error) => return Err(error),
+                Err(error) => tracing::debug!(%error, "a database refuses startup parameters"),
+            }
+        }
+        let connection = self.options.connect().await?;
+        self.refuses_parameters.store(true, Ordering::Relaxed);
+        Ok(PostgresConnection { connection, session: None, state: ConnectionState::Clean })
+    }
+
+    fn parameters<'m>(&self, mark: &'m str) -> [(&'static str, std::borrow::Cow<'m, str>); 6] {
+        [
+            ("default_transaction_read_only", "on".into()),
+            ("statement_timeout", self.settings.timeout_millis().to_string().into()),
+            ("DateStyle", "ISO".into()),
+            ("IntervalStyle", "iso_8601".into()),
+            ("bytea_output", "hex".into()),
+            (SESSION_MARK, mark.into()),
+        ]
+    }
+}
+
+/// Whether this error while connecting can be due to the startup parameters: a violation of the protocol, an unsupported
+/// feature, an invalid value or an unknown name.
+fn may_refuse_parameters(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| ["08", "0A", "22", "42"].iter().any(|class| code.starts_with(class)))
+}
+
+/// The process id of the backend, if its session was begun with this mark. Otherwise a connection pooler has ignored the
+/// startup parameters, or uses a session that it had begun before.
+async fn session_with_mark(connection: &mut PgConnection, mark: &str) -> sqlx::Result<Option<u64>> {
+    let sql = format!(
+        "SELECT pg_catalog.pg_backend_pid() WHERE pg_catalog.current_setting('{SESSION_MARK}', true) = '{mark}' \
+         AND pg_catalog.current_setting('transaction_read_only') = 'on'"
+    );
+    let rows = connection.fetch_all(&*sql).await?;
+    let process = rows.first().map(|row| row.try_get::<i32, _>(0)).transpose()?;
+    Ok(process.and_then(|process| u64::try_from(process).ok()))
 }
 
 #[async_trait]
@@ -73,20 +154,31 @@ impl Driver for Pool<PostgresServer> {
 
 #[async_trait]
 impl Backend for PostgresServer {
-    type Connection = PgConnection;
+    type Connection = PostgresConnection;
 
     const REMOTE: bool = true;
 
-    async fn connect(&self) -> Result<PgConnection, DriverError> {
-        self.options.connect().await.map_err(|error| connect_error(error, statement_error))
+    async fn connect(&self) -> Result<PostgresConnection, DriverError> {
+        self.connect_with_parameters().await.map_err(|error| connect_error(error, statement_error))
     }
 
     async fn run(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut PostgresConnection,
         statement: &Statement,
         output: &mut SinkOutput,
     ) -> Result<(), DriverError> {
+        let PostgresConnection { connection, session, state } = connection;
+        if let Some(process) = session.filter(|_| statement.reads_only_tables) {
+            output.stop().runs_in(process);
+            *state = ConnectionState::Interrupted;
+            query(connection, statement, output).await.map_err(statement_error)?;
+            if !output.stop().requested() {
+                *state = ConnectionState::Clean;
+            }
+            return Ok(());
+        }
+        *state = ConnectionState::InTransaction;
         let process = async {
             let begun = (&mut *connection).fetch_all(&*self.begin).await?;
             begun.first().ok_or(sqlx::Error::RowNotFound)?.try_get::<i32, _>(0)
@@ -105,8 +197,14 @@ impl Backend for PostgresServer {
         run.await
     }
 
-    async fn recover(&self, connection: &mut PgConnection) -> bool {
-        connection.execute("ROLLBACK").await.is_ok()
+    async fn recover(&self, connection: &mut PostgresConnection) -> bool {
+        let PostgresConnection { connection, state, .. } = connection;
+        match state {
+            ConnectionState::Clean => true,
+            // A cancel request that arrives late hits this round trip, and not the next statement.
+            ConnectionState::Interrupted => connection.ping().await.is_ok(),
+            ConnectionState::InTransaction => connection.execute("ROLLBACK").await.is_ok(),
+        }
     }
 }
 
