@@ -17,8 +17,20 @@ use super::metadata::{self, Metadata};
 use super::stamp::StatStamp;
 use crate::root_path::RootPath;
 
-/// Whether file systems of this platform usually ignore the case of names.
-pub(super) const CASE_INSENSITIVE: bool = cfg!(any(windows, target_vendor = "apple"));
+/// How a file system compares names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NameMatching {
+    /// By their bytes: an entry has one spelling.
+    Exact,
+    /// An entry has several spellings: names of another case or Unicode normalisation, and short (8.3) names.
+    Lenient,
+}
+
+impl NameMatching {
+    /// What file systems of this platform usually do.
+    pub(super) const PLATFORM: Self =
+        if cfg!(any(windows, target_vendor = "apple")) { Self::Lenient } else { Self::Exact };
+}
 
 /// The root of the tree: its path, and a handle that is opened again when another directory is at that path.
 pub(crate) struct Root {
@@ -201,11 +213,9 @@ impl DirectoryHandle {
         Ok(dir)
     }
 
-    /// Whether an entry has exactly this name. A case-insensitive file system also finds names of another case.
-    pub(super) fn has_exact_name(&self, name: &OsStr) -> io::Result<bool> {
-        if !CASE_INSENSITIVE {
-            return Ok(true);
-        }
+    /// Whether the directory lists an entry of exactly this name. With [lenient](NameMatching::Lenient) names, `stat`
+    /// also succeeds for other spellings.
+    pub(super) fn lists(&self, name: &OsStr) -> io::Result<bool> {
         for entry in self.entries()? {
             if entry?.file_name() == name {
                 return Ok(true);
