@@ -54,7 +54,7 @@ pub(crate) use name_list::{NameList, case_folded};
 pub use options::ChangeDetection;
 pub(crate) use options::TreeOptions;
 pub(crate) use proof::{ProofBuilder, QuietPaths};
-pub(crate) use root::{DirectoryHandle, Root, is_missing};
+pub(crate) use root::{DirectoryHandle, Root, is_locked, is_missing};
 pub(crate) use stamp::StatStamp;
 pub(crate) use subtree::SubtreeSearch;
 pub(crate) use threads::TreeThreads;

@@ -167,7 +167,11 @@ impl DirectoryHandle {
         if is_world_readable(metadata) || has_permission(&self.dir, name, Permission::Read) {
             Ok(())
         } else {
-            self.open(name).map(drop)
+            match self.open(name) {
+                // It is there, and can be read once the other program has closed it.
+                Err(cause) if is_locked(&cause) => Ok(()),
+                opened => opened.map(drop),
+            }
         }
     }
 
@@ -312,6 +316,14 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
         io::ErrorKind::PermissionDenied => error.raw_os_error().is_none(),
         _ => is_link_or_socket(error),
     }
+}
+
+/// Whether an error means that another program has the file open, or a part of it locked, and does not share it. Only
+/// Windows has such locks.
+pub(crate) fn is_locked(error: &io::Error) -> bool {
+    const SHARING_VIOLATION: i32 = 32;
+    const LOCK_VIOLATION: i32 = 33;
+    cfg!(windows) && matches!(error.raw_os_error(), Some(SHARING_VIOLATION | LOCK_VIOLATION))
 }
 
 /// Whether opening failed because the name was that of a symbolic link or a socket.
