@@ -13,6 +13,10 @@ use super::events::EventSource;
 use super::pending::PendingChanges;
 use super::snapshot::{SnapshotDirectory, SnapshotEntry};
 
+/// The maximum number of names that one scan looks up in the listings of their directories, each of which costs reading a
+/// directory. Beyond that, directories are scanned without a look.
+const MAX_LOOKUPS: usize = 100;
+
 /// One scan. It reads the same tree as requests do, so it emits nothing about hidden files.
 pub(super) struct Rescan<'a> {
     tree: &'a Tree,
@@ -23,6 +27,8 @@ pub(super) struct Rescan<'a> {
     since: SystemTime,
     /// The directories with events of entries that are not listed under the names in the events.
     misspelled: DirtySet,
+    /// How many names were looked up in listings, to find out whether they are spelled as there.
+    lookups: usize,
     /// The entries that must be scanned again, starting from their parent directories.
     pub(super) later: DirtySet,
     /// Whether an entry could not be scanned and was assumed to be unchanged.
@@ -65,6 +71,7 @@ impl<'a> Rescan<'a> {
             pending,
             since,
             misspelled: DirtySet::default(),
+            lookups: 0,
             later: DirtySet::default(),
             retry: false,
             hidden: Vec::new(),
@@ -158,7 +165,8 @@ impl<'a> Rescan<'a> {
         for segment in key.split_inclusive('/') {
             let below = &key[..parent.len() + segment.len()];
             if root.find(below).is_none() {
-                let Ok(folder) = self.find(parent) else { return };
+                let found = self.find(parent);
+                let Observation::Present(folder) = self.observe(parent, "", found) else { return };
                 let segment = segment.trim_end_matches('/');
                 if self.mark_misspelled(&folder, segment)
                     && let Some(known) = root.find(parent)
@@ -178,13 +186,23 @@ impl<'a> Rescan<'a> {
     /// Marks a directory in which an event names an entry that is not visible, unless it has an entry of that name.
     /// Returns whether it was marked.
     fn mark_misspelled(&mut self, folder: &OpenFolder, segment: &str) -> bool {
-        let is_listed = || name::from_segment(segment).map(|name| folder.handle.lists(&name));
-        if self.tree.name_matching == NameMatching::Exact || matches!(is_listed(), Some(Ok(true))) {
+        if self.tree.name_matching == NameMatching::Exact {
             return false;
         }
         // It may be the short name of an ignore file, whose rules apply to the whole subtree.
         let scope = if segment.contains('~') { RescanScope::Subtree } else { RescanScope::Entries };
-        self.misspelled.mark_unnamed(&folder.logical.key, scope);
+        let key = &*folder.logical.key;
+        if self.misspelled.folders.get(key).is_some_and(|marked| marked.scope >= scope) {
+            return true;
+        }
+        if self.lookups < MAX_LOOKUPS {
+            self.lookups += 1;
+            let is_listed = name::from_segment(segment).map(|name| folder.handle.lists(&name));
+            if matches!(is_listed, Some(Ok(true))) {
+                return false;
+            }
+        }
+        self.misspelled.mark_unnamed(key, scope);
         true
     }
 

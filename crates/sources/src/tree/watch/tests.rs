@@ -267,6 +267,13 @@ fn events_of_hidden_entries_scan_no_other_entry() {
     for path in ["d/.hidden", "d/.git", "d/.git/index"] {
         assert_eq!(watched.emitted_by(path, EntryEvent::Modified), [""; 0], "{path}");
     }
+    // Beyond the limit of lookups, a scan of the directory costs less.
+    let many: Vec<_> = (0..200).map(|number| watched.path(&format!("d/.hidden-{number}"))).collect();
+    for path in &many {
+        fs::write(path, "").unwrap();
+        mark_path(&mut watched.watcher.dirty, watched.folder.path(), path, EntryEvent::Modified);
+    }
+    assert!(watched.emitted().contains(&"~ d/old".into()));
 }
 
 #[test]
