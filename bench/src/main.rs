@@ -280,3 +280,29 @@ fn serve(which: &Serve) -> Result<()> {
 fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Runtime::new().context("could not start")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Arguments;
+    use clap::Parser as _;
+    use std::path::Path;
+
+    #[test]
+    fn the_commands_in_the_manual_are_valid() {
+        let mut checked = 0;
+        for page in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")).unwrap() {
+            let path = page.unwrap().path();
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            for line in text.lines() {
+                let Some(rest) = line.strip_prefix("cargo run --profile dist -p bench") else { continue };
+                // A comment is set off by spaces.
+                let words = rest.split("  ").next().unwrap().trim();
+                let words = words.strip_prefix("-- ").unwrap_or(words).split_whitespace();
+                let parsed = Arguments::try_parse_from(std::iter::once("bench").chain(words));
+                assert!(parsed.is_ok(), "{}: `{line}` {parsed:?}", path.display());
+                checked += 1;
+            }
+        }
+        assert!(checked >= 10, "only {checked} commands were found");
+    }
+}

@@ -9,11 +9,13 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import statistics
 import subprocess
 import tempfile
 import time
 import unittest
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -80,32 +82,56 @@ class Visit(unittest.TestCase):
         self.check_resources(server.ask)
         self.assertEqual(server.close(), 0)
 
-    def test_http(self):
+    def serve_http(self):
+        """A server over HTTP: its process and its URL."""
         arguments = [*COMMAND, "serve", "docs", "--http", "127.0.0.1:0"]
-        server = subprocess.Popen(arguments, cwd=self.folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        # Ctrl-Break goes to a whole group, and must not end this program.
+        group = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP} if os.name == "nt" else {}
+        server = subprocess.Popen(arguments, cwd=self.folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, **group)
         self.addCleanup(server.stderr.close)
         self.addCleanup(server.wait)
         self.addCleanup(server.kill)
         lines = (line.decode().strip() for line in server.stderr)
-        url = next(line.removeprefix("listening on ") for line in lines if line.startswith("listening on "))
+        return server, next(line.removeprefix("listening on ") for line in lines if line.startswith("listening on "))
+
+    def post(self, url, method, params):
+        headers = {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": "2026-07-28",
+            "mcp-method": method,
+        }
+        if "uri" in params:
+            headers["mcp-name"] = params["uri"]
+        body = json.dumps(request(method, {**params, "_meta": META})).encode()
+        return urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=DEADLINE)
+
+    def test_http(self):
+        _, url = self.serve_http()
 
         def ask(method, params):
-            headers = {
-                "content-type": "application/json",
-                "accept": "application/json, text/event-stream",
-                "mcp-protocol-version": "2026-07-28",
-                "mcp-method": method,
-            }
-            if "uri" in params:
-                headers["mcp-name"] = params["uri"]
-            body = json.dumps(request(method, {**params, "_meta": META})).encode()
             try:
-                with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=DEADLINE) as response:
+                with self.post(url, method, params) as response:
                     return json.load(response)
             except urllib.error.HTTPError as error:
                 return json.load(error)
 
         self.check_resources(ask)
+
+    def test_shutdown(self):
+        """Ctrl-Break, or Ctrl-C elsewhere: a listen stream ends with its result, and the server with success."""
+        server, url = self.serve_http()
+        wanted = {"notifications": {"resourceSubscriptions": ["file:///docs/start.md"]}}
+        with self.post(url, "subscriptions/listen", wanted) as stream:
+            lines = (line.decode().strip() for line in stream)
+            messages = (json.loads(line.removeprefix("data:")) for line in lines if line.startswith("data:"))
+            self.assertEqual(next(messages)["method"], "notifications/subscriptions/acknowledged")
+            # Wine makes Ctrl-C of SIGINT.
+            server.send_signal(signal.CTRL_BREAK_EVENT if os.name == "nt" else signal.SIGINT)
+            rest = list(messages)
+        self.assertEqual([message.get("id") for message in rest], [1], rest)
+        self.assertIn("result", rest[0])
+        self.assertEqual(server.wait(DEADLINE), 0)
 
     def test_commands(self):
         """The output of a command, one that fails, and one that is killed with its child when its time is over."""

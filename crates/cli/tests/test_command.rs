@@ -1,4 +1,5 @@
-//! Runs `./test quick` without some of the programs that tests need, and with a `cargo` that only prints its arguments.
+//! Runs `./test quick` without some of the programs that tests need, and a step of `./test dist`, both with a `cargo` that
+//! only prints its arguments.
 
 #![cfg(target_os = "linux")]
 
@@ -83,4 +84,43 @@ fn quick_needs_git_and_a_c_compiler() {
         );
         assert_eq!(text(&output.stderr), expected);
     }
+}
+
+/// Runs `tests/run-semver`, given as `$1`, in a repository in the folder `$2`: before the first release, and after the second.
+const RELEASES: &str = r#"
+mkdir -p "$2/tests" "$2/bin" && cp "$1" "$2/tests" && cd "$2"
+printf '#!/bin/sh\necho "cargo $*"\n' >bin/cargo
+printf '#!/bin/sh\n' >bin/cargo-semver-checks
+chmod +x bin/*
+export PATH=$2/bin:$PATH GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null
+commit() { git -c user.name=Ada -c user.email=ada@libris.test commit --quiet --allow-empty --message "$1"; }
+git init --quiet
+commit one
+git tag nightly
+tests/run-semver
+git tag v0.1.0
+commit two
+git tag v0.2.0
+commit three
+git tag vendor
+tests/run-semver
+"#;
+
+#[test]
+fn the_interfaces_are_compared_with_the_last_release() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/run-semver");
+    let output = Command::new("bash")
+        .args(["-ec", RELEASES, "releases"])
+        .args([&script, folder.path()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stdout),
+        "nothing to compare with: there is no release yet, that is, no tag v*\n\
+         cargo semver-checks --workspace --baseline-rev v0.2.0\n"
+    );
+    let dist = std::fs::read_to_string(script.with_file_name("../test")).unwrap();
+    assert!(dist.contains("run tests/run-semver\n"), "./test dist runs it");
 }

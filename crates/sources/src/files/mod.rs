@@ -46,7 +46,8 @@ use crate::folder_listing;
 #[cfg(feature = "skills")]
 use crate::skill_tree::SkillTree;
 use crate::tree::{
-    Cancellation, OpenFolder, Root, Tree, TreeOptions, TreeThreads, is_cancelled, is_missing, name, watch,
+    Cancellation, OpenFolder, Root, Tree, TreeOptions, TreeThreads, is_cancelled, is_locked, is_missing,
+    name, watch,
 };
 use complete::CompletedKinds;
 use describe::ResourceDescriber;
@@ -510,6 +511,11 @@ fn read_error(uri: &Uri, cause: io::Error) -> Error {
     }
     if cause.kind() == io::ErrorKind::PermissionDenied {
         return Error::Denied(uri.clone());
+    }
+    if is_locked(&cause) {
+        return Error::Unavailable(format!(
+            "`{uri}` is open in another program that does not share it; hint: read it again once that program has closed it"
+        ));
     }
     Error::failed("read the file", cause)
 }

@@ -54,7 +54,7 @@ pub(crate) use name_list::{NameList, case_folded};
 pub use options::ChangeDetection;
 pub(crate) use options::TreeOptions;
 pub(crate) use proof::{ProofBuilder, QuietPaths};
-pub(crate) use root::{DirectoryHandle, Root, is_missing};
+pub(crate) use root::{DirectoryHandle, Root, is_locked, is_missing};
 pub(crate) use stamp::StatStamp;
 pub(crate) use subtree::SubtreeSearch;
 pub(crate) use threads::TreeThreads;
@@ -64,7 +64,7 @@ use ignore_files::CachedRules;
 use listing::DirectoryListing;
 use open_folders::OpenFolders;
 use proof::{DirectoryEvidence, PathEvidence, Prover};
-use root::{CASE_INSENSITIVE, missing};
+use root::{NameMatching, missing};
 use stamp::FileId;
 use stamp_table::StampTable;
 use subtree::SubtreeResult;
@@ -93,6 +93,7 @@ const MAX_KEY_LENGTH: usize = Uri::LIMIT - 1024;
 pub(crate) struct Tree {
     root: Root,
     symlinks: Symlinks,
+    name_matching: NameMatching,
     filter: PathFilter,
     gitignore: bool,
     listings: LruCache<Arc<DirectoryListing>>,
@@ -204,6 +205,7 @@ impl Tree {
         Ok(Self {
             root,
             symlinks: Symlinks::of(options.symlinks),
+            name_matching: NameMatching::PLATFORM,
             filter: PathFilter::new(options)?,
             gitignore: options.gitignore,
             listings: LruCache::new(MAX_CACHED_NAMES),
@@ -428,9 +430,9 @@ impl Tree {
         })
     }
 
-    /// Whether the entry has exactly this name. A case-insensitive file system also finds names of another case.
+    /// Whether the entry has exactly this name, not another spelling of it.
     fn has_exact_name(&self, folder: &OpenFolder, segment: &str, directory: bool) -> io::Result<bool> {
-        if !CASE_INSENSITIVE {
+        if self.name_matching == NameMatching::Exact {
             return Ok(true);
         }
         let key = if directory { format!("{segment}/") } else { segment.to_owned() };

@@ -26,6 +26,16 @@ pub(crate) fn from_segment(segment: &str) -> Option<OsString> {
     (!cfg!(windows) || name.to_str().is_some_and(is_windows_file_name)).then_some(name)
 }
 
+/// Whether a file system with several spellings of a name may find the entry of one URI segment by the other. Errs on the
+/// side of `true`.
+pub(super) fn may_be_spelled(listed: &str, other: &str) -> bool {
+    let (Some(one), Some(two)) = (Uri::decode_segment(listed), Uri::decode_segment(other)) else {
+        return true;
+    };
+    // Case folding and normalisation can change every other character, and short names contain a tilde.
+    !one.is_ascii() || !two.is_ascii() || one.eq_ignore_ascii_case(&two) || two.contains(&b'~')
+}
+
 /// Whether Windows can have a file of this name. It resolves other names to something else: `NUL` and `com1.txt` to
 /// devices, `a:b` to a stream of the file `a`, and `a.` and `a ` to the file `a`.
 fn is_windows_file_name(name: &str) -> bool {

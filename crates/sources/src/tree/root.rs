@@ -17,8 +17,20 @@ use super::metadata::{self, Metadata};
 use super::stamp::StatStamp;
 use crate::root_path::RootPath;
 
-/// Whether file systems of this platform usually ignore the case of names.
-pub(super) const CASE_INSENSITIVE: bool = cfg!(any(windows, target_vendor = "apple"));
+/// How a file system compares names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NameMatching {
+    /// By their bytes: an entry has one spelling.
+    Exact,
+    /// An entry has several spellings: names of another case or Unicode normalisation, and short (8.3) names.
+    Lenient,
+}
+
+impl NameMatching {
+    /// What file systems of this platform usually do.
+    pub(super) const PLATFORM: Self =
+        if cfg!(any(windows, target_vendor = "apple")) { Self::Lenient } else { Self::Exact };
+}
 
 /// The root of the tree: its path, and a handle that is opened again when another directory is at that path.
 pub(crate) struct Root {
@@ -155,7 +167,11 @@ impl DirectoryHandle {
         if is_world_readable(metadata) || has_permission(&self.dir, name, Permission::Read) {
             Ok(())
         } else {
-            self.open(name).map(drop)
+            match self.open(name) {
+                // It is there, and can be read once the other program has closed it.
+                Err(cause) if is_locked(&cause) => Ok(()),
+                opened => opened.map(drop),
+            }
         }
     }
 
@@ -201,11 +217,9 @@ impl DirectoryHandle {
         Ok(dir)
     }
 
-    /// Whether an entry has exactly this name. A case-insensitive file system also finds names of another case.
-    pub(super) fn has_exact_name(&self, name: &OsStr) -> io::Result<bool> {
-        if !CASE_INSENSITIVE {
-            return Ok(true);
-        }
+    /// Whether the directory lists an entry of exactly this name. With [lenient](NameMatching::Lenient) names, `stat`
+    /// also succeeds for other spellings.
+    pub(super) fn lists(&self, name: &OsStr) -> io::Result<bool> {
         for entry in self.entries()? {
             if entry?.file_name() == name {
                 return Ok(true);
@@ -302,6 +316,14 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
         io::ErrorKind::PermissionDenied => error.raw_os_error().is_none(),
         _ => is_link_or_socket(error),
     }
+}
+
+/// Whether an error means that another program has the file open, or a part of it locked, and does not share it. Only
+/// Windows has such locks.
+pub(crate) fn is_locked(error: &io::Error) -> bool {
+    const SHARING_VIOLATION: i32 = 32;
+    const LOCK_VIOLATION: i32 = 33;
+    cfg!(windows) && matches!(error.raw_os_error(), Some(SHARING_VIOLATION | LOCK_VIOLATION))
 }
 
 /// Whether opening failed because the name was that of a symbolic link or a socket.

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::root::{DirectoryHandle, missing};
+use super::root::{DirectoryHandle, NameMatching, missing};
 use super::{OpenFolder, Tree};
 
 /// Whether symbolic links to targets within the root are followed.
@@ -95,7 +95,7 @@ impl Tree {
         let metadata = folder.handle.stat(name)?;
         let shown = (metadata.is_dir() || metadata.is_file())
             && self.shows(folder, name, metadata.is_dir())
-            && folder.handle.has_exact_name(name)?;
+            && (self.name_matching == NameMatching::Exact || folder.handle.lists(name)?);
         if shown { Ok(()) } else { Err(missing()) }
     }
 }

@@ -1,6 +1,9 @@
-//! Names and links that only Windows has: devices, streams, short forms, other spellings, and junctions.
+//! What only Windows has: names of devices and streams, short forms, other spellings, junctions, and files that are not
+//! shared.
 
 use std::fs;
+use std::io::Write as _;
+use std::os::windows::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -35,13 +38,30 @@ fn junction(link: &Path, target: &Path) -> bool {
         && fs::symlink_metadata(link).is_ok_and(|metadata| metadata.file_type().is_symlink())
 }
 
+/// Says what was not tested, in the output of a test that passes too: the macros for printing are captured.
+fn not_tested(what: &str) {
+    // A line of its own among the dots of `--quiet`.
+    let _ = writeln!(std::io::stderr(), "\nnot tested: {what}");
+}
+
+#[tokio::test]
+async fn a_file_that_another_program_does_not_share_is_listed_and_a_read_says_why() {
+    let sandbox = sandbox();
+    let files = sandbox.files();
+    let open = fs::OpenOptions::new().read(true).share_mode(0).open(sandbox.path("in.txt")).unwrap();
+    assert_eq!(listed(&files).await, ["", "dir/", "dir/in.txt", "in.txt"]);
+    let error = read(&files, "in.txt").await.unwrap_err();
+    assert!(error.to_string().contains("is open in another program that does not share it"), "{error:?}");
+    drop(open);
+    assert!(read(&files, "in.txt").await.is_ok());
+}
+
 #[tokio::test]
 async fn a_junction_does_not_lead_out_of_the_folder() {
     let sandbox = sandbox();
     let link = sandbox.path("link");
     if !junction(&link, &sandbox.outside().join("outside")) {
-        eprintln!("not tested: this system has no junctions");
-        return;
+        return not_tested("a junction does not lead out of the folder: this system has no junctions");
     }
     assert_eq!(fs::read_to_string(link.join("in.txt")).unwrap(), CANARY, "the junction works");
     for files in [sandbox.files(), sandbox.files_with(|config| config.symlinks = true)] {
@@ -58,11 +78,10 @@ async fn a_root_replaced_by_a_junction_is_not_served() {
     assert!(read(&files, "in.txt").await.is_ok());
     // The open folder cannot be renamed, or the one that is served instead must not be the target of the junction.
     if fs::rename(sandbox.path(""), sandbox.outside().join("moved")).is_err() {
-        return;
+        return not_tested("a root replaced by a junction is not served: the open folder cannot be renamed");
     }
     if !junction(&sandbox.outside().join("root"), &sandbox.outside().join("outside")) {
-        eprintln!("not tested: this system has no junctions");
-        return;
+        return not_tested("a root replaced by a junction is not served: this system has no junctions");
     }
     assert!(!format!("{:?}", read(&files, "in.txt").await).contains(CANARY));
 }

@@ -29,6 +29,8 @@ pub(super) struct DirtyDirectory {
     pub(super) scope: RescanScope,
     /// The names as URI segments, without a slash.
     pub(super) names: BTreeMap<Box<str>, EntryEvent>,
+    /// Whether there was an event of an entry that is not known by name, so that any entry may have changed.
+    pub(super) unnamed: bool,
 }
 
 /// How much of a directory to scan.
@@ -96,6 +98,14 @@ impl DirtySet {
         self.widen(key, RescanScope::Subtree);
     }
 
+    /// Marks a directory because of an event that spells the name of an entry differently from the listing.
+    pub(super) fn mark_unnamed(&mut self, key: &str, scope: RescanScope) {
+        self.widen(key, scope);
+        if let Some(directory) = self.folders.get_mut(key) {
+            directory.unnamed = true;
+        }
+    }
+
     pub(super) fn mark_all(&mut self) {
         self.all = true;
     }
@@ -113,6 +123,9 @@ impl DirtySet {
         self.all |= other.all;
         for (key, directory) in other.folders {
             self.widen(&key, directory.scope);
+            if directory.unnamed {
+                self.mark_unnamed(&key, directory.scope);
+            }
             for (segment, event) in directory.names {
                 self.mark_name(&key, segment, event);
             }

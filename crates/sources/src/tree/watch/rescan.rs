@@ -6,11 +6,16 @@ use std::time::SystemTime;
 
 use libris_core::{Change, Uri};
 
+use super::super::root::NameMatching;
 use super::super::{OpenFolder, ResolvedPath, Tree, ignore_files, name, walk};
 use super::dirty::{DirtyDirectory, DirtySet, EntryEvent, RescanScope};
 use super::events::EventSource;
 use super::pending::PendingChanges;
 use super::snapshot::{SnapshotDirectory, SnapshotEntry};
+
+/// The maximum number of names that one scan looks up in the listings of their directories, each of which costs reading a
+/// directory. Beyond that, directories are scanned without a look.
+const MAX_LOOKUPS: usize = 100;
 
 /// One scan. It reads the same tree as requests do, so it emits nothing about hidden files.
 pub(super) struct Rescan<'a> {
@@ -20,6 +25,10 @@ pub(super) struct Rescan<'a> {
     pending: &'a PendingChanges,
     /// All changes before this time were seen by earlier scans.
     since: SystemTime,
+    /// The directories with events of entries that are not listed under the names in the events.
+    misspelled: DirtySet,
+    /// How many names were looked up in listings, to find out whether they are spelled as there.
+    lookups: usize,
     /// The entries that must be scanned again, starting from their parent directories.
     pub(super) later: DirtySet,
     /// Whether an entry could not be scanned and was assumed to be unchanged.
@@ -61,6 +70,8 @@ impl<'a> Rescan<'a> {
             events,
             pending,
             since,
+            misspelled: DirtySet::default(),
+            lookups: 0,
             later: DirtySet::default(),
             retry: false,
             hidden: Vec::new(),
@@ -83,6 +94,10 @@ impl<'a> Rescan<'a> {
             return self.rescan_all(root, dirty.lost || !dirty.folders.is_empty());
         }
         for (key, dirty) in dirty.folders {
+            self.rescan_folder(&key, &dirty, root);
+        }
+        // In this scan, since a later one would take changes of before it for seen.
+        for (key, dirty) in std::mem::take(&mut self.misspelled).folders {
             self.rescan_folder(&key, &dirty, root);
         }
     }
@@ -117,13 +132,20 @@ impl<'a> Rescan<'a> {
 
     /// Scans a dirty directory of the snapshot. If it was replaced, it is marked to be scanned from its parent.
     fn rescan_folder(&mut self, key: &str, dirty: &DirtyDirectory, root: &mut Option<SnapshotDirectory>) {
-        // A directory that is not in the snapshot is not visible. If it becomes visible, its parent directory is
-        // dirty too.
-        let Some(known) = root.as_mut().and_then(|root| root.find(key)) else { return };
+        // A directory that is not in the snapshot is not visible, or has another name there. If it becomes visible, its
+        // parent directory is dirty too.
+        let Some(known) = root.as_mut().and_then(|root| root.find(key)) else {
+            if !dirty.unnamed
+                && let Some(root) = root
+            {
+                self.mark_misspelled_folder(key, root);
+            }
+            return;
+        };
         let found = self.find(key);
         match self.observe(key, "", found) {
             Observation::Present(folder) if folder.stamp.file_id == known.stamp.file_id => {
-                if let Observation::Absent = self.compare(&folder, known, dirty, false) {
+                if let Observation::Absent = self.compare(&folder, known, dirty, dirty.unnamed) {
                     self.later.mark_directory(key, EntryEvent::Replaced);
                 }
             }
@@ -132,6 +154,56 @@ impl<'a> Rescan<'a> {
             }
             Observation::Unknown => {}
         }
+    }
+
+    /// Marks the directories that an event can mean by a directory that is not in the snapshot.
+    fn mark_misspelled_folder(&mut self, key: &str, root: &mut SnapshotDirectory) {
+        if self.tree.name_matching == NameMatching::Exact {
+            return;
+        }
+        let mut parent = "";
+        for segment in key.split_inclusive('/') {
+            let below = &key[..parent.len() + segment.len()];
+            if root.find(below).is_none() {
+                let found = self.find(parent);
+                let Observation::Present(folder) = self.observe(parent, "", found) else { return };
+                let segment = segment.trim_end_matches('/');
+                if self.mark_misspelled(&folder, segment)
+                    && let Some(known) = root.find(parent)
+                {
+                    let folders = known.entries.keys().filter(|key| key.ends_with('/'));
+                    for key in folders.filter(|key| name::may_be_spelled(key.trim_end_matches('/'), segment))
+                    {
+                        self.misspelled.mark_unnamed(&format!("{parent}{key}"), RescanScope::Subtree);
+                    }
+                }
+                return;
+            }
+            parent = below;
+        }
+    }
+
+    /// Marks a directory in which an event names an entry that is not visible, unless it has an entry of that name.
+    /// Returns whether it was marked.
+    fn mark_misspelled(&mut self, folder: &OpenFolder, segment: &str) -> bool {
+        if self.tree.name_matching == NameMatching::Exact {
+            return false;
+        }
+        // It may be the short name of an ignore file, whose rules apply to the whole subtree.
+        let scope = if segment.contains('~') { RescanScope::Subtree } else { RescanScope::Entries };
+        let key = &*folder.logical.key;
+        if self.misspelled.folders.get(key).is_some_and(|marked| marked.scope >= scope) {
+            return true;
+        }
+        if self.lookups < MAX_LOOKUPS {
+            self.lookups += 1;
+            let is_listed = name::from_segment(segment).map(|name| folder.handle.lists(&name));
+            if matches!(is_listed, Some(Ok(true))) {
+                return false;
+            }
+        }
+        self.misspelled.mark_unnamed(key, scope);
+        true
     }
 
     fn find(&mut self, key: &str) -> io::Result<Arc<OpenFolder>> {
@@ -170,6 +242,13 @@ impl<'a> Rescan<'a> {
                 Observation::Absent => return Observation::Absent,
                 Observation::Unknown => return Observation::Unknown,
             };
+            // The event is that of an entry with another name in the listing.
+            let events_missed = events_missed
+                || self.tree.name_matching == NameMatching::Lenient
+                    && dirty
+                        .names
+                        .keys()
+                        .any(|segment| !names.contains(segment) && !names.contains(&format!("{segment}/")));
             let gone = known.entries.keys().filter(|key| !names.contains(key));
             for key in gone.cloned().collect::<Vec<_>>() {
                 touched |= self.remove_entry(folder, known, &key);
@@ -214,7 +293,12 @@ impl<'a> Rescan<'a> {
             Observation::Present((_, true)) => (directory, file),
             Observation::Present((_, false)) => (file, directory),
             Observation::Absent => {
-                return self.remove_entry(folder, known, file) | self.remove_entry(folder, known, directory);
+                let was_known =
+                    self.remove_entry(folder, known, file) | self.remove_entry(folder, known, directory);
+                if !was_known {
+                    self.mark_misspelled(folder, segment);
+                }
+                return was_known;
             }
             Observation::Unknown => return false,
         };

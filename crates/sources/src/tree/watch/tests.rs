@@ -7,7 +7,10 @@ use std::sync::Arc;
 use futures_util::{FutureExt, StreamExt};
 use libris_core::{Change, Uri};
 
-use super::super::{Root, Tree, TreeOptions};
+use super::super::root::NameMatching;
+use super::super::{ResolvedPath, Root, Tree, TreeOptions};
+use super::dirty::EntryEvent;
+use super::events::event_path::mark_path;
 use super::pending::{ChangeStream, PendingChanges};
 use super::snapshot::{SnapshotDirectory, SnapshotEntry};
 use super::{EventSource, TreeWatcher, WakeHandle};
@@ -20,10 +23,15 @@ struct WatchedTree {
 
 impl WatchedTree {
     fn new() -> Self {
+        Self::with(NameMatching::PLATFORM)
+    }
+
+    fn with(name_matching: NameMatching) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("d")).unwrap();
         fs::write(folder.path().join("d/old"), "").unwrap();
-        let tree = Tree::open(&TreeOptions::default(), Root::open(folder.path()).unwrap()).unwrap();
+        let mut tree = Tree::open(&TreeOptions::default(), Root::open(folder.path()).unwrap()).unwrap();
+        tree.name_matching = name_matching;
         let root_uri = Uri::parse("file:///m/").unwrap();
         let wake_handle = WakeHandle::new().unwrap();
         let pending = Arc::<PendingChanges>::default();
@@ -170,4 +178,122 @@ fn the_stream_ends_with_the_watcher() {
     drop(watcher);
     assert_eq!(changes.next().now_or_never(), Some(None));
     assert!(Path::exists(folder.path()));
+}
+
+/// A watcher whose only events are those that a test marks, on a tree whose file system finds names by other spellings.
+fn lenient() -> WatchedTree {
+    let mut watched = WatchedTree::with(NameMatching::Lenient);
+    watched.watcher.events = EventSource::polling(WakeHandle::new().unwrap());
+    watched.watcher.poll_at = std::time::Instant::now() + std::time::Duration::from_secs(3600);
+    watched
+}
+
+impl WatchedTree {
+    /// Marks the path of an event of a recursive watch, and returns the changes that the scan finds.
+    fn emitted_by(&mut self, path: &str, event: EntryEvent) -> Vec<String> {
+        let path = self.path(path);
+        mark_path(&mut self.watcher.dirty, self.folder.path(), &path, event);
+        self.emitted()
+    }
+}
+
+const COMPOSED: &str = "caf\u{e9}";
+const DECOMPOSED: &str = "cafe\u{301}";
+
+#[test]
+fn events_with_another_spelling_of_a_name_are_not_lost() {
+    for (listed, spelling) in [
+        ("old", "OLD"),
+        (DECOMPOSED, COMPOSED),
+        (COMPOSED, DECOMPOSED),
+        ("a long name.text", "ALONGN~1.TEX"),
+        ("K", "\u{212a}"),
+    ] {
+        let mut watched = lenient();
+        let (path, spelling) = (format!("d/{listed}"), format!("d/{spelling}"));
+        let key = Uri::encode_segment(listed.as_bytes());
+        fs::write(watched.path("d/other"), "").unwrap();
+        watched.emitted_by("d/other", EntryEvent::Replaced);
+        if listed != "old" {
+            fs::write(watched.path(&path), "").unwrap();
+            let emitted = watched.emitted_by(&spelling, EntryEvent::Replaced);
+            assert!(emitted.contains(&format!("+ d/{key}")), "{spelling}: {emitted:?}");
+        }
+        fs::write(watched.path(&path), "more").unwrap();
+        let emitted = watched.emitted_by(&spelling, EntryEvent::Modified);
+        assert!(emitted.contains(&format!("~ d/{key}")), "{spelling}: {emitted:?}");
+        fs::remove_file(watched.path(&path)).unwrap();
+        let emitted = watched.emitted_by(&spelling, EntryEvent::Touched);
+        assert!(emitted.contains(&format!("- d/{key}")), "{spelling}: {emitted:?}");
+    }
+}
+
+#[test]
+fn events_with_another_spelling_of_a_directory_are_not_lost() {
+    for (listed, spelling) in [("Guide", "GUIDE"), (DECOMPOSED, COMPOSED), ("a long name", "ALONGN~1")] {
+        let mut watched = lenient();
+        fs::create_dir_all(watched.path(listed).join("deep")).unwrap();
+        fs::write(watched.path(listed).join("deep/file"), "").unwrap();
+        let key = Uri::encode_segment(listed.as_bytes());
+        // The directory is new.
+        let emitted = watched.emitted_by(&format!("{spelling}/DEEP/file"), EntryEvent::Modified);
+        assert!(emitted.contains(&format!("+ {key}/deep/file")), "{spelling}: {emitted:?}");
+        fs::write(watched.path(listed).join("deep/file"), "more").unwrap();
+        let emitted = watched.emitted_by(&format!("{spelling}/DEEP/FILE"), EntryEvent::Modified);
+        assert!(emitted.contains(&format!("~ {key}/deep/file")), "{spelling}: {emitted:?}");
+        fs::remove_dir_all(watched.path(listed)).unwrap();
+        let emitted = watched.emitted_by(&format!("{spelling}/deep/file"), EntryEvent::Touched);
+        assert!(emitted.contains(&format!("- {key}/")), "{spelling}: {emitted:?}");
+    }
+}
+
+#[test]
+fn the_short_name_of_an_ignore_file_applies_its_rules_to_the_subtree() {
+    let mut watched = lenient();
+    fs::create_dir(watched.path("d/e")).unwrap();
+    fs::write(watched.path("d/e/secret"), "").unwrap();
+    watched.emitted_by("d/e", EntryEvent::Replaced);
+    fs::write(watched.path("d/.ignore"), "secret\n").unwrap();
+    assert!(watched.emitted_by("d/IGNORE~1", EntryEvent::Modified).contains(&"- d/e/secret".into()));
+}
+
+#[test]
+fn events_of_hidden_entries_scan_no_other_entry() {
+    let mut watched = lenient();
+    fs::create_dir(watched.path("d/.git")).unwrap();
+    fs::write(watched.path("d/.hidden"), "").unwrap();
+    watched.emitted_by("d/.hidden", EntryEvent::Replaced);
+    fs::write(watched.path("d/old"), "changed without an event").unwrap();
+    for path in ["d/.hidden", "d/.git", "d/.git/index"] {
+        assert_eq!(watched.emitted_by(path, EntryEvent::Modified), [""; 0], "{path}");
+    }
+    // Beyond the limit of lookups, a scan of the directory costs less.
+    let many: Vec<_> = (0..200).map(|number| watched.path(&format!("d/.hidden-{number}"))).collect();
+    for path in &many {
+        fs::write(path, "").unwrap();
+        mark_path(&mut watched.watcher.dirty, watched.folder.path(), path, EntryEvent::Modified);
+    }
+    assert!(watched.emitted().contains(&"~ d/old".into()));
+}
+
+#[test]
+fn with_exact_names_a_missing_entry_scans_no_other_entry() {
+    let mut watched = lenient();
+    let tree = Arc::get_mut(&mut watched.watcher.tree).unwrap();
+    tree.name_matching = NameMatching::Exact;
+    fs::write(watched.path("d/old"), "changed without an event").unwrap();
+    for path in ["d/OLD", "d/temporary", "D/old"] {
+        assert_eq!(watched.emitted_by(path, EntryEvent::Touched), [""; 0], "{path}");
+    }
+}
+
+#[test]
+fn only_the_listed_spelling_of_a_name_is_served() {
+    let watched = lenient();
+    let root = Arc::new(watched.watcher.tree.root().unwrap());
+    assert!(watched.watcher.tree.resolve(Arc::clone(&root), "d/old").is_ok());
+    let folder = watched.watcher.tree.resolve(root, "d").unwrap();
+    let ResolvedPath::Folder(folder) = folder else { panic!("a directory") };
+    assert!(folder.handle.lists("old".as_ref()).unwrap());
+    assert!(!folder.handle.lists("OLD".as_ref()).unwrap());
 }

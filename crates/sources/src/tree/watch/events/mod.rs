@@ -4,6 +4,8 @@
 //! since a recursive watch would include ignored directories such as `target/`. Elsewhere one recursive watch covers
 //! the tree.
 
+#[cfg(any(test, not(target_os = "linux")))]
+pub(super) mod event_path;
 mod retry;
 
 #[cfg(target_os = "linux")]

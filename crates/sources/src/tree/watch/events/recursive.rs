@@ -1,7 +1,7 @@
 //! File system events by one recursive watch of the `notify` crate: on macOS, Windows and other systems than Linux.
 
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::super::dirty::{DirtySet, EntryEvent};
+use super::event_path::mark_path;
 use super::retry::WatchRetry;
-use crate::tree::name;
 use crate::tree::stamp::FileId;
 use crate::tree::{OpenFolder, Tree};
 
@@ -56,7 +56,7 @@ impl WakeHandle {
                 Ok(event) => {
                     let Some(entry_event) = entry_event(event.kind) else { return };
                     for path in &event.paths {
-                        mark_dirty(dirty, root, path, entry_event);
+                        mark_path(dirty, root, path, entry_event);
                     }
                 }
                 Err(cause) => {
@@ -183,20 +183,6 @@ impl EventSource {
         dirty.merge(std::mem::take(&mut self.wake_handle.lock().dirty));
         true
     }
-}
-
-/// Marks the file or directory at a path below the root.
-fn mark_dirty(dirty: &mut DirtySet, root: &Path, path: &Path, entry_event: EntryEvent) {
-    let Ok(path) = path.strip_prefix(root) else { return };
-    let Some(name) = path.file_name() else { return dirty.mark_directory("", entry_event) };
-    let mut key = String::new();
-    for part in path.parent().into_iter().flat_map(Path::components) {
-        let Component::Normal(part) = part else { return };
-        let Some(segment) = name::to_segment(part) else { return };
-        key.push_str(&segment);
-        key.push('/');
-    }
-    dirty.mark_entry(&key, name, entry_event);
 }
 
 /// The event of an entry; `None` if it was only read.

@@ -9,23 +9,15 @@
 //! - `json`: must be JSON.
 //! - `rust`, `rust,no_run`: compiled by the tests of the library.
 //! - `diff`: checked by the tests of the sources.
-//! - `text`: not checked.
+//! - `text`: not checked, and contains no commands other than those of [`text_commands`].
+
+mod text_commands;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 const LIBRIS: &str = env!("CARGO_BIN_EXE_libris");
-
-/// Commands that are shown but not run here, because other tests cover them.
-const KNOWN: [&str; 6] = [
-    "./test",
-    "./test quick",
-    "cargo install --path crates/cli",
-    "cargo run -p libris --example documents",
-    "cargo run -p libris --example notes",
-    "cargo run -p libris --example weather -- 127.0.0.1:4747",
-];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -72,11 +64,23 @@ fn blocks_of(page: &Path) -> Vec<Block> {
     blocks
 }
 
+/// The words of a command, as a shell splits them; a text in single quotes is one word.
+fn words(command: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (number, part) in command.split('\'').enumerate() {
+        match number % 2 {
+            0 => words.extend(part.split_whitespace().map(str::to_owned)),
+            _ => words.push(part.to_owned()),
+        }
+    }
+    words
+}
+
 fn run(command: &str, folder: &Path) -> Output {
     let rest = command.strip_prefix("libris ").or_else(|| command.strip_prefix("cargo run --release -- "));
     let rest = rest.unwrap_or_else(|| panic!("no command of ours: `{command}`"));
     Command::new(LIBRIS)
-        .args(rest.split_whitespace())
+        .args(words(rest))
         .current_dir(folder)
         // Ends at once, and is not the null device, with which `serve` would serve HTTP.
         .stdin(Stdio::piped())
@@ -141,7 +145,7 @@ fn consoles_show_what_the_program_says() {
 fn commands_succeed() {
     let folder = furnished("");
     for block in blocks().into_iter().filter(|block| block.kind == "sh") {
-        for command in block.text.lines().filter(|command| !KNOWN.contains(command)) {
+        for command in block.text.lines().filter(|command| !text_commands::is_known(command)) {
             let at_root = command.contains("examples/");
             let output = run(command, if at_root { Path::new("../..") } else { folder.path() });
             assert!(output.status.success(), "{}: `{command}` says\n{}", block.place, said(&output));
