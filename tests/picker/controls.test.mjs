@@ -193,6 +193,32 @@ for (const [screen, viewport] of SCREENS) {
       await close();
     });
 
+    test('a source that has only templates is filled in, too', async () => {
+      const { page, close } = await visit(browser, origin(server), { viewport });
+      await (await row(page, 'Templates')).click();
+      await pane(page, 'browse');
+      await (await row(page, 'Greetings')).click();
+      await page.waitForSelector('#field-language');
+      await page.focus('#field-language');
+      const offered = name => page.$$eval(`#field-${name}-list li`, all => all.map(one => one.textContent));
+      await until(page, () => document.querySelectorAll('#field-language-list li').length === 3);
+      assert.deepEqual(await offered('language'), ['english', 'french', 'german']);
+      await picture(page, `${screen}-only-templates`);
+      await accessible(page, 'the template of a source without resources');
+      await page.type('#field-language', 'fr');
+      await until(page, () => document.querySelectorAll('#field-language-list li').length === 1);
+      await page.keyboard.press('ArrowDown');
+      await page.keyboard.press('Enter');
+      await page.type('#field-name', 'gr');
+      await until(page, () => document.querySelectorAll('#field-name-list li').length === 1);
+      assert.deepEqual(await offered('name'), ['grace']);
+      await page.keyboard.press('ArrowDown');
+      await page.keyboard.press('Enter');
+      await page.click('.template-form .primary');
+      await previewShows(page, 'A greeting in french for grace');
+      await close();
+    });
+
     test('a change of the list leaves the place as it is, and flashes', async () => {
       const crowd = join(library.handbook, 'crowd');
       mkdirSync(crowd);
