@@ -85,7 +85,8 @@ struct Arguments {
     output: Output,
     /// Only these servers, separated by commas; for `hostile`, only these attacks
     ///
-    /// Servers: limit, reading-limit, libris, embedded, rmcp, typescript, typescript1, python, fastmcp.
+    /// Servers: limit, reading-limit, libris, embedded, rmcp, typescript, typescript1, python, fastmcp, gateway,
+    /// uncached-gateway, stdio-gateway, mcp-proxy.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', global = true)]
     only: Vec<String>,
     /// Measure fewer and shorter turns, and no folder of a million files: quick, but imprecise
@@ -283,9 +284,11 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 
 #[cfg(test)]
 mod tests {
-    use super::Arguments;
-    use clap::Parser as _;
     use std::path::Path;
+
+    use clap::{CommandFactory as _, Parser as _, ValueEnum as _};
+
+    use super::{Arguments, Server};
 
     #[test]
     fn the_commands_in_the_manual_are_valid() {
@@ -304,5 +307,14 @@ mod tests {
             }
         }
         assert!(checked >= 10, "only {checked} commands were found");
+    }
+
+    #[test]
+    fn the_help_lists_every_server() {
+        let help = Arguments::command().render_long_help().to_string();
+        let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        let servers = Server::value_variants().iter().filter_map(Server::to_possible_value);
+        let servers: Vec<_> = servers.map(|server| server.get_name().to_owned()).collect();
+        assert!(words.contains(&format!("Servers: {}", servers.join(", "))), "{help}");
     }
 }

@@ -264,6 +264,79 @@ describe('libris on mcp-server-sqlite', () => {
   test('what every command prints', () => printsAsBefore('sqlite', target, commandsOnSqlite));
 });
 
+// A published server for Python, built on FastMCP, whose resources about its configuration need no cluster.
+const commandsOnKubernetes = [
+  ['info'],
+  ['ls'],
+  ['ls', '--long'],
+  ['ls', '--tree'],
+  ['ls', '--json', '--below', 'kubeconfig://'],
+  ['ls', '--mime', 'image/*'],
+  ['templates'],
+  ['templates', '--long'],
+  ['complete', 'manifest://pods/{namespace}/{name}', 'namespace=o'],
+  ['read', 'kubeconfig://contexts'],
+  ['read', '--json', 'namespace://current'],
+  ['read', 'kubeconfig://none'],
+  ['prompts'],
+  ['prompts', '--get', 'debug_networking'],
+  ['skills'],
+  ['bench', '--requests', '3', '--uri', 'namespace://current'],
+];
+
+describe('libris on kubectl-mcp-server', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'libris-kubernetes-'));
+  after(() => rmSync(folder, { recursive: true }));
+  const config = join(folder, 'config');
+  writeFileSync(config, JSON.stringify({
+    apiVersion: 'v1', kind: 'Config', 'current-context': 'shop',
+    clusters: [{ name: 'north', cluster: { server: 'https://127.0.0.1:1' } }],
+    users: [{ name: 'ada', user: { token: 'none' } }],
+    contexts: [
+      { name: 'shop', context: { cluster: 'north', user: 'ada', namespace: 'orders' } },
+      { name: 'spare', context: { cluster: 'north', user: 'ada' } },
+    ],
+  }));
+  const server = at('../../target/clients/fastmcp/bin/kubectl-mcp-serve');
+  const target = ['env', `KUBECONFIG=${config}`, `HOME=${folder}`, server, 'serve'];
+  test('what every command prints', () => printsAsBefore('kubernetes', target, commandsOnKubernetes));
+});
+
+// A published server with rmcp inside, in a package for Python. Its tools need the network, its resources do not.
+const commandsOnBiomcp = [
+  ['info'],
+  ['info', '--json'],
+  ['ls'],
+  ['ls', '--long'],
+  ['ls', '--tree'],
+  ['ls', '--json', '--below', 'biomcp://help'],
+  ['ls', '--mime', 'image/*'],
+  ['templates'],
+  ['complete', 'biomcp://skill/{name}', 'name=t'],
+  ['read', 'biomcp://skill/trial-recruitment'],
+  ['read', '--json', 'biomcp://skill/trial-recruitment'],
+  ['read', 'biomcp://none'],
+  ['search', 'recruitment', '--limit', '2'],
+  ['bundle', '--query', 'recruitment', '--budget', '500'],
+  ['prompts'],
+  ['skills'],
+  ['bench', '--requests', '3', '--uri', 'biomcp://help'],
+];
+
+describe('libris on biomcp-cli', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'libris-biomcp-'));
+  after(() => rmSync(folder, { recursive: true }));
+  const target = ['env', `HOME=${folder}`, at('../../target/clients/fastmcp/bin/biomcp'), 'serve'];
+  test('read and read -o', async () => {
+    const file = join(folder, 'help.md');
+    assert.equal(await succeeds(['read', '-o', file, 'biomcp://help'], target), '');
+    const written = readFileSync(file, 'utf8');
+    assert.match(written, /^---\nname: biomcp\n/);
+    assert.equal(await succeeds(['read', 'biomcp://help'], target), written);
+  });
+  test('what every command prints', () => printsAsBefore('biomcp', target, commandsOnBiomcp));
+});
+
 /** Starts server-everything over HTTP, on a free port or on this one. */
 async function everythingOverHttp(wanted = 0) {
   const probe = createServer().listen(wanted, '127.0.0.1');

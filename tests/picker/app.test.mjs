@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { serveHttp } from '../libris.mjs';
-import { accessibleFrame, indexed, launch, picture, until, visit } from './browser.mjs';
+import { PHONE, accessibleFrame, indexed, launch, picture, until, visit } from './browser.mjs';
 import { serveChat } from './host/serve.mjs';
 import { everything, hostile } from './library.mjs';
 
@@ -13,6 +13,11 @@ const KINDS = { text: {}, resourceLink: {}, structuredContent: {} };
 const CAPABILITIES = { serverTools: {}, serverResources: {}, updateModelContext: KINDS, message: { text: {} }, openLinks: {}, downloadFile: {} };
 const CONTEXT = { theme: 'light', displayMode: 'inline', availableDisplayModes: ['inline', 'fullscreen'], containerDimensions: { width: 728, maxHeight: 640 } };
 const CHAT = { width: 900, height: 720 };
+/** The chat in a window and on a phone, and how wide the app is in it. */
+const SCREENS = [
+  ['desktop', 'app', { viewport: CHAT, context: CONTEXT }],
+  ['phone', 'phone-app', { viewport: PHONE, context: { ...CONTEXT, containerDimensions: { width: 358, maxHeight: 640 } } }],
+];
 
 let browser;
 let server;
@@ -32,8 +37,8 @@ after(async () => {
 });
 
 /** Opens the chat, and in it the picker by its tool. */
-async function converse({ mode = 'auto', given = {}, context = CONTEXT, capabilities = CAPABILITIES, dark = false, host = chat } = {}) {
-  const visitor = await visit(browser, host.url, { viewport: CHAT, sandbox: host.proxy, dark });
+async function converse({ mode = 'auto', given = {}, viewport = CHAT, context = CONTEXT, capabilities = CAPABILITIES, dark = false, host = chat } = {}) {
+  const visitor = await visit(browser, host.url, { viewport, sandbox: host.proxy, dark });
   const { page } = visitor;
   await until(page, () => window.openApp);
   if (dark) await page.evaluate(() => document.documentElement.classList.add('dark'));
@@ -82,92 +87,96 @@ describe('inside a chat', () => {
   });
 
   for (const mode of ['auto', 'legacy']) {
-    test(`its tool opens it, and the model learns of the selection (${mode})`, async () => {
-      const { page, app, connected, opened, close } = await converse({ mode, given: { query: 'on call' } });
-      assert.deepEqual(connected.forModels, ['search_resources', 'read_resource', 'list_resources', 'open_picker']);
-      assert.deepEqual(connected.capabilities.extensions['io.modelcontextprotocol/ui'], {});
-      assert.match(opened.result.content[0].text, /the user now sees the picker/);
-      assert.equal(opened.app.name, 'libris-picker');
-      assert.deepEqual(opened.modes, { availableDisplayModes: ['inline', 'fullscreen'] });
-      // The query of the tool is searched for.
-      await until(app, () => document.getElementById('query').value === 'on call' && document.querySelector('.hit mark'));
-      assert.equal(await app.$eval('#server', one => one.textContent), 'The handbook');
-      await picture(page, `app-search-${mode}`);
-      await accessibleFrame(app, 'results in a chat');
-      const uri = await app.evaluate(() => {
-        const hit = document.querySelector('.hit');
-        hit.querySelector('.tick').click();
-        return hit.querySelector('.where')?.textContent;
+    for (const [screen, prefix, size] of SCREENS) {
+      test(`its tool opens it, and the model learns of the selection (${mode}, ${screen})`, async () => {
+        const { page, app, connected, opened, close } = await converse({ mode, given: { query: 'on call' }, ...size });
+        assert.deepEqual(connected.forModels, ['search_resources', 'read_resource', 'list_resources', 'open_picker']);
+        assert.deepEqual(connected.capabilities.extensions['io.modelcontextprotocol/ui'], {});
+        assert.match(opened.result.content[0].text, /the user now sees the picker/);
+        assert.equal(opened.app.name, 'libris-picker');
+        assert.deepEqual(opened.modes, { availableDisplayModes: ['inline', 'fullscreen'] });
+        // The query of the tool is searched for.
+        await until(app, () => document.getElementById('query').value === 'on call' && document.querySelector('.hit mark'));
+        assert.equal(await app.$eval('#server', one => one.textContent), 'The handbook');
+        await picture(page, `${prefix}-search-${mode}`);
+        await accessibleFrame(app, 'results in a chat');
+        const uri = await app.evaluate(() => {
+          const hit = document.querySelector('.hit');
+          hit.querySelector('.tick').click();
+          return hit.querySelector('.where')?.textContent;
+        });
+        await until(page, () => window.received.contexts.at(-1)?.structuredContent.selected.length === 1);
+        const [context] = (await received(page, 'contexts')).slice(-1);
+        const [selected] = context.structuredContent.selected;
+        assert.ok(uri.includes(selected.uri) || selected.uri.includes(uri.trim()), `${uri} ${selected.uri}`);
+        assert.match(context.content[0].text, /^The user has selected 1 resource of this server/);
+        assert.ok(context.content[0].text.includes(selected.uri));
+        assert.deepEqual(context.content[1], { type: 'resource_link', ...selected });
+        await app.click('#basket');
+        await until(app, () => document.querySelector('.shared').textContent === 'The model knows this selection.');
+        await app.evaluate(() => document.querySelector('.tray-head .link').click());
+        await until(page, () => window.received.contexts.at(-1).structuredContent.selected.length === 0);
+        // What the model asked for is what the conversation is about.
+        await until(app, () => document.querySelector('.suggestions').textContent.includes('What fits the conversation'));
+        await close();
       });
-      await until(page, () => window.received.contexts.at(-1)?.structuredContent.selected.length === 1);
-      const [context] = (await received(page, 'contexts')).slice(-1);
-      const [selected] = context.structuredContent.selected;
-      assert.ok(uri.includes(selected.uri) || selected.uri.includes(uri.trim()), `${uri} ${selected.uri}`);
-      assert.match(context.content[0].text, /^The user has selected 1 resource of this server/);
-      assert.ok(context.content[0].text.includes(selected.uri));
-      assert.deepEqual(context.content[1], { type: 'resource_link', ...selected });
-      await app.click('#basket');
-      await until(app, () => document.querySelector('.shared').textContent === 'The model knows this selection.');
-      await app.evaluate(() => document.querySelector('.tray-head .link').click());
-      await until(page, () => window.received.contexts.at(-1).structuredContent.selected.length === 0);
-      // What the model asked for is what the conversation is about.
-      await until(app, () => document.querySelector('.suggestions').textContent.includes('What fits the conversation'));
+    }
+  }
+
+  for (const [screen, prefix, size] of SCREENS) {
+    test(`browses, previews and follows links (${screen})`, async () => {
+      const { page, app, close } = await converse(size);
+      await until(app, () => [...document.querySelectorAll('.tree-rows .name')].some(one => one.textContent === 'shop'));
+      assert.deepEqual(await received(page, 'heights'), [560]);
+      await picture(page, `${prefix}-start`);
+      await open(app, 'handbook');
+      await until(app, () => document.querySelector('.list-rows')?.textContent.includes('README.md'));
+      // The folder has what only `resources/directory/read` gives.
+      await until(app, () => document.querySelectorAll('.list-rows .cell.size').length > 0);
+      await app.evaluate(() => [...document.querySelectorAll('.entry-name')].find(one => one.textContent.includes('README.md')).click());
+      let frame = await preview(page, app, /Start with the first day/);
+      await until(app, () => document.querySelector('.facts').textContent.includes('priority 0.9'));
+      await picture(page, `${prefix}-preview`);
+      await accessibleFrame(app, 'a preview in a chat');
+      // A host does not tell of changes of a resource.
+      writeFileSync(join(library.handbook, 'README.md'), '# Handbook\n\nRewritten: [the first day](guide/first-day.md).\n');
+      await app.click('[aria-label="Read again"]');
+      frame = await preview(page, app, /Rewritten/);
+      await (await frame.$('a')).click();
+      frame = await preview(page, app, /first day/i);
+      await until(app, () => document.querySelector('.detail h2').textContent.toLowerCase().includes('first day'));
+      await pane(app, 'browse');
+      await open(app, 'kinds');
+      await pane(app, 'browse');
+      await open(app, 'links.md');
+      frame = await preview(page, app, /The web, here, the team/);
+      await (await frame.$('a.web')).click();
+      await until(page, () => window.received.links.length === 1);
+      assert.deepEqual(await received(page, 'links'), ['https://example.org/page']);
+      await (await frame.$('a[href^="#"]')).click();
+      await (await frame.$('a[target="_top"]')).click();
+      await preview(page, app, /\d+ rows/);
+      await pane(app, 'browse');
+      await open(app, 'picture.svg');
+      await until(app, () => document.querySelector('.media img')?.naturalWidth > 0);
+      await pane(app, 'browse');
+      await open(app, 'report.pdf');
+      await until(app, () => document.querySelector('[data-page="1"] img')?.naturalWidth > 0);
+      await picture(page, `${prefix}-pdf`);
+      await accessibleFrame(app, 'the pages of a PDF in a chat');
+      await app.click('#tab-text');
+      await preview(page, app, /Quarterly results are excellent/);
+      await app.click('[aria-label="Download"]');
+      await until(page, () => window.received.files.length === 1);
+      const [file] = await received(page, 'files');
+      assert.equal(file.resource.mimeType, 'application/pdf');
+      assert.ok(Buffer.from(file.resource.blob, 'base64').toString().startsWith('%PDF'));
+      await app.click('#tab-details');
+      await until(app, () => document.querySelector('.details')?.textContent.includes('application/pdf'));
+      assert.equal(await app.$('.snippet-code'), null);
       await close();
     });
   }
-
-  test('browses, previews and follows links', async () => {
-    const { page, app, close } = await converse();
-    await until(app, () => [...document.querySelectorAll('.tree-rows .name')].some(one => one.textContent === 'shop'));
-    assert.deepEqual(await received(page, 'heights'), [560]);
-    await picture(page, 'app-start');
-    await open(app, 'handbook');
-    await until(app, () => document.querySelector('.list-rows')?.textContent.includes('README.md'));
-    // The folder has what only `resources/directory/read` gives.
-    await until(app, () => document.querySelectorAll('.list-rows .cell.size').length > 0);
-    await app.evaluate(() => [...document.querySelectorAll('.entry-name')].find(one => one.textContent.includes('README.md')).click());
-    let frame = await preview(page, app, /Start with the first day/);
-    await until(app, () => document.querySelector('.facts').textContent.includes('priority 0.9'));
-    await picture(page, 'app-preview');
-    await accessibleFrame(app, 'a preview in a chat');
-    // A host does not tell of changes of a resource.
-    writeFileSync(join(library.handbook, 'README.md'), '# Handbook\n\nRewritten: [the first day](guide/first-day.md).\n');
-    await app.click('[aria-label="Read again"]');
-    frame = await preview(page, app, /Rewritten/);
-    await (await frame.$('a')).click();
-    frame = await preview(page, app, /first day/i);
-    await until(app, () => document.querySelector('.detail h2').textContent.toLowerCase().includes('first day'));
-    await pane(app, 'browse');
-    await open(app, 'kinds');
-    await pane(app, 'browse');
-    await open(app, 'links.md');
-    frame = await preview(page, app, /The web, here, the team/);
-    await (await frame.$('a.web')).click();
-    await until(page, () => window.received.links.length === 1);
-    assert.deepEqual(await received(page, 'links'), ['https://example.org/page']);
-    await (await frame.$('a[href^="#"]')).click();
-    await (await frame.$('a[target="_top"]')).click();
-    await preview(page, app, /\d+ rows/);
-    await pane(app, 'browse');
-    await open(app, 'picture.svg');
-    await until(app, () => document.querySelector('.media img')?.naturalWidth > 0);
-    await pane(app, 'browse');
-    await open(app, 'report.pdf');
-    await until(app, () => document.querySelector('[data-page="1"] img')?.naturalWidth > 0);
-    await picture(page, 'app-pdf');
-    await accessibleFrame(app, 'the pages of a PDF in a chat');
-    await app.click('#tab-text');
-    await preview(page, app, /Quarterly results are excellent/);
-    await app.click('[aria-label="Download"]');
-    await until(page, () => window.received.files.length === 1);
-    const [file] = await received(page, 'files');
-    assert.equal(file.resource.mimeType, 'application/pdf');
-    assert.ok(Buffer.from(file.resource.blob, 'base64').toString().startsWith('%PDF'));
-    await app.click('#tab-details');
-    await until(app, () => document.querySelector('.details')?.textContent.includes('application/pdf'));
-    assert.equal(await app.$('.snippet-code'), null);
-    await close();
-  });
 
   test('nothing in a preview runs but its links', async () => {
     const { page, app, close } = await converse({ given: { uri: README } });
@@ -194,34 +203,36 @@ describe('inside a chat', () => {
     await close({ except: /Content Security Policy/ });
   });
 
-  test('a hostile library runs nothing and loads nothing', async t => {
-    const evil = await serveHttp(['--config', hostile().config]);
-    const host = await serveChat(evil.url);
-    t.after(async () => {
-      await host.stop();
-      await evil.stop();
-    });
-    const { page, app, close } = await converse({ host });
-    await open(app, 'hostile');
-    await until(app, () => document.querySelectorAll('.list-rows .entry').length >= 9);
-    await pane(app, 'browse');
-    const names = await app.$$eval('.tree-rows .row:not(.heading):not([aria-expanded]) .name', all => all.map(one => one.textContent));
-    assert.ok(names.length >= 15, `${names.length} files`);
-    for (const name of names) {
+  for (const [screen, prefix, size] of SCREENS) {
+    test(`a hostile library runs nothing and loads nothing (${screen})`, async t => {
+      const evil = await serveHttp(['--config', hostile().config]);
+      const host = await serveChat(evil.url);
+      t.after(async () => {
+        await host.stop();
+        await evil.stop();
+      });
+      const { page, app, close } = await converse({ host, ...size });
+      await open(app, 'hostile');
+      await until(app, () => document.querySelectorAll('.list-rows .entry').length >= 9);
       await pane(app, 'browse');
-      await open(app, name);
-      await until(app, name => document.querySelector('.panel .frame, .panel .media, .panel .pages, .panel .failure') && document.querySelector('.crumbs'), name);
-      assert.equal(await app.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, name);
-    }
-    await pane(app, 'browse');
-    await app.type('#query', 'hostile');
-    await until(app, () => [...document.querySelectorAll('.hit')].some(one => one.textContent.includes('<img src=x')));
-    await app.evaluate(() => document.querySelector('.hit .tick').click());
-    await until(page, () => window.received.contexts.at(-1)?.structuredContent.selected.length === 1);
-    assert.equal(await app.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true);
-    await picture(page, 'app-hostile');
-    await close();
-  });
+      const names = await app.$$eval('.tree-rows .row:not(.heading):not([aria-expanded]) .name', all => all.map(one => one.textContent));
+      assert.ok(names.length >= 15, `${names.length} files`);
+      for (const name of names) {
+        await pane(app, 'browse');
+        await open(app, name);
+        await until(app, name => document.querySelector('.panel .frame, .panel .media, .panel .pages, .panel .failure') && document.querySelector('.crumbs'), name);
+        assert.equal(await app.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, name);
+      }
+      await pane(app, 'browse');
+      await app.type('#query', 'hostile');
+      await until(app, () => [...document.querySelectorAll('.hit')].some(one => one.textContent.includes('<img src=x')));
+      await app.evaluate(() => document.querySelector('.hit .tick').click());
+      await until(page, () => window.received.contexts.at(-1)?.structuredContent.selected.length === 1);
+      assert.equal(await app.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true);
+      await picture(page, `${prefix}-hostile`);
+      await close();
+    });
+  }
 
   test('fills in templates with completion', async () => {
     const { app, close } = await converse();

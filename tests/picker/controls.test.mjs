@@ -1,6 +1,6 @@
 // The controls of the page, its themes and sizes, and how it follows a server that changes, fails or stops.
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { bin, serveHttp, start } from '../libris.mjs';
@@ -151,6 +151,71 @@ for (const [screen, viewport] of SCREENS) {
         await new Promise(resolve => setTimeout(resolve, 50));
       }
       assert.match(readFileSync(join(downloads, saved()), 'utf8'), /word word[\s\S]*# Handbook/);
+      await close();
+    });
+
+    test('takes several files of one name, and a file again that was edited', async () => {
+      const mine = join(library.handbook, '../mine');
+      const [one, two] = ['one', 'two'].map(name => join(mine, name, 'notes.md'));
+      for (const file of [one, two]) {
+        mkdirSync(join(file, '..'), { recursive: true });
+        writeFileSync(file, `# ${file === one ? 'One' : 'Two'}\n`);
+        utimesSync(file, 1_600_000_000, 1_600_000_000);
+      }
+      const { page, close } = await visit(browser, origin(server), { viewport });
+      await row(page, 'handbook');
+      await page.click('#basket');
+      const client = await page.createCDPSession();
+      const { x, y } = await page.$eval('#message', one => one.getBoundingClientRect().toJSON());
+      const drop = async (...files) => {
+        const data = { items: [], files, dragOperationsMask: 1 };
+        for (const type of ['dragEnter', 'dragOver', 'drop']) await client.send('Input.dispatchDragEvent', { type, x: x + 20, y: y + 20, data });
+      };
+      const told = text => until(page, text => document.getElementById('toast').textContent === text, text);
+      const contents = async () => {
+        await page.select('.actions select', 'json');
+        await page.click('.actions .primary');
+        await until(page, () => / as MCP JSON$/.test(document.getElementById('toast').textContent));
+        const blocks = JSON.parse(await page.evaluate(() => navigator.clipboard.readText()));
+        return Object.fromEntries(blocks.map(({ resource }) => [resource.uri, resource.text]));
+      };
+      await drop(one, two);
+      await told('Another file of this name is attached as notes (2).md');
+      await drop(two);
+      await told('notes (2).md is attached already');
+      assert.deepEqual(await contents(), { 'local:notes.md': '# One\n', 'local:notes%20(2).md': '# Two\n' });
+      writeFileSync(one, '# One, edited\n');
+      await drop(one);
+      await told('notes.md is attached as it is now');
+      assert.deepEqual(await contents(), { 'local:notes.md': '# One, edited\n', 'local:notes%20(2).md': '# Two\n' });
+      await accessible(page, 'two files of one name');
+      await picture(page, `${screen}-one-name`);
+      await close();
+    });
+
+    test('a source that has only templates is filled in, too', async () => {
+      const { page, close } = await visit(browser, origin(server), { viewport });
+      await (await row(page, 'Templates')).click();
+      await pane(page, 'browse');
+      await (await row(page, 'Greetings')).click();
+      await page.waitForSelector('#field-language');
+      await page.focus('#field-language');
+      const offered = name => page.$$eval(`#field-${name}-list li`, all => all.map(one => one.textContent));
+      await until(page, () => document.querySelectorAll('#field-language-list li').length === 3);
+      assert.deepEqual(await offered('language'), ['english', 'french', 'german']);
+      await picture(page, `${screen}-only-templates`);
+      await accessible(page, 'the template of a source without resources');
+      await page.type('#field-language', 'fr');
+      await until(page, () => document.querySelectorAll('#field-language-list li').length === 1);
+      await page.keyboard.press('ArrowDown');
+      await page.keyboard.press('Enter');
+      await page.type('#field-name', 'gr');
+      await until(page, () => document.querySelectorAll('#field-name-list li').length === 1);
+      assert.deepEqual(await offered('name'), ['grace']);
+      await page.keyboard.press('ArrowDown');
+      await page.keyboard.press('Enter');
+      await page.click('.template-form .primary');
+      await previewShows(page, 'A greeting in french for grace');
       await close();
     });
 

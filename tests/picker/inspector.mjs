@@ -59,7 +59,7 @@ async function picture(name, ready) {
 
 await click('label', 'Resources');
 // The heads of two open lists cover each other.
-await click('button', 'Templates (23)');
+await click('button', 'Templates (24)');
 await click('button', 'On call');
 await picture('markdown', () => document.body.innerText.includes('text/markdown'));
 await click('button', 'people/team.csv');

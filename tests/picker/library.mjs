@@ -70,7 +70,7 @@ function wav(seconds = 1) {
   return Buffer.concat([head, data]);
 }
 
-/** Files of every kind, a repository, a database and documents, with search; with the tool that makes bundles, if `bundle`. */
+/** Files of every kind, a repository, a database, documents, and a source that has only templates, with search; with the tool that makes bundles, if `bundle`. */
 export function everything({ bundle = false } = {}) {
   const base = folder('everything');
   const handbook = join(base, 'handbook');
@@ -143,6 +143,14 @@ url = "sqlite:shop.db"
 
 [[skills]]
 path = "skills"
+
+[[inline.template]]
+uri = "greeting://{language}/{name}"
+name = "greetings"
+title = "Greetings"
+mime = "text/markdown"
+text = "A greeting in {{language}} for {{name}}."
+complete = { language = ["english", "french", "german"], name = ["ada", "grace"] }
 `);
   return { config, handbook, kinds };
 }

@@ -457,7 +457,7 @@ for (const [screen, viewport] of SCREENS) {
     test('shows the status', async () => {
       const visitor = await visit(browser, at, { path: '/status', viewport });
       const { page } = visitor;
-      await until(page, () => document.querySelectorAll('.sources li').length === 4);
+      await until(page, () => document.querySelectorAll('.sources li').length === 5);
       await until(page, () => document.querySelectorAll('.tile').length >= 5);
       await until(page, () => document.querySelector('.progress')?.getAttribute('aria-valuenow') === '100');
       // Requests are counted, and the page makes some.

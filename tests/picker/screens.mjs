@@ -1,4 +1,4 @@
-// Takes the pictures of the manual: `tests/run-picker screens`.
+// Takes the pictures of the manual: `tests/run-picker screens`, or those that are named, as with `tests/run-picker screens status`.
 import { join } from 'node:path';
 import { serveHttp } from '../libris.mjs';
 import { indexed, launch, origin, pane, previewShows, row, until, visit } from './browser.mjs';
@@ -7,6 +7,7 @@ import { everything } from './library.mjs';
 const folder = join(import.meta.dirname, '../../docs/screens');
 const DESKTOP = { width: 1280, height: 800 };
 const PHONE = { width: 390, height: 780, hasTouch: true, isMobile: true, deviceScaleFactor: 2 };
+const wanted = process.argv.slice(2);
 const ON_CALL = encodeURIComponent('file:///handbook/guide/on-call.md');
 
 const browser = await launch();
@@ -15,6 +16,7 @@ await indexed(server);
 
 /** Opens a page, lets it be prepared, and takes its picture. */
 async function screen(name, { prepare, ...options }) {
+  if (wanted.length > 0 && !wanted.includes(name)) return;
   const { page, close } = await visit(browser, origin(server), { viewport: DESKTOP, ...options });
   await prepare(page);
   await until(page, () => !document.querySelector('.spinner') && !document.querySelector('.toast.shown'));
@@ -59,8 +61,11 @@ await screen('phone', { viewport: PHONE, prepare: async page => {
   await search(page);
   await pane(page, 'browse');
 } });
-// All of it.
-await screen('status', { path: '/status', viewport: { ...DESKTOP, height: 930 }, prepare: page => until(page, () => document.querySelector('.progress')?.getAttribute('aria-valuenow') === '100') });
+// All of it, once it counts requests: its own are the first.
+await screen('status', { path: '/status', viewport: { ...DESKTOP, height: 930 }, prepare: async page => {
+  await until(page, () => document.querySelector('.progress')?.getAttribute('aria-valuenow') === '100');
+  await until(page, () => [...document.querySelectorAll('.tile')].some(one => one.querySelector('dt').textContent === 'Requests' && /[1-9]/.test(one.querySelector('dd').firstChild.textContent)));
+} });
 
 await server.stop();
 await browser.close();

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { attach } from '../../crates/web/page/attach.js';
 import { settled } from '../../crates/web/page/dom.js';
 import { readFile, textOf } from '../../crates/web/page/file.js';
 import { clean, folderKey, kindOf, lastSegment, marked, parentOf, passage, titleOf, tokensOf, tokensOfText } from '../../crates/web/page/format.js';
@@ -224,4 +225,38 @@ test('the model learns of a selection what the host takes', () => {
   const many = contextOf(Array.from({ length: 250 }, (_, number) => ({ uri: `a:${number}` })), { resourceLink: {} });
   assert.equal(many.content.length, 201);
   assert.match(many.content[0].text, /selected 250 resources[\s\S]*\nand 50 more$/);
+});
+
+test('files of one name are told apart', async () => {
+  const known = new Map();
+  const put = resource => known.set(resource.uri, resource);
+  const selection = { get: uri => known.get(uri), add: ([resource]) => put(resource), replace: put };
+  const add = (...files) => attach(files.map(([text, name = 'notes.md', lastModified = 1]) => new File([text], name, { lastModified })), selection);
+  const texts = async () => Object.fromEntries(await Promise.all([...known.values()].map(async ({ uri, local }) => [uri, await local.text()])));
+  assert.equal(await add(['one'], ['two!']), 'Another file of this name is attached as notes (2).md');
+  // The same two, whenever they were saved.
+  assert.equal(await add(['one']), 'notes.md is attached already');
+  assert.equal(await add(['two!', 'notes.md', 2]), 'notes (2).md is attached already');
+  assert.equal(await add(['six', 'notes.md', 2]), 'Another file of this name is attached as notes (3).md');
+  assert.equal(await add(['plain', 'LICENSE'], ['hidden', '.env'], ['text', 'a.tar.gz']), undefined);
+  await add(['other', 'LICENSE'], ['other', '.env'], ['other', 'a.tar.gz']);
+  assert.deepEqual(await texts(), {
+    'local:notes.md': 'one', 'local:notes%20(2).md': 'two!', 'local:notes%20(3).md': 'six',
+    'local:LICENSE': 'plain', 'local:.env': 'hidden', 'local:a.tar.gz': 'text',
+    'local:LICENSE%20(2)': 'other', 'local:.env%20(2)': 'other', 'local:a.tar%20(2).gz': 'other',
+  });
+  // Large files are not read: they are told apart by their times.
+  const large = lastModified => ({ name: 'film.webm', size: 1 << 30, lastModified, slice: () => new Blob(['x']), arrayBuffer: () => assert.fail('too large to be read') });
+  await attach([large(1)], selection);
+  assert.equal(await attach([large(1)], selection), 'film.webm is attached already');
+  assert.equal(await attach([large(2)], selection), 'Another file of this name is attached as film (2).webm');
+  for (const uri of ['local:film.webm', 'local:film%20(2).webm']) known.delete(uri);
+  // What was empty, or cannot be read any more, is out of date.
+  const gone = selection.get('local:notes.md');
+  put({ ...gone, tokens: 9, local: { size: 3, lastModified: 1, slice: () => ({ arrayBuffer: () => Promise.reject(new Error('changed')) }), arrayBuffer: () => Promise.reject(new Error('changed')) } });
+  assert.equal(await add(['uno', 'notes.md', 3]), 'notes.md is attached as it is now');
+  assert.equal(selection.get('local:notes.md').tokens, undefined);
+  await add(['', 'empty.txt']);
+  assert.equal(await add(['filled', 'empty.txt', 2]), 'empty.txt is attached as it is now');
+  assert.deepEqual([(await texts())['local:notes.md'], (await texts())['local:empty.txt'], known.size], ['uno', 'filled', 10]);
 });

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::pager;
 use crate::sources::{OpenedConfig, SourceArguments};
-use crate::target::{EXIT_CODES, json_line, width};
+use crate::target::{EXIT_CODES, SOURCE_TIMEOUT, json_line, width};
 use crate::terminal::{
     DETAIL, HEADING, ProgressLine, advice, counted, cut, grouped, note, print, report, shown, styled,
 };
@@ -145,8 +145,8 @@ pub(crate) async fn open_indexed(arguments: &SourceArguments) -> Result<View> {
         ));
     }
     let opened = sources.iter().map(|opened| opened.source.clone()).collect();
-    let catalog_config =
-        catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
+    let source_timeout = config.server.source_timeout.max(SOURCE_TIMEOUT);
+    let catalog_config = catalog::Config { source_timeout, strict: config.server.strict };
     let catalog = Arc::new(Catalog::with_config(opened, catalog_config));
     let settings = SearchConfig { is_awaited: true, ..settings(&config, arguments) };
     catalog.start_search(settings)?;

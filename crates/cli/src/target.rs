@@ -22,7 +22,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
   4  the target is unavailable";
 
 /// How long a source may take to list its resources. Long, because no other client waits for this process.
-const SOURCE_TIMEOUT: Duration = Duration::from_secs(300);
+pub(crate) const SOURCE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// An open target.
 pub(crate) struct OpenedTarget {

@@ -180,8 +180,9 @@ fn a_link_to_the_file_stays_a_link() {
     assert!(file.is_symlink() && std::fs::read_to_string(&file).unwrap().contains("4747"));
 }
 
-/// Each host: the path of its configuration file in the home folder, and a file as the host and its users write it.
-const HOSTS: [(&str, &str, &str); 9] = [
+/// Each host: the path of its configuration file in the home folder, and a file as the host and its users write it. The
+/// last is all on one line.
+const HOSTS: [(&str, &str, &str); 10] = [
     ("claude-code", ".claude.json", include_str!("host_configs/claude-code.json")),
     (
         "claude-desktop",
@@ -195,6 +196,32 @@ const HOSTS: [(&str, &str, &str); 9] = [
     ("goose", ".config/goose/config.yaml", include_str!("host_configs/goose.yaml")),
     ("opencode", ".config/opencode/opencode.jsonc", include_str!("host_configs/opencode.jsonc")),
     ("gemini", ".gemini/settings.json", include_str!("host_configs/gemini.json")),
+    ("cursor", ".cursor/mcp.json", "{ \"mcpServers\": { \"a\": { \"command\": \"a\" } } }\n"),
+];
+
+/// Files that have settings, and no servers yet.
+const WITHOUT_SERVERS: [(&str, &str, &str); 13] = [
+    ("claude-code", ".claude.json", "{\n  \"numStartups\": 412,\n  \"projects\": {}\n}\n"),
+    ("claude-desktop", ".config/Claude/claude_desktop_config.json", "{}"),
+    ("vscode", ".config/Code/User/mcp.json", "{\n\t\"inputs\": [], // none\n}\n"),
+    ("cursor", ".cursor/mcp.json", "{ \"version\": 1 }\n"),
+    ("zed", ".config/zed/settings.json", "// Zed settings\n{\n  \"ui_font_size\": 16,\n  // Themes\n}\n"),
+    (
+        "opencode",
+        ".config/opencode/opencode.jsonc",
+        "{\n    \"theme\": \"opencode\",\n    \"model\": \"m\",\n}",
+    ),
+    ("gemini", ".gemini/settings.json", "{\n  \"mcp\": { \"allowed\": [\"libris\"] }\n}"),
+    (
+        "codex",
+        ".codex/config.toml",
+        "# Codex\nmodel = \"m\" # large\n\n[profiles.fast]\nmodel = \"s\"\n# end\n",
+    ),
+    ("codex", ".codex/config.toml", "model = \"m\""),
+    ("codex", ".codex/config.toml", "model = \"m\"\n\n[mcp_servers] # none\n"),
+    ("goose", ".config/goose/config.yaml", "# goose\nGOOSE_MODEL: m   # large\n\n# end\n"),
+    ("goose", ".config/goose/config.yaml", "GOOSE_MODEL: m"),
+    ("goose", ".config/goose/config.yaml", "extensions: # none yet\nGOOSE_MODEL: m\n"),
 ];
 
 /// Whether `after` is `before` with one insertion, apart from a comma or the line break that the insertion needs.
@@ -214,6 +241,40 @@ fn the_file_of_each_host_is_restored_byte_for_byte() {
         {
             adds_replaces_and_removes(host, path, &before);
         }
+    }
+}
+
+/// A key that was added for the entry goes with it, and one with a comment stays.
+#[test]
+fn a_file_without_servers_is_restored_byte_for_byte() {
+    for (host, path, before) in WITHOUT_SERVERS {
+        for before in [before.to_owned(), before.replace('\n', "\r\n"), format!("\u{feff}{before}")] {
+            adds_replaces_and_removes(host, path, &before);
+        }
+    }
+}
+
+/// Without comments, an empty key looks like one that was added for the entry, and goes with it. A file that was absent
+/// or empty stays valid.
+#[test]
+fn the_last_entry_goes_with_its_key() {
+    for (host, path, before, after) in [
+        ("cursor", ".cursor/mcp.json", "{\n  \"mcpServers\": {},\n  \"a\": 1\n}\n", "{\n  \"a\": 1\n}\n"),
+        ("cursor", ".cursor/mcp.json", "", "{}\n"),
+        ("codex", ".codex/config.toml", "mcp_servers = {}\n", "mcp_servers = {}\n"),
+        ("codex", ".codex/config.toml", "", ""),
+        ("goose", ".config/goose/config.yaml", "extensions:\na: 1\n", "a: 1\n"),
+        ("goose", ".config/goose/config.yaml", "", ""),
+    ] {
+        let home = home();
+        let file = home.path().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, before).unwrap();
+        for arguments in [&[host, "docs", "--yes"][..], &[host, "--remove", "--yes"]] {
+            let output = install(home.path(), arguments);
+            assert!(output.status.success(), "{before:?}: {}", said(&output));
+        }
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), after, "{before:?}");
     }
 }
 

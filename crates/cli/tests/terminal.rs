@@ -83,3 +83,26 @@ fn lists_that_are_longer_than_the_terminal_are_shown_in_the_pager() {
     let printed = screen_of(&long, "ls", &[("LIBRIS_PAGER", "no-such-pager-here")]);
     assert!((0..20).all(|number| printed.contains(&format!("file:///long/{number:02}.md"))), "{printed}");
 }
+
+/// A list that takes several pages shows how far it is. The progress goes away, and is on standard error only.
+#[test]
+fn long_lists_show_their_progress() {
+    let root = tempfile::tempdir().unwrap();
+    let docs = root.path().join("docs");
+    std::fs::create_dir(&docs).unwrap();
+    for number in 0..1_500 {
+        std::fs::write(docs.join(format!("{number:04}.txt")), "").unwrap();
+    }
+    let lines = |numbers: std::ops::Range<u32>| -> String {
+        numbers.map(|number| format!("file:///docs/{number:04}.txt\n")).collect()
+    };
+    // The folder itself is the first of a thousand.
+    let (first, second) = (format!("file:///docs/\n{}", lines(0..999)), lines(999..1_500));
+    let progress = "\r\u{1b}[K1,000 resources …\r\u{1b}[K";
+    let plain = ("LIBRIS_PAGER", "cat");
+    assert_eq!(screen_of(&docs, "ls", &[plain]), format!("{first}{progress}{second}"));
+    assert_eq!(screen_of(&docs, "ls 2> /dev/null", &[plain]), format!("{first}{second}"));
+    // In the pager, the list itself is the progress.
+    let paged = screen_of(&docs, "ls", &[("LIBRIS_PAGER", "cat -u")]);
+    assert_eq!(paged, format!("{first}{second}"));
+}

@@ -1,5 +1,6 @@
 // The composer: a message in which `@` offers resources, templates and skills, and what else could be attached.
 
+import { attach } from './attach.js';
 import { announce, debounced, fill, h, icon } from './dom.js';
 import { clean, kindOf, nameOf } from './format.js';
 import { site } from './site.js';
@@ -31,6 +32,7 @@ export class Composer {
   #automatic;
   #dismissed = new Set();
   #before = [];
+  #attached = Promise.resolve();
 
   constructor({ library, selection, open }) {
     this.#library = library;
@@ -92,11 +94,12 @@ export class Composer {
     });
   }
 
-  /** Selects files beside the resources; they stay in the browser. */
+  /** Selects files beside the resources, after those that were dropped before; they stay in the browser. */
   #attach(files) {
-    this.#selection.add(files.map((file) => ({
-      uri: `local:${encodeURIComponent(file.name)}`, label: file.name, name: file.name, mimeType: file.type || undefined, size: file.size, local: file,
-    })));
+    this.#attached = this.#attached.then(async () => {
+      const note = await attach(files, this.#selection);
+      if (note) announce(note);
+    });
   }
 
   /** Sends the message to the conversation that the picker is in. */

@@ -16,6 +16,10 @@ export class Selection extends EventTarget {
     return this.#resources.has(uri);
   }
 
+  get(uri) {
+    return this.#resources.get(uri);
+  }
+
   get all() {
     return [...this.#resources.values()];
   }
@@ -47,6 +51,12 @@ export class Selection extends EventTarget {
 
   toggle(resource) {
     if (!this.#resources.delete(resource.uri)) this.#resources.set(resource.uri, resource);
+    this.#changed();
+  }
+
+  /** Puts a resource in the place of the one with its URI. */
+  replace(resource) {
+    this.#resources.set(resource.uri, resource);
     this.#changed();
   }
 

@@ -47,6 +47,7 @@ assets! {
     "/": "index.html",
     "/status": "status.html",
     "/picker/app.js": "app.js",
+    "/picker/attach.js": "attach.js",
     "/picker/browse.js": "browse.js",
     "/picker/composer.js": "composer.js",
     "/picker/dom.js": "dom.js",

@@ -4,11 +4,10 @@
 //! differs from the original in anything but the entry, the edit is refused.
 
 use anyhow::{Context as _, Result, anyhow};
-use jsonc_parser::ParseOptions;
-use jsonc_parser::cst::{CstInputValue, CstRootNode};
+use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::{Map, Value};
 
-use super::yaml;
+use super::{json, yaml};
 
 /// The format of a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +26,8 @@ pub(super) struct EntryPath<'a> {
 }
 
 impl ConfigFormat {
-    /// The text with the entry set to `value`, or removed if that is `None`. A byte order mark stays, and new lines end like
-    /// the others.
+    /// The text with the entry set to `value`, or removed if that is `None`. The key goes with its last entry, unless there
+    /// are comments in it. A byte order mark stays, new lines end like the others, and the last line ends as before.
     pub(super) fn edit(self, text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String> {
         let (mark, body) = split_mark(text);
         // The editors know only LF. A file with both kinds of line breaks is edited as it is.
@@ -42,11 +41,15 @@ impl ConfigFormat {
 
     fn edit_lines(self, text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String> {
         let before = self.parse(text)?;
-        let edited = match self {
-            Self::Json => json(text, path, value),
+        let mut edited = match self {
+            Self::Json => json::edit(text, path, value),
             Self::Toml => toml(text, path, value),
             Self::Yaml => yaml::edit(text, path, value),
         }?;
+        // A last line without a line break says, when the entry is removed, that there was none before it was added.
+        if !text.is_empty() && !text.ends_with('\n') && edited.ends_with('\n') {
+            edited.pop();
+        }
         let mut expected = before;
         set(&mut expected, path, value);
         let found = self.parse(&edited).context("the edited file cannot be read")?;
@@ -67,9 +70,9 @@ impl ConfigFormat {
             return Ok(Value::Object(Map::new()));
         }
         let value = match self {
-            Self::Json => CstRootNode::parse(text, &ParseOptions::default())?
-                .to_serde_value()
-                .unwrap_or_else(|| Value::Object(Map::new())),
+            Self::Json => parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default())?
+                .value
+                .map_or_else(|| Value::Object(Map::new()), Value::from),
             Self::Toml => toml::from_str(text)?,
             Self::Yaml => {
                 serde_saphyr::from_str::<Option<Value>>(text)?.unwrap_or_else(|| Value::Object(Map::new()))
@@ -119,43 +122,6 @@ fn is_same(found: &Value, expected: &Value, path: EntryPath<'_>) -> bool {
         file
     };
     normal(found) == normal(expected)
-}
-
-fn json(text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String> {
-    let root = CstRootNode::parse(text, &ParseOptions::default())?;
-    let file = root.object_value_or_set();
-    match value {
-        Some(value) => {
-            let servers = file.object_value_or_set(path.key);
-            match servers.get(path.name) {
-                Some(entry) => entry.set_value(input(value)),
-                None => {
-                    servers.ensure_multiline();
-                    servers.append(path.name, input(value));
-                }
-            }
-        }
-        None => {
-            if let Some(entry) = file.object_value(path.key).and_then(|servers| servers.get(path.name)) {
-                entry.remove();
-            }
-        }
-    }
-    let edited = root.to_string();
-    Ok(if text.trim().is_empty() { edited.trim().to_owned() + "\n" } else { edited })
-}
-
-fn input(value: &Value) -> CstInputValue {
-    match value {
-        Value::Null => CstInputValue::Null,
-        Value::Bool(value) => CstInputValue::Bool(*value),
-        Value::Number(number) => CstInputValue::Number(number.to_string()),
-        Value::String(text) => CstInputValue::String(text.clone()),
-        Value::Array(values) => CstInputValue::Array(values.iter().map(input).collect()),
-        Value::Object(members) => {
-            CstInputValue::Object(members.iter().map(|(name, value)| (name.clone(), input(value))).collect())
-        }
-    }
 }
 
 fn toml(text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String> {

@@ -2,6 +2,7 @@
 
 mod edit;
 mod host;
+mod json;
 #[cfg(test)]
 mod tests;
 mod yaml;

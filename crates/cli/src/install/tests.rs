@@ -110,7 +110,68 @@ fn files_without_servers_get_the_first() {
         let edited =
             format.edit(text, path, Some(&value)).unwrap_or_else(|error| panic!("{text:?}: {error:#}"));
         assert_eq!(entry(format, "servers", &edited), Some(value.clone()), "{text:?}: {edited}");
-        assert!(edited.ends_with('\n') || text == "{}", "{text:?}: {edited:?}");
+        assert_eq!(edited.ends_with('\n'), text.is_empty() || text.ends_with('\n'), "{text:?}: {edited:?}");
+    }
+}
+
+/// JSON files in many layouts, with and without servers.
+const LAYOUTS: [&str; 21] = [
+    "{}",
+    "{}\n",
+    "// Settings\n{}\n",
+    "{ \"a\": 1 }\n",
+    "{\"a\":1}",
+    "{ \"a\": 1, }\n",
+    "{ \"a\": 1 /* one */ }\n",
+    "{\n  \"a\": 1\n}\n",
+    "{\n\t\"a\": 1, // one\n}\n",
+    "{\n    \"a\": { \"b\": [1] } // one\n    // end\n}",
+    "{\n  // none yet\n}\n",
+    "{ /* none yet */ }\n",
+    "{\n  \"a\": 1,\n  \"b\": 2 }\n",
+    "{\n  \"a\": 1   \n\n}\n",
+    "{\r\n  \"a\": 1\n}\r\n",
+    "{ \"servers\": { \"a\": { \"command\": \"a\" } } }\n",
+    "{\"servers\":{\"a\":{},},\"b\":1}\n",
+    "{\n  \"servers\": { \"a\": {} }\n}\n",
+    "{\n  \"servers\": {\n    // none yet\n  }\n}\n",
+    "{ \"servers\": { /* none yet */ } }\n",
+    "{\n  \"servers\": {\n    \"a\": {} }, \"b\": 1\n}\n",
+];
+
+#[test]
+fn json_of_every_layout_is_restored() {
+    let path = EntryPath { key: "servers", name: "libris" };
+    let value = json!({ "command": "/bin/libris", "args": ["serve", "/docs"] });
+    for text in LAYOUTS {
+        let added = ConfigFormat::Json.edit(text, path, Some(&value)).unwrap();
+        assert_eq!(entry(ConfigFormat::Json, "servers", &added), Some(value.clone()), "{added}");
+        assert_eq!(ConfigFormat::Json.edit(&added, path, Some(&value)).unwrap(), added);
+        assert_eq!(ConfigFormat::Json.edit(&added, path, None).unwrap(), text, "{added}");
+    }
+}
+
+/// An entry goes from any position, and leaves nothing behind but what belongs to others.
+#[test]
+fn an_entry_is_removed_from_every_position() {
+    let path = EntryPath { key: "s", name: "libris" };
+    for (before, after) in [
+        ("{\"s\":{\"libris\":{},\"a\":1}}", "{\"s\":{\"a\":1}}"),
+        ("{ \"s\": { \"a\": 1, \"libris\": {}, \"b\": 2 } }", "{ \"s\": { \"a\": 1, \"b\": 2 } }"),
+        ("{ \"s\": { \"a\": 1 , \"libris\": {} } }", "{ \"s\": { \"a\": 1  } }"),
+        (
+            "{\n  \"s\": {\n    \"libris\": {}, // mine\n    // of a\n    \"a\": 1\n  }\n}\n",
+            "{\n  \"s\": {\n    // of a\n    \"a\": 1\n  }\n}\n",
+        ),
+        (
+            "{\n  \"s\": {\n    \"a\": 1 // one\n    , \"libris\": {}\n  }\n}\n",
+            "{\n  \"s\": {\n    \"a\": 1 // one\n    \n  }\n}\n",
+        ),
+        ("{\n  \"s\": {\n    \"libris\": {} // mine\n  },\n  \"b\": 1\n}\n", "{\n  \"b\": 1\n}\n"),
+        ("{\n  \"s\": { \"libris\": {} }\n}\n", "{}\n"),
+        ("{ \"s\": 1 }", "{ \"s\": 1 }"),
+    ] {
+        assert_eq!(ConfigFormat::Json.edit(before, path, None).unwrap(), after);
     }
 }
 

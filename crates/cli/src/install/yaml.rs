@@ -35,6 +35,10 @@ pub(super) fn edit(text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Re
     match found {
         Some(at) => {
             let last = block_end(&lines, at, child_indent);
+            if value.is_none() && (at, last) == (start + 1, end) && is_bare(&lines, start, end) {
+                lines.drain(start..end);
+                return Ok(lines.concat());
+            }
             let key_line = lines[at].clone();
             lines.splice(at..last, new);
             // The line of the key stays if the value is below it: it may have a comment.
@@ -80,6 +84,15 @@ fn block_end(lines: &[String], start: usize, indent: usize) -> usize {
         end = at + 1;
     }
     end
+}
+
+/// Whether the key in line `start` has no comment: neither after it nor, indented, below its block that ends before line
+/// `end`.
+fn is_bare(lines: &[String], start: usize, end: usize) -> bool {
+    let below = lines[end..].iter().find(|line| !line.trim().is_empty());
+    let has_comment_below =
+        below.is_some_and(|line| line.starts_with(' ') && line.trim_start().starts_with('#'));
+    lines[start].trim_end().ends_with(':') && !has_comment_below
 }
 
 /// The lines of an entry. JSON is YAML too, so its values are written as JSON.

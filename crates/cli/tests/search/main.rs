@@ -52,6 +52,20 @@ fn uris(answer: &Value) -> Vec<&str> {
     answer["hits"].as_array().unwrap().iter().map(|hit| hit["uri"].as_str().unwrap()).collect()
 }
 
+/// A server may take longer to start than `source_timeout`, which is for clients that wait for `libris serve`.
+#[cfg(feature = "mcp")]
+#[test]
+fn a_server_that_starts_slowly_is_searched() {
+    let folder = documents();
+    let server = format!("sleep 1; exec {} serve ./docs --stdio", env!("CARGO_BIN_EXE_libris"));
+    let config = format!(
+        "[server]\nsource_timeout = \"10ms\"\n\n[[mcp]]\nname = \"slow\"\nrun = [\"sh\", \"-c\", {server:?}]\n"
+    );
+    std::fs::write(folder.path().join("libris.toml"), config).unwrap();
+    let output = search(folder.path(), &["rotating keys", "--config", "libris.toml", "--limit", "1"]);
+    assert!(output.status.success() && text(&output.stdout).contains("keys.md"), "{output:?}");
+}
+
 #[test]
 fn hits_are_printed_for_people() {
     let folder = documents();

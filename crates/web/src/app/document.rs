@@ -21,6 +21,7 @@ macro_rules! modules {
 
 modules! {
     "app.js",
+    "attach.js",
     "browse.js",
     "chat.js",
     "composer.js",
