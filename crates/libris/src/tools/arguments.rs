@@ -1,9 +1,15 @@
 //! The arguments of a tool call.
 
+use std::borrow::Cow;
+use std::fmt;
+
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use libris_core::{Audience, suggest};
+use serde::Deserializer as _;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::output::ToolError;
@@ -45,10 +51,11 @@ impl ToolArguments {
         Ok(Self(arguments))
     }
 
-    /// The first of these arguments that is a text. The arguments are not validated otherwise.
+    /// The first of these arguments that is a text. The arguments are not validated otherwise, and may be of any size, so
+    /// they are not copied.
     pub(crate) fn first_text(json: &str, names: &[&str]) -> Option<String> {
-        let arguments: Map<String, Value> = serde_json::from_str(json).ok()?;
-        names.iter().find_map(|name| arguments.get(*name)?.as_str().map(str::to_owned))
+        let values = serde_json::Deserializer::from_str(json).deserialize_map(NamedMembers { names }).ok()?;
+        values.into_iter().flatten().find_map(|value| serde_json::from_str(value.get()).ok())
     }
 
     /// A text, if it is given and not empty.
@@ -146,6 +153,31 @@ impl ToolArguments {
     }
 }
 
+/// Finds the members of an object that have these names, and skips all others.
+struct NamedMembers<'n> {
+    names: &'n [&'n str],
+}
+
+impl<'de> Visitor<'de> for NamedMembers<'_> {
+    /// The value of each name. If a member is repeated, its last value.
+    type Value = Vec<Option<&'de RawValue>>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut values = vec![None; self.names.len()];
+        while let Some(name) = members.next_key::<Cow<'de, str>>()? {
+            match self.names.iter().position(|known| *known == name) {
+                Some(at) => values[at] = Some(members.next_value()?),
+                None => _ = members.next_value::<IgnoredAny>()?,
+            }
+        }
+        Ok(values)
+    }
+}
+
 /// Lines counted from 1, as in `10-20`, `10-`, `20` and `-20`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineRange {
@@ -211,6 +243,17 @@ mod tests {
         assert_eq!(arguments.range("lines").ok().unwrap().as_deref(), Some("20"));
         assert!(parse("").ok().unwrap().required("uri", "a:b").is_err());
         assert!(parse(r#"{"other":null}"#).is_ok());
+    }
+
+    #[test]
+    fn the_first_text_is_found() {
+        let first = |json| ToolArguments::first_text(json, &["uri", "scope"]);
+        assert_eq!(first(r#"{"scope":"a:b","mime":["*",{"uri":"c:d"}],"uri":"x:\u0079"}"#).unwrap(), "x:y");
+        assert_eq!(first(r#"{"scope":"a:b","uri":["x:y"]}"#).unwrap(), "a:b");
+        assert_eq!(first(r#"{"uri":"a:b","\u0075ri":"x:y"}"#).unwrap(), "x:y");
+        for json in ["", "null", "[]", "{}", r#"{"uri":null}"#, r#"{"other":"a:b"}"#] {
+            assert_eq!(first(json), None, "{json}");
+        }
     }
 
     #[test]
