@@ -154,7 +154,7 @@ impl GitCompletion {
         Ok(commits)
     }
 
-    /// Completes the last name of the typed path with those entries of its directory that the caller sees, ignoring case.
+    /// Completes the last name of the typed path with the entries of its directory that the caller sees, ignoring case.
     fn paths(
         &self,
         inner: &GitInner,
