@@ -281,7 +281,10 @@ impl ViewSnapshot<'_> {
         // Request as many values as possible, because hidden values must neither displace visible values nor be
         // counted.
         let all = CompletionRequest { limit: MAX_UNFILTERED_VALUES, ..partial };
-        let completion = self.source.complete(all, context).await;
+        // A value may name a resource with another URI than that of the template, which only the source can check.
+        let visible = RightsVisibility { source: self.source.clone(), rights: rights.clone() };
+        let restricted = context.clone().with_visibility(Arc::new(visible));
+        let completion = self.source.complete(all, &restricted).await;
         let Completion { mut values, total, more, proof } =
             completion.map_err(|error| self.redacted(error))?;
         values.retain(|value| self.leads_to_visible(partial, value));

@@ -1,11 +1,15 @@
 //! A rule holds under every name of a resource, and for every response that shows its contents.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
 use libris::rules::{Effect, Operations, Rule, RuleSet, RulesPolicy, UriPattern, Who};
-use libris::{Catalog, Config, ContentBody, Context, Error, Identity, Policy, Rights, Server, Source, Uri};
+use libris::{
+    Catalog, CompletionRequest, Config, ContentBody, Context, Error, Identity, Operation, Policy, Rights,
+    Server, Source, Uri, UriTemplate,
+};
 use libris_sources::{Files, Git, files, git};
 
 const SECRET: &str = "s3cret";
@@ -127,6 +131,90 @@ async fn no_name_of_a_commit_leads_past_a_rule() {
     let open = open(&[all]);
     for uri in ["tree/v1/secrets/key", "commit/HEAD", "blame/main/secrets/key", "diff/worktree"] {
         assert!(read(&open, &format!("git://repo/{uri}")).await.unwrap().contains(SECRET), "{uri}");
+    }
+}
+
+/// The values of a completion of `path` in a repository with two commits.
+async fn completed(server: &Server, template: &str, typed: &str) -> Vec<String> {
+    let template = UriTemplate::parse(&format!("git://repo/{template}")).unwrap();
+    let known = [("ref", "main"), ("base", "HEAD~1"), ("head", "main")];
+    let known = BTreeMap::from(known.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let partial =
+        CompletionRequest { template: &template, variable: "path", typed, known: &known, limit: 100 };
+    let view = server.view_for(None);
+    view.snapshot().complete(partial, &Context::default()).await.unwrap().values
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn completion_of_a_path_names_nothing_that_a_rule_hides() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("repo");
+    std::fs::create_dir_all(path.join("hidden")).unwrap();
+    std::fs::create_dir_all(path.join("a/deep/below")).unwrap();
+    run(&path, &["init", "--quiet", "--initial-branch=main"]);
+    for version in ["one", "two"] {
+        for name in ["hidden/f.txt", "a/deep/below/g.txt", "a/open.txt", "readme"] {
+            std::fs::write(path.join(name), version).unwrap();
+        }
+        run(&path, &["add", "."]);
+        run(&path, &["commit", "--quiet", "--message", version]);
+    }
+    let of_parameter = [
+        "log/{ref}{?path,limit,format}",
+        "diff/staged{?path}",
+        "diff/worktree{?path}",
+        "diff/{base}/{head}{?path}",
+    ];
+    let of_path =
+        ["tree/{ref}/{+path}{?lines,bytes}", "tree/{ref}{/path*}", "blame/{ref}/{+path}{?lines,format}"];
+    // Rules that deny, and rules that only allow.
+    let denying = [
+        ("git://*/tree/*/hidden/**", Effect::Deny),
+        ("git://repo/tree/HEAD/a/deep/**", Effect::Deny),
+        ("git://repo/**", Effect::Allow),
+    ];
+    let allowing = [
+        ("git://repo/log/**", Effect::Allow),
+        ("git://repo/diff/**", Effect::Allow),
+        ("git://repo/tree/*/readme", Effect::Allow),
+        ("git://repo/tree/*/a", Effect::Allow),
+        ("git://repo/tree/*/a/open.txt", Effect::Allow),
+    ];
+    let all_templates = [&of_parameter[..], &of_path[..]].concat();
+    for (rules, templates) in [(&denying[..], &all_templates[..]), (&allowing[..], &of_parameter[..])] {
+        let config = git::Config { path: path.clone(), ..git::Config::default() };
+        let server = server(Git::open(config).unwrap(), rules);
+        for template in templates {
+            for (typed, expected) in [
+                ("h", &[][..]),
+                ("hidden/", &[]),
+                ("a/", &["a/open.txt"]),
+                ("a/deep/", &[]),
+                ("r", &["readme"]),
+            ] {
+                assert_eq!(completed(&server, template, typed).await, expected, "{template} {typed}");
+            }
+        }
+        let view = server.view_for(None);
+        for hidden in [
+            "log/main?path=hidden%2Ff.txt",
+            "diff/HEAD~1/main?path=hidden",
+            "diff/staged?path=a%2Fdeep%2Fbelow%2Fg.txt",
+            "diff/worktree?path=a/deep/",
+        ] {
+            let uri = Uri::parse(&format!("git://repo/{hidden}")).unwrap();
+            let answer = view.snapshot().read(&uri, &Context::default()).await;
+            assert!(matches!(answer, Err(Error::NotFound(_))), "{hidden}: {answer:?}");
+            if rules.len() == denying.len() {
+                assert!(!view.snapshot().allows(Operation::Read, &uri), "{hidden}");
+            }
+        }
+    }
+    // Without the rules, the names are completed.
+    let config = git::Config { path: path.clone(), ..git::Config::default() };
+    let open = server(Git::open(config).unwrap(), &[("git://repo/**", Effect::Allow)]);
+    for template in of_parameter {
+        assert_eq!(completed(&open, template, "hidden/").await, ["hidden/f.txt"], "{template}");
     }
 }
 

@@ -54,17 +54,16 @@ impl Filter<'_> {
     }
 
     /// The resources whose head document has one of these terms in a field. A term that ends with `*` matches all terms
-    /// with the text before the `*` as a prefix.
+    /// with the text before the `*` as a prefix. Reads the postings of each matching term once.
     fn with_terms(&self, field: Field, terms: &[String]) -> tantivy::Result<ResourceSet> {
         let mut set = ResourceSet::empty(self.map.heads.len());
         let index = self.reader.inverted_index(field)?;
-        for term in terms {
-            let prefix = term.strip_suffix('*');
-            let mut stream = index.terms().range().ge(prefix.unwrap_or(term)).into_stream()?;
+        for TermFilter { text, is_prefix } in disjoint(terms) {
+            let mut stream = index.terms().range().ge(text).into_stream()?;
             while let Some((found, info)) = stream.next() {
-                let matches = match prefix {
-                    Some(prefix) => found.starts_with(prefix.as_bytes()),
-                    None => found == term.as_bytes(),
+                let matches = match is_prefix {
+                    true => found.starts_with(text.as_bytes()),
+                    false => found == text.as_bytes(),
                 };
                 if !matches {
                     break;
@@ -77,5 +76,51 @@ impl Filter<'_> {
             }
         }
         Ok(set)
+    }
+}
+
+/// A term, or the beginning of terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TermFilter<'t> {
+    text: &'t str,
+    is_prefix: bool,
+}
+
+/// These terms, without those that another one includes, so that no two match the same term of the index.
+fn disjoint(terms: &[String]) -> Vec<TermFilter<'_>> {
+    let filters = terms.iter().map(|term| match term.strip_suffix('*') {
+        Some(text) => TermFilter { text, is_prefix: true },
+        None => TermFilter { text: term, is_prefix: false },
+    });
+    let mut filters: Vec<_> = filters.collect();
+    // In this order, a prefix comes directly before all that it includes.
+    filters.sort_unstable_by_key(|filter| (filter.text, !filter.is_prefix));
+    filters.dedup_by(|next, kept| *next == *kept || kept.is_prefix && next.text.starts_with(kept.text));
+    filters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TermFilter, disjoint};
+
+    #[test]
+    fn terms_that_others_include_are_left_out() {
+        let kept = |terms: &[&str]| {
+            let terms: Vec<_> = terms.iter().map(|term| (*term).to_owned()).collect();
+            let filters = disjoint(&terms).into_iter();
+            let shown =
+                |TermFilter { text, is_prefix }| format!("{text}{}", if is_prefix { "*" } else { "" });
+            filters.map(shown).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(&[]), [""; 0]);
+        assert_eq!(kept(&["text/plain", "image/png", "text/plain"]), ["image/png", "text/plain"]);
+        assert_eq!(
+            kept(&["text/plain", "text/*", "text", "textile", "text/p*"]),
+            ["text", "text/*", "textile"]
+        );
+        assert_eq!(kept(&["a", "a*", "ab", "a*"]), ["a*"]);
+        assert_eq!(kept(&["a", "ab", "abc"]), ["a", "ab", "abc"]);
+        assert_eq!(kept(&["text/*", "*", "image/png", ""]), ["*"]);
+        assert_eq!(kept(&vec!["*"; 900_000]), ["*"]);
     }
 }

@@ -112,6 +112,13 @@ fn phrases_exclusions_and_filters_apply() {
         let query = SearchQuery { mimes: vec![mime.to_owned()], ..SearchQuery::new("exit code", 10) };
         assert_eq!(index.search(&query, &VisibleResources::All).unwrap().total, count, "{mime}");
     }
+    for (mimes, count) in
+        [(["image/*", "text/markdown"], 3), (["text/*", "text/markdown"], 3), (["a/b", "c*"], 0)]
+    {
+        let mimes = mimes.map(str::to_owned).to_vec();
+        let query = SearchQuery { mimes, ..SearchQuery::new("exit code", 10) };
+        assert_eq!(index.search(&query, &VisibleResources::All).unwrap().total, count, "{query:?}");
+    }
     let other = SearchQuery { sources: vec!["sql shop".to_owned()], ..SearchQuery::new("exit code", 10) };
     assert_eq!(index.search(&other, &VisibleResources::All).unwrap().total, 0);
 }

@@ -27,6 +27,10 @@ pub(crate) const TOOLS_LIST: &str = "tools/list";
 /// context of a completion. Unknown resources count too: they cause no subscription, but take time.
 const MAX_NAMED: usize = 4_096;
 
+/// The maximum size of the values of a completion with their names, in bytes: those of the completed argument and of the
+/// context. A source may process all of them once per value that it offers.
+const MAX_COMPLETED_BYTES: usize = 8 << 10;
+
 /// A request with validated parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum McpRequest {
@@ -289,6 +293,15 @@ fn completion_params(params: &Params<'_>) -> Result<CompletionParams, ErrorObjec
         let why = format!("`context` may have {MAX_NAMED} arguments at most");
         return Err(ErrorObject::new(INVALID_PARAMS, why));
     }
+    let known: usize = context.arguments.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if argument.name.len() + argument.value.len() + known > MAX_COMPLETED_BYTES {
+        return Err(ErrorObject::new(
+            INVALID_PARAMS,
+            format!(
+                "the names and values of a completion must have at most {MAX_COMPLETED_BYTES} bytes together"
+            ),
+        ));
+    }
     let reference = match (&*reference.kind, reference.uri, reference.name) {
         ("ref/resource", Some(uri), _) => Reference::Resource(uri),
         ("ref/resource", None, _) => return Err(missing("ref.uri")),
@@ -310,7 +323,9 @@ fn completion_params(params: &Params<'_>) -> Result<CompletionParams, ErrorObjec
 
 #[cfg(test)]
 mod tests {
-    use super::{ListenFilter, MAX_NAMED, McpRequest, Params, Reader};
+    use serde_json::json;
+
+    use super::{CompletionParams, ListenFilter, MAX_COMPLETED_BYTES, MAX_NAMED, McpRequest, Params, Reader};
     use crate::Revision;
     use crate::empty::Empty;
 
@@ -386,6 +401,41 @@ mod tests {
             ),
         );
         assert!(why.starts_with("`context` may have"), "{why}");
+    }
+
+    #[test]
+    fn values_of_completions_are_bounded() {
+        // Each size is that of the value, of one known value, and of the name of another argument.
+        let complete = |[typed, known, name]: [usize; 3]| {
+            let params = json!({
+                "ref": { "type": "ref/resource", "uri": "a:{b}" },
+                "argument": { "name": "b", "value": "/".repeat(typed) },
+                "context": { "arguments": { "c": "x".repeat(known), "d".repeat(name): "" } },
+            });
+            let params = params.to_string();
+            let parsed = |revision| {
+                let params = Params::read(&mut Reader::new(&params)).unwrap();
+                McpRequest::parse(revision, &Empty, "completion/complete", &params).is_ok()
+            };
+            let (legacy, modern) = (parsed(Revision::V2025_06_18), parsed(Revision::V2026_07_28));
+            let of_picker = CompletionParams::parse(&params).is_ok();
+            assert_eq!([legacy, modern], [of_picker; 2], "{typed} {known} {name}");
+            of_picker
+        };
+        // The names `b` and `c` count too.
+        let rest = MAX_COMPLETED_BYTES - 2;
+        assert!(complete([rest - 1, 0, 1]) && complete([0, rest - 1, 1]) && complete([rest - 200, 100, 100]));
+        for excess in [[rest, 0, 1], [0, rest, 1], [0, 0, rest + 1], [rest - 100, 100, 1], [1 << 20, 0, 1]] {
+            assert!(!complete(excess), "{excess:?}");
+        }
+        let long = "/".repeat(1 << 20);
+        let params = format!(
+            r#"{{"ref":{{"type":"ref/prompt","name":"p"}},"argument":{{"name":"a","value":"{long}"}}}}"#
+        );
+        assert_eq!(
+            refused("completion/complete", &params),
+            "the names and values of a completion must have at most 8192 bytes together"
+        );
     }
 
     #[test]

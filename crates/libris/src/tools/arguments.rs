@@ -1,15 +1,27 @@
 //! The arguments of a tool call.
 
+use std::borrow::Cow;
+use std::fmt;
+
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use libris_core::{Audience, suggest};
+use serde::Deserializer as _;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::output::ToolError;
 
 /// The longest text of an argument, in bytes.
 const MAX_TEXT: usize = 8 * 1024;
+
+/// The largest number of different texts in a list.
+const MAX_TEXTS: usize = 32;
+
+/// The maximum size of all arguments as JSON, in bytes. A parsed list takes many times its size in memory.
+const MAX_ARGUMENTS: usize = 256 << 10;
 
 /// The arguments of a tool call. The tool knows all of their names; the values are not validated yet.
 pub(crate) struct ToolArguments(Map<String, Value>);
@@ -20,6 +32,9 @@ impl ToolArguments {
     pub(crate) fn parse(json: &str, known: &[&str]) -> Result<Self, ToolError> {
         let arguments = match json {
             "" => Map::new(),
+            json if json.len() > MAX_ARGUMENTS => {
+                return Err(ToolError::told(format!("`arguments` must have at most {MAX_ARGUMENTS} bytes")));
+            }
             json => {
                 serde_json::from_str(json).map_err(|_| ToolError::told("`arguments` must be an object"))?
             }
@@ -36,10 +51,11 @@ impl ToolArguments {
         Ok(Self(arguments))
     }
 
-    /// The first of these arguments that is a text. The arguments are not validated otherwise.
+    /// The first of these arguments that is a text. The arguments are not validated otherwise, and may be of any size, so
+    /// they are not copied.
     pub(crate) fn first_text(json: &str, names: &[&str]) -> Option<String> {
-        let arguments: Map<String, Value> = serde_json::from_str(json).ok()?;
-        names.iter().find_map(|name| arguments.get(*name)?.as_str().map(str::to_owned))
+        let values = serde_json::Deserializer::from_str(json).deserialize_map(NamedMembers { names }).ok()?;
+        values.into_iter().flatten().find_map(|value| serde_json::from_str(value.get()).ok())
     }
 
     /// A text, if it is given and not empty.
@@ -111,16 +127,54 @@ impl ToolArguments {
         })
     }
 
-    /// A text or a list of texts.
+    /// The different texts of a text or a list of texts, without empty ones.
     pub(crate) fn texts(&self, name: &str) -> Result<Vec<String>, ToolError> {
-        match self.0.get(name) {
-            Some(Value::Array(values)) => {
-                let texts: Option<Vec<_>> =
-                    values.iter().map(|value| value.as_str().map(str::to_owned)).collect();
-                texts.ok_or_else(|| ToolError::told(format!("`{name}` must be a text or a list of texts")))
+        let Some(Value::Array(values)) = self.0.get(name) else {
+            return Ok(self.text(name)?.map(str::to_owned).into_iter().collect());
+        };
+        let (mut texts, mut size) = (Vec::<String>::new(), 0);
+        for value in values {
+            let text = value
+                .as_str()
+                .map(str::trim)
+                .ok_or_else(|| ToolError::told(format!("`{name}` must be a text or a list of texts")))?;
+            if text.is_empty() || texts.iter().any(|known| known == text) {
+                continue;
             }
-            _ => Ok(self.text(name)?.map(str::to_owned).into_iter().collect()),
+            size += text.len();
+            if texts.len() == MAX_TEXTS || size > MAX_TEXT {
+                return Err(ToolError::told(format!(
+                    "`{name}` must have at most {MAX_TEXTS} different texts of {MAX_TEXT} bytes together"
+                )));
+            }
+            texts.push(text.to_owned());
         }
+        Ok(texts)
+    }
+}
+
+/// Finds the members of an object that have these names, and skips all others.
+struct NamedMembers<'n> {
+    names: &'n [&'n str],
+}
+
+impl<'de> Visitor<'de> for NamedMembers<'_> {
+    /// The value of each name. If a member is repeated, its last value.
+    type Value = Vec<Option<&'de RawValue>>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut values = vec![None; self.names.len()];
+        while let Some(name) = members.next_key::<Cow<'de, str>>()? {
+            match self.names.iter().position(|known| *known == name) {
+                Some(at) => values[at] = Some(members.next_value()?),
+                None => _ = members.next_value::<IgnoredAny>()?,
+            }
+        }
+        Ok(values)
     }
 }
 
@@ -189,6 +243,39 @@ mod tests {
         assert_eq!(arguments.range("lines").ok().unwrap().as_deref(), Some("20"));
         assert!(parse("").ok().unwrap().required("uri", "a:b").is_err());
         assert!(parse(r#"{"other":null}"#).is_ok());
+    }
+
+    #[test]
+    fn the_first_text_is_found() {
+        let first = |json| ToolArguments::first_text(json, &["uri", "scope"]);
+        assert_eq!(first(r#"{"scope":"a:b","mime":["*",{"uri":"c:d"}],"uri":"x:\u0079"}"#).unwrap(), "x:y");
+        assert_eq!(first(r#"{"scope":"a:b","uri":["x:y"]}"#).unwrap(), "a:b");
+        assert_eq!(first(r#"{"uri":"a:b","\u0075ri":"x:y"}"#).unwrap(), "x:y");
+        for json in ["", "null", "[]", "{}", r#"{"uri":null}"#, r#"{"other":"a:b"}"#] {
+            assert_eq!(first(json), None, "{json}");
+        }
+    }
+
+    #[test]
+    fn lists_of_texts_are_bounded() {
+        let texts = |json: &str| {
+            let json = format!("{{\"mime\":{json}}}");
+            ToolArguments::parse(&json, &["mime"]).and_then(|arguments| arguments.texts("mime"))
+        };
+        assert_eq!(texts("\" text/* \"").ok().unwrap(), ["text/*"]);
+        assert_eq!(texts(r#"["a/b","*",""," a/b","*"]"#).ok().unwrap(), ["a/b", "*"]);
+        assert_eq!(message(texts(r#"["a/b",7]"#)), "`mime` must be a text or a list of texts");
+        let list = |texts: &[String]| serde_json::to_string(texts).unwrap();
+        let numbered = |count: usize| (0..count).map(|number| format!("a/{number}")).collect::<Vec<_>>();
+        assert_eq!(texts(&list(&numbered(32))).ok().unwrap(), numbered(32));
+        let excess = "`mime` must have at most 32 different texts of 8192 bytes together";
+        assert_eq!(message(texts(&list(&numbered(33)))), excess);
+        let long = ["a".repeat(4096), "b".repeat(4096)];
+        assert_eq!(texts(&list(&long)).ok().unwrap(), long);
+        assert_eq!(message(texts(&list(&["a".repeat(4096), "b".repeat(4097)]))), excess);
+        assert_eq!(texts(&list(&vec!["*".to_owned(); 60_000])).ok().unwrap(), ["*"]);
+        let large = list(&vec!["*".to_owned(); 900_000]);
+        assert_eq!(message(texts(&large)), "`arguments` must have at most 262144 bytes");
     }
 
     #[test]

@@ -33,6 +33,9 @@ const MAX_NAMES: usize = 5_000;
 /// How many resources are listed at a time to compare names.
 const NAMES_PAGE: usize = 500;
 
+/// How many words of a query are searched in the names.
+const MAX_NAME_WORDS: usize = 64;
+
 /// For how many words of a query similar words are suggested.
 const MAX_WORDS: usize = 8;
 
@@ -94,7 +97,8 @@ impl ToolCall<'_> {
 
     /// Resources whose names, titles or URIs contain words of the query, the most words first.
     pub(super) async fn named_hits(&self, query: &SearchQuery) -> Result<Vec<SearchHit>, ToolError> {
-        let words = words(&query.text);
+        let mut words = words(&query.text);
+        words.truncate(MAX_NAME_WORDS);
         let prefix = query.uri_prefix.as_deref().unwrap_or_default();
         let listing = ViewListing { view: self.view, context: self.context };
         let mut hits: Vec<(usize, SearchHit)> = Vec::new();

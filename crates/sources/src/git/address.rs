@@ -3,6 +3,7 @@
 use libris_core::{Error, Result, Uri, UriTemplate};
 
 use super::LISTED_REV;
+use super::pages::escaped;
 use crate::folder_listing;
 use crate::range::{Range, RangeSpan};
 
@@ -280,21 +281,24 @@ impl UriSpace {
 
 impl UriSpace {
     /// The other URIs to which access rules are applied. For a path: the same path under `tree`, and the same path at
-    /// `HEAD`. For a log or a commit: the log or the commit at `HEAD`. A commit has many names, so a rule for `HEAD`
-    /// must apply to every revision. Other URIs have no aliases.
+    /// `HEAD`. For a log or a commit: the log or the commit at `HEAD`. For a log or a diff of a path: the path under
+    /// `tree` at each revision of the URI and at `HEAD`. A commit has many names, so a rule for `HEAD` must apply to
+    /// every revision. Other URIs have no aliases.
     pub(super) fn aliases(&self, uri: &Uri) -> Vec<Uri> {
         let Some(asked) = self.parse(uri) else { return Vec::new() };
+        // A read refuses a `path` that cannot be parsed, so it needs no alias.
+        let path = asked.parameter("path").ok().flatten();
+        let path = path.map(|path| escaped(path.trim_end_matches('/').as_bytes()));
+        let path_at = |rev| path.as_deref().and_then(|path| self.path_uri(rev, path));
         let names = match asked.target {
             GitTarget::Path { rev, path } | GitTarget::Blame { rev, path } => {
-                [self.path_uri(rev, path), self.path_uri(LISTED_REV, path)]
+                [self.path_uri(rev, path), self.path_uri(LISTED_REV, path), None]
             }
-            GitTarget::Log { .. } => [self.log(LISTED_REV), None],
-            GitTarget::Commit { .. } => [self.commit(LISTED_REV), None],
-            GitTarget::Refs
-            | GitTarget::Status
-            | GitTarget::Staged
-            | GitTarget::Unstaged
-            | GitTarget::Diff { .. } => [None, None],
+            GitTarget::Log { rev } => [self.log(LISTED_REV), path_at(rev), path_at(LISTED_REV)],
+            GitTarget::Commit { .. } => [self.commit(LISTED_REV), None, None],
+            GitTarget::Diff { base, head } => [path_at(base), path_at(head), path_at(LISTED_REV)],
+            GitTarget::Staged | GitTarget::Unstaged => [path_at(LISTED_REV), None, None],
+            GitTarget::Refs | GitTarget::Status => [None, None, None],
         };
         names.into_iter().flatten().filter(|name| name != uri).collect()
     }
@@ -464,7 +468,16 @@ mod tests {
         assert_eq!(aliases("blame/main~3/a"), ["tree/main~3/a", "tree/HEAD/a"]);
         assert_eq!(aliases("tree/main"), ["tree/main/", "tree/HEAD/"]);
         assert_eq!(aliases("tree/HEAD/a"), [""; 0]);
-        assert_eq!(aliases("log/main?path=a"), ["log/HEAD"]);
+        assert_eq!(aliases("log/main"), ["log/HEAD"]);
+        assert_eq!(
+            aliases("log/main?path=a%2Fb%20c/"),
+            ["log/HEAD", "tree/main/a/b%20c", "tree/HEAD/a/b%20c"]
+        );
+        assert_eq!(aliases("diff/v1/main?path=a"), ["tree/v1/a", "tree/main/a", "tree/HEAD/a"]);
+        assert_eq!(aliases("diff/staged?path=a"), ["tree/HEAD/a"]);
+        assert_eq!(aliases("diff/worktree?path=a"), ["tree/HEAD/a"]);
+        assert_eq!(aliases("diff/v1/main"), [""; 0]);
+        assert_eq!(aliases("diff/staged?path=a&path=b"), [""; 0]);
         assert_eq!(aliases("refs"), [""; 0]);
     }
 

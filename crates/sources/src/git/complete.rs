@@ -35,15 +35,20 @@ pub(super) struct GitCompletion {
 enum CompletedVariable {
     Rev,
     Commit,
-    /// A path at a given revision: `{+path}`, `{+folder}`, `{/path*}` or the query parameter `path`.
-    Path {
-        rev: String,
-        position: ValuePosition,
-        entries: CompletedEntries,
-    },
+    Path(CompletedPath),
     Format,
     Contents,
     Other,
+}
+
+/// A path at a given revision: `{+path}`, `{+folder}`, `{/path*}` or the query parameter `path`.
+struct CompletedPath {
+    /// The revision whose entries are completed.
+    rev: String,
+    /// The revision that `rev` is compared with, if the path is that of a diff.
+    base: Option<String>,
+    position: ValuePosition,
+    entries: CompletedEntries,
 }
 
 /// The entries of a folder that are completed.
@@ -69,18 +74,19 @@ impl GitCompletion {
         let variable = match asked.variable {
             "ref" | "base" | "head" => CompletedVariable::Rev,
             "id" => CompletedVariable::Commit,
-            "path" | "folder" => CompletedVariable::Path {
+            "path" | "folder" => CompletedVariable::Path(CompletedPath {
                 entries: match asked.variable {
                     "folder" => CompletedEntries::Folders,
                     _ => CompletedEntries::All,
                 },
                 rev: known("ref").or_else(|| known("head")).unwrap_or_else(|| LISTED_REV.into()),
+                base: known("base"),
                 position: if matches!(name, "blame" | "folder" | "tree") {
                     ValuePosition::Path
                 } else {
                     ValuePosition::Parameter
                 },
-            },
+            }),
             "format" => CompletedVariable::Format,
             "contents" => CompletedVariable::Contents,
             _ => CompletedVariable::Other,
@@ -111,9 +117,7 @@ impl GitCompletion {
                 // An object with the typed id prefix may be added at any time, so such a completion gets no proof.
                 Ok(completion.with_proof(known.proof.filter(|_| !self.searches_objects())))
             }
-            CompletedVariable::Path { rev, position, entries } => {
-                self.paths(inner, repository, rev, *position, *entries)
-            }
+            CompletedVariable::Path(path) => self.paths(inner, repository, path),
             CompletedVariable::Contents => Ok(self.matching(["none", "text"]).with_proof(Proof::always())),
             CompletedVariable::Format => Ok(self.matching(["json", "markdown"]).with_proof(Proof::always())),
             CompletedVariable::Other => Ok(Completion::default()),
@@ -150,15 +154,14 @@ impl GitCompletion {
         Ok(commits)
     }
 
-    /// Completes the last name of the typed path with the entries of its directory, ignoring case.
+    /// Completes the last name of the typed path with the entries of its directory that the caller sees, ignoring case.
     fn paths(
         &self,
         inner: &GitInner,
         repository: &TaskRepository<'_>,
-        rev: &str,
-        position: ValuePosition,
-        entries: CompletedEntries,
+        completed: &CompletedPath,
     ) -> Result<Completion> {
+        let CompletedPath { rev, base, position, entries } = completed;
         let nothing = Ok(Completion::default());
         let (parent, begun) = match self.typed.rsplit_once('/') {
             Some((parent, begun)) => (format!("{parent}/"), begun),
@@ -174,7 +177,12 @@ impl GitCompletion {
         };
         let begun = String::from_utf8_lossy(&begun).to_lowercase();
         // An invalid or unknown revision has no completions.
-        let Ok(Some(resolved)) = rev::resolve(repository, &Uri::encode_segment(rev.as_bytes())) else {
+        let revs: Vec<_> = [Some(rev), base.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|rev| Uri::encode_segment(rev.as_bytes()))
+            .collect();
+        let Ok(Some(resolved)) = rev::resolve(repository, &revs[0]) else {
             return nothing;
         };
         let Some(above) = names(&parent) else { return nothing };
@@ -186,13 +194,23 @@ impl GitCompletion {
         }
         let directory = repository.directory(found.id)?;
         let path = above.join(&b'/');
+        // Access rules name paths by their `tree` URIs, not by the parameter `path` of a log or a diff.
+        let context = &repository.task.context;
+        let is_visible = |key: &str| {
+            let sees = |rev: &String| {
+                let uri = inner.space.path_uri(rev, &format!("{parent}{key}"));
+                uri.is_some_and(|uri| context.sees(&uri))
+            };
+            context.sees_everything() || revs.iter().all(sees)
+        };
         let mut matching = Vec::new();
         for (key, entry) in directory.entries() {
             let folded = String::from_utf8_lossy(&name(key)).to_lowercase();
-            let is_wanted = entries == CompletedEntries::All || entry.kind == EntryKind::Tree;
+            let is_wanted = *entries == CompletedEntries::All || entry.kind == EntryKind::Tree;
             if is_wanted
                 && folded.starts_with(&begun)
                 && inner.filter.shows(&join(&path, key), entry.kind == EntryKind::Tree)
+                && is_visible(key)
             {
                 matching.push((folded, key));
             }
