@@ -15,6 +15,7 @@ use tantivy::tokenizer::TextAnalyzer;
 use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyError, Term};
 
 use crate::analyser::{ANALYSER, Analyser};
+use crate::backlog::Backlog;
 use crate::schema::{Fields, IndexedResource};
 use crate::segment::SegmentMap;
 
@@ -57,6 +58,8 @@ pub struct SearchIndex {
     reader: IndexReader,
     pub(crate) fields: Fields,
     segments: Mutex<HashMap<SegmentId, Arc<SegmentMap>>>,
+    analyser: Analyser,
+    backlog: Arc<Backlog>,
     is_in_memory: bool,
     /// The bytes of an index in memory as of the last commit.
     committed: AtomicUsize,
@@ -99,7 +102,9 @@ impl SearchIndex {
     }
 
     fn with(index: Index, fields: Fields, is_in_memory: bool) -> Result<Self, IndexError> {
-        index.tokenizers().register(ANALYSER, TextAnalyzer::builder(Analyser::default()).build());
+        let backlog = Arc::new(Backlog::default());
+        let analyser = Analyser::new(backlog.clone());
+        index.tokenizers().register(ANALYSER, TextAnalyzer::builder(analyser.clone()).build());
         let reader = index
             .reader_builder()
             .reload_policy(ReloadPolicy::Manual)
@@ -107,7 +112,18 @@ impl SearchIndex {
             .try_into()?;
         let segments = Mutex::default();
         let [committed, added, added_metadata] = [const { AtomicUsize::new(0) }; 3];
-        Ok(Self { index, reader, fields, segments, is_in_memory, committed, added, added_metadata })
+        Ok(Self {
+            index,
+            reader,
+            fields,
+            segments,
+            analyser,
+            backlog,
+            is_in_memory,
+            committed,
+            added,
+            added_metadata,
+        })
     }
 
     /// Starts updating the index; `None` if another process updates the same folder.
@@ -126,6 +142,7 @@ impl SearchIndex {
         policy.set_min_num_segments(6);
         policy.set_del_docs_ratio_before_merge(0.3);
         writer.set_merge_policy(Box::new(policy));
+        self.backlog.clear();
         Ok(Some(IndexUpdater { index: self, writer }))
     }
 
@@ -240,11 +257,17 @@ pub struct IndexUpdater<'i> {
 impl IndexUpdater<'_> {
     /// Adds a resource, or replaces it.
     pub fn put(&self, indexed: &IndexedResource<'_>) -> Result<(), IndexError> {
-        let fields = &self.index.fields;
-        let uri = Term::from_field_text(fields.uri, indexed.resource.uri.as_str());
-        let mut operations = vec![UserOperation::Delete(uri)];
-        operations.extend(fields.documents(indexed).into_iter().map(UserOperation::Add));
-        self.writer.run(operations)?;
+        // tantivy keeps more than 1 KiB for each deletion until the next commit, and looks for it in each segment.
+        self.remove(indexed.resource.uri.as_str());
+        self.add(indexed)
+    }
+
+    /// Adds a resource that the index does not have, which costs less than [`put`](Self::put). A resource that the index
+    /// has would then be in it twice.
+    pub fn add(&self, indexed: &IndexedResource<'_>) -> Result<(), IndexError> {
+        let documents = self.index.fields.documents(indexed);
+        self.index.backlog.add(self.index.fields.analysed_bytes(&documents));
+        self.writer.run(documents.into_iter().map(UserOperation::Add).collect::<Vec<_>>())?;
         match indexed.text {
             Some(text) => self.index.added.fetch_add(text.len(), Ordering::Relaxed),
             None => {
@@ -287,6 +310,9 @@ impl IndexUpdater<'_> {
             prepared.set_payload(COMPLETE);
         }
         prepared.commit()?;
+        // All text is tokenised.
+        self.index.backlog.clear();
+        self.index.analyser.forget_stems();
         self.index.added.store(0, Ordering::Relaxed);
         self.index.added_metadata.store(0, Ordering::Relaxed);
         self.index.reload()

@@ -4,6 +4,7 @@
 //! feeds a [`SearchIndex`], and passes to each search which resources are visible.
 
 mod analyser;
+mod backlog;
 mod definitions;
 mod filter;
 mod index;

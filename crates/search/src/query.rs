@@ -86,7 +86,7 @@ fn words(text: &str, present: Languages) -> Vec<QueryWord> {
     let mut words: Vec<(usize, usize, QueryWord)> = Vec::new();
     for language in languages.iter() {
         let mut stems = StemCache::new(language);
-        for token in TextTokens::new(&text, &mut stems) {
+        for token in TextTokens::new(&text).tokens(&mut stems) {
             let is_same = |(from, to, word): &(usize, usize, QueryWord)| {
                 (*from, *to, word.kind) == (token.from, token.to, TextTokenKind::Part)
                     && token.kind == TextTokenKind::Part

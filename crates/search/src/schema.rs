@@ -133,6 +133,17 @@ impl Fields {
         documents
     }
 
+    /// The bytes of the texts that [`Analyser`](crate::analyser::Analyser) tokenises in these documents.
+    pub(crate) fn analysed_bytes(&self, documents: &[TantivyDocument]) -> usize {
+        use tantivy::schema::Value as _;
+        let analysed =
+            [self.title, self.path, self.description, self.heading, self.outline, self.definition, self.body];
+        let values = documents.iter().flat_map(TantivyDocument::field_values);
+        let texts =
+            values.filter(|(field, _)| analysed.contains(field)).filter_map(|(_, value)| value.as_str());
+        texts.map(str::len).sum()
+    }
+
     /// The head document. `first_heading` is used as the title of a resource without a title.
     fn head(
         &self,

@@ -6,29 +6,31 @@
 //! a version, its first two (`3.11`). Words in scripts without spaces give overlapping pairs of characters; a word ends
 //! where such a script begins or ends, so that `使用Python编程` contains the word `Python`.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+
+use foldhash::fast::RandomState;
 
 use crate::language::Language;
 
 /// The longest token, in bytes. Longer tokens, such as encoded data, are dropped.
 const MAX_TOKEN: usize = 64;
 
-/// A cache of stems is cleared when it has this many entries.
-const MAX_CACHED_STEMS: usize = 8192;
+/// The largest number of entries of a generation of a cache of stems. With two generations, a cache has at most 5 MB.
+const MAX_CACHED_STEMS: usize = 32_768;
 
 /// The kind of a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TextTokenKind {
     /// A word or a part of an identifier, stemmed.
+    #[default]
     Part,
     /// An identifier or a chain of identifiers, not stemmed.
     Whole,
 }
 
 /// A token of a text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextToken {
     pub(crate) text: String,
     pub(crate) kind: TextTokenKind,
@@ -39,15 +41,17 @@ pub(crate) struct TextToken {
     pub(crate) to: usize,
 }
 
-/// Stems words of one language, with a cache.
+/// Stems words of one language, with a cache of two generations: when the recent one is full, it becomes the older one,
+/// whose entries are dropped unless they are used again.
 pub(crate) struct StemCache {
     stemmer: frostem::Stemmer,
-    stems: HashMap<Box<str>, Box<str>>,
+    recent: HashMap<Box<str>, Box<str>, RandomState>,
+    older: HashMap<Box<str>, Box<str>, RandomState>,
 }
 
 impl StemCache {
     pub(crate) fn new(language: Language) -> Self {
-        Self { stemmer: language.stemmer(), stems: HashMap::new() }
+        Self { stemmer: language.stemmer(), recent: HashMap::default(), older: HashMap::default() }
     }
 
     /// Replaces a lower-case word with its stem.
@@ -56,43 +60,93 @@ impl StemCache {
         if word.len() < 3 || !word.chars().all(char::is_alphabetic) {
             return;
         }
-        if let Some(stem) = self.stems.get(&**word) {
+        if let Some(stem) = self.recent.get(&**word) {
             word.clear();
             word.push_str(stem);
             return;
         }
-        if self.stems.len() >= MAX_CACHED_STEMS {
-            self.stems.clear();
+        let (word_key, stem) = match self.older.remove_entry(&**word) {
+            Some(entry) => entry,
+            None => (word.as_str().into(), self.stemmer.stem(word).into()),
+        };
+        word.clear();
+        word.push_str(&stem);
+        // Long tokens are dropped, and would make the cache large.
+        if word_key.len() > MAX_TOKEN {
+            return;
         }
-        let stem = self.stemmer.stem(word).into_owned();
-        self.stems.insert(word.as_str().into(), stem.as_str().into());
-        *word = stem;
+        if self.recent.len() >= MAX_CACHED_STEMS {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(word_key, stem);
     }
 }
 
-/// The tokens of a text, in order.
+/// A cache of stems for each language.
+#[derive(Default)]
+pub(crate) struct StemCaches([Option<StemCache>; Language::ALL.len()]);
+
+impl StemCaches {
+    pub(crate) fn of(&mut self, language: Language) -> &mut StemCache {
+        self.0[language as usize].get_or_insert_with(|| StemCache::new(language))
+    }
+}
+
+/// Reads the tokens of a text, in order.
 pub(crate) struct TextTokens<'a> {
     text: &'a str,
     at: usize,
     position: u32,
-    stems: &'a mut StemCache,
     pending: VecDeque<TextToken>,
     /// The byte ranges of the words of the current chain, such as `os` and `path` of `os.path`.
     chain: Vec<Range<usize>>,
 }
 
+/// What reading a word resulted in.
+enum WordRead {
+    /// One token, which is in the buffer.
+    Token,
+    /// Any number of tokens, which are queued.
+    Queued,
+    /// The text has ended.
+    End,
+}
+
 impl<'a> TextTokens<'a> {
-    pub(crate) fn new(text: &'a str, stems: &'a mut StemCache) -> Self {
-        Self { text, at: 0, position: 0, stems, pending: VecDeque::new(), chain: Vec::new() }
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text, at: 0, position: 0, pending: VecDeque::new(), chain: Vec::new() }
     }
 
-    /// Reads the next word and queues its tokens; `false` at the end of the text.
-    fn read_word(&mut self) -> bool {
-        let rest = &self.text[self.at..];
-        let Some(start) = rest.find(is_word_letter) else {
+    /// Reads the next token; `false` at the end of the text. `stems` must be those of the same language each time.
+    pub(crate) fn read(&mut self, stems: &mut StemCache, token: &mut TextToken) -> bool {
+        loop {
+            if let Some(next) = self.pending.pop_front() {
+                *token = next;
+                return true;
+            }
+            match self.read_word(stems, token) {
+                WordRead::Token => return true,
+                WordRead::Queued => {}
+                WordRead::End if self.pending.is_empty() => return false,
+                WordRead::End => {}
+            }
+        }
+    }
+
+    /// The tokens of the rest of the text.
+    pub(crate) fn tokens(mut self, stems: &mut StemCache) -> impl Iterator<Item = TextToken> {
+        std::iter::from_fn(move || {
+            let mut token = TextToken::default();
+            self.read(stems, &mut token).then_some(token)
+        })
+    }
+
+    /// Reads the next word.
+    fn read_word(&mut self, stems: &mut StemCache, token: &mut TextToken) -> WordRead {
+        let Some(start) = word_start(&self.text[self.at..]) else {
             self.end_chain();
             self.at = self.text.len();
-            return false;
+            return WordRead::End;
         };
         let from = self.at + start;
         if !self.chain.is_empty() && !is_joint(&self.text[self.at..from]) {
@@ -103,21 +157,35 @@ impl<'a> TextTokens<'a> {
         let word = &self.text[from..to];
         if word.starts_with(is_unspaced) {
             self.push_pairs(word, from);
-            return true;
+            return WordRead::Queued;
         }
-        self.push_parts(word, from);
+        let mut read = WordRead::Queued;
+        // Most words are one token, which needs neither the queue nor a string of its own.
+        if self.pending.is_empty() && is_plain(word) {
+            token.text.clear();
+            token.text.push_str(word);
+            token.text.make_ascii_lowercase();
+            stems.stem(&mut token.text);
+            if token.text.len() <= MAX_TOKEN {
+                (token.kind, token.position) = (TextTokenKind::Part, self.position);
+                (token.from, token.to) = (from, to);
+                read = WordRead::Token;
+            }
+        } else {
+            self.push_parts(stems, word, from);
+        }
         if word.bytes().any(|byte| byte != b'_') {
             self.chain.push(from..to);
         }
         self.position += 1;
-        true
+        read
     }
 
     /// Queues the parts of an identifier and, if there are several, the whole.
-    fn push_parts(&mut self, word: &str, from: usize) {
+    fn push_parts(&mut self, stems: &mut StemCache, word: &str, from: usize) {
         if is_plain(word) {
             let mut text = word.to_ascii_lowercase();
-            self.stems.stem(&mut text);
+            stems.stem(&mut text);
             self.push(text, TextTokenKind::Part, from, from + word.len());
             return;
         }
@@ -125,7 +193,7 @@ impl<'a> TextTokens<'a> {
         for (start, part) in parts(word) {
             count += 1;
             let mut text = folded(part.chars());
-            self.stems.stem(&mut text);
+            stems.stem(&mut text);
             self.push(text, TextTokenKind::Part, from + start, from + start + part.len());
         }
         if count > 1 {
@@ -174,25 +242,12 @@ impl<'a> TextTokens<'a> {
     }
 }
 
-impl Iterator for TextTokens<'_> {
-    type Item = TextToken;
-
-    fn next(&mut self) -> Option<TextToken> {
-        while self.pending.is_empty() {
-            if !self.read_word() && self.pending.is_empty() {
-                return None;
-            }
-        }
-        self.pending.pop_front()
-    }
-}
-
 /// Calls `each` with the position and byte range of each token of kind [`TextTokenKind::Part`], of any length, without
 /// creating the tokens.
 pub(crate) fn for_each_part(text: &str, each: &mut dyn FnMut(u32, Range<usize>)) {
     let mut position = 0;
     let mut at = 0;
-    while let Some(start) = text[at..].find(is_word_letter) {
+    while let Some(start) = word_start(&text[at..]) {
         let from = at + start;
         let to = from + word_length(&text[from..]);
         at = to;
@@ -232,9 +287,27 @@ fn is_word_letter(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
+/// Like [`is_word_letter`], for a byte; `false` for the bytes of letters beyond ASCII.
+fn is_word_byte(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || *byte == b'_'
+}
+
+/// The offset of the first word of a text.
+fn word_start(text: &str) -> Option<usize> {
+    let at = text.bytes().position(|byte| is_word_byte(&byte) || !byte.is_ascii())?;
+    match text.as_bytes()[at].is_ascii() {
+        true => Some(at),
+        false => text[at..].find(is_word_letter).map(|start| at + start),
+    }
+}
+
 /// The length in bytes of the word at the start of a text: up to a letter that belongs to no word, or to the border
 /// between a script without spaces and another one.
 fn word_length(text: &str) -> usize {
+    let end = text.bytes().position(|byte| !is_word_byte(&byte)).unwrap_or(text.len());
+    if text.as_bytes().get(end).is_none_or(u8::is_ascii) {
+        return end;
+    }
     let is_pair = text.starts_with(is_unspaced);
     let is_end = |letter: char| !is_word_letter(letter) || is_unspaced(letter) != is_pair;
     text.find(is_end).unwrap_or(text.len())
@@ -284,7 +357,7 @@ mod tests {
 
     fn tokens(text: &str) -> Vec<String> {
         let mut stems = StemCache::new(Language::English);
-        TextTokens::new(text, &mut stems).map(|token| token.text).collect()
+        TextTokens::new(text).tokens(&mut stems).map(|token| token.text).collect()
     }
 
     #[test]
@@ -309,7 +382,8 @@ mod tests {
     fn for_each_part_finds_the_parts_of_the_tokens() {
         let text = "über readHTTPFile, 検索する 木 (os.path) __ 水。火 3.11 用Python3编程";
         let mut stems = StemCache::new(Language::German);
-        let tokens = TextTokens::new(text, &mut stems).filter(|token| token.kind == TextTokenKind::Part);
+        let tokens = TextTokens::new(text).tokens(&mut stems);
+        let tokens = tokens.filter(|token| token.kind == TextTokenKind::Part);
         let expected: Vec<_> = tokens.map(|token| (token.position, token.from..token.to)).collect();
         let mut found = Vec::new();
         for_each_part(text, &mut |position, range| found.push((position, range)));
@@ -317,10 +391,29 @@ mod tests {
     }
 
     #[test]
+    fn stems_are_the_same_from_the_cache() {
+        let mut stems = StemCache::new(Language::English);
+        let mut stem = |word: &str| {
+            let mut word = word.to_owned();
+            stems.stem(&mut word);
+            word
+        };
+        for round in 0..3 {
+            assert_eq!(stem("rotations"), "rotat", "round {round}");
+            let letters =
+                |number: usize| (0..4).map(move |at| char::from(b'a' + (number >> (4 * at) & 15) as u8));
+            (0..super::MAX_CACHED_STEMS).for_each(|number| _ = stem(&letters(number).collect::<String>()));
+        }
+        assert!(
+            stems.recent.len() <= super::MAX_CACHED_STEMS && stems.older.len() <= super::MAX_CACHED_STEMS
+        );
+    }
+
+    #[test]
     fn ranges_are_those_of_the_text() {
         let text = "über die readFile_x 検索";
         let mut stems = StemCache::new(Language::German);
-        for token in TextTokens::new(text, &mut stems) {
+        for token in TextTokens::new(text).tokens(&mut stems) {
             assert!(text.get(token.from..token.to).is_some(), "{token:?}");
         }
     }

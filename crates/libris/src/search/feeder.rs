@@ -173,6 +173,9 @@ impl Feeder {
             drop(shared);
             sleep(LOCK_RETRY).await;
         };
+        // The process that had the lock may have committed since the index was read. Resources that the index seems not
+        // to have are added without deleting an older version.
+        index.reload()?;
         let shared = self.shared()?;
         let is_configured = folder.is_some() || shared.config.folder.is_none();
         // The log has the cause, which may contain a path.

@@ -2,6 +2,7 @@
 #![cfg(feature = "search")]
 
 mod faults;
+mod twice;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
