@@ -4,16 +4,16 @@
 //! the result is the same as if hidden resources did not exist.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use tantivy::fieldnorm::FieldNormReader;
-use tantivy::postings::{Postings as _, TermInfo};
+use tantivy::postings::{BlockSegmentPostings, TermInfo};
 use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{DocSet as _, InvertedIndexReader, SegmentReader, TERMINATED, Term};
 
-use crate::language::{Language, Languages};
 use crate::query::QueryWord;
 use crate::schema::Fields;
-use crate::segment::{ResourceSet, SegmentMap};
+use crate::segment::{ResourceSet, SegmentMap, Statistics, VisibleSet};
 use crate::tokens::TextTokenKind;
 
 /// The length of a usual section in words, for the length normalisation. It is a constant for the same reason as
@@ -87,9 +87,9 @@ impl Default for Weights {
 /// A segment, with the resources in it that a search may use.
 pub(crate) struct ScopedSegment<'s> {
     pub(crate) reader: &'s SegmentReader,
-    pub(crate) map: std::sync::Arc<SegmentMap>,
+    pub(crate) map: Arc<SegmentMap>,
     /// The resources that the caller may see; all statistics are computed from them.
-    pub(crate) visible: ResourceSet,
+    pub(crate) visible: Arc<VisibleSet>,
     /// The visible resources that pass the filters.
     pub(crate) scope: ResourceSet,
     /// The number of the segment's first resource, counted over all segments.
@@ -103,44 +103,28 @@ impl ScopedSegment<'_> {
     pub(crate) fn has_visible(&self, index: &InvertedIndexReader, term: &TermInfo) -> tantivy::Result<bool> {
         let mut postings = index.read_postings_from_terminfo(term, IndexRecordOption::Basic)?;
         while postings.doc() != TERMINATED {
-            if self.visible.contains(self.map.resource_of[postings.doc() as usize]) {
+            if self.visible.resources.contains(self.map.resource_of[postings.doc() as usize]) {
                 return Ok(true);
             }
             postings.advance();
         }
         Ok(false)
     }
-}
 
-/// Statistics of the visible resources.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Statistics {
-    pub(crate) resources: u64,
-    /// The number of resources in each language, by its index in [`Language::ALL`].
-    languages: [u64; Language::ALL.len()],
-}
-
-impl Statistics {
-    pub(crate) fn of(segments: &[ScopedSegment<'_>]) -> Self {
-        let mut statistics = Self::default();
-        for segment in segments {
-            for resource in 0..segment.map.heads.len() as u32 {
-                if segment.visible.contains(resource) {
-                    statistics.resources += 1;
-                    let language = usize::from(segment.map.languages[resource as usize]);
-                    if let Some(count) = statistics.languages.get_mut(language) {
-                        *count += 1;
-                    }
+    /// Calls `each` with the document, the resource and the frequency of each posting in a visible resource.
+    #[inline]
+    fn for_each_visible(&self, mut postings: BlockSegmentPostings, mut each: impl FnMut(u32, u32, f32)) {
+        let visible = &self.visible.resources;
+        // Decoding blocks is faster than advancing from posting to posting.
+        while !postings.docs().is_empty() {
+            for (document, count) in postings.docs().iter().zip(postings.freqs()) {
+                let resource = self.map.resource_of[*document as usize];
+                if visible.contains(resource) {
+                    each(*document, resource, *count as f32);
                 }
             }
+            postings.advance();
         }
-        statistics
-    }
-
-    /// The languages of at least one resource in a hundred. The language of a text is not always detected correctly.
-    pub(crate) fn languages(&self) -> Languages {
-        let is_usual = |at: &usize| self.languages[*at] * 100 >= self.resources.max(1);
-        Languages::from_indices((0..Language::ALL.len()).filter(is_usual))
     }
 }
 
@@ -194,21 +178,44 @@ pub(crate) struct Ranking<'s> {
     pub(crate) statistics: Statistics,
     resources: usize,
     documents: usize,
-    /// The length normalisation of each resource, by its number.
-    resource_factors: Vec<f32>,
+    /// The length normalisation of the resources of each segment.
+    resource_factors: Vec<Arc<[f32]>>,
     /// The length normalisation of a section, by its field norm id, tantivy's one-byte code for a length.
     section_factors: [f32; 256],
     scratch: RefCell<Scratch>,
 }
 
-/// Reused buffers for the weights of one word in one segment. Between words, all weights are 0 and the lists are empty.
+/// Reused buffers for the weights of one word in one segment. Between words, they are empty.
 #[derive(Default)]
 struct Scratch {
-    resource_weights: Vec<f32>,
-    section_weights: Vec<f32>,
-    /// The resources and sections whose weight is not 0.
-    resources: Vec<u32>,
-    sections: Vec<u32>,
+    resources: WeightSums,
+    sections: WeightSums,
+}
+
+/// Sums of weights by ordinal.
+#[derive(Default)]
+struct WeightSums {
+    weights: Vec<f32>,
+    /// The ordinals whose weight is not 0.
+    touched: Vec<u32>,
+}
+
+impl WeightSums {
+    #[inline]
+    fn add(&mut self, at: u32, weight: f32) {
+        let sum = &mut self.weights[at as usize];
+        if *sum == 0.0 {
+            self.touched.push(at);
+        }
+        *sum += weight;
+    }
+
+    /// Empties the sums, and calls `each` with the ordinal and the sum of those that were not 0.
+    fn drain(&mut self, mut each: impl FnMut(u32, f32)) {
+        for at in self.touched.drain(..) {
+            each(at, std::mem::take(&mut self.weights[at as usize]));
+        }
+    }
 }
 
 impl<'s> Ranking<'s> {
@@ -216,22 +223,22 @@ impl<'s> Ranking<'s> {
         let last = segments.last();
         let resources = last.map_or(0, |last| last.resource_base as usize + last.map.heads.len());
         let documents = last.map_or(0, |last| last.document_base as usize + last.map.resource_of.len());
-        let statistics = Statistics::of(segments);
+        let mut statistics = Statistics::default();
+        segments.iter().for_each(|segment| statistics.add(&segment.visible.statistics));
         let Weights { length, usual_length, section_length, .. } = *weights;
-        let factor = |length: f32, relative: f32| 1.0 / (1.0 - length + length * relative);
-        let lengths = segments.iter().flat_map(|segment| &segment.map.lengths);
-        let resource_factors = lengths.map(|tokens| factor(length, *tokens as f32 / usual_length)).collect();
+        let resource_factors =
+            segments.iter().map(|segment| segment.map.length_factors(length, usual_length)).collect();
         let section_factors = std::array::from_fn(|id| {
             let tokens = FieldNormReader::id_to_fieldnorm(id as u8);
-            factor(section_length, tokens as f32 / USUAL_SECTION)
+            1.0 / (1.0 - section_length + section_length * tokens as f32 / USUAL_SECTION)
         });
-        let largest = |count: fn(&SegmentMap) -> usize| {
-            segments.iter().map(|segment| count(&segment.map)).max().unwrap_or_default()
+        let sums = |count: fn(&SegmentMap) -> usize| {
+            let largest = segments.iter().map(|segment| count(&segment.map)).max().unwrap_or_default();
+            WeightSums { weights: vec![0.0; largest], touched: Vec::new() }
         };
         let scratch = RefCell::new(Scratch {
-            resource_weights: vec![0.0; largest(|map| map.heads.len())],
-            section_weights: vec![0.0; largest(|map| map.resource_of.len())],
-            ..Scratch::default()
+            resources: sums(|map| map.heads.len()),
+            sections: sums(|map| map.resource_of.len()),
         });
         Self {
             segments,
@@ -289,87 +296,76 @@ impl<'s> Ranking<'s> {
             position: 0,
             is_replaced: false,
         };
-        Ok(self.matches(&word)?.frequency)
+        let mut found = WordMatches::default();
+        self.find(&word, &mut found)?;
+        Ok(found.frequency)
     }
 
     /// The resources in scope that contain any form of a word.
     pub(crate) fn resources_with(&self, word: &QueryWord) -> tantivy::Result<Vec<u32>> {
-        Ok(self.matches(word)?.resources.into_iter().map(|(resource, _)| resource).collect())
+        let mut found = WordMatches::default();
+        self.find(word, &mut found)?;
+        Ok(found.resources.into_iter().map(|(resource, _)| resource).collect())
     }
 
-    /// Finds the forms of a word in all fields.
-    fn matches(&self, word: &QueryWord) -> tantivy::Result<WordMatches> {
-        let mut found = WordMatches::default();
+    /// Finds the forms of a word in all fields. `found` is overwritten.
+    fn find(&self, word: &QueryWord, found: &mut WordMatches) -> tantivy::Result<()> {
+        found.frequency = 0;
+        found.resources.clear();
+        found.sections.clear();
         let mut scratch = self.scratch.borrow_mut();
-        let Scratch { resource_weights, section_weights, resources, sections } = &mut *scratch;
-        for segment in self.segments {
-            let map = &*segment.map;
-            let factors = &self.resource_factors[segment.resource_base as usize..];
+        let Scratch { resources, sections } = &mut *scratch;
+        for (segment, factors) in self.segments.iter().zip(&self.resource_factors) {
             for WeightedField { field, weight, kind } in self.fields() {
                 let index = segment.reader.inverted_index(field)?;
                 let mut norms = None;
                 for form in &word.forms {
                     let term = Term::from_field_text(field, form);
-                    let Some(mut postings) = index.read_postings(&term, IndexRecordOption::WithFreqs)? else {
+                    let Some(postings) = index.read_block_postings(&term, IndexRecordOption::WithFreqs)?
+                    else {
                         continue;
                     };
-                    if norms.is_none() {
-                        norms = Some(segment.reader.get_fieldnorms_reader(field)?);
-                    }
-                    let Some(norms) = &norms else { continue };
-                    while postings.doc() != TERMINATED {
-                        let document = postings.doc();
-                        let resource = map.resource_of[document as usize];
-                        if !segment.visible.contains(resource) {
-                            postings.advance();
-                            continue;
+                    let norms = match &norms {
+                        Some(norms) => norms,
+                        None => norms.insert(segment.reader.get_fieldnorms_reader(field)?),
+                    };
+                    match kind {
+                        FieldKind::Head => segment.for_each_visible(postings, |document, resource, count| {
+                            let factor = 1.0 / (0.5 + norms.fieldnorm(document) as f32 / 16.0);
+                            resources.add(resource, weight * count * factor);
+                        }),
+                        FieldKind::Section => {
+                            segment.for_each_visible(postings, |document, resource, count| {
+                                resources.add(resource, weight * count * factors[resource as usize]);
+                                sections.add(document, weight * count);
+                            });
                         }
-                        let count = weight * postings.term_freq() as f32;
-                        if kind != FieldKind::Outline {
-                            let factor = match kind {
-                                FieldKind::Head => 1.0 / (0.5 + norms.fieldnorm(document) as f32 / 16.0),
-                                _ => factors[resource as usize],
-                            };
-                            let whole = &mut resource_weights[resource as usize];
-                            if *whole == 0.0 {
-                                resources.push(resource);
-                            }
-                            *whole += count * factor;
+                        FieldKind::Outline => segment.for_each_visible(postings, |document, _, count| {
+                            sections.add(document, weight * count);
+                        }),
+                        FieldKind::Body => {
+                            segment.for_each_visible(postings, |document, resource, count| {
+                                let factor = self.section_factors[usize::from(norms.fieldnorm_id(document))];
+                                resources.add(resource, weight * count * factors[resource as usize]);
+                                sections.add(document, weight * count * factor);
+                            });
                         }
-                        if kind != FieldKind::Head {
-                            let factor = match kind {
-                                FieldKind::Body => {
-                                    self.section_factors[usize::from(norms.fieldnorm_id(document))]
-                                }
-                                _ => 1.0,
-                            };
-                            let part = &mut section_weights[document as usize];
-                            if *part == 0.0 {
-                                sections.push(document);
-                            }
-                            *part += count * factor;
-                        }
-                        postings.advance();
                     }
                 }
             }
-            found.frequency += resources.len() as u32;
-            found.resources.reserve(resources.len());
-            for resource in resources.drain(..) {
-                let weight = std::mem::take(&mut resource_weights[resource as usize]);
+            found.frequency += resources.touched.len() as u32;
+            resources.drain(|resource, weight| {
                 if segment.scope.contains(resource) {
                     found.resources.push((segment.resource_base + resource, weight));
                 }
-            }
-            found.sections.reserve(sections.len());
-            for section in sections.drain(..) {
-                let weight = std::mem::take(&mut section_weights[section as usize]);
-                if segment.scope.contains(map.resource_of[section as usize]) {
+            });
+            sections.drain(|section, weight| {
+                if segment.scope.contains(segment.map.resource_of[section as usize]) {
                     found.sections.push((segment.document_base + section, weight));
                 }
-            }
+            });
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Scores the resources and sections in scope that contain any of the words.
@@ -378,13 +374,14 @@ impl<'s> Ranking<'s> {
         let mut resources = vec![0.0_f32; self.resources];
         let mut sections = vec![0.0_f32; self.documents];
         let mut rarities = Vec::with_capacity(words.len());
+        let mut found = WordMatches::default();
         for word in words {
             // Stop words do not count; their long posting lists are not read.
             if word.is_stop {
                 rarities.push(0.0);
                 continue;
             }
-            let found = self.matches(word)?;
+            self.find(word, &mut found)?;
             let factor = match (word.kind, word.is_vague, word.is_replaced) {
                 (TextTokenKind::Whole, _, _) => weights.whole,
                 (TextTokenKind::Part, true, _) => weights.vague,
@@ -393,12 +390,12 @@ impl<'s> Ranking<'s> {
             };
             let rarity = self.rarity(found.frequency).powf(weights.rarity) * factor;
             rarities.push(rarity);
-            for (resource, weight) in found.resources {
-                resources[resource as usize] +=
+            for (resource, weight) in &found.resources {
+                resources[*resource as usize] +=
                     rarity * weight * (weights.saturation + 1.0) / (weights.saturation + weight);
             }
-            for (section, weight) in found.sections {
-                sections[section as usize] += rarity * weight * (weights.section_saturation + 1.0)
+            for (section, weight) in &found.sections {
+                sections[*section as usize] += rarity * weight * (weights.section_saturation + 1.0)
                     / (weights.section_saturation + weight);
             }
         }

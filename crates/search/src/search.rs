@@ -10,6 +10,7 @@ use crate::language::Language;
 use crate::query::{ParsedQuery, QueryWord};
 use crate::rank::{Ranking, ScopedSegment, Scores, Weights};
 use crate::schema::StoredMetadata;
+use crate::segment::{HeadColumns, RightsClass};
 use crate::simhash;
 use crate::snippet::{Matcher, WordHit};
 use crate::tokens;
@@ -122,11 +123,12 @@ impl SearchIndex {
         let (mut resource_base, mut document_base) = (0, 0);
         for reader in searcher.segment_readers() {
             let map = self.map(reader)?;
-            let mut seen = map.alive(reader);
-            if let VisibleResources::Class { class, sees } = visible {
-                seen.intersect(&*map.visible(reader, &self.fields, *class, *sees)?);
-            }
-            let mut scope = seen.clone();
+            let class = match visible {
+                VisibleResources::All => None,
+                VisibleResources::Class { class, sees } => Some(RightsClass { number: *class, sees: *sees }),
+            };
+            let seen = map.visible(reader, &self.fields, class)?;
+            let mut scope = seen.resources.clone();
             if query.is_filtered() {
                 Filter { query, reader, map: &map, fields: &self.fields }.apply(&mut scope)?;
             }
@@ -232,7 +234,7 @@ impl Search<'_> {
     /// others.
     fn retain_phrase(&self, scores: &mut Scores, phrase: &str) -> tantivy::Result<()> {
         let wanted = plain(phrase);
-        let best = self.best(&std::mem::take(&mut scores.resources), MAX_PHRASE_CANDIDATES)?;
+        let best = self.best(&std::mem::take(&mut scores.resources), MAX_PHRASE_CANDIDATES);
         for (resource, score) in best {
             let (segment, sections) = self.best_sections(scores, resource, MAX_PHRASE_SECTIONS);
             let mut contains = self.metadata(resource)?.is_some_and(|data| {
@@ -254,12 +256,11 @@ impl Search<'_> {
 
     /// The best resources, best first. Equal scores are ordered by a hash of the URI, so that the order depends neither
     /// on how the index is divided into segments nor on resources that are not visible.
-    fn best(&self, scored: &[(u32, f32)], count: usize) -> tantivy::Result<Vec<(u32, f32)>> {
-        let columns = self.ranking.segments.iter().map(|segment| segment.reader.fast_fields().u64("order"));
-        let columns = columns.collect::<tantivy::Result<Vec<_>>>()?;
+    fn best(&self, scored: &[(u32, f32)], count: usize) -> Vec<(u32, f32)> {
         let order = |resource: u32| {
             let (segment, ordinal) = self.locate(resource);
-            columns[segment].first(self.ranking.segments[segment].map.heads[ordinal as usize])
+            let map = &self.ranking.segments[segment].map;
+            map.columns.order.first(map.heads[ordinal as usize])
         };
         let compare = |one: &(u32, f32), other: &(u32, f32)| {
             other.1.total_cmp(&one.1).then_with(|| order(one.0).cmp(&order(other.0)))
@@ -270,12 +271,12 @@ impl Search<'_> {
             best.truncate(count);
         }
         best.sort_by(compare);
-        Ok(best)
+        best
     }
 
-    /// The best resources, reranked by the proximity of the query words in their sections, and by [`bias`](Self::bias).
+    /// The best resources, reranked by the proximity of the query words in their sections, and by [`bias`].
     fn candidates(&self, scores: &Scores, limit: usize) -> tantivy::Result<Vec<Candidate>> {
-        let best = self.best(&scores.resources, limit.clamp(RERANKED, MAX_HITS))?;
+        let best = self.best(&scores.resources, limit.clamp(RERANKED, MAX_HITS));
         let weights = self.ranking.weights;
         let mut matcher = Matcher::new(&self.parsed.words, &scores.rarities);
         let mut candidates = Vec::with_capacity(best.len());
@@ -301,34 +302,19 @@ impl Search<'_> {
             let (_, ordinal) = self.locate(resource);
             let segment = &self.ranking.segments[at];
             let head = segment.map.heads[ordinal as usize];
-            let fast = segment.reader.fast_fields();
-            let bias = weights.bias * self.bias(segment, head)?;
+            let columns = &segment.map.columns;
+            let bias = weights.bias * bias(columns, head);
             candidates.push(Candidate {
                 resource,
                 score: (score + weights.proximity * closeness) * (1.0 + bias),
                 section: chosen.map(|(_, _, section)| section),
-                simhash: fast.u64("simhash")?.first(head).unwrap_or_default(),
+                simhash: columns.simhash.first(head).unwrap_or_default(),
                 uri: self.metadata(resource)?.map(|data| data.uri).unwrap_or_default(),
             });
         }
         candidates
             .sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| one.uri.cmp(&other.uri)));
         Ok(candidates)
-    }
-
-    /// The mean of the priority, from -1 to 1, and of how recently the resource was modified, from 0 to 1. Either is 0
-    /// if it is unknown.
-    fn bias(&self, segment: &ScopedSegment<'_>, head: u32) -> tantivy::Result<f32> {
-        let fast = segment.reader.fast_fields();
-        let priority =
-            fast.u64("priority")?.first(head).map_or(0.0, |priority| priority as f32 / 500.0 - 1.0);
-        let modified = fast.i64("modified")?.first(head);
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let recency = modified.map_or(0.0, |modified| {
-            let days = (now.as_secs() as f32 - modified as f32).max(0.0) / 86_400.0;
-            RECENCY_DAYS / (RECENCY_DAYS + days)
-        });
-        Ok((priority + recency) / 2.0)
     }
 
     /// How each corrected or completed word is spelt in the best candidate that contains it; `None` for other words.
@@ -410,6 +396,18 @@ impl Search<'_> {
         }
         Ok(hits.into_iter().map(|(_, _, hit)| hit).collect())
     }
+}
+
+/// The mean of the priority of a resource, from -1 to 1, and of how recently it was modified, from 0 to 1. Either is 0 if it
+/// is unknown.
+fn bias(columns: &HeadColumns, head: u32) -> f32 {
+    let priority = columns.priority.first(head).map_or(0.0, |priority| priority as f32 / 500.0 - 1.0);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let recency = columns.modified.first(head).map_or(0.0, |modified| {
+        let days = (now.as_secs() as f32 - modified as f32).max(0.0) / 86_400.0;
+        RECENCY_DAYS / (RECENCY_DAYS + days)
+    });
+    (priority + recency) / 2.0
 }
 
 /// A text in lower case, with each run of white space as one space, to compare phrases.
