@@ -18,6 +18,7 @@ mod segment;
 mod simhash;
 mod similar;
 mod snippet;
+mod sums;
 mod tokens;
 
 pub use index::{IndexError, IndexUpdater, SearchIndex, uri_hash};

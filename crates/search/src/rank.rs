@@ -14,6 +14,7 @@ use tantivy::{DocSet as _, InvertedIndexReader, SegmentReader, TERMINATED, Term}
 use crate::query::QueryWord;
 use crate::schema::Fields;
 use crate::segment::{ResourceSet, SegmentMap, Statistics, VisibleSet};
+use crate::sums::WeightSums;
 use crate::tokens::TextTokenKind;
 
 /// The length of a usual section in words, for the length normalisation. It is a constant for the same reason as
@@ -50,10 +51,14 @@ pub struct Weights {
     pub vague: f32,
     /// The weight of the best section's score relative to that of the resource.
     pub section: f32,
+    /// The weight of the scores of the three next best sections.
+    pub further: f32,
     /// The weight of query words that are close to each other in a section.
     pub proximity: f32,
     /// The weight of two close words that are not neighbours in the query, relative to two that are.
     pub distant: f32,
+    /// The weight of a word with a stop word beside it, as in the query `for statement`, relative to two close words.
+    pub joined: f32,
     /// The exponent of the inverse document frequency.
     pub rarity: f32,
     /// The largest relative change of a score by the priority and the age of a resource: 0.05 is 5 %.
@@ -76,8 +81,10 @@ impl Default for Weights {
             whole: 0.5,
             vague: 0.2,
             section: 1.25,
+            further: 0.2,
             proximity: 1.0,
             distant: 0.5,
+            joined: 0.5,
             rarity: 0.75,
             bias: 0.05,
         }
@@ -117,10 +124,11 @@ impl ScopedSegment<'_> {
         let visible = &self.visible.resources;
         // Decoding blocks is faster than advancing from posting to posting.
         while !postings.docs().is_empty() {
-            for (document, count) in postings.docs().iter().zip(postings.freqs()) {
+            for (at, document) in postings.docs().iter().enumerate() {
                 let resource = self.map.resource_of[*document as usize];
                 if visible.contains(resource) {
-                    each(*document, resource, *count as f32);
+                    // 1 in a field without frequencies.
+                    each(*document, resource, postings.freq(at) as f32);
                 }
             }
             postings.advance();
@@ -128,20 +136,9 @@ impl ScopedSegment<'_> {
     }
 }
 
-/// The resources and sections that a word matches.
-#[derive(Default)]
-struct WordMatches {
-    /// The number of visible resources with the word.
-    frequency: u32,
-    /// The weighted frequency in each resource in scope.
-    resources: Vec<(u32, f32)>,
-    /// The weighted frequency in each section in scope.
-    sections: Vec<(u32, f32)>,
-}
-
 /// The scores of a query.
 pub(crate) struct Scores {
-    /// The resources that match, with their scores; in no order.
+    /// The resources that match, with their scores; in the order of their numbers.
     pub(crate) resources: Vec<(u32, f32)>,
     /// The score of each section, by its document number, counted over all segments; zero if the section does not
     /// match.
@@ -151,6 +148,7 @@ pub(crate) struct Scores {
 }
 
 /// A field with the weight of its terms.
+#[derive(Clone, Copy)]
 struct WeightedField {
     field: Field,
     weight: f32,
@@ -182,40 +180,24 @@ pub(crate) struct Ranking<'s> {
     resource_factors: Vec<Arc<[f32]>>,
     /// The length normalisation of a section, by its field norm id, tantivy's one-byte code for a length.
     section_factors: [f32; 256],
-    scratch: RefCell<Scratch>,
+    /// A buffer for one word, reused.
+    sums: RefCell<WordSums>,
 }
 
-/// Reused buffers for the weights of one word in one segment. Between words, they are empty.
-#[derive(Default)]
-struct Scratch {
+/// The weighted frequencies of one word, by the numbers of resources and of documents.
+struct WordSums {
     resources: WeightSums,
     sections: WeightSums,
 }
 
-/// Sums of weights by ordinal.
-#[derive(Default)]
-struct WeightSums {
-    weights: Vec<f32>,
-    /// The ordinals whose weight is not 0.
-    touched: Vec<u32>,
-}
-
-impl WeightSums {
-    #[inline]
-    fn add(&mut self, at: u32, weight: f32) {
-        let sum = &mut self.weights[at as usize];
-        if *sum == 0.0 {
-            self.touched.push(at);
-        }
-        *sum += weight;
-    }
-
-    /// Empties the sums, and calls `each` with the ordinal and the sum of those that were not 0.
-    fn drain(&mut self, mut each: impl FnMut(u32, f32)) {
-        for at in self.touched.drain(..) {
-            each(at, std::mem::take(&mut self.weights[at as usize]));
-        }
-    }
+/// A term in a field of a segment.
+struct TermMatch<'s> {
+    segment: &'s ScopedSegment<'s>,
+    /// The length normalisation of the resources of the segment.
+    factors: &'s [f32],
+    field: WeightedField,
+    index: Arc<InvertedIndexReader>,
+    term: TermInfo,
 }
 
 impl<'s> Ranking<'s> {
@@ -232,14 +214,7 @@ impl<'s> Ranking<'s> {
             let tokens = FieldNormReader::id_to_fieldnorm(id as u8);
             1.0 / (1.0 - section_length + section_length * tokens as f32 / USUAL_SECTION)
         });
-        let sums = |count: fn(&SegmentMap) -> usize| {
-            let largest = segments.iter().map(|segment| count(&segment.map)).max().unwrap_or_default();
-            WeightSums { weights: vec![0.0; largest], touched: Vec::new() }
-        };
-        let scratch = RefCell::new(Scratch {
-            resources: sums(|map| map.heads.len()),
-            sections: sums(|map| map.resource_of.len()),
-        });
+        let sums = WordSums { resources: WeightSums::new(resources), sections: WeightSums::new(documents) };
         Self {
             segments,
             fields,
@@ -249,7 +224,7 @@ impl<'s> Ranking<'s> {
             documents,
             resource_factors,
             section_factors,
-            scratch,
+            sums: RefCell::new(sums),
         }
     }
 
@@ -286,84 +261,65 @@ impl<'s> Ranking<'s> {
     }
 
     /// The number of visible resources in which any of these terms occurs.
-    pub(crate) fn frequency(&self, forms: &[String]) -> tantivy::Result<u32> {
-        let word = QueryWord {
-            surface: String::new(),
-            forms: forms.to_vec(),
-            kind: TextTokenKind::Part,
-            is_stop: false,
-            is_vague: false,
-            position: 0,
-            is_replaced: false,
-        };
-        let mut found = WordMatches::default();
-        self.find(&word, &mut found)?;
-        Ok(found.frequency)
+    pub(crate) fn frequency(&self, forms: &[String]) -> tantivy::Result<usize> {
+        let mut sums = self.sums.borrow_mut();
+        self.sum(forms, &mut sums)?;
+        Ok(sums.resources.count())
     }
 
-    /// The resources in scope that contain any form of a word.
+    /// The visible resources that contain any form of a word.
     pub(crate) fn resources_with(&self, word: &QueryWord) -> tantivy::Result<Vec<u32>> {
-        let mut found = WordMatches::default();
-        self.find(word, &mut found)?;
-        Ok(found.resources.into_iter().map(|(resource, _)| resource).collect())
+        let mut sums = self.sums.borrow_mut();
+        self.sum(&word.forms, &mut sums)?;
+        Ok(sums.resources.numbers())
     }
 
-    /// Finds the forms of a word in all fields. `found` is overwritten.
-    fn find(&self, word: &QueryWord, found: &mut WordMatches) -> tantivy::Result<()> {
-        found.frequency = 0;
-        found.resources.clear();
-        found.sections.clear();
-        let mut scratch = self.scratch.borrow_mut();
-        let Scratch { resources, sections } = &mut *scratch;
+    /// The fields and segments with any of these terms.
+    fn find(&self, forms: &[String]) -> tantivy::Result<Vec<TermMatch<'_>>> {
+        let mut found = Vec::new();
         for (segment, factors) in self.segments.iter().zip(&self.resource_factors) {
-            for WeightedField { field, weight, kind } in self.fields() {
-                let index = segment.reader.inverted_index(field)?;
-                let mut norms = None;
-                for form in &word.forms {
-                    let term = Term::from_field_text(field, form);
-                    let Some(postings) = index.read_block_postings(&term, IndexRecordOption::WithFreqs)?
-                    else {
-                        continue;
-                    };
-                    let norms = match &norms {
-                        Some(norms) => norms,
-                        None => norms.insert(segment.reader.get_fieldnorms_reader(field)?),
-                    };
-                    match kind {
-                        FieldKind::Head => segment.for_each_visible(postings, |document, resource, count| {
-                            let factor = 1.0 / (0.5 + norms.fieldnorm(document) as f32 / 16.0);
-                            resources.add(resource, weight * count * factor);
-                        }),
-                        FieldKind::Section => {
-                            segment.for_each_visible(postings, |document, resource, count| {
-                                resources.add(resource, weight * count * factors[resource as usize]);
-                                sections.add(document, weight * count);
-                            });
-                        }
-                        FieldKind::Outline => segment.for_each_visible(postings, |document, _, count| {
-                            sections.add(document, weight * count);
-                        }),
-                        FieldKind::Body => {
-                            segment.for_each_visible(postings, |document, resource, count| {
-                                let factor = self.section_factors[usize::from(norms.fieldnorm_id(document))];
-                                resources.add(resource, weight * count * factors[resource as usize]);
-                                sections.add(document, weight * count * factor);
-                            });
-                        }
+            for field in self.fields() {
+                let index = segment.reader.inverted_index(field.field)?;
+                for form in forms {
+                    if let Some(term) = index.get_term_info(&Term::from_field_text(field.field, form))? {
+                        found.push(TermMatch { segment, factors, field, index: index.clone(), term });
                     }
                 }
             }
-            found.frequency += resources.touched.len() as u32;
-            resources.drain(|resource, weight| {
-                if segment.scope.contains(resource) {
-                    found.resources.push((segment.resource_base + resource, weight));
-                }
-            });
-            sections.drain(|section, weight| {
-                if segment.scope.contains(segment.map.resource_of[section as usize]) {
-                    found.sections.push((segment.document_base + section, weight));
-                }
-            });
+        }
+        Ok(found)
+    }
+
+    /// Sums the weights of these terms in all fields of the visible resources.
+    fn sum(&self, forms: &[String], sums: &mut WordSums) -> tantivy::Result<()> {
+        let found = self.find(forms)?;
+        let postings = found.iter().map(|found| found.term.doc_freq as usize).sum();
+        let WordSums { resources, sections } = sums;
+        resources.start(postings, self.documents);
+        sections.start(postings, self.documents);
+        for TermMatch { segment, factors, field: WeightedField { field, weight, kind }, index, term } in found
+        {
+            let postings = index.read_block_postings_from_terminfo(&term, IndexRecordOption::WithFreqs)?;
+            let norms = segment.reader.get_fieldnorms_reader(field)?;
+            let (resource_base, document_base) = (segment.resource_base, segment.document_base);
+            match kind {
+                FieldKind::Head => segment.for_each_visible(postings, |document, resource, count| {
+                    let factor = 1.0 / (0.5 + norms.fieldnorm(document) as f32 / 16.0);
+                    resources.add(resource_base + resource, weight * count * factor);
+                }),
+                FieldKind::Section => segment.for_each_visible(postings, |document, resource, count| {
+                    resources.add(resource_base + resource, weight * count * factors[resource as usize]);
+                    sections.add(document_base + document, weight * count);
+                }),
+                FieldKind::Outline => segment.for_each_visible(postings, |document, _, count| {
+                    sections.add(document_base + document, weight * count);
+                }),
+                FieldKind::Body => segment.for_each_visible(postings, |document, resource, count| {
+                    let factor = self.section_factors[usize::from(norms.fieldnorm_id(document))];
+                    resources.add(resource_base + resource, weight * count * factors[resource as usize]);
+                    sections.add(document_base + document, weight * count * factor);
+                }),
+            }
         }
         Ok(())
     }
@@ -374,44 +330,39 @@ impl<'s> Ranking<'s> {
         let mut resources = vec![0.0_f32; self.resources];
         let mut sections = vec![0.0_f32; self.documents];
         let mut rarities = Vec::with_capacity(words.len());
-        let mut found = WordMatches::default();
+        let mut sums = self.sums.borrow_mut();
         for word in words {
             // Stop words do not count; their long posting lists are not read.
             if word.is_stop {
                 rarities.push(0.0);
                 continue;
             }
-            self.find(word, &mut found)?;
+            self.sum(&word.forms, &mut sums)?;
             let factor = match (word.kind, word.is_vague, word.is_replaced) {
                 (TextTokenKind::Whole, _, _) => weights.whole,
                 (TextTokenKind::Part, true, _) => weights.vague,
                 (TextTokenKind::Part, false, true) => 0.5,
                 (TextTokenKind::Part, false, false) => 1.0,
             };
-            let rarity = self.rarity(found.frequency).powf(weights.rarity) * factor;
+            let rarity = self.rarity(sums.resources.count()).powf(weights.rarity) * factor;
             rarities.push(rarity);
-            for (resource, weight) in &found.resources {
-                resources[*resource as usize] +=
-                    rarity * weight * (weights.saturation + 1.0) / (weights.saturation + weight);
-            }
-            for (section, weight) in &found.sections {
-                sections[*section as usize] += rarity * weight * (weights.section_saturation + 1.0)
-                    / (weights.section_saturation + weight);
-            }
+            sums.resources.add_to(&mut resources, rarity, weights.saturation);
+            sums.sections.add_to(&mut sections, rarity, weights.section_saturation);
         }
         let mut scored = Vec::new();
         for segment in self.segments {
             for resource in 0..segment.map.heads.len() as u32 {
                 let number = (segment.resource_base + resource) as usize;
-                if resources[number] == 0.0 {
+                if resources[number] == 0.0 || !segment.scope.contains(resource) {
                     continue;
                 }
-                let documents = segment.map.documents(resource);
-                let best = documents
-                    .skip(1)
-                    .map(|document| sections[(segment.document_base + document) as usize])
-                    .fold(0.0, f32::max);
-                let score = resources[number] + weights.section * best;
+                let documents = segment.map.documents(resource).skip(1);
+                let base = segment.document_base;
+                let [best, further @ ..] =
+                    best_of(documents.map(|document| sections[(base + document) as usize]));
+                let score = resources[number]
+                    + weights.section * best
+                    + weights.further * further.into_iter().sum::<f32>();
                 scored.push((number as u32, score));
             }
         }
@@ -419,8 +370,32 @@ impl<'s> Ranking<'s> {
     }
 
     /// The inverse document frequency of BM25, for a word in `frequency` resources.
-    fn rarity(&self, frequency: u32) -> f32 {
+    fn rarity(&self, frequency: usize) -> f32 {
         let (all, frequency) = (self.statistics.resources as f32, frequency as f32);
         (1.0 + (all - frequency + 0.5) / (frequency + 0.5)).ln().max(0.0)
+    }
+}
+
+/// The four highest scores, the highest first; 0 if there are fewer.
+fn best_of(scores: impl Iterator<Item = f32>) -> [f32; 4] {
+    let mut best = [0.0; 4];
+    for mut score in scores {
+        if score > best[3] {
+            for known in &mut best {
+                (*known, score) = (known.max(score), known.min(score));
+            }
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::best_of;
+
+    #[test]
+    fn the_best_scores_are_in_order() {
+        assert_eq!(best_of([1.0, 3.0, 0.5, 2.0, 4.0, 3.0].into_iter()), [4.0, 3.0, 3.0, 2.0]);
+        assert_eq!(best_of([2.0].into_iter()), [2.0, 0.0, 0.0, 0.0]);
     }
 }

@@ -6,18 +6,13 @@
 //! a version, its first two (`3.11`). Words in scripts without spaces give overlapping pairs of characters; a word ends
 //! where such a script begins or ends, so that `使用Python编程` contains the word `Python`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
-
-use foldhash::fast::RandomState;
 
 use crate::language::Language;
 
 /// The longest token, in bytes. Longer tokens, such as encoded data, are dropped.
 const MAX_TOKEN: usize = 64;
-
-/// The largest number of entries of a generation of a cache of stems. With two generations, a cache has at most 5 MB.
-const MAX_CACHED_STEMS: usize = 32_768;
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,54 +36,96 @@ pub(crate) struct TextToken {
     pub(crate) to: usize,
 }
 
-/// Stems words of one language, with a cache of two generations: when the recent one is full, it becomes the older one,
-/// whose entries are dropped unless they are used again.
+/// Stems words of one language, with a direct-mapped cache: the hash of a word determines its entry, which the next word
+/// with the same hash overwrites. So a lookup reads one place in memory.
 pub(crate) struct StemCache {
     stemmer: frostem::Stemmer,
-    recent: HashMap<Box<str>, Box<str>, RandomState>,
-    older: HashMap<Box<str>, Box<str>, RandomState>,
+    /// The entries, a power of two; none until the first word is stemmed, and all 0 until they are written.
+    entries: Vec<StemEntry>,
+    /// How many entries there will be.
+    capacity: usize,
 }
 
+/// A [`packed`] word and its stem; both empty if the entry was never written. An array of integers, so that the kernel
+/// provides the zeros of a large cache where they are used.
+type StemEntry = [u64; 2 * STEM_WORDS];
+
+/// The 64-bit words that a word or a stem takes in the cache.
+const STEM_WORDS: usize = 3;
+
+/// The longest word and the longest stem that are cached, in bytes.
+const MAX_CACHED_WORD: usize = 8 * STEM_WORDS - 1;
+
 impl StemCache {
-    pub(crate) fn new(language: Language) -> Self {
-        Self { stemmer: language.stemmer(), recent: HashMap::default(), older: HashMap::default() }
+    /// A cache for a few texts: 12 KiB.
+    pub(crate) fn small(language: Language) -> Self {
+        Self { stemmer: language.stemmer(), entries: Vec::new(), capacity: 256 }
+    }
+
+    /// A cache for many texts: 3 MiB.
+    pub(crate) fn large(language: Language) -> Self {
+        Self { capacity: 1 << 16, ..Self::small(language) }
     }
 
     /// Replaces a lower-case word with its stem.
     pub(crate) fn stem(&mut self, word: &mut String) {
+        if self.entries.is_empty() {
+            self.entries = vec![StemEntry::default(); self.capacity];
+        }
+        let place = (word.len() <= MAX_CACHED_WORD).then(|| {
+            let key = packed(word.as_bytes());
+            let mixed =
+                |hash: u64, part: &u64| (hash.rotate_left(23) ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (key, (key.iter().fold(0, mixed) >> 40) as usize & (self.capacity - 1))
+        });
+        if let Some((key, at)) = place
+            && self.entries[at][..STEM_WORDS] == key
+        {
+            let mut stem = [0; 8 * STEM_WORDS];
+            for (bytes, part) in stem.chunks_exact_mut(8).zip(&self.entries[at][STEM_WORDS..]) {
+                bytes.copy_from_slice(&part.to_le_bytes());
+            }
+            let stem = &stem[..usize::from(stem[MAX_CACHED_WORD]).min(MAX_CACHED_WORD)];
+            // Most stems are the beginning of the word.
+            match word.as_bytes().starts_with(stem) {
+                true => word.truncate(stem.len()),
+                false => {
+                    word.clear();
+                    word.push_str(std::str::from_utf8(stem).unwrap_or_default());
+                }
+            }
+            return;
+        }
         // Numbers and very short words are not stemmed.
         if word.len() < 3 || !word.chars().all(char::is_alphabetic) {
             return;
         }
-        if let Some(stem) = self.recent.get(&**word) {
-            word.clear();
-            word.push_str(stem);
-            return;
+        let stem = self.stemmer.stem(word).into_owned();
+        if let Some((key, at)) = place.filter(|_| stem.len() <= MAX_CACHED_WORD) {
+            let value = packed(stem.as_bytes());
+            let (known_word, known_stem) = self.entries[at].split_at_mut(STEM_WORDS);
+            known_word.copy_from_slice(&key);
+            known_stem.copy_from_slice(&value);
         }
-        let (word_key, stem) = match self.older.remove_entry(&**word) {
-            Some(entry) => entry,
-            None => (word.as_str().into(), self.stemmer.stem(word).into()),
-        };
-        word.clear();
-        word.push_str(&stem);
-        // Long tokens are dropped, and would make the cache large.
-        if word_key.len() > MAX_TOKEN {
-            return;
-        }
-        if self.recent.len() >= MAX_CACHED_STEMS {
-            self.older = std::mem::take(&mut self.recent);
-        }
-        self.recent.insert(word_key, stem);
+        *word = stem;
     }
 }
 
-/// A cache of stems for each language.
+/// At most [`MAX_CACHED_WORD`] bytes, followed by zeros, and the number of these bytes as the last byte.
+fn packed(bytes: &[u8]) -> [u64; STEM_WORDS] {
+    let mut padded = [0; 8 * STEM_WORDS];
+    padded[..bytes.len()].copy_from_slice(bytes);
+    padded[MAX_CACHED_WORD] = bytes.len() as u8;
+    std::array::from_fn(|part| u64::from_le_bytes(std::array::from_fn(|byte| padded[8 * part + byte])))
+}
+
+/// A large cache of stems for each language.
 #[derive(Default)]
 pub(crate) struct StemCaches([Option<StemCache>; Language::ALL.len()]);
 
 impl StemCaches {
     pub(crate) fn of(&mut self, language: Language) -> &mut StemCache {
-        self.0[language as usize].get_or_insert_with(|| StemCache::new(language))
+        self.0[language as usize].get_or_insert_with(|| StemCache::large(language))
     }
 }
 
@@ -356,7 +393,7 @@ mod tests {
     use crate::language::Language;
 
     fn tokens(text: &str) -> Vec<String> {
-        let mut stems = StemCache::new(Language::English);
+        let mut stems = StemCache::small(Language::English);
         TextTokens::new(text).tokens(&mut stems).map(|token| token.text).collect()
     }
 
@@ -381,7 +418,7 @@ mod tests {
     #[test]
     fn for_each_part_finds_the_parts_of_the_tokens() {
         let text = "über readHTTPFile, 検索する 木 (os.path) __ 水。火 3.11 用Python3编程";
-        let mut stems = StemCache::new(Language::German);
+        let mut stems = StemCache::small(Language::German);
         let tokens = TextTokens::new(text).tokens(&mut stems);
         let tokens = tokens.filter(|token| token.kind == TextTokenKind::Part);
         let expected: Vec<_> = tokens.map(|token| (token.position, token.from..token.to)).collect();
@@ -390,29 +427,34 @@ mod tests {
         assert_eq!(found, expected);
     }
 
+    /// The cache is small, so that all entries are overwritten.
     #[test]
     fn stems_are_the_same_from_the_cache() {
-        let mut stems = StemCache::new(Language::English);
-        let mut stem = |word: &str| {
-            let mut word = word.to_owned();
-            stems.stem(&mut word);
-            word
-        };
-        for round in 0..3 {
-            assert_eq!(stem("rotations"), "rotat", "round {round}");
-            let letters =
-                |number: usize| (0..4).map(move |at| char::from(b'a' + (number >> (4 * at) & 15) as u8));
-            (0..super::MAX_CACHED_STEMS).for_each(|number| _ = stem(&letters(number).collect::<String>()));
+        let stemmer = Language::German.stemmer();
+        let mut stems = StemCache::small(Language::German);
+        let letters =
+            |number: usize| (0..3).map(move |at| char::from(b'a' + (number >> (4 * at) & 15) as u8));
+        let words = (0..4096).flat_map(|number| {
+            let word: String = letters(number).collect();
+            [format!("{word}ungen"), format!("hä{word}er"), format!("{word}straßenbahnen{word}{word}en")]
+        });
+        let fixed = ["", "a", "3", "ab3", "häuser", "straßenbahnhaltestellen", "\0\0\0"].map(str::to_owned);
+        let words: Vec<_> = words.chain(fixed).collect();
+        for word in words.iter().chain(&words) {
+            for _ in 0..2 {
+                let mut stem = word.clone();
+                stems.stem(&mut stem);
+                let is_stemmed = word.len() >= 3 && word.chars().all(char::is_alphabetic);
+                let expected = if is_stemmed { stemmer.stem(word).into_owned() } else { word.clone() };
+                assert_eq!(stem, expected, "{word}");
+            }
         }
-        assert!(
-            stems.recent.len() <= super::MAX_CACHED_STEMS && stems.older.len() <= super::MAX_CACHED_STEMS
-        );
     }
 
     #[test]
     fn ranges_are_those_of_the_text() {
         let text = "über die readFile_x 検索";
-        let mut stems = StemCache::new(Language::German);
+        let mut stems = StemCache::small(Language::German);
         for token in TextTokens::new(text).tokens(&mut stems) {
             assert!(text.get(token.from..token.to).is_some(), "{token:?}");
         }
