@@ -16,6 +16,7 @@ use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyEr
 
 use crate::analyser::{ANALYSER, Analyser};
 use crate::backlog::Backlog;
+use crate::embedding::{BYTES_PER_SECTION, EmbeddingModel};
 use crate::schema::{Fields, IndexedResource};
 use crate::segment::SegmentMap;
 
@@ -60,6 +61,8 @@ pub struct SearchIndex {
     segments: Mutex<HashMap<SegmentId, Arc<SegmentMap>>>,
     analyser: Analyser,
     backlog: Arc<Backlog>,
+    /// The model that computes the vectors of sections and queries.
+    pub(crate) model: Option<Arc<EmbeddingModel>>,
     is_in_memory: bool,
     /// The bytes of an index in memory as of the last commit.
     committed: AtomicUsize,
@@ -92,6 +95,23 @@ impl SearchIndex {
         Self::with(index, fields, false)
     }
 
+    /// Uses an embedding model, so that searches also find sections that mean the same as the query. Sections that were
+    /// indexed without it, or with another model, should be indexed again.
+    pub fn with_model(mut self, model: Option<Arc<EmbeddingModel>>) -> Self {
+        self.model = model;
+        self
+    }
+
+    /// The [fingerprint](EmbeddingModel::fingerprint) of the embedding model; 0 without one.
+    pub fn model_fingerprint(&self) -> u64 {
+        self.model.as_ref().map_or(0, |model| model.fingerprint())
+    }
+
+    /// Whether the embedding model turned out to be damaged, so that searches compare words only.
+    pub fn has_failed_model(&self) -> bool {
+        self.model.as_ref().is_some_and(|model| model.has_failed())
+    }
+
     /// Verifies the checksums of all files, which reads all of them.
     pub fn verify(&self) -> Result<(), IndexError> {
         let damaged = self.index.validate_checksum()?;
@@ -119,6 +139,7 @@ impl SearchIndex {
             segments,
             analyser,
             backlog,
+            model: None,
             is_in_memory,
             committed,
             added,
@@ -139,7 +160,6 @@ impl SearchIndex {
             Err(error) => return Err(error.into()),
         };
         let mut policy = LogMergePolicy::default();
-        policy.set_min_num_segments(6);
         policy.set_del_docs_ratio_before_merge(0.3);
         writer.set_merge_policy(Box::new(policy));
         self.backlog.clear();
@@ -160,10 +180,13 @@ impl SearchIndex {
     }
 
     /// The memory of an index in memory, in bytes; `None` for an index in a folder. Committed data counts exactly. Of a
-    /// resource added since the last commit, the text counts, or if there is none, the metadata.
+    /// resource added since the last commit, the text and the vectors count, or if there is none, the metadata. The
+    /// embedding model counts too.
     pub fn memory(&self) -> Option<usize> {
         let counters = [&self.committed, &self.added, &self.added_metadata];
-        self.is_in_memory.then(|| counters.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum())
+        let model = self.model.as_ref().map_or(0, |model| model.memory());
+        self.is_in_memory
+            .then(|| counters.iter().fold(model, |sum, bytes| sum + bytes.load(Ordering::Relaxed)))
     }
 
     /// The number of resources in the index.
@@ -265,11 +288,13 @@ impl IndexUpdater<'_> {
     /// Adds a resource that the index does not have, which costs less than [`put`](Self::put). A resource that the index
     /// has would then be in it twice.
     pub fn add(&self, indexed: &IndexedResource<'_>) -> Result<(), IndexError> {
-        let documents = self.index.fields.documents(indexed);
+        let model = self.index.model.as_deref();
+        let documents = self.index.fields.documents(indexed, model);
+        let vectors = model.map_or(0, |_| (documents.len() - 1) * BYTES_PER_SECTION);
         self.index.backlog.add(self.index.fields.analysed_bytes(&documents));
         self.writer.run(documents.into_iter().map(UserOperation::Add).collect::<Vec<_>>())?;
         match indexed.text {
-            Some(text) => self.index.added.fetch_add(text.len(), Ordering::Relaxed),
+            Some(text) => self.index.added.fetch_add(text.len() + vectors, Ordering::Relaxed),
             None => {
                 let Resource { uri, name, title, description, .. } = indexed.resource;
                 let texts = [Some(uri.as_str()), Some(name), title.as_deref(), description.as_deref()];

@@ -6,6 +6,7 @@
 mod analyser;
 mod backlog;
 mod definitions;
+mod embedding;
 mod filter;
 mod index;
 mod language;
@@ -15,12 +16,14 @@ mod schema;
 mod search;
 mod sections;
 mod segment;
+mod semantic;
 mod simhash;
 mod similar;
 mod snippet;
 mod sums;
 mod tokens;
 
+pub use embedding::{EmbeddingModel, ModelError};
 pub use index::{IndexError, IndexUpdater, SearchIndex, uri_hash};
 pub use rank::Weights;
 pub use schema::{FORMAT, IndexedResource, MAX_TEXT};

@@ -10,7 +10,7 @@ use crate::language::Language;
 use crate::query::{ParsedQuery, QueryWord};
 use crate::rank::{Ranking, ScopedSegment, Scores, Weights};
 use crate::schema::StoredMetadata;
-use crate::segment::{HeadColumns, RightsClass};
+use crate::segment::{Columns, RightsClass};
 use crate::simhash;
 use crate::snippet::{Matcher, WordHit};
 use crate::tokens;
@@ -47,19 +47,19 @@ pub enum VisibleResources<'v> {
 }
 
 /// One of the best resources of a search.
-struct Candidate {
+pub(crate) struct Candidate {
     /// The number of the resource among all segments.
-    resource: u32,
-    score: f32,
+    pub(crate) resource: u32,
+    pub(crate) score: f32,
     /// The best matching section; `None` if only metadata matches.
-    section: Option<RankedSection>,
-    simhash: u64,
-    uri: String,
+    pub(crate) section: Option<RankedSection>,
+    pub(crate) simhash: u64,
+    pub(crate) uri: String,
 }
 
-struct RankedSection {
-    text: String,
-    place: HitSection,
+pub(crate) struct RankedSection {
+    pub(crate) text: String,
+    pub(crate) place: HitSection,
     language: Language,
 }
 
@@ -86,9 +86,12 @@ impl SearchIndex {
         let mut parsed = ParsedQuery::parse(&query.text, ranking.statistics.languages());
         let any_corrected = ranking.correct(&mut parsed.words)?;
         let mut scores = ranking.score(&parsed.words)?;
+        let mut excluded = Vec::new();
         for word in &parsed.excluded {
-            let mut excluded = ranking.resources_with(word)?;
-            excluded.sort_unstable();
+            excluded.extend(ranking.resources_with(word)?);
+        }
+        excluded.sort_unstable();
+        if !excluded.is_empty() {
             scores.resources.retain(|(resource, _)| excluded.binary_search(resource).is_err());
         }
         let search = Search { index: self, searcher: &searcher, ranking: &ranking, parsed: &parsed };
@@ -102,8 +105,19 @@ impl SearchIndex {
                 scores.resources = all;
             }
         }
-        let total = scores.resources.len();
-        let candidates = search.candidates(&scores, query.limit)?;
+        let mut total = scores.resources.len();
+        let mut candidates = search.candidates(&scores, query.limit)?;
+        // A phrase is searched as it is written.
+        if let Some(model) = self.model.as_ref().filter(|_| parsed.phrases.is_empty()) {
+            let similar = search.similar(model, &excluded)?;
+            // The scores are in the order of the numbers of the resources.
+            let has_word =
+                |number: u32| scores.resources.binary_search_by_key(&number, |(known, _)| *known).is_ok();
+            total += similar.iter().filter(|found| !has_word(found.resource)).count();
+            if !similar.is_empty() {
+                candidates = search.fused(candidates, similar)?;
+            }
+        }
         let correction = match any_corrected {
             true => Some(correction(&query.text, &parsed.words, &search.spellings(&candidates)?)),
             false => None,
@@ -174,19 +188,26 @@ fn replace_word(text: &str, word: &str, by: &str) -> String {
 }
 
 /// The steps of a search after the resources are scored.
-struct Search<'s> {
+pub(crate) struct Search<'s> {
     index: &'s SearchIndex,
     searcher: &'s Searcher,
-    ranking: &'s Ranking<'s>,
-    parsed: &'s ParsedQuery,
+    pub(crate) ranking: &'s Ranking<'s>,
+    pub(crate) parsed: &'s ParsedQuery,
 }
 
 impl Search<'_> {
     /// The index of the segment with a resource, and the ordinal of the resource in it.
-    fn locate(&self, resource: u32) -> (usize, u32) {
+    pub(crate) fn locate(&self, resource: u32) -> (usize, u32) {
         let segments = self.ranking.segments;
         let at = segments.partition_point(|segment| segment.resource_base <= resource) - 1;
         (at, resource - segments[at].resource_base)
+    }
+
+    /// A hash of the URI of a resource.
+    pub(crate) fn order(&self, resource: u32) -> Option<u64> {
+        let (segment, ordinal) = self.locate(resource);
+        let map = &self.ranking.segments[segment].map;
+        map.columns.order.first(map.heads[ordinal as usize])
     }
 
     fn stored(&self, segment: usize, document: u32) -> tantivy::Result<TantivyDocument> {
@@ -197,14 +218,14 @@ impl Search<'_> {
         stored.get_first(field).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
     }
 
-    fn metadata(&self, resource: u32) -> tantivy::Result<Option<StoredMetadata>> {
+    pub(crate) fn metadata(&self, resource: u32) -> tantivy::Result<Option<StoredMetadata>> {
         let (segment, ordinal) = self.locate(resource);
         let head = self.ranking.segments[segment].map.heads[ordinal as usize];
         let stored = self.stored(segment, head)?;
         Ok(StoredMetadata::decode(&self.text(&stored, self.index.fields.metadata)))
     }
 
-    fn section(&self, segment: usize, document: u32) -> tantivy::Result<RankedSection> {
+    pub(crate) fn section(&self, segment: usize, document: u32) -> tantivy::Result<RankedSection> {
         let stored = self.stored(segment, document)?;
         let place = self.text(&stored, self.index.fields.place);
         let mut parts = place.splitn(4, ' ');
@@ -257,13 +278,8 @@ impl Search<'_> {
     /// The best resources, best first. Equal scores are ordered by a hash of the URI, so that the order depends neither
     /// on how the index is divided into segments nor on resources that are not visible.
     fn best(&self, scored: &[(u32, f32)], count: usize) -> Vec<(u32, f32)> {
-        let order = |resource: u32| {
-            let (segment, ordinal) = self.locate(resource);
-            let map = &self.ranking.segments[segment].map;
-            map.columns.order.first(map.heads[ordinal as usize])
-        };
         let compare = |one: &(u32, f32), other: &(u32, f32)| {
-            other.1.total_cmp(&one.1).then_with(|| order(one.0).cmp(&order(other.0)))
+            other.1.total_cmp(&one.1).then_with(|| self.order(one.0).cmp(&self.order(other.0)))
         };
         let mut best = scored.to_vec();
         if best.len() > count {
@@ -289,7 +305,7 @@ impl Search<'_> {
                 let section = self.section(at, document)?;
                 let closeness = if is_reranked {
                     let hits: Vec<WordHit> = matcher.hits(&section.text, section.language);
-                    matcher.proximity(&hits, weights.distant)
+                    matcher.proximity(&hits, weights)
                 } else {
                     0.0
                 };
@@ -400,7 +416,7 @@ impl Search<'_> {
 
 /// The mean of the priority of a resource, from -1 to 1, and of how recently it was modified, from 0 to 1. Either is 0 if it
 /// is unknown.
-fn bias(columns: &HeadColumns, head: u32) -> f32 {
+pub(crate) fn bias(columns: &Columns, head: u32) -> f32 {
     let priority = columns.priority.first(head).map_or(0.0, |priority| priority as f32 / 500.0 - 1.0);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let recency = columns.modified.first(head).map_or(0.0, |modified| {

@@ -7,8 +7,9 @@ use tantivy::columnar::Column;
 use tantivy::schema::IndexRecordOption;
 use tantivy::{DocSet as _, SegmentReader, TERMINATED};
 
+use crate::embedding::SIGN_WORDS;
 use crate::language::{Language, Languages};
-use crate::schema::Fields;
+use crate::schema::{Fields, SIGN_COLUMNS};
 
 /// The largest number of sets of visible resources that are cached per segment, before and after removing deleted
 /// resources.
@@ -77,12 +78,13 @@ pub(crate) struct VisibleSet {
     pub(crate) statistics: Statistics,
 }
 
-/// The columns of head documents. Opening a column looks up its name and reads its header.
-pub(crate) struct HeadColumns {
+/// Columns of the documents: of heads, except `signs`. Opening a column looks up its name and reads its header.
+pub(crate) struct Columns {
     pub(crate) order: Column<u64>,
     pub(crate) simhash: Column<u64>,
     pub(crate) priority: Column<u64>,
     pub(crate) modified: Column<i64>,
+    pub(crate) signs: [Column<u64>; SIGN_WORDS],
 }
 
 /// The factors of the length normalisation for two weights.
@@ -98,7 +100,7 @@ pub(crate) struct SegmentMap {
     pub(crate) resource_of: Vec<u32>,
     /// The head document of each resource.
     pub(crate) heads: Vec<u32>,
-    pub(crate) columns: HeadColumns,
+    pub(crate) columns: Columns,
     /// The number of body tokens of each resource.
     lengths: Vec<u32>,
     /// The language of each resource, by its index in [`Language::ALL`].
@@ -164,7 +166,9 @@ impl SegmentMap {
         let language = |head: &u32| languages.first(*head).unwrap_or_default() as u8;
         let languages = heads.iter().map(language).collect();
         let fast = segment.fast_fields();
-        let columns = HeadColumns {
+        let [first, second, third, fourth] = SIGN_COLUMNS.map(|name| fast.u64(name));
+        let columns = Columns {
+            signs: [first?, second?, third?, fourth?],
             order: fast.u64("order")?,
             simhash: fast.u64("simhash")?,
             priority: fast.u64("priority")?,

@@ -175,7 +175,8 @@ impl Indexing<'_, '_> {
         let (catalog, shared) = (self.feeder.catalog()?, self.feeder.shared()?);
         let source = catalog.source_name(&resource.uri).unwrap_or_default();
         let note = shared.note(&resource.uri);
-        let metadata = stamp::of_metadata(resource, &source, note);
+        // With another embedding model, everything is indexed again.
+        let metadata = stamp::of_metadata(resource, &source, note) ^ self.index.model_fingerprint();
         if previous == Previous::Indexed(metadata) && stamp::is_dated(resource) {
             return Ok(());
         }
@@ -287,6 +288,9 @@ impl Indexing<'_, '_> {
         let shared = self.feeder.shared()?;
         shared.progress.indexed.store(self.index.len()?, Ordering::Relaxed);
         shared.progress.unread.store(self.unfinished.unread(), Ordering::Relaxed);
+        if self.index.has_failed_model() {
+            shared.progress.set_without_model();
+        }
         shared.progress.publish();
         Ok(())
     }

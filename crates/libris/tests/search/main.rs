@@ -1,6 +1,8 @@
 //! Search through a view: what the feeder indexes, what a caller may see, and sources that search themselves.
 #![cfg(feature = "search")]
 
+#[cfg(feature = "embeddings")]
+mod embeddings;
 mod faults;
 mod twice;
 
