@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use libris::{Resource, SearchQuery, Uri};
-use libris_search::{IndexedResource, SearchIndex, VisibleResources};
+use libris_search::{IndexError, IndexUpdater, IndexedResource, SearchIndex, VisibleResources};
 use serde_json::{Value, json};
 use tantivy::TantivyDocument;
 use tantivy::schema::{STORED, STRING, Schema, TEXT};
@@ -139,18 +139,24 @@ pub(super) fn document(number: usize) -> String {
     text
 }
 
-fn put(updater: &libris_search::IndexUpdater<'_>, number: usize, text: &str) -> Result<()> {
+/// Puts a document into the index with the given method.
+fn write<'i>(
+    updater: &IndexUpdater<'i>,
+    method: fn(&IndexUpdater<'i>, &IndexedResource<'_>) -> Result<(), IndexError>,
+    number: usize,
+    text: &str,
+) -> Result<()> {
     let uri = Uri::parse(&format!("file:///large/{}/{number}.md", number % 100))?;
     let resource = Resource::new(uri, format!("{number}.md"));
-    updater.put(&IndexedResource {
+    let indexed = IndexedResource {
         resource: &resource,
         source: "large",
         note: None,
         text: Some(text),
         text_uri: None,
         stamp: 1,
-    })?;
-    Ok(())
+    };
+    Ok(method(updater, &indexed)?)
 }
 
 fn build(folder: &Path, documents: usize) -> Result<Value> {
@@ -168,7 +174,8 @@ fn build(folder: &Path, documents: usize) -> Result<Value> {
     let index = SearchIndex::open(folder)?;
     let mut updater = index.updater()?.context("the index is being updated")?;
     for number in 0..documents {
-        put(&updater, number, &document(number))?;
+        // As the feeder does with resources that the index does not have.
+        write(&updater, IndexUpdater::add, number, &document(number))?;
     }
     updater.commit()?;
     updater.finish()?;
@@ -196,7 +203,7 @@ fn search(folder: &Path) -> Result<Value> {
     let (resident, mapped) = (memory("RssAnon:")?, memory("VmRSS:")?);
     let mut updater = index.updater()?.context("the index is being updated")?;
     let begun = Instant::now();
-    put(&updater, 7, "a changed document with the word wholly unheard")?;
+    write(&updater, IndexUpdater::put, 7, "a changed document with the word wholly unheard")?;
     updater.commit()?;
     ensure!(ask("unheard".to_owned())?.hits.len() == 1, "the changed document is not found");
     let update = begun.elapsed().as_secs_f64() * 1e3;

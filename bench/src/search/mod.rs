@@ -78,8 +78,10 @@ fn weights(options: &Options) -> Result<Weights> {
             "whole" => &mut weights.whole,
             "vague" => &mut weights.vague,
             "section" => &mut weights.section,
+            "further" => &mut weights.further,
             "proximity" => &mut weights.proximity,
             "distant" => &mut weights.distant,
+            "joined" => &mut weights.joined,
             "rarity" => &mut weights.rarity,
             _ => bail!("there is no weight `{name}`"),
         };

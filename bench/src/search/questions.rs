@@ -115,7 +115,7 @@ pub(crate) fn python(root: &Path) -> Result<[QuestionSet; 2]> {
     }
     let pages: BTreeSet<_> = documents.iter().map(|document| document.path.clone()).collect();
     let index = std::fs::read_to_string(html.join("genindex-all.html"))?;
-    let (mut phrases, mut symbols) = (BTreeMap::new(), BTreeMap::new());
+    let (mut phrases, mut symbols) = (BTreeMap::<_, Question>::new(), BTreeMap::new());
     for IndexEntry { words, page, anchor } in index_entries(&index) {
         let page = format!("{page}.rst");
         if !pages.contains(&page) {
@@ -130,18 +130,25 @@ pub(crate) fn python(root: &Path) -> Result<[QuestionSet; 2]> {
             // Entries for modules are symbols; entries for environment variables are not defined by directives.
             let is_other = words.iter().any(|word| word == "module" || word == "environment variable");
             if is_phrase && !is_other && text.split_whitespace().count() >= 2 {
-                phrases.entry(text).or_insert_with(BTreeSet::new).insert(page);
+                // A pair is listed twice, as `and operator` and as `operator and`: one question, in the order that comes
+                // first in the alphabet.
+                let mut unordered: Vec<_> =
+                    text.to_lowercase().split_whitespace().map(str::to_owned).collect();
+                unordered.sort();
+                let new = || Question { text: text.clone(), answers: BTreeSet::new() };
+                let question = phrases.entry(unordered).or_insert_with(new);
+                question.text = text.min(std::mem::take(&mut question.text));
+                question.answers.insert(page);
             }
         } else if anchor.contains('.') && !anchor.starts_with("c.") && !anchor.contains("cmdoption") {
             symbols.entry(anchor).or_insert_with(BTreeSet::new).insert(page);
         }
     }
-    let questions = |entries: BTreeMap<String, BTreeSet<String>>| {
-        entries.into_iter().map(|(text, answers)| Question { text, answers }).collect()
-    };
+    let symbols = symbols.into_iter().map(|(text, answers)| Question { text, answers }).collect();
+    let phrases = phrases.into_values().collect();
     Ok([
-        QuestionSet { name: "phrases", documents: documents.clone(), questions: questions(phrases) },
-        QuestionSet { name: "symbols", documents, questions: questions(symbols) },
+        QuestionSet { name: "phrases", documents: documents.clone(), questions: phrases },
+        QuestionSet { name: "symbols", documents, questions: symbols },
     ])
 }
 

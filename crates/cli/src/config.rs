@@ -192,11 +192,13 @@ pub(crate) struct SearchTable {
     /// The largest index in memory, in bytes, at most 1 TiB. Resources that do not fit are found by name only.
     #[serde(deserialize_with = "memory_bytes")]
     pub(crate) memory_bytes: usize,
+    /// The folder of a Model2Vec model, by which searches also find texts that mean the same in other words.
+    pub(crate) model: Option<PathBuf>,
 }
 
 impl Default for SearchTable {
     fn default() -> Self {
-        Self { enabled: true, notes: BTreeMap::new(), memory_bytes: 256 << 20 }
+        Self { enabled: true, notes: BTreeMap::new(), memory_bytes: 256 << 20, model: None }
     }
 }
 

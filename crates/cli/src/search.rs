@@ -168,11 +168,12 @@ pub(crate) fn settings(config: &Config, sources: &SourceArguments) -> SearchConf
         remove_outdated(folder);
         folder.join(format!("search-{}-{:016x}", libris::SEARCH_INDEX_FORMAT, hasher.finish()))
     });
-    let notes = config.search.as_ref().map(|search| search.notes()).unwrap_or_default();
+    let table = config.search.clone().unwrap_or_default();
     SearchConfig {
         folder: folder.map(|folder: PathBuf| std::path::absolute(&folder).unwrap_or(folder)),
-        notes,
-        memory: config.search.clone().unwrap_or_default().memory_bytes,
+        notes: table.notes(),
+        memory: table.memory_bytes,
+        model: table.model,
         ..SearchConfig::default()
     }
 }

@@ -331,6 +331,9 @@ impl SourceArguments {
         let mut config = file.as_deref().map(config::read).transpose()?.unwrap_or_default();
         let file = ConfigFile { path: file.unwrap_or_default() };
         config.cache_folder = config.cache_folder.map(|folder| file.resolve(folder));
+        if let Some(search) = &mut config.search {
+            search.model = search.model.take().map(|folder| file.resolve(folder));
+        }
         let mut definitions = std::mem::take(&mut config.sources).definitions(&file);
         for source in &self.sources {
             if let Argument::Source(source) = Argument::recognise(source) {

@@ -23,8 +23,9 @@ const LICENCES: [&str; 11] = [
     "Zlib",
 ];
 
-/// Crates with another licence. MPL-2.0 applies to the files of the crate only, and Libris does not change them.
-const LICENCE_EXCEPTIONS: [(&str, &str); 1] = [("uluru", "MPL-2.0")];
+/// Crates with another licence. MPL-2.0 applies to the files of the crate only, and Libris does not change them. The
+/// manifest of model2vec-rs names no licence; its file `LICENSE` is that of MIT.
+const LICENCE_EXCEPTIONS: [(&str, &str); 2] = [("model2vec-rs", "none"), ("uluru", "MPL-2.0")];
 
 /// The crates that are compiled in several versions, with the dependencies that prevent a single one.
 const DUPLICATES: &[(&str, &str)] = &[
@@ -35,8 +36,12 @@ const DUPLICATES: &[(&str, &str)] = &[
     ("const-oid", "digest"),
     ("cpufeatures", "sha2"),
     ("crypto-common", "digest"),
+    ("darling", "tokenizers, which model2vec-rs uses, has the older one"),
+    ("darling_core", "darling"),
+    ("darling_macro", "darling"),
     ("digest", "sqlx 0.8; gix has the newer one"),
     ("fallible-iterator", "tokio-postgres, which the benchmarks use; rusqlite has the newer one"),
+    ("fancy-regex", "tokenizers, which model2vec-rs uses, has the older one"),
     ("fearless_simd", "vello_common, which hayro uses, has the older one"),
     ("foldhash", "hashbrown"),
     ("getrandom", "ring 0.17 and sqlx 0.8"),

@@ -107,7 +107,8 @@ pub(crate) fn of_text(text: &str) -> Vec<(usize, String)> {
         start += line.len();
         let line = line.trim_end();
         let indent = line.len() - line.trim_start().len();
-        if let Some((_, name)) = line.split_once("module:: ").filter(|(before, _)| {
+        let directive = line.starts_with("..").then(|| line.split_once("module:: ")).flatten();
+        if let Some((_, name)) = directive.filter(|(before, _)| {
             ["..", ".. current", ".. py:", ".. py:current"].contains(&before.trim_end())
         }) {
             name.trim().clone_into(&mut module);

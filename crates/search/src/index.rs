@@ -15,6 +15,8 @@ use tantivy::tokenizer::TextAnalyzer;
 use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyError, Term};
 
 use crate::analyser::{ANALYSER, Analyser};
+use crate::backlog::Backlog;
+use crate::embedding::{BYTES_PER_SECTION, EmbeddingModel};
 use crate::schema::{Fields, IndexedResource};
 use crate::segment::SegmentMap;
 
@@ -57,6 +59,10 @@ pub struct SearchIndex {
     reader: IndexReader,
     pub(crate) fields: Fields,
     segments: Mutex<HashMap<SegmentId, Arc<SegmentMap>>>,
+    analyser: Analyser,
+    backlog: Arc<Backlog>,
+    /// The model that computes the vectors of sections and queries.
+    pub(crate) model: Option<Arc<EmbeddingModel>>,
     is_in_memory: bool,
     /// The bytes of an index in memory as of the last commit.
     committed: AtomicUsize,
@@ -89,6 +95,23 @@ impl SearchIndex {
         Self::with(index, fields, false)
     }
 
+    /// Uses an embedding model, so that searches also find sections that mean the same as the query. Sections that were
+    /// indexed without it, or with another model, should be indexed again.
+    pub fn with_model(mut self, model: Option<Arc<EmbeddingModel>>) -> Self {
+        self.model = model;
+        self
+    }
+
+    /// The [fingerprint](EmbeddingModel::fingerprint) of the embedding model; 0 without one.
+    pub fn model_fingerprint(&self) -> u64 {
+        self.model.as_ref().map_or(0, |model| model.fingerprint())
+    }
+
+    /// Whether the embedding model turned out to be damaged, so that searches compare words only.
+    pub fn has_failed_model(&self) -> bool {
+        self.model.as_ref().is_some_and(|model| model.has_failed())
+    }
+
     /// Verifies the checksums of all files, which reads all of them.
     pub fn verify(&self) -> Result<(), IndexError> {
         let damaged = self.index.validate_checksum()?;
@@ -99,7 +122,9 @@ impl SearchIndex {
     }
 
     fn with(index: Index, fields: Fields, is_in_memory: bool) -> Result<Self, IndexError> {
-        index.tokenizers().register(ANALYSER, TextAnalyzer::builder(Analyser::default()).build());
+        let backlog = Arc::new(Backlog::default());
+        let analyser = Analyser::new(backlog.clone());
+        index.tokenizers().register(ANALYSER, TextAnalyzer::builder(analyser.clone()).build());
         let reader = index
             .reader_builder()
             .reload_policy(ReloadPolicy::Manual)
@@ -107,7 +132,19 @@ impl SearchIndex {
             .try_into()?;
         let segments = Mutex::default();
         let [committed, added, added_metadata] = [const { AtomicUsize::new(0) }; 3];
-        Ok(Self { index, reader, fields, segments, is_in_memory, committed, added, added_metadata })
+        Ok(Self {
+            index,
+            reader,
+            fields,
+            segments,
+            analyser,
+            backlog,
+            model: None,
+            is_in_memory,
+            committed,
+            added,
+            added_metadata,
+        })
     }
 
     /// Starts updating the index; `None` if another process updates the same folder.
@@ -123,9 +160,9 @@ impl SearchIndex {
             Err(error) => return Err(error.into()),
         };
         let mut policy = LogMergePolicy::default();
-        policy.set_min_num_segments(6);
         policy.set_del_docs_ratio_before_merge(0.3);
         writer.set_merge_policy(Box::new(policy));
+        self.backlog.clear();
         Ok(Some(IndexUpdater { index: self, writer }))
     }
 
@@ -143,10 +180,13 @@ impl SearchIndex {
     }
 
     /// The memory of an index in memory, in bytes; `None` for an index in a folder. Committed data counts exactly. Of a
-    /// resource added since the last commit, the text counts, or if there is none, the metadata.
+    /// resource added since the last commit, the text and the vectors count, or if there is none, the metadata. The
+    /// embedding model counts too.
     pub fn memory(&self) -> Option<usize> {
         let counters = [&self.committed, &self.added, &self.added_metadata];
-        self.is_in_memory.then(|| counters.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum())
+        let model = self.model.as_ref().map_or(0, |model| model.memory());
+        self.is_in_memory
+            .then(|| counters.iter().fold(model, |sum, bytes| sum + bytes.load(Ordering::Relaxed)))
     }
 
     /// The number of resources in the index.
@@ -240,13 +280,21 @@ pub struct IndexUpdater<'i> {
 impl IndexUpdater<'_> {
     /// Adds a resource, or replaces it.
     pub fn put(&self, indexed: &IndexedResource<'_>) -> Result<(), IndexError> {
-        let fields = &self.index.fields;
-        let uri = Term::from_field_text(fields.uri, indexed.resource.uri.as_str());
-        let mut operations = vec![UserOperation::Delete(uri)];
-        operations.extend(fields.documents(indexed).into_iter().map(UserOperation::Add));
-        self.writer.run(operations)?;
+        // tantivy keeps more than 1 KiB for each deletion until the next commit, and looks for it in each segment.
+        self.remove(indexed.resource.uri.as_str());
+        self.add(indexed)
+    }
+
+    /// Adds a resource that the index does not have, which costs less than [`put`](Self::put). A resource that the index
+    /// has would then be in it twice.
+    pub fn add(&self, indexed: &IndexedResource<'_>) -> Result<(), IndexError> {
+        let model = self.index.model.as_deref();
+        let documents = self.index.fields.documents(indexed, model);
+        let vectors = model.map_or(0, |_| (documents.len() - 1) * BYTES_PER_SECTION);
+        self.index.backlog.add(self.index.fields.analysed_bytes(&documents));
+        self.writer.run(documents.into_iter().map(UserOperation::Add).collect::<Vec<_>>())?;
         match indexed.text {
-            Some(text) => self.index.added.fetch_add(text.len(), Ordering::Relaxed),
+            Some(text) => self.index.added.fetch_add(text.len() + vectors, Ordering::Relaxed),
             None => {
                 let Resource { uri, name, title, description, .. } = indexed.resource;
                 let texts = [Some(uri.as_str()), Some(name), title.as_deref(), description.as_deref()];
@@ -288,6 +336,9 @@ impl IndexUpdater<'_> {
             prepared.set_payload(COMPLETE);
         }
         prepared.commit()?;
+        // All text is tokenised.
+        self.index.backlog.clear();
+        self.index.analyser.forget_stems();
         self.index.added.store(0, Ordering::Relaxed);
         self.index.added_metadata.store(0, Ordering::Relaxed);
         self.index.reload()

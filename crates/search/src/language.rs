@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use foldhash::fast::FixedState;
 use frostem::{Algorithm, Stemmer};
 
 /// A language whose words are stemmed.
@@ -146,8 +147,10 @@ impl Language {
                 false => lower.extend(word.chars().flat_map(char::to_lowercase)),
             }
             let languages = stop_words().get(&*lower).copied().unwrap_or_default();
-            for (at, count) in counts.iter_mut().enumerate() {
-                *count += usize::from(languages >> at & 1);
+            if languages != 0 {
+                for (at, count) in counts.iter_mut().enumerate() {
+                    *count += usize::from(languages >> at & 1);
+                }
             }
         }
         let (best, count) = counts.iter().enumerate().max_by_key(|(at, count)| (**count, usize::MAX - at))?;
@@ -161,10 +164,10 @@ impl Language {
 }
 
 /// The stop words of all languages, each with a bit set of the languages that have it, by index in [`Language::ALL`].
-fn stop_words() -> &'static HashMap<&'static str, u16> {
-    static WORDS: OnceLock<HashMap<&'static str, u16>> = OnceLock::new();
+fn stop_words() -> &'static HashMap<&'static str, u16, FixedState> {
+    static WORDS: OnceLock<HashMap<&'static str, u16, FixedState>> = OnceLock::new();
     WORDS.get_or_init(|| {
-        let mut words = HashMap::new();
+        let mut words = HashMap::default();
         for (at, language) in Language::ALL.iter().enumerate() {
             for word in language.stop_words() {
                 *words.entry(*word).or_default() |= 1 << at;

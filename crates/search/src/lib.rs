@@ -4,7 +4,9 @@
 //! feeds a [`SearchIndex`], and passes to each search which resources are visible.
 
 mod analyser;
+mod backlog;
 mod definitions;
+mod embedding;
 mod filter;
 mod index;
 mod language;
@@ -14,11 +16,14 @@ mod schema;
 mod search;
 mod sections;
 mod segment;
+mod semantic;
 mod simhash;
 mod similar;
 mod snippet;
+mod sums;
 mod tokens;
 
+pub use embedding::{EmbeddingModel, ModelError};
 pub use index::{IndexError, IndexUpdater, SearchIndex, uri_hash};
 pub use rank::Weights;
 pub use schema::{FORMAT, IndexedResource, MAX_TEXT};

@@ -34,6 +34,8 @@ pub(crate) struct ParsedQuery {
     /// The texts in double quotes.
     pub(crate) phrases: Vec<String>,
     pub(crate) excluded: Vec<QueryWord>,
+    /// The text of the query without the excluded words.
+    pub(crate) wanted: String,
 }
 
 impl ParsedQuery {
@@ -68,6 +70,7 @@ impl ParsedQuery {
         if parsed.words.iter().all(|word| word.is_stop || word.is_vague) {
             parsed.words.iter_mut().for_each(|word| (word.is_stop, word.is_vague) = (false, false));
         }
+        parsed.wanted = wanted;
         parsed
     }
 }
@@ -85,8 +88,8 @@ fn words(text: &str, present: Languages) -> Vec<QueryWord> {
     };
     let mut words: Vec<(usize, usize, QueryWord)> = Vec::new();
     for language in languages.iter() {
-        let mut stems = StemCache::new(language);
-        for token in TextTokens::new(&text, &mut stems) {
+        let mut stems = StemCache::small(language);
+        for token in TextTokens::new(&text).tokens(&mut stems) {
             let is_same = |(from, to, word): &(usize, usize, QueryWord)| {
                 (*from, *to, word.kind) == (token.from, token.to, TextTokenKind::Part)
                     && token.kind == TextTokenKind::Part

@@ -4,16 +4,17 @@
 //! same as if hidden resources did not exist.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use tantivy::fieldnorm::FieldNormReader;
-use tantivy::postings::{Postings as _, TermInfo};
+use tantivy::postings::{BlockSegmentPostings, TermInfo};
 use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{DocSet as _, InvertedIndexReader, SegmentReader, TERMINATED, Term};
 
-use crate::language::{Language, Languages};
 use crate::query::QueryWord;
 use crate::schema::Fields;
-use crate::segment::{ResourceSet, SegmentMap};
+use crate::segment::{ResourceSet, SegmentMap, Statistics, VisibleSet};
+use crate::sums::WeightSums;
 use crate::tokens::TextTokenKind;
 
 /// The length of a usual section in words, for the length normalisation. It is a constant for the same reason as
@@ -50,10 +51,14 @@ pub struct Weights {
     pub vague: f32,
     /// The weight of the best section's score relative to that of the resource.
     pub section: f32,
+    /// The weight of the scores of the three next best sections.
+    pub further: f32,
     /// The weight of query words that are close to each other in a section.
     pub proximity: f32,
     /// The weight of two close words that are not neighbours in the query, relative to two that are.
     pub distant: f32,
+    /// The weight of a word with a stop word beside it, as in the query `for statement`, relative to two close words.
+    pub joined: f32,
     /// The exponent of the inverse document frequency.
     pub rarity: f32,
     /// The largest relative change of a score by the priority and the age of a resource: 0.05 is 5 %.
@@ -76,8 +81,10 @@ impl Default for Weights {
             whole: 0.5,
             vague: 0.2,
             section: 1.25,
+            further: 0.2,
             proximity: 1.0,
             distant: 0.5,
+            joined: 0.5,
             rarity: 0.75,
             bias: 0.05,
         }
@@ -87,9 +94,9 @@ impl Default for Weights {
 /// A segment, with the resources in it that a search may use.
 pub(crate) struct ScopedSegment<'s> {
     pub(crate) reader: &'s SegmentReader,
-    pub(crate) map: std::sync::Arc<SegmentMap>,
+    pub(crate) map: Arc<SegmentMap>,
     /// The resources that the caller may see; all statistics are computed from them.
-    pub(crate) visible: ResourceSet,
+    pub(crate) visible: Arc<VisibleSet>,
     /// The visible resources that pass the filters.
     pub(crate) scope: ResourceSet,
     /// The number of the segment's first resource, counted over all segments.
@@ -103,61 +110,35 @@ impl ScopedSegment<'_> {
     pub(crate) fn has_visible(&self, index: &InvertedIndexReader, term: &TermInfo) -> tantivy::Result<bool> {
         let mut postings = index.read_postings_from_terminfo(term, IndexRecordOption::Basic)?;
         while postings.doc() != TERMINATED {
-            if self.visible.contains(self.map.resource_of[postings.doc() as usize]) {
+            if self.visible.resources.contains(self.map.resource_of[postings.doc() as usize]) {
                 return Ok(true);
             }
             postings.advance();
         }
         Ok(false)
     }
-}
 
-/// Statistics of the visible resources.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Statistics {
-    pub(crate) resources: u64,
-    /// The number of resources in each language, by its index in [`Language::ALL`].
-    languages: [u64; Language::ALL.len()],
-}
-
-impl Statistics {
-    pub(crate) fn of(segments: &[ScopedSegment<'_>]) -> Self {
-        let mut statistics = Self::default();
-        for segment in segments {
-            for resource in 0..segment.map.heads.len() as u32 {
-                if segment.visible.contains(resource) {
-                    statistics.resources += 1;
-                    let language = usize::from(segment.map.languages[resource as usize]);
-                    if let Some(count) = statistics.languages.get_mut(language) {
-                        *count += 1;
-                    }
+    /// Calls `each` with the document, the resource and the frequency of each posting in a visible resource.
+    #[inline]
+    fn for_each_visible(&self, mut postings: BlockSegmentPostings, mut each: impl FnMut(u32, u32, f32)) {
+        let visible = &self.visible.resources;
+        // Decoding blocks is faster than advancing from posting to posting.
+        while !postings.docs().is_empty() {
+            for (at, document) in postings.docs().iter().enumerate() {
+                let resource = self.map.resource_of[*document as usize];
+                if visible.contains(resource) {
+                    // 1 in a field without frequencies.
+                    each(*document, resource, postings.freq(at) as f32);
                 }
             }
+            postings.advance();
         }
-        statistics
     }
-
-    /// The languages of at least one resource in a hundred. The language of a text is not always detected correctly.
-    pub(crate) fn languages(&self) -> Languages {
-        let is_usual = |at: &usize| self.languages[*at] * 100 >= self.resources.max(1);
-        Languages::from_indices((0..Language::ALL.len()).filter(is_usual))
-    }
-}
-
-/// The resources and sections that a word matches.
-#[derive(Default)]
-struct WordMatches {
-    /// The number of visible resources with the word.
-    frequency: u32,
-    /// The weighted frequency in each resource in scope.
-    resources: Vec<(u32, f32)>,
-    /// The weighted frequency in each section in scope.
-    sections: Vec<(u32, f32)>,
 }
 
 /// The scores of a query.
 pub(crate) struct Scores {
-    /// The resources that match, with their scores; in no order.
+    /// The resources that match, with their scores; in the order of their numbers.
     pub(crate) resources: Vec<(u32, f32)>,
     /// The score of each section, by its document number, counted over all segments; zero if the section does not
     /// match.
@@ -167,6 +148,7 @@ pub(crate) struct Scores {
 }
 
 /// A field with the weight of its terms.
+#[derive(Clone, Copy)]
 struct WeightedField {
     field: Field,
     weight: f32,
@@ -194,21 +176,28 @@ pub(crate) struct Ranking<'s> {
     pub(crate) statistics: Statistics,
     resources: usize,
     documents: usize,
-    /// The length normalisation of each resource, by its number.
-    resource_factors: Vec<f32>,
+    /// The length normalisation of the resources of each segment.
+    resource_factors: Vec<Arc<[f32]>>,
     /// The length normalisation of a section, by its field norm id, tantivy's one-byte code for a length.
     section_factors: [f32; 256],
-    scratch: RefCell<Scratch>,
+    /// A buffer for one word, reused.
+    sums: RefCell<WordSums>,
 }
 
-/// Reused buffers for the weights of one word in one segment. Between words, all weights are 0 and the lists are empty.
-#[derive(Default)]
-struct Scratch {
-    resource_weights: Vec<f32>,
-    section_weights: Vec<f32>,
-    /// The resources and sections whose weight is not 0.
-    resources: Vec<u32>,
-    sections: Vec<u32>,
+/// The weighted frequencies of one word, by the numbers of resources and of documents.
+struct WordSums {
+    resources: WeightSums,
+    sections: WeightSums,
+}
+
+/// A term in a field of a segment.
+struct TermMatch<'s> {
+    segment: &'s ScopedSegment<'s>,
+    /// The length normalisation of the resources of the segment.
+    factors: &'s [f32],
+    field: WeightedField,
+    index: Arc<InvertedIndexReader>,
+    term: TermInfo,
 }
 
 impl<'s> Ranking<'s> {
@@ -216,23 +205,16 @@ impl<'s> Ranking<'s> {
         let last = segments.last();
         let resources = last.map_or(0, |last| last.resource_base as usize + last.map.heads.len());
         let documents = last.map_or(0, |last| last.document_base as usize + last.map.resource_of.len());
-        let statistics = Statistics::of(segments);
+        let mut statistics = Statistics::default();
+        segments.iter().for_each(|segment| statistics.add(&segment.visible.statistics));
         let Weights { length, usual_length, section_length, .. } = *weights;
-        let factor = |length: f32, relative: f32| 1.0 / (1.0 - length + length * relative);
-        let lengths = segments.iter().flat_map(|segment| &segment.map.lengths);
-        let resource_factors = lengths.map(|tokens| factor(length, *tokens as f32 / usual_length)).collect();
+        let resource_factors =
+            segments.iter().map(|segment| segment.map.length_factors(length, usual_length)).collect();
         let section_factors = std::array::from_fn(|id| {
             let tokens = FieldNormReader::id_to_fieldnorm(id as u8);
-            factor(section_length, tokens as f32 / USUAL_SECTION)
+            1.0 / (1.0 - section_length + section_length * tokens as f32 / USUAL_SECTION)
         });
-        let largest = |count: fn(&SegmentMap) -> usize| {
-            segments.iter().map(|segment| count(&segment.map)).max().unwrap_or_default()
-        };
-        let scratch = RefCell::new(Scratch {
-            resource_weights: vec![0.0; largest(|map| map.heads.len())],
-            section_weights: vec![0.0; largest(|map| map.resource_of.len())],
-            ..Scratch::default()
-        });
+        let sums = WordSums { resources: WeightSums::new(resources), sections: WeightSums::new(documents) };
         Self {
             segments,
             fields,
@@ -242,7 +224,7 @@ impl<'s> Ranking<'s> {
             documents,
             resource_factors,
             section_factors,
-            scratch,
+            sums: RefCell::new(sums),
         }
     }
 
@@ -279,97 +261,67 @@ impl<'s> Ranking<'s> {
     }
 
     /// The number of visible resources in which any of these terms occurs.
-    pub(crate) fn frequency(&self, forms: &[String]) -> tantivy::Result<u32> {
-        let word = QueryWord {
-            surface: String::new(),
-            forms: forms.to_vec(),
-            kind: TextTokenKind::Part,
-            is_stop: false,
-            is_vague: false,
-            position: 0,
-            is_replaced: false,
-        };
-        Ok(self.matches(&word)?.frequency)
+    pub(crate) fn frequency(&self, forms: &[String]) -> tantivy::Result<usize> {
+        let mut sums = self.sums.borrow_mut();
+        self.sum(forms, &mut sums)?;
+        Ok(sums.resources.count())
     }
 
-    /// The resources in scope that contain any form of a word.
+    /// The visible resources that contain any form of a word.
     pub(crate) fn resources_with(&self, word: &QueryWord) -> tantivy::Result<Vec<u32>> {
-        Ok(self.matches(word)?.resources.into_iter().map(|(resource, _)| resource).collect())
+        let mut sums = self.sums.borrow_mut();
+        self.sum(&word.forms, &mut sums)?;
+        Ok(sums.resources.numbers())
     }
 
-    /// Finds the forms of a word in all fields.
-    fn matches(&self, word: &QueryWord) -> tantivy::Result<WordMatches> {
-        let mut found = WordMatches::default();
-        let mut scratch = self.scratch.borrow_mut();
-        let Scratch { resource_weights, section_weights, resources, sections } = &mut *scratch;
-        for segment in self.segments {
-            let map = &*segment.map;
-            let factors = &self.resource_factors[segment.resource_base as usize..];
-            for WeightedField { field, weight, kind } in self.fields() {
-                let index = segment.reader.inverted_index(field)?;
-                let mut norms = None;
-                for form in &word.forms {
-                    let term = Term::from_field_text(field, form);
-                    let Some(mut postings) = index.read_postings(&term, IndexRecordOption::WithFreqs)? else {
-                        continue;
-                    };
-                    if norms.is_none() {
-                        norms = Some(segment.reader.get_fieldnorms_reader(field)?);
+    /// The fields and segments with any of these terms.
+    fn find(&self, forms: &[String]) -> tantivy::Result<Vec<TermMatch<'_>>> {
+        let mut found = Vec::new();
+        for (segment, factors) in self.segments.iter().zip(&self.resource_factors) {
+            for field in self.fields() {
+                let index = segment.reader.inverted_index(field.field)?;
+                for form in forms {
+                    if let Some(term) = index.get_term_info(&Term::from_field_text(field.field, form))? {
+                        found.push(TermMatch { segment, factors, field, index: index.clone(), term });
                     }
-                    let Some(norms) = &norms else { continue };
-                    while postings.doc() != TERMINATED {
-                        let document = postings.doc();
-                        let resource = map.resource_of[document as usize];
-                        if !segment.visible.contains(resource) {
-                            postings.advance();
-                            continue;
-                        }
-                        let count = weight * postings.term_freq() as f32;
-                        if kind != FieldKind::Outline {
-                            let factor = match kind {
-                                FieldKind::Head => 1.0 / (0.5 + norms.fieldnorm(document) as f32 / 16.0),
-                                _ => factors[resource as usize],
-                            };
-                            let whole = &mut resource_weights[resource as usize];
-                            if *whole == 0.0 {
-                                resources.push(resource);
-                            }
-                            *whole += count * factor;
-                        }
-                        if kind != FieldKind::Head {
-                            let factor = match kind {
-                                FieldKind::Body => {
-                                    self.section_factors[usize::from(norms.fieldnorm_id(document))]
-                                }
-                                _ => 1.0,
-                            };
-                            let part = &mut section_weights[document as usize];
-                            if *part == 0.0 {
-                                sections.push(document);
-                            }
-                            *part += count * factor;
-                        }
-                        postings.advance();
-                    }
-                }
-            }
-            found.frequency += resources.len() as u32;
-            found.resources.reserve(resources.len());
-            for resource in resources.drain(..) {
-                let weight = std::mem::take(&mut resource_weights[resource as usize]);
-                if segment.scope.contains(resource) {
-                    found.resources.push((segment.resource_base + resource, weight));
-                }
-            }
-            found.sections.reserve(sections.len());
-            for section in sections.drain(..) {
-                let weight = std::mem::take(&mut section_weights[section as usize]);
-                if segment.scope.contains(map.resource_of[section as usize]) {
-                    found.sections.push((segment.document_base + section, weight));
                 }
             }
         }
         Ok(found)
+    }
+
+    /// Sums the weights of these terms in all fields of the visible resources.
+    fn sum(&self, forms: &[String], sums: &mut WordSums) -> tantivy::Result<()> {
+        let found = self.find(forms)?;
+        let postings = found.iter().map(|found| found.term.doc_freq as usize).sum();
+        let WordSums { resources, sections } = sums;
+        resources.start(postings, self.documents);
+        sections.start(postings, self.documents);
+        for TermMatch { segment, factors, field: WeightedField { field, weight, kind }, index, term } in found
+        {
+            let postings = index.read_block_postings_from_terminfo(&term, IndexRecordOption::WithFreqs)?;
+            let norms = segment.reader.get_fieldnorms_reader(field)?;
+            let (resource_base, document_base) = (segment.resource_base, segment.document_base);
+            match kind {
+                FieldKind::Head => segment.for_each_visible(postings, |document, resource, count| {
+                    let factor = 1.0 / (0.5 + norms.fieldnorm(document) as f32 / 16.0);
+                    resources.add(resource_base + resource, weight * count * factor);
+                }),
+                FieldKind::Section => segment.for_each_visible(postings, |document, resource, count| {
+                    resources.add(resource_base + resource, weight * count * factors[resource as usize]);
+                    sections.add(document_base + document, weight * count);
+                }),
+                FieldKind::Outline => segment.for_each_visible(postings, |document, _, count| {
+                    sections.add(document_base + document, weight * count);
+                }),
+                FieldKind::Body => segment.for_each_visible(postings, |document, resource, count| {
+                    let factor = self.section_factors[usize::from(norms.fieldnorm_id(document))];
+                    resources.add(resource_base + resource, weight * count * factors[resource as usize]);
+                    sections.add(document_base + document, weight * count * factor);
+                }),
+            }
+        }
+        Ok(())
     }
 
     /// Scores the resources and sections in scope that contain any of the words.
@@ -378,43 +330,39 @@ impl<'s> Ranking<'s> {
         let mut resources = vec![0.0_f32; self.resources];
         let mut sections = vec![0.0_f32; self.documents];
         let mut rarities = Vec::with_capacity(words.len());
+        let mut sums = self.sums.borrow_mut();
         for word in words {
             // Stop words do not count; their long posting lists are not read.
             if word.is_stop {
                 rarities.push(0.0);
                 continue;
             }
-            let found = self.matches(word)?;
+            self.sum(&word.forms, &mut sums)?;
             let factor = match (word.kind, word.is_vague, word.is_replaced) {
                 (TextTokenKind::Whole, _, _) => weights.whole,
                 (TextTokenKind::Part, true, _) => weights.vague,
                 (TextTokenKind::Part, false, true) => 0.5,
                 (TextTokenKind::Part, false, false) => 1.0,
             };
-            let rarity = self.rarity(found.frequency).powf(weights.rarity) * factor;
+            let rarity = self.rarity(sums.resources.count()).powf(weights.rarity) * factor;
             rarities.push(rarity);
-            for (resource, weight) in found.resources {
-                resources[resource as usize] +=
-                    rarity * weight * (weights.saturation + 1.0) / (weights.saturation + weight);
-            }
-            for (section, weight) in found.sections {
-                sections[section as usize] += rarity * weight * (weights.section_saturation + 1.0)
-                    / (weights.section_saturation + weight);
-            }
+            sums.resources.add_to(&mut resources, rarity, weights.saturation);
+            sums.sections.add_to(&mut sections, rarity, weights.section_saturation);
         }
         let mut scored = Vec::new();
         for segment in self.segments {
             for resource in 0..segment.map.heads.len() as u32 {
                 let number = (segment.resource_base + resource) as usize;
-                if resources[number] == 0.0 {
+                if resources[number] == 0.0 || !segment.scope.contains(resource) {
                     continue;
                 }
-                let documents = segment.map.documents(resource);
-                let best = documents
-                    .skip(1)
-                    .map(|document| sections[(segment.document_base + document) as usize])
-                    .fold(0.0, f32::max);
-                let score = resources[number] + weights.section * best;
+                let documents = segment.map.documents(resource).skip(1);
+                let base = segment.document_base;
+                let [best, further @ ..] =
+                    best_of(documents.map(|document| sections[(base + document) as usize]));
+                let score = resources[number]
+                    + weights.section * best
+                    + weights.further * further.into_iter().sum::<f32>();
                 scored.push((number as u32, score));
             }
         }
@@ -422,8 +370,32 @@ impl<'s> Ranking<'s> {
     }
 
     /// The inverse document frequency of BM25, for a word in `frequency` resources.
-    fn rarity(&self, frequency: u32) -> f32 {
+    fn rarity(&self, frequency: usize) -> f32 {
         let (all, frequency) = (self.statistics.resources as f32, frequency as f32);
         (1.0 + (all - frequency + 0.5) / (frequency + 0.5)).ln().max(0.0)
+    }
+}
+
+/// The four highest scores, the highest first; 0 if there are fewer.
+fn best_of(scores: impl Iterator<Item = f32>) -> [f32; 4] {
+    let mut best = [0.0; 4];
+    for mut score in scores {
+        if score > best[3] {
+            for known in &mut best {
+                (*known, score) = (known.max(score), known.min(score));
+            }
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::best_of;
+
+    #[test]
+    fn the_best_scores_are_in_order() {
+        assert_eq!(best_of([1.0, 3.0, 0.5, 2.0, 4.0, 3.0].into_iter()), [4.0, 3.0, 3.0, 2.0]);
+        assert_eq!(best_of([2.0].into_iter()), [2.0, 0.0, 0.0, 0.0]);
     }
 }

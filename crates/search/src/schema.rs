@@ -9,6 +9,7 @@ use tantivy::schema::{FAST, Field, IndexRecordOption, STORED, Schema, TextFieldI
 
 use crate::analyser::{ANALYSER, marked};
 use crate::definitions;
+use crate::embedding::{self, EmbeddingModel, SIGN_WORDS};
 use crate::index::uri_hash;
 use crate::language::Language;
 use crate::sections::{self, TextSection};
@@ -16,10 +17,13 @@ use crate::simhash;
 
 /// The version of the index format, which is part of the name of the index folder. Increase it whenever the fields, the
 /// tokens or the indexed texts change.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// The longest text that is indexed per resource, in bytes. The rest is not searchable.
 pub const MAX_TEXT: usize = 4 << 20;
+
+/// The names of the columns of [`Fields::signs`].
+pub(crate) const SIGN_COLUMNS: [&str; SIGN_WORDS] = ["signs0", "signs1", "signs2", "signs3"];
 
 /// A resource to index.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +70,9 @@ pub(crate) struct Fields {
     pub(crate) language: Field,
     /// The hash of the URI, which orders resources with equal scores.
     pub(crate) order: Field,
+    /// The [signs](embedding::signs) of the vector of a section; 0 without a vector. A document has them if the index has
+    /// an embedding model.
+    pub(crate) signs: [Field; SIGN_WORDS],
     /// The encoded [`StoredMetadata`], stored in the head document.
     pub(crate) metadata: Field,
     /// The first and last line, the language and the heading of a section, separated by spaces; stored.
@@ -77,11 +84,16 @@ pub(crate) struct Fields {
 impl Fields {
     pub(crate) fn schema() -> (Schema, Self) {
         let mut schema = Schema::builder();
-        let words = TextFieldIndexing::default()
-            .set_tokenizer(ANALYSER)
-            .set_index_option(IndexRecordOption::WithFreqs)
-            .set_fieldnorms(true);
-        let words = TextOptions::default().set_indexing_options(words);
+        let words = |option: IndexRecordOption| {
+            let words = TextFieldIndexing::default()
+                .set_tokenizer(ANALYSER)
+                .set_index_option(option)
+                .set_fieldnorms(true);
+            TextOptions::default().set_indexing_options(words)
+        };
+        // How often a word is in a name or a heading says little about the text. Without these frequencies, tantivy computes
+        // less for each of the many terms that only one resource has, such as its file name.
+        let (frequencies, terms) = (words(IndexRecordOption::WithFreqs), words(IndexRecordOption::Basic));
         let names = TextOptions::default().set_indexing_options(
             TextFieldIndexing::default()
                 .set_tokenizer("raw")
@@ -90,13 +102,13 @@ impl Fields {
         );
         let fields = Self {
             uri: schema.add_text_field("uri", names.clone()),
-            title: schema.add_text_field("title", words.clone()),
-            path: schema.add_text_field("path", words.clone()),
-            description: schema.add_text_field("description", words.clone()),
-            heading: schema.add_text_field("heading", words.clone()),
-            outline: schema.add_text_field("outline", words.clone()),
-            definition: schema.add_text_field("definition", words.clone()),
-            body: schema.add_text_field("body", words),
+            title: schema.add_text_field("title", terms.clone()),
+            path: schema.add_text_field("path", terms.clone()),
+            description: schema.add_text_field("description", terms.clone()),
+            heading: schema.add_text_field("heading", terms.clone()),
+            outline: schema.add_text_field("outline", terms),
+            definition: schema.add_text_field("definition", frequencies.clone()),
+            body: schema.add_text_field("body", frequencies),
             source: schema.add_text_field("source", names.clone()),
             mime: schema.add_text_field("mime", names.clone()),
             audience: schema.add_text_field("audience", names),
@@ -107,6 +119,7 @@ impl Fields {
             simhash: schema.add_u64_field("simhash", FAST),
             language: schema.add_u64_field("language", FAST),
             order: schema.add_u64_field("order", FAST),
+            signs: SIGN_COLUMNS.map(|name| schema.add_u64_field(name, FAST)),
             metadata: schema.add_text_field("metadata", STORED),
             place: schema.add_text_field("place", STORED),
             text: schema.add_text_field("text", STORED),
@@ -115,7 +128,11 @@ impl Fields {
     }
 
     /// The documents of a resource, the head first.
-    pub(crate) fn documents(&self, indexed: &IndexedResource<'_>) -> Vec<TantivyDocument> {
+    pub(crate) fn documents(
+        &self,
+        indexed: &IndexedResource<'_>,
+        model: Option<&EmbeddingModel>,
+    ) -> Vec<TantivyDocument> {
         let text = indexed.text.map(|text| &text[..text.floor_char_boundary(MAX_TEXT)]);
         let sample = text.or(indexed.resource.description.as_deref()).unwrap_or_default();
         let language = Language::detect(sample).unwrap_or(Language::English);
@@ -130,7 +147,29 @@ impl Fields {
         documents.extend(numbered.map(|(at, section)| {
             self.section(uri, at + 1, section, text.unwrap_or_default(), &defined, language)
         }));
+        if let Some(model) = model {
+            // A column with a value for each document is read fastest, so the head has one too.
+            let sections = divided.iter().map(|section| {
+                let text = &text.unwrap_or_default()[section.range.clone()];
+                model.vector(&embedding::section_text(&section.heading, text))
+            });
+            for (document, vector) in documents.iter_mut().zip(std::iter::once(None).chain(sections)) {
+                let signs = vector.map_or([0; SIGN_WORDS], |vector| embedding::signs(&vector));
+                self.signs.iter().zip(signs).for_each(|(field, signs)| document.add_u64(*field, signs));
+            }
+        }
         documents
+    }
+
+    /// The bytes of the texts that [`Analyser`](crate::analyser::Analyser) tokenises in these documents.
+    pub(crate) fn analysed_bytes(&self, documents: &[TantivyDocument]) -> usize {
+        use tantivy::schema::Value as _;
+        let analysed =
+            [self.title, self.path, self.description, self.heading, self.outline, self.definition, self.body];
+        let values = documents.iter().flat_map(TantivyDocument::field_values);
+        let texts =
+            values.filter(|(field, _)| analysed.contains(field)).filter_map(|(_, value)| value.as_str());
+        texts.map(str::len).sum()
     }
 
     /// The head document. `first_heading` is used as the title of a resource that has no title, or whose title is its

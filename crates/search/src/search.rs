@@ -10,6 +10,7 @@ use crate::language::Language;
 use crate::query::{ParsedQuery, QueryWord};
 use crate::rank::{Ranking, ScopedSegment, Scores, Weights};
 use crate::schema::StoredMetadata;
+use crate::segment::{Columns, RightsClass};
 use crate::simhash;
 use crate::snippet::{Matcher, WordHit};
 use crate::tokens;
@@ -46,19 +47,19 @@ pub enum VisibleResources<'v> {
 }
 
 /// One of the best resources of a search.
-struct Candidate {
+pub(crate) struct Candidate {
     /// The number of the resource among all segments.
-    resource: u32,
-    score: f32,
+    pub(crate) resource: u32,
+    pub(crate) score: f32,
     /// The best matching section; `None` if only metadata matches.
-    section: Option<RankedSection>,
-    simhash: u64,
-    uri: String,
+    pub(crate) section: Option<RankedSection>,
+    pub(crate) simhash: u64,
+    pub(crate) uri: String,
 }
 
-struct RankedSection {
-    text: String,
-    place: HitSection,
+pub(crate) struct RankedSection {
+    pub(crate) text: String,
+    pub(crate) place: HitSection,
     language: Language,
 }
 
@@ -85,9 +86,12 @@ impl SearchIndex {
         let mut parsed = ParsedQuery::parse(&query.text, ranking.statistics.languages());
         let any_corrected = ranking.correct(&mut parsed.words)?;
         let mut scores = ranking.score(&parsed.words)?;
+        let mut excluded = Vec::new();
         for word in &parsed.excluded {
-            let mut excluded = ranking.resources_with(word)?;
-            excluded.sort_unstable();
+            excluded.extend(ranking.resources_with(word)?);
+        }
+        excluded.sort_unstable();
+        if !excluded.is_empty() {
             scores.resources.retain(|(resource, _)| excluded.binary_search(resource).is_err());
         }
         let search = Search { index: self, searcher: &searcher, ranking: &ranking, parsed: &parsed };
@@ -101,8 +105,19 @@ impl SearchIndex {
                 scores.resources = all;
             }
         }
-        let total = scores.resources.len();
-        let candidates = search.candidates(&scores, query.limit)?;
+        let mut total = scores.resources.len();
+        let mut candidates = search.candidates(&scores, query.limit)?;
+        // A phrase is searched as it is written.
+        if let Some(model) = self.model.as_ref().filter(|_| parsed.phrases.is_empty()) {
+            let similar = search.similar(model, &excluded)?;
+            // The scores are in the order of the numbers of the resources.
+            let has_word =
+                |number: u32| scores.resources.binary_search_by_key(&number, |(known, _)| *known).is_ok();
+            total += similar.iter().filter(|found| !has_word(found.resource)).count();
+            if !similar.is_empty() {
+                candidates = search.fused(candidates, similar)?;
+            }
+        }
         let correction = match any_corrected {
             true => Some(correction(&query.text, &parsed.words, &search.spellings(&candidates)?)),
             false => None,
@@ -122,11 +137,12 @@ impl SearchIndex {
         let (mut resource_base, mut document_base) = (0, 0);
         for reader in searcher.segment_readers() {
             let map = self.map(reader)?;
-            let mut seen = map.alive(reader);
-            if let VisibleResources::Class { class, sees } = visible {
-                seen.intersect(&*map.visible(reader, &self.fields, *class, *sees)?);
-            }
-            let mut scope = seen.clone();
+            let class = match visible {
+                VisibleResources::All => None,
+                VisibleResources::Class { class, sees } => Some(RightsClass { number: *class, sees: *sees }),
+            };
+            let seen = map.visible(reader, &self.fields, class)?;
+            let mut scope = seen.resources.clone();
             if query.is_filtered() {
                 Filter { query, reader, map: &map, fields: &self.fields }.apply(&mut scope)?;
             }
@@ -172,19 +188,26 @@ fn replace_word(text: &str, word: &str, by: &str) -> String {
 }
 
 /// The steps of a search after the resources are scored.
-struct Search<'s> {
+pub(crate) struct Search<'s> {
     index: &'s SearchIndex,
     searcher: &'s Searcher,
-    ranking: &'s Ranking<'s>,
-    parsed: &'s ParsedQuery,
+    pub(crate) ranking: &'s Ranking<'s>,
+    pub(crate) parsed: &'s ParsedQuery,
 }
 
 impl Search<'_> {
     /// The index of the segment with a resource, and the ordinal of the resource in it.
-    fn locate(&self, resource: u32) -> (usize, u32) {
+    pub(crate) fn locate(&self, resource: u32) -> (usize, u32) {
         let segments = self.ranking.segments;
         let at = segments.partition_point(|segment| segment.resource_base <= resource) - 1;
         (at, resource - segments[at].resource_base)
+    }
+
+    /// A hash of the URI of a resource.
+    pub(crate) fn order(&self, resource: u32) -> Option<u64> {
+        let (segment, ordinal) = self.locate(resource);
+        let map = &self.ranking.segments[segment].map;
+        map.columns.order.first(map.heads[ordinal as usize])
     }
 
     fn stored(&self, segment: usize, document: u32) -> tantivy::Result<TantivyDocument> {
@@ -195,14 +218,14 @@ impl Search<'_> {
         stored.get_first(field).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
     }
 
-    fn metadata(&self, resource: u32) -> tantivy::Result<Option<StoredMetadata>> {
+    pub(crate) fn metadata(&self, resource: u32) -> tantivy::Result<Option<StoredMetadata>> {
         let (segment, ordinal) = self.locate(resource);
         let head = self.ranking.segments[segment].map.heads[ordinal as usize];
         let stored = self.stored(segment, head)?;
         Ok(StoredMetadata::decode(&self.text(&stored, self.index.fields.metadata)))
     }
 
-    fn section(&self, segment: usize, document: u32) -> tantivy::Result<RankedSection> {
+    pub(crate) fn section(&self, segment: usize, document: u32) -> tantivy::Result<RankedSection> {
         let stored = self.stored(segment, document)?;
         let place = self.text(&stored, self.index.fields.place);
         let mut parts = place.splitn(4, ' ');
@@ -232,7 +255,7 @@ impl Search<'_> {
     /// others.
     fn retain_phrase(&self, scores: &mut Scores, phrase: &str) -> tantivy::Result<()> {
         let wanted = plain(phrase);
-        let best = self.best(&std::mem::take(&mut scores.resources), MAX_PHRASE_CANDIDATES)?;
+        let best = self.best(&std::mem::take(&mut scores.resources), MAX_PHRASE_CANDIDATES);
         for (resource, score) in best {
             let (segment, sections) = self.best_sections(scores, resource, MAX_PHRASE_SECTIONS);
             let mut contains = self.metadata(resource)?.is_some_and(|data| {
@@ -254,15 +277,9 @@ impl Search<'_> {
 
     /// The best resources, best first. Equal scores are ordered by a hash of the URI, so that the order depends neither
     /// on how the index is divided into segments nor on resources that are not visible.
-    fn best(&self, scored: &[(u32, f32)], count: usize) -> tantivy::Result<Vec<(u32, f32)>> {
-        let columns = self.ranking.segments.iter().map(|segment| segment.reader.fast_fields().u64("order"));
-        let columns = columns.collect::<tantivy::Result<Vec<_>>>()?;
-        let order = |resource: u32| {
-            let (segment, ordinal) = self.locate(resource);
-            columns[segment].first(self.ranking.segments[segment].map.heads[ordinal as usize])
-        };
+    fn best(&self, scored: &[(u32, f32)], count: usize) -> Vec<(u32, f32)> {
         let compare = |one: &(u32, f32), other: &(u32, f32)| {
-            other.1.total_cmp(&one.1).then_with(|| order(one.0).cmp(&order(other.0)))
+            other.1.total_cmp(&one.1).then_with(|| self.order(one.0).cmp(&self.order(other.0)))
         };
         let mut best = scored.to_vec();
         if best.len() > count {
@@ -270,12 +287,12 @@ impl Search<'_> {
             best.truncate(count);
         }
         best.sort_by(compare);
-        Ok(best)
+        best
     }
 
-    /// The best resources, reranked by the proximity of the query words in their sections, and by [`bias`](Self::bias).
+    /// The best resources, reranked by the proximity of the query words in their sections, and by [`bias`].
     fn candidates(&self, scores: &Scores, limit: usize) -> tantivy::Result<Vec<Candidate>> {
-        let best = self.best(&scores.resources, limit.clamp(RERANKED, MAX_HITS))?;
+        let best = self.best(&scores.resources, limit.clamp(RERANKED, MAX_HITS));
         let weights = self.ranking.weights;
         let mut matcher = Matcher::new(&self.parsed.words, &scores.rarities);
         let mut candidates = Vec::with_capacity(best.len());
@@ -288,7 +305,7 @@ impl Search<'_> {
                 let section = self.section(at, document)?;
                 let closeness = if is_reranked {
                     let hits: Vec<WordHit> = matcher.hits(&section.text, section.language);
-                    matcher.proximity(&hits, weights.distant)
+                    matcher.proximity(&hits, weights)
                 } else {
                     0.0
                 };
@@ -301,34 +318,19 @@ impl Search<'_> {
             let (_, ordinal) = self.locate(resource);
             let segment = &self.ranking.segments[at];
             let head = segment.map.heads[ordinal as usize];
-            let fast = segment.reader.fast_fields();
-            let bias = weights.bias * self.bias(segment, head)?;
+            let columns = &segment.map.columns;
+            let bias = weights.bias * bias(columns, head);
             candidates.push(Candidate {
                 resource,
                 score: (score + weights.proximity * closeness) * (1.0 + bias),
                 section: chosen.map(|(_, _, section)| section),
-                simhash: fast.u64("simhash")?.first(head).unwrap_or_default(),
+                simhash: columns.simhash.first(head).unwrap_or_default(),
                 uri: self.metadata(resource)?.map(|data| data.uri).unwrap_or_default(),
             });
         }
         candidates
             .sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| one.uri.cmp(&other.uri)));
         Ok(candidates)
-    }
-
-    /// The mean of the priority, from -1 to 1, and of how recently the resource was modified, from 0 to 1. Either is 0
-    /// if it is unknown.
-    fn bias(&self, segment: &ScopedSegment<'_>, head: u32) -> tantivy::Result<f32> {
-        let fast = segment.reader.fast_fields();
-        let priority =
-            fast.u64("priority")?.first(head).map_or(0.0, |priority| priority as f32 / 500.0 - 1.0);
-        let modified = fast.i64("modified")?.first(head);
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let recency = modified.map_or(0.0, |modified| {
-            let days = (now.as_secs() as f32 - modified as f32).max(0.0) / 86_400.0;
-            RECENCY_DAYS / (RECENCY_DAYS + days)
-        });
-        Ok((priority + recency) / 2.0)
     }
 
     /// How each corrected or completed word is spelt in the best candidate that contains it; `None` for other words.
@@ -410,6 +412,18 @@ impl Search<'_> {
         }
         Ok(hits.into_iter().map(|(_, _, hit)| hit).collect())
     }
+}
+
+/// The mean of the priority of a resource, from -1 to 1, and of how recently it was modified, from 0 to 1. Either is 0 if it
+/// is unknown.
+pub(crate) fn bias(columns: &Columns, head: u32) -> f32 {
+    let priority = columns.priority.first(head).map_or(0.0, |priority| priority as f32 / 500.0 - 1.0);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let recency = columns.modified.first(head).map_or(0.0, |modified| {
+        let days = (now.as_secs() as f32 - modified as f32).max(0.0) / 86_400.0;
+        RECENCY_DAYS / (RECENCY_DAYS + days)
+    });
+    (priority + recency) / 2.0
 }
 
 /// A text in lower case, with each run of white space as one space, to compare phrases.

@@ -7,6 +7,7 @@ use libris_core::SnippetLine;
 
 use crate::language::Language;
 use crate::query::QueryWord;
+use crate::rank::Weights;
 use crate::tokens::{StemCache, TextTokenKind, for_each_part};
 
 /// The largest number of lines in a snippet.
@@ -20,6 +21,9 @@ const MAX_DISTANCE: u32 = 8;
 
 /// The largest number of query words whose proximity is computed. It is limited because all pairs are compared.
 const MAX_COMPARED_WORDS: usize = 12;
+
+/// The largest number of words of a query in which stop words beside them count: `for statement`.
+const MAX_JOINED_WORDS: usize = 2;
 
 /// An occurrence of a query word in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +63,7 @@ impl<'q> Matcher<'q> {
 
     /// The occurrences of the words in a text, in order.
     pub(crate) fn hits(&mut self, text: &str, language: Language) -> Vec<WordHit> {
-        let stems = self.stems.entry(language).or_insert_with(|| StemCache::new(language));
+        let stems = self.stems.entry(language).or_insert_with(|| StemCache::small(language));
         let mut hits = Vec::new();
         let mut lower = String::new();
         for_each_part(text, &mut |position, range| {
@@ -79,21 +83,32 @@ impl<'q> Matcher<'q> {
 
     /// The proximity of the query words in a text: the sum, over all pairs of words that occur within [`MAX_DISTANCE`],
     /// of the lower rarity of the two, divided by their smallest distance. For a pair that is not adjacent in the
-    /// query, this value is multiplied by `distant`.
-    pub(crate) fn proximity(&self, hits: &[WordHit], distant: f32) -> f32 {
+    /// query, this value is multiplied by [`Weights::distant`]. In a query of at most two words, the rarity of a word
+    /// with a stop word beside it, as in the query, is added, multiplied by [`Weights::joined`].
+    pub(crate) fn proximity(&self, hits: &[WordHit], weights: &Weights) -> f32 {
         let is_counted =
             |word: &QueryWord| !word.is_stop && !word.is_vague && word.kind == TextTokenKind::Part;
+        let positions = |word: usize| -> Vec<u32> {
+            hits.iter().filter(|hit| hit.word == word).map(|hit| hit.position).collect()
+        };
         let counted =
             (0..self.words.len()).filter(|word| is_counted(&self.words[*word])).take(MAX_COMPARED_WORDS);
-        let positions: Vec<(usize, Vec<u32>)> = counted
-            .map(|word| (word, hits.iter().filter(|hit| hit.word == word).map(|hit| hit.position).collect()))
-            .collect();
+        let counted: Vec<(usize, Vec<u32>)> = counted.map(|word| (word, positions(word))).collect();
         let mut sum = 0.0;
-        for (at, (one, first)) in positions.iter().enumerate() {
-            for (next, (other, second)) in positions.iter().enumerate().skip(at + 1) {
+        for (at, (one, first)) in counted.iter().enumerate() {
+            for (next, (other, second)) in counted.iter().enumerate().skip(at + 1) {
                 let Some(distance) = least_distance(first, second) else { continue };
                 let rarity = self.rarities[*one].min(self.rarities[*other]);
-                sum += rarity * if next == at + 1 { 1.0 } else { distant } / distance as f32;
+                sum += rarity * if next == at + 1 { 1.0 } else { weights.distant } / distance as f32;
+            }
+        }
+        if counted.len() <= MAX_JOINED_WORDS {
+            for (word, places) in &counted {
+                let place = self.words[*word].position;
+                let is_beside = |other: &QueryWord| other.is_stop && other.position.abs_diff(place) == 1;
+                let beside = (0..self.words.len()).filter(|other| is_beside(&self.words[*other]));
+                let is_joined = beside.map(positions).any(|other| least_distance(places, &other) == Some(1));
+                sum += if is_joined { weights.joined * self.rarities[*word] } else { 0.0 };
             }
         }
         sum

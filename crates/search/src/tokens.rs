@@ -6,7 +6,6 @@
 //! a version, its first two (`3.11`). Words in scripts without spaces give overlapping pairs of characters; a word ends
 //! where such a script begins or ends, so that `使用Python编程` contains the word `Python`.
 
-use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -15,20 +14,18 @@ use crate::language::Language;
 /// The longest token, in bytes. Longer tokens, such as encoded data, are dropped.
 const MAX_TOKEN: usize = 64;
 
-/// A cache of stems is cleared when it has this many entries.
-const MAX_CACHED_STEMS: usize = 8192;
-
 /// The kind of a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TextTokenKind {
     /// A word or a part of an identifier, stemmed.
+    #[default]
     Part,
     /// An identifier or a chain of identifiers, not stemmed.
     Whole,
 }
 
 /// A token of a text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextToken {
     pub(crate) text: String,
     pub(crate) kind: TextTokenKind,
@@ -39,60 +36,154 @@ pub(crate) struct TextToken {
     pub(crate) to: usize,
 }
 
-/// Stems words of one language, with a cache.
+/// Stems words of one language, with a direct-mapped cache: the hash of a word determines its entry, which the next word
+/// with the same hash overwrites. So a lookup reads one place in memory.
 pub(crate) struct StemCache {
     stemmer: frostem::Stemmer,
-    stems: HashMap<Box<str>, Box<str>>,
+    /// The entries, a power of two; none until the first word is stemmed, and all 0 until they are written.
+    entries: Vec<StemEntry>,
+    /// How many entries there will be.
+    capacity: usize,
 }
 
+/// A [`packed`] word and its stem; both empty if the entry was never written. An array of integers, so that the kernel
+/// provides the zeros of a large cache where they are used.
+type StemEntry = [u64; 2 * STEM_WORDS];
+
+/// The 64-bit words that a word or a stem takes in the cache.
+const STEM_WORDS: usize = 3;
+
+/// The longest word and the longest stem that are cached, in bytes.
+const MAX_CACHED_WORD: usize = 8 * STEM_WORDS - 1;
+
 impl StemCache {
-    pub(crate) fn new(language: Language) -> Self {
-        Self { stemmer: language.stemmer(), stems: HashMap::new() }
+    /// A cache for a few texts: 12 KiB.
+    pub(crate) fn small(language: Language) -> Self {
+        Self { stemmer: language.stemmer(), entries: Vec::new(), capacity: 256 }
+    }
+
+    /// A cache for many texts: 3 MiB.
+    pub(crate) fn large(language: Language) -> Self {
+        Self { capacity: 1 << 16, ..Self::small(language) }
     }
 
     /// Replaces a lower-case word with its stem.
     pub(crate) fn stem(&mut self, word: &mut String) {
+        if self.entries.is_empty() {
+            self.entries = vec![StemEntry::default(); self.capacity];
+        }
+        let place = (word.len() <= MAX_CACHED_WORD).then(|| {
+            let key = packed(word.as_bytes());
+            let mixed =
+                |hash: u64, part: &u64| (hash.rotate_left(23) ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (key, (key.iter().fold(0, mixed) >> 40) as usize & (self.capacity - 1))
+        });
+        if let Some((key, at)) = place
+            && self.entries[at][..STEM_WORDS] == key
+        {
+            let mut stem = [0; 8 * STEM_WORDS];
+            for (bytes, part) in stem.chunks_exact_mut(8).zip(&self.entries[at][STEM_WORDS..]) {
+                bytes.copy_from_slice(&part.to_le_bytes());
+            }
+            let stem = &stem[..usize::from(stem[MAX_CACHED_WORD]).min(MAX_CACHED_WORD)];
+            // Most stems are the beginning of the word.
+            match word.as_bytes().starts_with(stem) {
+                true => word.truncate(stem.len()),
+                false => {
+                    word.clear();
+                    word.push_str(std::str::from_utf8(stem).unwrap_or_default());
+                }
+            }
+            return;
+        }
         // Numbers and very short words are not stemmed.
         if word.len() < 3 || !word.chars().all(char::is_alphabetic) {
             return;
         }
-        if let Some(stem) = self.stems.get(&**word) {
-            word.clear();
-            word.push_str(stem);
-            return;
-        }
-        if self.stems.len() >= MAX_CACHED_STEMS {
-            self.stems.clear();
-        }
         let stem = self.stemmer.stem(word).into_owned();
-        self.stems.insert(word.as_str().into(), stem.as_str().into());
+        if let Some((key, at)) = place.filter(|_| stem.len() <= MAX_CACHED_WORD) {
+            let value = packed(stem.as_bytes());
+            let (known_word, known_stem) = self.entries[at].split_at_mut(STEM_WORDS);
+            known_word.copy_from_slice(&key);
+            known_stem.copy_from_slice(&value);
+        }
         *word = stem;
     }
 }
 
-/// The tokens of a text, in order.
+/// At most [`MAX_CACHED_WORD`] bytes, followed by zeros, and the number of these bytes as the last byte.
+fn packed(bytes: &[u8]) -> [u64; STEM_WORDS] {
+    let mut padded = [0; 8 * STEM_WORDS];
+    padded[..bytes.len()].copy_from_slice(bytes);
+    padded[MAX_CACHED_WORD] = bytes.len() as u8;
+    std::array::from_fn(|part| u64::from_le_bytes(std::array::from_fn(|byte| padded[8 * part + byte])))
+}
+
+/// A large cache of stems for each language.
+#[derive(Default)]
+pub(crate) struct StemCaches([Option<StemCache>; Language::ALL.len()]);
+
+impl StemCaches {
+    pub(crate) fn of(&mut self, language: Language) -> &mut StemCache {
+        self.0[language as usize].get_or_insert_with(|| StemCache::large(language))
+    }
+}
+
+/// Reads the tokens of a text, in order.
 pub(crate) struct TextTokens<'a> {
     text: &'a str,
     at: usize,
     position: u32,
-    stems: &'a mut StemCache,
     pending: VecDeque<TextToken>,
     /// The byte ranges of the words of the current chain, such as `os` and `path` of `os.path`.
     chain: Vec<Range<usize>>,
 }
 
+/// What reading a word resulted in.
+enum WordRead {
+    /// One token, which is in the buffer.
+    Token,
+    /// Any number of tokens, which are queued.
+    Queued,
+    /// The text has ended.
+    End,
+}
+
 impl<'a> TextTokens<'a> {
-    pub(crate) fn new(text: &'a str, stems: &'a mut StemCache) -> Self {
-        Self { text, at: 0, position: 0, stems, pending: VecDeque::new(), chain: Vec::new() }
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text, at: 0, position: 0, pending: VecDeque::new(), chain: Vec::new() }
     }
 
-    /// Reads the next word and queues its tokens; `false` at the end of the text.
-    fn read_word(&mut self) -> bool {
-        let rest = &self.text[self.at..];
-        let Some(start) = rest.find(is_word_letter) else {
+    /// Reads the next token; `false` at the end of the text. `stems` must be those of the same language each time.
+    pub(crate) fn read(&mut self, stems: &mut StemCache, token: &mut TextToken) -> bool {
+        loop {
+            if let Some(next) = self.pending.pop_front() {
+                *token = next;
+                return true;
+            }
+            match self.read_word(stems, token) {
+                WordRead::Token => return true,
+                WordRead::Queued => {}
+                WordRead::End if self.pending.is_empty() => return false,
+                WordRead::End => {}
+            }
+        }
+    }
+
+    /// The tokens of the rest of the text.
+    pub(crate) fn tokens(mut self, stems: &mut StemCache) -> impl Iterator<Item = TextToken> {
+        std::iter::from_fn(move || {
+            let mut token = TextToken::default();
+            self.read(stems, &mut token).then_some(token)
+        })
+    }
+
+    /// Reads the next word.
+    fn read_word(&mut self, stems: &mut StemCache, token: &mut TextToken) -> WordRead {
+        let Some(start) = word_start(&self.text[self.at..]) else {
             self.end_chain();
             self.at = self.text.len();
-            return false;
+            return WordRead::End;
         };
         let from = self.at + start;
         if !self.chain.is_empty() && !is_joint(&self.text[self.at..from]) {
@@ -103,21 +194,35 @@ impl<'a> TextTokens<'a> {
         let word = &self.text[from..to];
         if word.starts_with(is_unspaced) {
             self.push_pairs(word, from);
-            return true;
+            return WordRead::Queued;
         }
-        self.push_parts(word, from);
+        let mut read = WordRead::Queued;
+        // Most words are one token, which needs neither the queue nor a string of its own.
+        if self.pending.is_empty() && is_plain(word) {
+            token.text.clear();
+            token.text.push_str(word);
+            token.text.make_ascii_lowercase();
+            stems.stem(&mut token.text);
+            if token.text.len() <= MAX_TOKEN {
+                (token.kind, token.position) = (TextTokenKind::Part, self.position);
+                (token.from, token.to) = (from, to);
+                read = WordRead::Token;
+            }
+        } else {
+            self.push_parts(stems, word, from);
+        }
         if word.bytes().any(|byte| byte != b'_') {
             self.chain.push(from..to);
         }
         self.position += 1;
-        true
+        read
     }
 
     /// Queues the parts of an identifier and, if there are several, the whole.
-    fn push_parts(&mut self, word: &str, from: usize) {
+    fn push_parts(&mut self, stems: &mut StemCache, word: &str, from: usize) {
         if is_plain(word) {
             let mut text = word.to_ascii_lowercase();
-            self.stems.stem(&mut text);
+            stems.stem(&mut text);
             self.push(text, TextTokenKind::Part, from, from + word.len());
             return;
         }
@@ -125,7 +230,7 @@ impl<'a> TextTokens<'a> {
         for (start, part) in parts(word) {
             count += 1;
             let mut text = folded(part.chars());
-            self.stems.stem(&mut text);
+            stems.stem(&mut text);
             self.push(text, TextTokenKind::Part, from + start, from + start + part.len());
         }
         if count > 1 {
@@ -174,25 +279,12 @@ impl<'a> TextTokens<'a> {
     }
 }
 
-impl Iterator for TextTokens<'_> {
-    type Item = TextToken;
-
-    fn next(&mut self) -> Option<TextToken> {
-        while self.pending.is_empty() {
-            if !self.read_word() && self.pending.is_empty() {
-                return None;
-            }
-        }
-        self.pending.pop_front()
-    }
-}
-
 /// Calls `each` with the position and byte range of each token of kind [`TextTokenKind::Part`], of any length, without
 /// creating the tokens.
 pub(crate) fn for_each_part(text: &str, each: &mut dyn FnMut(u32, Range<usize>)) {
     let mut position = 0;
     let mut at = 0;
-    while let Some(start) = text[at..].find(is_word_letter) {
+    while let Some(start) = word_start(&text[at..]) {
         let from = at + start;
         let to = from + word_length(&text[from..]);
         at = to;
@@ -232,9 +324,27 @@ fn is_word_letter(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
+/// Like [`is_word_letter`], for a byte; `false` for the bytes of letters beyond ASCII.
+fn is_word_byte(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || *byte == b'_'
+}
+
+/// The offset of the first word of a text.
+fn word_start(text: &str) -> Option<usize> {
+    let at = text.bytes().position(|byte| is_word_byte(&byte) || !byte.is_ascii())?;
+    match text.as_bytes()[at].is_ascii() {
+        true => Some(at),
+        false => text[at..].find(is_word_letter).map(|start| at + start),
+    }
+}
+
 /// The length in bytes of the word at the start of a text: up to a character that belongs to no word, or to the border
 /// between a script without spaces and another script.
 fn word_length(text: &str) -> usize {
+    let end = text.bytes().position(|byte| !is_word_byte(&byte)).unwrap_or(text.len());
+    if text.as_bytes().get(end).is_none_or(u8::is_ascii) {
+        return end;
+    }
     let is_pair = text.starts_with(is_unspaced);
     let is_end = |letter: char| !is_word_letter(letter) || is_unspaced(letter) != is_pair;
     text.find(is_end).unwrap_or(text.len())
@@ -283,8 +393,8 @@ mod tests {
     use crate::language::Language;
 
     fn tokens(text: &str) -> Vec<String> {
-        let mut stems = StemCache::new(Language::English);
-        TextTokens::new(text, &mut stems).map(|token| token.text).collect()
+        let mut stems = StemCache::small(Language::English);
+        TextTokens::new(text).tokens(&mut stems).map(|token| token.text).collect()
     }
 
     #[test]
@@ -308,19 +418,44 @@ mod tests {
     #[test]
     fn for_each_part_finds_the_parts_of_the_tokens() {
         let text = "über readHTTPFile, 検索する 木 (os.path) __ 水。火 3.11 用Python3编程";
-        let mut stems = StemCache::new(Language::German);
-        let tokens = TextTokens::new(text, &mut stems).filter(|token| token.kind == TextTokenKind::Part);
+        let mut stems = StemCache::small(Language::German);
+        let tokens = TextTokens::new(text).tokens(&mut stems);
+        let tokens = tokens.filter(|token| token.kind == TextTokenKind::Part);
         let expected: Vec<_> = tokens.map(|token| (token.position, token.from..token.to)).collect();
         let mut found = Vec::new();
         for_each_part(text, &mut |position, range| found.push((position, range)));
         assert_eq!(found, expected);
     }
 
+    /// The cache is small, so that all entries are overwritten.
+    #[test]
+    fn stems_are_the_same_from_the_cache() {
+        let stemmer = Language::German.stemmer();
+        let mut stems = StemCache::small(Language::German);
+        let letters =
+            |number: usize| (0..3).map(move |at| char::from(b'a' + (number >> (4 * at) & 15) as u8));
+        let words = (0..4096).flat_map(|number| {
+            let word: String = letters(number).collect();
+            [format!("{word}ungen"), format!("hä{word}er"), format!("{word}straßenbahnen{word}{word}en")]
+        });
+        let fixed = ["", "a", "3", "ab3", "häuser", "straßenbahnhaltestellen", "\0\0\0"].map(str::to_owned);
+        let words: Vec<_> = words.chain(fixed).collect();
+        for word in words.iter().chain(&words) {
+            for _ in 0..2 {
+                let mut stem = word.clone();
+                stems.stem(&mut stem);
+                let is_stemmed = word.len() >= 3 && word.chars().all(char::is_alphabetic);
+                let expected = if is_stemmed { stemmer.stem(word).into_owned() } else { word.clone() };
+                assert_eq!(stem, expected, "{word}");
+            }
+        }
+    }
+
     #[test]
     fn ranges_are_those_of_the_text() {
         let text = "über die readFile_x 検索";
-        let mut stems = StemCache::new(Language::German);
-        for token in TextTokens::new(text, &mut stems) {
+        let mut stems = StemCache::small(Language::German);
+        for token in TextTokens::new(text).tokens(&mut stems) {
             assert!(text.get(token.from..token.to).is_some(), "{token:?}");
         }
     }

@@ -192,11 +192,14 @@ fn updates_replace_and_remove() {
 /// How many times the score of a resource can be that of another which has each of `words` words once, in a section of
 /// usual length, and is of usual length itself. `docs/search.md` derives it.
 fn stuffing_bound(words: usize) -> f32 {
-    let Weights { saturation, section_saturation, section, proximity, distant, bias, .. } =
-        Weights::default();
+    let Weights {
+        saturation, section_saturation, section, further, proximity, distant, joined, bias, ..
+    } = Weights::default();
+    let joined = if words <= 2 { joined } else { 0.0 };
     let words = words.min(12) as f32;
     let pairs = distant * (words - 1.0) / 2.0 + (1.0 - distant) * (words - 1.0) / words;
-    let most = saturation + 1.0 + section * (section_saturation + 1.0) + proximity * pairs;
+    let sections = (section + 3.0 * further) * (section_saturation + 1.0);
+    let most = saturation + 1.0 + sections + proximity * (pairs + joined);
     most / (1.0 + section) * (1.0 + bias) / (1.0 - bias)
 }
 
@@ -318,6 +321,32 @@ fn the_title_counts() {
     assert_eq!(without[0], with[0], "no title");
     assert!(with[1] > without[1] * 1.2, "the title of the resource: {without:?} {with:?}");
     assert!(with[2] > without[2] * 1.02, "the first heading: {without:?} {with:?}");
+}
+
+/// The next best sections of a resource count, and stop words beside a word in a short query.
+#[test]
+fn further_sections_and_joined_stop_words_count() {
+    let index = index(&[
+        ("one.md", "# A\n\nabout retention\n"),
+        ("two.md", "# A\n\nabout retention\n\n# B\n\nabout retention\n"),
+        ("joined.md", "# A\n\nthe for retention\n"),
+    ]);
+    let scores = |text: &str, weights: &Weights| {
+        let query = SearchQuery::new(text, 10);
+        let answer = index.search_with(&query, &VisibleResources::All, weights).unwrap();
+        ["one.md", "two.md", "joined.md"]
+            .map(|name| answer.hits.iter().find(|hit| hit.uri == uri(name)).map_or(0.0, |hit| hit.score))
+    };
+    let (without, with) = (Weights { further: 0.0, joined: 0.0, ..Weights::default() }, Weights::default());
+    let (before, after) = (scores("retention", &without), scores("retention", &with));
+    assert_eq!((before[0], before[2]), (after[0], after[2]));
+    assert!(after[1] > before[1] * 1.02, "{before:?} {after:?}");
+    let (before, after) = (scores("for retention", &without), scores("for retention", &with));
+    assert_eq!(before[0], after[0]);
+    assert!(after[2] > before[2] * 1.02, "{before:?} {after:?}");
+    // In a long query, they say little.
+    let long = "for retention backup rotation";
+    assert_eq!(scores(long, &without)[2], scores(long, &with)[2]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _};
 use libris_core::{Change, Source as _};
-use libris_search::{IndexError, SearchIndex};
+use libris_search::{EmbeddingModel, IndexError, SearchIndex};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -74,6 +74,7 @@ impl Feeder {
         let mut rebuilt = 0;
         let mut folder_pause = FIRST_FOLDER_PAUSE;
         let mut pause = FIRST_PAUSE;
+        let Some(model) = self.shared.upgrade().map(|shared| open_model(&shared)) else { return };
         loop {
             let started = Instant::now();
             let Some(folder) = self.shared.upgrade().map(|shared| shared.config.folder.clone()) else {
@@ -82,7 +83,8 @@ impl Feeder {
             let abandoned = folder.clone().filter(|_| in_memory).map(|folder| (folder, folder_pause));
             let folder = folder.filter(|_| !in_memory);
             // tantivy panics on some damaged files.
-            let feed = AssertUnwindSafe(self.feed(folder.as_deref(), abandoned)).catch_unwind();
+            let feed =
+                AssertUnwindSafe(self.feed(folder.as_deref(), abandoned, model.clone())).catch_unwind();
             let fed = tokio::select! {
                 () = self.stop.cancelled() => return,
                 fed = feed => fed.unwrap_or_else(|_| Err(IndexError::Damaged("an update panicked".into()).into())),
@@ -142,11 +144,13 @@ impl Feeder {
         &self,
         folder: Option<&Path>,
         abandoned: Option<(PathBuf, Duration)>,
+        model: Option<Arc<EmbeddingModel>>,
     ) -> Result<(), FeedEnd> {
-        let index = Arc::new(match folder {
+        let index = match folder {
             Some(folder) => SearchIndex::open(folder)?,
             None => SearchIndex::in_memory()?,
-        });
+        };
+        let index = Arc::new(index.with_model(model));
         let shared = self.shared()?;
         let was_written_before = folder.is_some() && !index.is_empty()?;
         shared.set_current(Some(index.clone()));
@@ -173,6 +177,9 @@ impl Feeder {
             drop(shared);
             sleep(LOCK_RETRY).await;
         };
+        // The process that had the lock may have committed since the index was read. Resources that the index seems not
+        // to have are added without deleting an older version.
+        index.reload()?;
         let shared = self.shared()?;
         let is_configured = folder.is_some() || shared.config.folder.is_none();
         // The log has the cause, which may contain a path.
@@ -239,6 +246,20 @@ impl Feeder {
                 pause.filter_map(async |()| None).boxed()
             }
         })
+    }
+}
+
+/// The configured embedding model; `None` if there is none, or if it cannot be used.
+fn open_model(shared: &CatalogIndex) -> Option<Arc<EmbeddingModel>> {
+    let folder = shared.config.model.as_ref()?;
+    match EmbeddingModel::open(folder) {
+        Ok(model) => Some(Arc::new(model)),
+        Err(error) => {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            tracing::error!(%error, cause, folder = %folder.display(), "searching without the embedding model");
+            shared.progress.set_without_model();
+            None
+        }
     }
 }
 

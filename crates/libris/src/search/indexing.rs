@@ -69,6 +69,7 @@ impl Indexing<'_, '_> {
         shared.progress.listed.store(0, Ordering::Relaxed);
         shared.progress.forget_left_out();
         let mut after: Option<Uri> = None;
+        let mut last: Option<Uri> = None;
         let mut committed = Instant::now();
         let mut is_whole = true;
         let mut failures = 0;
@@ -95,8 +96,14 @@ impl Indexing<'_, '_> {
             is_whole &= page.unavailable.is_empty();
             shared.progress.listed.fetch_add(page.resources.len(), Ordering::Relaxed);
             for resource in &page.resources {
+                // A list in order has each resource once. A resource out of order may be in the index since a moment ago.
+                let unknown = match last.as_ref().is_none_or(|last| resource.uri > *last) {
+                    true => Previous::Absent,
+                    false => Previous::Changed,
+                };
+                last = last.max(Some(resource.uri.clone()));
                 let old = known.remove(&uri_hash(resource.uri.as_str()));
-                self.put(resource, old.map_or(Previous::Absent, Previous::Indexed)).await?;
+                self.put(resource, old.map_or(unknown, Previous::Indexed)).await?;
                 if committed.elapsed() >= COMMIT_INTERVAL {
                     self.updater.commit()?;
                     committed = Instant::now();
@@ -168,7 +175,8 @@ impl Indexing<'_, '_> {
         let (catalog, shared) = (self.feeder.catalog()?, self.feeder.shared()?);
         let source = catalog.source_name(&resource.uri).unwrap_or_default();
         let note = shared.note(&resource.uri);
-        let metadata = stamp::of_metadata(resource, &source, note);
+        // With another embedding model, everything is indexed again.
+        let metadata = stamp::of_metadata(resource, &source, note) ^ self.index.model_fingerprint();
         if previous == Previous::Indexed(metadata) && stamp::is_dated(resource) {
             return Ok(());
         }
@@ -180,7 +188,7 @@ impl Indexing<'_, '_> {
             self.updater.settle()?;
             if self.is_above(most) {
                 shared.progress.set_left_out(&resource.uri, true);
-                return self.put_metadata(resource, &source, note);
+                return self.put_metadata(resource, &source, note, previous);
             }
         }
         shared.progress.set_left_out(&resource.uri, false);
@@ -211,9 +219,18 @@ impl Indexing<'_, '_> {
         }
         let text_uri = text::document_text(resource);
         let text_uri = text_uri.as_ref().filter(|_| text.is_some()).map(Uri::as_str);
-        self.updater.put(&IndexedResource { resource, source: &source, note, text, text_uri, stamp })?;
+        self.write(&IndexedResource { resource, source: &source, note, text, text_uri, stamp }, previous)?;
         if previous == Previous::Absent {
             shared.progress.indexed.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Adds a resource to the index, or replaces it.
+    fn write(&self, indexed: &IndexedResource<'_>, previous: Previous) -> Result<(), FeedEnd> {
+        match previous {
+            Previous::Absent => self.updater.add(indexed)?,
+            _ => self.updater.put(indexed)?,
         }
         Ok(())
     }
@@ -225,16 +242,23 @@ impl Indexing<'_, '_> {
 
     /// Indexes the metadata of a resource whose text does not fit into the memory of the index. If not even the metadata
     /// fits, searches compare names.
-    fn put_metadata(&mut self, resource: &Resource, source: &str, note: Option<&str>) -> Result<(), FeedEnd> {
+    fn put_metadata(
+        &mut self,
+        resource: &Resource,
+        source: &str,
+        note: Option<&str>,
+        previous: Previous,
+    ) -> Result<(), FeedEnd> {
         let shared = self.feeder.shared()?;
         if self.is_above(shared.config.memory / 2 * 3) {
             shared.progress.is_nameless.store(true, Ordering::Relaxed);
-            self.updater.remove(resource.uri.as_str());
+            if previous != Previous::Absent {
+                self.updater.remove(resource.uri.as_str());
+            }
             return Ok(());
         }
         let stamp = UNKNOWN_STAMP;
-        self.updater.put(&IndexedResource { resource, source, note, text: None, text_uri: None, stamp })?;
-        Ok(())
+        self.write(&IndexedResource { resource, source, note, text: None, text_uri: None, stamp }, previous)
     }
 
     /// Indexes resources that changed or could not be read, and commits.
@@ -264,6 +288,9 @@ impl Indexing<'_, '_> {
         let shared = self.feeder.shared()?;
         shared.progress.indexed.store(self.index.len()?, Ordering::Relaxed);
         shared.progress.unread.store(self.unfinished.unread(), Ordering::Relaxed);
+        if self.index.has_failed_model() {
+            shared.progress.set_without_model();
+        }
         shared.progress.publish();
         Ok(())
     }

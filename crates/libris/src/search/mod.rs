@@ -46,6 +46,9 @@ pub struct SearchConfig {
     /// for a short time. Resources whose texts do not fit are indexed by their names and other metadata only, which may
     /// use half of this size in addition; the status says how many resources these are. The default is 256 MiB.
     pub memory: usize,
+    /// The folder of a Model2Vec model, by which searches also find texts that mean the same in other words. It needs the
+    /// feature `embeddings`. If the model cannot be used, searches compare words only, and the status says so.
+    pub model: Option<PathBuf>,
     /// Whether a search waits for the index. If so, the index is built at normal thread priority, otherwise at the
     /// lowest. Default: no.
     pub is_awaited: bool,
@@ -53,7 +56,7 @@ pub struct SearchConfig {
 
 impl Default for SearchConfig {
     fn default() -> Self {
-        Self { folder: None, notes: Vec::new(), memory: DEFAULT_MEMORY, is_awaited: false }
+        Self { folder: None, notes: Vec::new(), memory: DEFAULT_MEMORY, model: None, is_awaited: false }
     }
 }
 
@@ -98,6 +101,8 @@ pub(crate) struct FeederProgress {
     left_out: Mutex<HashSet<u64>>,
     /// Whether the metadata of some of them did not fit either.
     is_nameless: AtomicBool,
+    /// Whether the embedding model cannot be used.
+    is_without_model: AtomicBool,
     /// The number of resources that could not be read, and are indexed without their current text.
     unread: AtomicUsize,
 }
@@ -112,6 +117,7 @@ impl FeederProgress {
             remark: Mutex::default(),
             left_out: Mutex::default(),
             is_nameless: AtomicBool::new(false),
+            is_without_model: AtomicBool::new(false),
             unread: AtomicUsize::new(0),
         };
         progress.publish();
@@ -137,6 +143,12 @@ impl FeederProgress {
     fn remark(&self, counts: bool) -> Option<String> {
         let counted = |count: usize| if counts { count.to_string() } else { "some".to_owned() };
         let mut remarks = Vec::from_iter(self.remark.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        if self.is_without_model.load(Ordering::Relaxed) {
+            // The log has the cause, which may contain a path.
+            let remark = "the embedding model cannot be used, so only words are compared; see the log, and \
+                          correct `search.model`";
+            remarks.push(remark.to_owned());
+        }
         match self.left_out().len() {
             0 => {}
             count => remarks.push(format!(
@@ -178,6 +190,13 @@ impl FeederProgress {
     fn set_completeness(&self, completeness: Completeness) {
         self.completeness.send_replace(completeness);
         self.publish();
+    }
+
+    /// Records that the embedding model cannot be used.
+    fn set_without_model(&self) {
+        if !self.is_without_model.swap(true, Ordering::Relaxed) {
+            self.publish();
+        }
     }
 
     /// Records that the sources could not be listed. An index that was complete stays so: it lacks only recent changes.

@@ -1,7 +1,10 @@
 //! Search through a view: what the feeder indexes, what a caller may see, and sources that search themselves.
 #![cfg(feature = "search")]
 
+#[cfg(feature = "embeddings")]
+mod embeddings;
 mod faults;
+mod twice;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -345,10 +348,18 @@ fn hidden_resources_never_show() {
     let words = proptest::collection::vec(0..WORDS.len(), 1..6);
     // A long text is a near-duplicate of the other long ones.
     let documents = proptest::collection::vec((words, proptest::bool::ANY), 1..8);
-    let query = (0..WORDS.len(), proptest::bool::ANY).prop_map(|(word, typo)| {
-        if typo { WORDS[word].replacen('e', "ee", 1) } else { WORDS[word].to_owned() }
+    // A word, a misspelt word, the beginning of a word, a phrase, and a word without another.
+    let query = (0..WORDS.len(), 0..WORDS.len(), 0..5, 2..6_usize).prop_map(|(word, other, form, length)| {
+        let (word, other) = (WORDS[word], WORDS[other]);
+        match form {
+            0 => word.to_owned(),
+            1 => word.replacen('e', "ee", 1),
+            2 => word[..length.min(word.len())].to_owned(),
+            3 => format!("\"{word} {other}\""),
+            _ => format!("{word} -{other}"),
+        }
     });
-    let config = proptest::test_runner::Config { cases: 24, ..Default::default() };
+    let config = proptest::test_runner::Config { cases: 48, ..Default::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let padding = (0..60).map(|number| format!("padding{number}")).collect::<Vec<_>>().join(" ");
     let law = |(documents, query, rules): (Vec<(Vec<usize>, bool)>, String, RuleSet)| {

@@ -89,6 +89,10 @@ pub(super) const LOGGED: &[(&str, &[&str])] = &[
         ],
     ),
     ("free space on the disk, or set another `cache_folder`", &["could not delete the damaged search index"]),
+    (
+        "do what `error` says: until then, searches compare words only",
+        &["searching without the embedding model"],
+    ),
     ("correct what `error` names: a search finds nothing until then", &["could not start the search index"]),
     (
         "see `remark`: raise a limit of `[search]`, or correct `cache_folder`",
