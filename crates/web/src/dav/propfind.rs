@@ -34,8 +34,8 @@ const SMALL_TEXT: u64 = 64 << 10;
 /// The maximum number of texts whose size as UTF-8 is kept.
 const MAX_KNOWN: usize = 32_768;
 
-/// The sizes of texts as UTF-8, each by a digest of the URI, the stored size and the time of modification of the file, so
-/// that a file that changed is read again.
+/// The sizes of texts as UTF-8, each by a digest of the URI, the media type, the stored size and the time of modification of
+/// the file, so that a file that changed is read again.
 static KNOWN_SIZES: LazyLock<Mutex<HashMap<[u8; 32], u64>>> = LazyLock::new(Mutex::default);
 
 /// The number of bytes after which a page of a response ends.
@@ -236,7 +236,7 @@ impl Sizes {
                 &mut self.unknown
             }
             Some(size) if size <= SMALL_TEXT && may_be_text(entry.mime.as_deref()) => {
-                key = entry.modified.and_then(|modified| size_key(&entry.uri, size, modified));
+                key = entry.modified.and_then(|modified| size_key(&entry, size, modified));
                 if let Some(known) = key.and_then(|key| known_sizes().get(&key).copied()) {
                     entry.size = Some(known);
                     return entry;
@@ -269,12 +269,14 @@ fn known_sizes() -> MutexGuard<'static, HashMap<[u8; 32], u64>> {
 }
 
 /// The key of a text in [`KNOWN_SIZES`]; `None` if its time of modification is before 1970.
-fn size_key(uri: &str, size: u64, modified: SystemTime) -> Option<[u8; 32]> {
+fn size_key(entry: &PrefixEntry, size: u64, modified: SystemTime) -> Option<[u8; 32]> {
     let modified = modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     let mut digest = Sha256::new();
     digest.update(size.to_le_bytes());
     digest.update(modified.as_nanos().to_le_bytes());
-    digest.update(uri);
+    digest.update(entry.mime.as_deref().unwrap_or_default());
+    digest.update([0]);
+    digest.update(&entry.uri);
     Some(digest.finalize().into())
 }
 
