@@ -58,7 +58,7 @@ fn the_html_of_a_short_text_is_bounded() {
     let rules = markdown(&"#\n".repeat(MAX_RENDERED / 2));
     assert!(rules.html.len() < MAX_HTML + 1_000 && rules.cut, "{}", rules.html.len());
     // Source is complete, but its end has no colours.
-    let numbers = "1 ".repeat(MAX_RENDERED / 2);
+    let numbers = "1 ".repeat(MAX_RENDERED / 2 - 32);
     let source = format!("[{{\"uri\":\"file:///a.rs\",\"text\":\"{numbers}\"}}]");
     for shown in [preview(&source, false), markdown(&format!("```rust\n{numbers}\n```\n"))] {
         assert!(shown.html.len() < MAX_HTML + MAX_RENDERED + (64 << 10), "{}", shown.html.len());
