@@ -129,6 +129,12 @@ impl Call {
         self.memory.as_ref().is_none_or(|memory| memory.reserve_loaded(bytes))
     }
 
+    /// Like [`reserve_loaded`](Self::reserve_loaded). After `false`, the request need not fail: it can drop all contents,
+    /// await [`memory_is_free`](Self::memory_is_free), and start over.
+    pub fn reserve_total(&self, bytes: usize) -> bool {
+        self.memory.as_ref().is_none_or(|memory| memory.reserve_total(bytes))
+    }
+
     /// Waits for the memory that [`reserve`](Self::reserve) could not get. Returns `false` if it does not become
     /// available in time, or if no reservation failed.
     pub async fn memory_is_free(&self) -> bool {

@@ -316,6 +316,13 @@ impl RequestReservation {
         self.grow(bytes.saturating_sub(reserved))
     }
 
+    /// Like [`reserve`](Self::reserve), for `bytes` in total. After `false`, the request can drop its contents and
+    /// [wait](Self::wait).
+    pub(crate) fn reserve_total(&self, bytes: usize) -> bool {
+        let reserved = lock(&self.state).bytes;
+        self.reserve(bytes.saturating_sub(reserved))
+    }
+
     /// Reserves `bytes` in total for responses that stay in memory until the batch is sent. From now on the request does
     /// not wait for memory. `false` if memory is short.
     pub(crate) fn hold(&self, bytes: usize) -> bool {
@@ -369,6 +376,22 @@ impl RequestReservation {
             None => self.budget.take(self.client, bytes).await,
             // The response may be larger than the reservation.
             Some(mut lease) => lease.reserved.resize(bytes).then_some(lease),
+        }
+    }
+
+    /// The reservation for a response of a route, of this many bytes: what the route reserved, reduced to `bytes`; or, if
+    /// that is too little, a new one, for which this function waits. `None` if memory is short.
+    pub(crate) async fn lease_for_bytes(&self, bytes: usize) -> Option<ContentLease> {
+        let lease = lock(&self.state).lease.take();
+        match lease {
+            Some(mut lease) if bytes <= lease.reserved.amount() => {
+                lease.reserved.resize(bytes).then_some(lease)
+            }
+            lease => {
+                // Requests that wait for memory while they hold some could deadlock.
+                drop(lease);
+                self.budget.take(self.client, bytes).await
+            }
         }
     }
 }

@@ -116,14 +116,14 @@ fn part_uri(uri: &str, range: &Range<u64>) -> String {
 }
 
 /// A range of a large file, part by part. It ends early if a read fails or the file changes meanwhile: the response is
-/// then shorter than its `Content-Length`, and the client notices.
+/// then shorter than its `Content-Length`, and the client notices. Each part comes with the call that reserved its memory.
 pub(super) fn parts(
     call: &Call,
     uri: String,
     total: u64,
     range: Range<u64>,
     modified: Option<SystemTime>,
-) -> impl Stream<Item = Bytes> + Send + 'static {
+) -> impl Stream<Item = (Call, Bytes)> + Send + 'static {
     let state = (call.clone(), uri, range);
     stream::unfold(state, move |(call, uri, left)| async move {
         if left.is_empty() {
@@ -141,7 +141,7 @@ pub(super) fn parts(
                 return None;
             }
         }
-        Some((bytes, (call, uri, part.end..left.end)))
+        Some(((reading, bytes), (call, uri, part.end..left.end)))
     })
 }
 

@@ -156,7 +156,7 @@ async fn get(call: &Call, request: &Request<Bytes>) -> Result<Response<Body>, Fa
         _ if !is_sent || request.method() == Method::HEAD => Body::from(Bytes::new()),
         FileContent::Whole { bytes, .. } => Body::from(bytes.slice(range.start as usize..range.end as usize)),
         FileContent::Parts { total, .. } => {
-            Body::streamed(content::parts(call, uri, total, range.clone(), modified))
+            Body::streamed_reserved(content::parts(call, uri, total, range.clone(), modified))
         }
     };
     let mut response = Response::new(body);

@@ -20,6 +20,10 @@ const DAV: &str = "DAV:";
 const MAX_PROPERTIES: usize = 100;
 const MAX_NAME: usize = 200;
 
+/// The maximum number of bytes of the names and namespaces of unknown properties, escaped: each entry of the response
+/// repeats all of them.
+const MAX_UNKNOWN_NAMES: usize = 4 << 10;
+
 /// A property that entries may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Property {
@@ -66,6 +70,7 @@ impl Wanted {
         let mut reader = NsReader::from_reader(body);
         let (mut depth, mut wanted, mut is_begun, mut in_prop) = (0, None, false, false);
         let (mut known, mut unknown) = (Vec::new(), Vec::new());
+        let mut unknown_bytes = 0;
         loop {
             let (namespace, event) =
                 reader.read_resolved_event().map_err(|cause| format!("malformed XML: {cause}"))?;
@@ -121,7 +126,15 @@ impl Wanted {
                     match Property::ALL.into_iter().find(|property| is_dav && property.name() == name) {
                         Some(property) if known.contains(&property) => {}
                         Some(property) => known.push(property),
-                        None => unknown.push((namespace, name.clone())),
+                        None => {
+                            unknown_bytes += name.len() + Escaped(&namespace).to_string().len();
+                            if unknown_bytes > MAX_UNKNOWN_NAMES {
+                                return Err("the names of the unknown properties are too long together; \
+                                            hint: request fewer of them"
+                                    .to_owned());
+                            }
+                            unknown.push((namespace, name.clone()));
+                        }
                     }
                 }
                 _ => {}
@@ -295,6 +308,20 @@ mod tests {
         let many =
             format!("<D:propfind xmlns:D=\"DAV:\"><D:prop>{}</D:prop></D:propfind>", "<D:a/>".repeat(101));
         assert!(Wanted::parse(many.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn unknown_properties_are_bounded_as_they_are_written() {
+        let request = |count: usize, namespace: &str| {
+            let property = format!("<x xmlns='{}'/>", namespace.repeat(150));
+            let properties = property.repeat(count);
+            Wanted::parse(
+                format!("<D:propfind xmlns:D='DAV:'><D:prop>{properties}</D:prop></D:propfind>").as_bytes(),
+            )
+        };
+        assert!(request(27, "a").is_ok() && request(28, "a").is_err());
+        // Each quote is written as six bytes.
+        assert!(request(4, "\"").is_ok() && request(5, "\"").is_err());
     }
 
     #[test]

@@ -2,29 +2,47 @@
 //!
 //! The response to a large folder is sent while it is listed, one page after the other.
 
-use std::time::{Duration, Instant};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Request, Response, StatusCode};
 use libris_wire::http::Body;
-use libris_wire::{Call, Failure, PrefixEntry};
+use libris_wire::{Budget, Call, Failure, PrefixEntry};
+use sha2::{Digest as _, Sha256};
 
 use super::content::FileContent;
 use super::folder::{ShareEntry, ShareListing};
 use super::properties::{EntryProperties, HEAD, INCOMPLETE, TAIL, Wanted};
 use super::target::ShareTarget;
 use super::{ROOT, message, names, share_path};
+use crate::read;
 
 /// How many files of a response are read to determine a size that the list does not have, and for how long.
 const MAX_UNKNOWN: usize = 100;
 const UNKNOWN_TIME: Duration = Duration::from_secs(2);
 
 /// How many small texts of a response are read to determine their size as UTF-8, and up to which size. The size in the
-/// list is that of the stored file, which differs if the file has another encoding or a byte order mark.
-const MAX_TEXTS: usize = 1_000;
+/// list is that of the stored file, which differs if the file has another encoding or a byte order mark. Texts whose size
+/// is [known](KNOWN_SIZES) do not count.
+const MAX_TEXTS: usize = 200;
 const SMALL_TEXT: u64 = 64 << 10;
+
+/// The maximum number of texts whose size as UTF-8 is kept.
+const MAX_KNOWN: usize = 32_768;
+
+/// The sizes of texts as UTF-8, each by a digest of the URI, the media type, the stored size and the time of modification of
+/// the file, so that a file that changed is read again.
+static KNOWN_SIZES: LazyLock<Mutex<HashMap<[u8; 32], u64>>> = LazyLock::new(Mutex::default);
+
+/// The number of bytes after which a page of a response ends.
+const PAGE_BYTES: usize = 256 << 10;
+
+/// How many pages of folders are listed at once; further requests wait. One client may have eight of them.
+static LISTINGS: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::with_share(32, 8));
 
 /// The error of a request for a whole tree.
 const NO_TREES: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
@@ -68,7 +86,8 @@ pub(super) async fn answer(call: &Call, request: &Request<Bytes>) -> Result<Resp
             write(&mut out, &wanted, &href, &own_name, &PrefixEntry::folder(&*prefix));
             if has_entries {
                 let listing = ShareListing::open(call, prefix).await?;
-                let response = FolderResponse { call: call.clone(), listing, wanted, href, sizes };
+                let listed = VecDeque::new();
+                let response = FolderResponse { call: call.clone(), listing, listed, wanted, href, sizes };
                 return response.send(out).await;
             }
         }
@@ -107,6 +126,8 @@ async fn unlisted(call: &Call, uri: String) -> Result<PrefixEntry, Failure> {
 struct FolderResponse {
     call: Call,
     listing: ShareListing,
+    /// Entries that are listed and measured, but not written yet.
+    listed: VecDeque<ShareEntry>,
     wanted: Wanted,
     /// The address of the folder.
     href: String,
@@ -116,33 +137,45 @@ struct FolderResponse {
 impl FolderResponse {
     /// Sends the response: at once if the folder has one page, otherwise while the pages are listed. `out` is the beginning.
     async fn send(mut self, mut out: String) -> Result<Response<Body>, Failure> {
-        self.write_page(&mut out).await?;
-        if self.listing.is_last {
+        let call = self.call.clone();
+        self.write_page(&call, &mut out).await?;
+        if self.is_written() {
             return Ok(multistatus(Body::from(out)));
         }
-        let pages = stream::unfold(Some((self, out)), |state| async move {
-            let (mut response, out) = state?;
-            if response.listing.is_last {
-                return Some((Bytes::from(out), None));
-            }
-            let mut next = String::new();
-            // Without the end of the document, a client sees that the folder was not listed to its end.
-            let state = match response.write_page(&mut next).await {
-                Ok(()) => Some((response, next)),
-                Err(failure) => {
-                    tracing::warn!(?failure, "a folder was not listed to its end");
-                    None
+        let first = Some((call, out));
+        let pages = stream::unfold((self, first), |(mut response, first)| async move {
+            let (call, out) = match first {
+                Some(first) => first,
+                None if response.is_written() => return None,
+                None => {
+                    let (call, mut out) = (response.call.for_part(), String::new());
+                    // Without the end of the document, a client sees that the folder was not listed to its end.
+                    if let Err(failure) = response.write_page(&call, &mut out).await {
+                        tracing::warn!(?failure, "a folder was not listed to its end");
+                        return None;
+                    }
+                    (call, out)
                 }
             };
-            Some((Bytes::from(out), state))
+            Some(((call, Bytes::from(out)), (response, None)))
         });
-        Ok(multistatus(Body::streamed(pages)))
+        Ok(multistatus(Body::streamed_reserved(pages)))
     }
 
-    /// Writes the next page of entries, and the end of the document after the last one.
-    async fn write_page(&mut self, out: &mut String) -> Result<(), Failure> {
-        for ShareEntry { name, entry } in self.listing.next_page().await? {
-            let entry = self.sizes.measured(&self.call, entry).await;
+    /// Whether all entries and the end of the document are written.
+    fn is_written(&self) -> bool {
+        self.listing.is_last && self.listed.is_empty()
+    }
+
+    /// Writes the next page of entries, and the end of the document after the last one. `call` reserves the memory.
+    async fn write_page(&mut self, call: &Call, out: &mut String) -> Result<(), Failure> {
+        if self.listed.is_empty() {
+            self.list().await?;
+        }
+        read::reserve(call, PAGE_BYTES).await?;
+        while out.len() < PAGE_BYTES
+            && let Some(ShareEntry { name, entry }) = self.listed.pop_front()
+        {
             let mut href = self.href.clone();
             names::push_encoded(&mut href, &name);
             if entry.is_folder {
@@ -150,11 +183,24 @@ impl FolderResponse {
             }
             write(out, &self.wanted, &href, &name, &entry);
         }
-        if self.listing.is_last {
+        if self.is_written() {
             if self.listing.is_incomplete {
                 out.push_str(INCOMPLETE);
             }
             out.push_str(TAIL);
+        }
+        Ok(())
+    }
+
+    /// Lists the next entries, and determines their sizes.
+    async fn list(&mut self) -> Result<(), Failure> {
+        let unit = LISTINGS.take(self.call.client, 1).await;
+        let _unit = unit.ok_or_else(|| Failure::Busy {
+            message: "too many folders are being listed; try again later".to_owned(),
+        })?;
+        for ShareEntry { name, entry } in self.listing.next_page().await? {
+            let entry = self.sizes.measured(&self.call, entry).await;
+            self.listed.push_back(ShareEntry { name, entry });
         }
         Ok(())
     }
@@ -179,6 +225,7 @@ impl Sizes {
 
     /// The entry with its size, if that is known or could be determined.
     async fn measured(&mut self, call: &Call, mut entry: PrefixEntry) -> PrefixEntry {
+        let mut key = None;
         let budget = match entry.size {
             _ if entry.is_folder => return entry,
             None => {
@@ -188,7 +235,14 @@ impl Sizes {
                 }
                 &mut self.unknown
             }
-            Some(size) if size <= SMALL_TEXT && may_be_text(entry.mime.as_deref()) => &mut self.texts,
+            Some(size) if size <= SMALL_TEXT && may_be_text(entry.mime.as_deref()) => {
+                key = entry.modified.and_then(|modified| size_key(&entry, size, modified));
+                if let Some(known) = key.and_then(|key| known_sizes().get(&key).copied()) {
+                    entry.size = Some(known);
+                    return entry;
+                }
+                &mut self.texts
+            }
             Some(_) => return entry,
         };
         if *budget == 0 {
@@ -197,9 +251,33 @@ impl Sizes {
         *budget -= 1;
         if let Ok(content) = FileContent::load(&call.for_part(), &entry.uri).await {
             entry.size = Some(content.size());
+            if let Some(key) = key {
+                let mut known = known_sizes();
+                if known.len() >= MAX_KNOWN {
+                    known.clear();
+                }
+                known.insert(key, content.size());
+            }
         }
         entry
     }
+}
+
+fn known_sizes() -> MutexGuard<'static, HashMap<[u8; 32], u64>> {
+    // Poisoning is ignored: each entry is complete.
+    KNOWN_SIZES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The key of a text in [`KNOWN_SIZES`]; `None` if its time of modification is before 1970.
+fn size_key(entry: &PrefixEntry, size: u64, modified: SystemTime) -> Option<[u8; 32]> {
+    let modified = modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let mut digest = Sha256::new();
+    digest.update(size.to_le_bytes());
+    digest.update(modified.as_nanos().to_le_bytes());
+    digest.update(entry.mime.as_deref().unwrap_or_default());
+    digest.update([0]);
+    digest.update(&entry.uri);
+    Some(digest.finalize().into())
 }
 
 /// Whether a file of this type may be text, whose size as UTF-8 may differ from that of the stored file.

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use super::MAX_HTML;
 use super::language::{Grammar, SourceLanguage};
 use crate::html;
 
@@ -68,7 +69,8 @@ pub(super) fn render_block(out: &mut String, text: &str, language: &SourceLangua
 }
 
 fn push_piece(out: &mut String, piece: Piece, text: &str) {
-    if piece == Piece::Plain {
+    // The rest of a long text is shown without colours.
+    if piece == Piece::Plain || out.len() >= MAX_HTML {
         return html::push_text(out, text);
     }
     out.push_str("<i class=\"");

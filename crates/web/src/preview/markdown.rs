@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd, html as writer};
 
 use super::links::{LinkBase, LinkTarget};
-use super::{highlight, language};
+use super::{MAX_HTML, highlight, language};
 use crate::html;
 
 /// The HTML elements that are kept, without their attributes.
@@ -59,6 +59,9 @@ const ELEMENTS: [&str; 42] = [
     "var",
 ];
 
+/// The beginning of an embedded picture. Markup of the text never becomes a picture.
+const PICTURE: &str = "<img src=\"";
+
 /// The parts of tables, which are kept too.
 const TABLE_PARTS: [&str; 6] = ["tbody", "td", "tfoot", "th", "thead", "tr"];
 
@@ -82,8 +85,8 @@ pub(super) fn pictures<'a>(text: &'a str, base: &'a LinkBase) -> impl Iterator<I
     })
 }
 
-/// Renders a text, with `pictures` as far as their budget allows. Always returns `false`: nothing is left out, unlike in
-/// other renderers.
+/// Renders a text, with `pictures` as far as their budget allows, until `out` has about [`MAX_HTML`] bytes, of which
+/// pictures do not count. Returns whether something was left out.
 pub(super) fn render(out: &mut String, text: &str, base: &LinkBase, pictures: &mut Pictures) -> bool {
     let rendering = MarkdownEvents {
         events: Parser::new_ext(text, options()),
@@ -92,10 +95,73 @@ pub(super) fn render(out: &mut String, text: &str, base: &LinkBase, pictures: &m
         slugs: HashMap::new(),
         pending: Vec::new().into_iter(),
     };
+    let mut bounded = BoundedEvents {
+        events: rendering,
+        left: MAX_HTML.saturating_sub(out.len()),
+        skipped: 0,
+        is_cut: false,
+    };
     out.push_str("<article class=\"prose\">");
-    writer::push_html(out, rendering);
+    writer::push_html(out, bounded.by_ref());
     out.push_str("</article>");
-    false
+    bounded.is_cut
+}
+
+/// The events of a text until their HTML has a number of bytes, then only the ends of elements that have begun. A text can
+/// be much shorter than its HTML: each `>` of a line is a quotation.
+struct BoundedEvents<I> {
+    events: I,
+    /// How many more bytes of HTML may be written.
+    left: usize,
+    /// How many elements that are left out have begun and not ended.
+    skipped: usize,
+    /// Whether something was left out.
+    is_cut: bool,
+}
+
+impl<'a, I: Iterator<Item = Event<'a>>> Iterator for BoundedEvents<I> {
+    type Item = Event<'a>;
+
+    fn next(&mut self) -> Option<Event<'a>> {
+        loop {
+            let event = self.events.next()?;
+            if !self.is_cut {
+                match self.left.checked_sub(html_bytes(&event)) {
+                    Some(left) => {
+                        self.left = left;
+                        return Some(event);
+                    }
+                    None => self.is_cut = true,
+                }
+            }
+            match event {
+                Event::Start(_) => self.skipped += 1,
+                Event::End(_) if self.skipped > 0 => self.skipped -= 1,
+                Event::End(_) => return Some(event),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// An upper estimate of how many bytes of HTML an event takes. The end of an element counts with its start, and embedded
+/// pictures have [a limit of their own](Pictures::new).
+fn html_bytes(event: &Event<'_>) -> usize {
+    const TAGS: usize = 64;
+    let escaped = |text: &str| text.len() + 5 * text.matches(['&', '<', '>', '"', '\'']).count();
+    match event {
+        Event::End(_) => 0,
+        Event::Text(text) => escaped(text),
+        Event::SoftBreak => 1,
+        Event::InlineHtml(raw) if raw.starts_with(PICTURE) => TAGS,
+        Event::Html(raw) | Event::InlineHtml(raw) => raw.len(),
+        Event::Code(text) => TAGS + escaped(text),
+        Event::Start(Tag::Heading { id: Some(id), .. }) => TAGS + id.len(),
+        Event::Start(Tag::FootnoteDefinition(name)) | Event::FootnoteReference(name) => {
+            3 * TAGS + 2 * escaped(name)
+        }
+        _ => TAGS,
+    }
 }
 
 /// The pictures that may be embedded in a preview, and how much of them.
@@ -172,7 +238,7 @@ impl<'a, I: Iterator<Item = Event<'a>>> MarkdownEvents<'a, '_, I> {
         let mut out = String::new();
         match data {
             Some(data) => {
-                out.push_str("<img src=\"");
+                out.push_str(PICTURE);
                 html::push_attribute(&mut out, data);
                 out.push_str("\" alt=\"");
                 html::push_attribute(&mut out, &alternative);

@@ -25,7 +25,7 @@ use self::kind::PreviewKind;
 use self::links::LinkBase;
 use self::markdown::Pictures;
 use crate::html;
-use crate::read::read;
+use crate::read::{read_more, read_to_render};
 
 /// The maximum number of previews that are rendered at once; further requests wait. One client may have three of them.
 const CONCURRENT: usize = 4;
@@ -41,6 +41,12 @@ const PART_BYTES: u64 = 256 << 10;
 
 /// The maximum number of bytes of text that are rendered, of all parts of a resource together.
 const MAX_RENDERED: usize = 1 << 20;
+
+/// After about this many bytes of HTML, Markdown ends and source has no colours. Pictures do not count.
+const MAX_HTML: usize = 4 << 20;
+
+/// The HTML of a preview is reserved as this many times the size of the result, at most [`MAX_HTML`].
+const HTML_GROWTH: usize = 8;
 
 /// The maximum number of parts of a resource (entries of `contents`) that are shown.
 const MAX_CONTENTS: usize = 20;
@@ -136,13 +142,13 @@ pub(crate) async fn preview(call: &Call, request: &[u8]) -> Result<Preview, Fail
     let is_whole = request.size.is_none_or(|size| size <= WHOLE_BYTES);
     let (result, extent) = match range(&request.uri, request.start.byte).filter(|_| !is_whole) {
         // A source without ranges refuses the parameter, or does not find the URI.
-        Some(range) => match read(call, &range).await {
+        Some(range) => match read_to_render(call, &range, rendered_bytes).await {
             Err(Failure::Invalid { .. } | Failure::NotFound { .. }) => {
-                (read(call, &request.uri).await?, Extent::Whole)
+                (read_to_render(call, &request.uri, rendered_bytes).await?, Extent::Whole)
             }
             answered => (answered?, Extent::Range),
         },
-        None => (read(call, &request.uri).await?, Extent::Whole),
+        None => (read_to_render(call, &request.uri, rendered_bytes).await?, Extent::Whole),
     };
     let part = PreviewPart { start: request.start, extent, source: request.source };
     // The work holds the call, and with it the memory that the call has reserved for the contents.
@@ -160,6 +166,11 @@ pub(crate) async fn preview(call: &Call, request: &[u8]) -> Result<Preview, Fail
         render(result, &mut pictures, part)
     };
     in_background(&RENDERINGS, call.client, work).await
+}
+
+/// The memory of the preview of a result of this size: its HTML, and its JSON.
+fn rendered_bytes(size: usize) -> usize {
+    2 * size.saturating_mul(HTML_GROWTH).min(MAX_HTML)
 }
 
 /// Does CPU-bound work on another thread, once the budget has a unit for the client. The work itself holds the unit until
@@ -233,7 +244,7 @@ fn picture_uris(result: &PreviewRead) -> Vec<String> {
 async fn load_pictures(call: &Call, uris: Vec<String>) -> Pictures {
     let mut pictures = Pictures::new(MAX_EMBEDDED);
     for uri in uris {
-        if let Ok(read) = read::<PreviewRead>(call, &uri).await
+        if let Ok(read) = read_more::<PreviewRead>(call, &uri).await
             && let Some(data) = read.contents.into_iter().next().and_then(as_picture)
         {
             pictures.insert(uri, data);

@@ -48,7 +48,7 @@ pub(super) fn render(out: &mut String, text: &str, base: &LinkBase) -> Option<bo
         let source = joined(&cell.source);
         match &*cell.kind {
             "markdown" => {
-                markdown::render(out, &source, base, &mut Pictures::default());
+                is_cut |= markdown::render(out, &source, base, &mut Pictures::default());
             }
             _ => {
                 out.push_str("<div class=\"cell\">");

@@ -9,8 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use libris_wire::{Budget, Client};
 
 use super::{
-    CONCURRENT, Extent, MAX_RENDERED, PART_BYTES, PartStart, Pictures, Preview, PreviewPart, PreviewRead,
-    as_text, in_background, picture_uris, range, render, within,
+    CONCURRENT, Extent, MAX_HTML, MAX_RENDERED, PART_BYTES, PartStart, Pictures, Preview, PreviewPart,
+    PreviewRead, as_text, in_background, picture_uris, range, render, within,
 };
 
 fn preview(contents: &str, source: bool) -> Preview {
@@ -42,6 +42,26 @@ fn parts(uri: &str, data: &[u8], extent: Extent, source: bool) -> Vec<Preview> {
             Some(rest) => start = rest,
             None => return parts,
         }
+    }
+}
+
+#[test]
+fn the_html_of_a_short_text_is_bounded() {
+    let markdown = |text: &str| {
+        preview(&format!("[{{\"uri\":\"file:///a.md\",\"text\":{}}}]", serde_json::json!(text)), false)
+    };
+    // Each letter would become an element.
+    let quotations = markdown(&">".repeat(MAX_RENDERED));
+    assert!(quotations.html.len() < MAX_HTML + 1_000 && quotations.cut, "{}", quotations.html.len());
+    let started = quotations.html.matches("<blockquote>").count();
+    assert!(started > 1_000 && quotations.html.matches("</blockquote>").count() == started);
+    let rules = markdown(&"#\n".repeat(MAX_RENDERED / 2));
+    assert!(rules.html.len() < MAX_HTML + 1_000 && rules.cut, "{}", rules.html.len());
+    // Source is complete, but its end has no colours.
+    let numbers = "1 ".repeat(MAX_RENDERED / 2 - 32);
+    let source = format!("[{{\"uri\":\"file:///a.rs\",\"text\":\"{numbers}\"}}]");
+    for shown in [preview(&source, false), markdown(&format!("```rust\n{numbers}\n```\n"))] {
+        assert!(shown.html.len() < MAX_HTML + MAX_RENDERED + (64 << 10), "{}", shown.html.len());
     }
 }
 

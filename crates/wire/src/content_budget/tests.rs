@@ -142,6 +142,37 @@ fn the_reservation_is_resized_to_the_response() {
     }
 }
 
+#[test]
+fn the_response_of_a_route_keeps_what_the_route_reserved() {
+    for (bytes, used) in [(0, 0), (100_000, 100_000), (500_000, 500_000)] {
+        let content_budget = memory(Share::ThreeQuarters);
+        let reserved = RequestReservation::new(&content_budget, client(1));
+        assert!(reserved.reserve(150_000));
+        let lease = reserved.lease_for_bytes(bytes).now_or_never().flatten();
+        assert_eq!((lease.is_some(), content_budget.used()), (true, used));
+        drop(lease);
+        assert_eq!(content_budget.used(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_request_waits_for_the_memory_of_loaded_contents() {
+    let content_budget = memory(Share::ThreeQuarters);
+    let reserved = RequestReservation::new(&content_budget, client(1));
+    let others = content_budget.try_take(client(2), 6 * MIB).unwrap();
+    assert!(reserved.reserve(MIB) && !reserved.reserve_total(5 * MIB));
+    let mut waiting = Box::pin(reserved.wait());
+    assert!((&mut waiting).now_or_never().is_none());
+    // What the request held is released meanwhile.
+    assert_eq!(content_budget.used(), 6 * MIB);
+    drop(others);
+    assert!(waiting.await && reserved.reserve(MIB) && reserved.reserve_total(5 * MIB));
+    // Unlike this one, `reserve_loaded` does not wait.
+    let held = content_budget.try_take(client(2), 3 * MIB).unwrap();
+    assert!(!reserved.reserve_loaded(6 * MIB) && !reserved.wait().await);
+    drop(held);
+}
+
 #[tokio::test]
 async fn a_tiny_response_does_not_wait() {
     let content_budget = memory(Share::ThreeQuarters);

@@ -14,7 +14,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::liveness::Liveness;
 use super::stream::Stream;
-use crate::content_budget::{ContentLease, Outgoing};
+use crate::Call;
+use crate::content_budget::{ContentLease, Outgoing, RequestReservation};
 use crate::envelope::Framed;
 use crate::members::ResponsePieces;
 
@@ -49,6 +50,8 @@ pub(super) struct RoutePiece {
     pub(super) bytes: Bytes,
     /// The memory reservation of the piece.
     pub(super) lease: Option<ContentLease>,
+    /// The memory that the route reserved to produce the piece.
+    pub(super) memory: Option<Arc<RequestReservation>>,
 }
 
 struct Events {
@@ -162,7 +165,18 @@ impl Body {
     /// few hundred KiB.
     pub fn streamed(pieces: impl futures_core::Stream<Item = Bytes> + Send + 'static) -> Self {
         // Hyper polls once more after the end.
-        let pieces = pieces.map(|bytes| RoutePiece { bytes, lease: None }).fuse();
+        let pieces = pieces.map(|bytes| RoutePiece { bytes, lease: None, memory: None }).fuse();
+        Self::of(BodyKind::Pieces(Box::new(Box::pin(pieces))))
+    }
+
+    /// Like [`streamed`](Self::streamed), for pieces that are produced with memory that a [`Call`] has reserved. The
+    /// reservation of that call is reduced to the size of the piece, and held until the piece is sent, so that no finished
+    /// piece waits for memory. Usually the call of each piece is made with [`Call::for_part`].
+    pub fn streamed_reserved(
+        pieces: impl futures_core::Stream<Item = (Call, Bytes)> + Send + 'static,
+    ) -> Self {
+        let pieces =
+            pieces.map(|(call, bytes)| RoutePiece { bytes, lease: None, memory: call.memory }).fuse();
         Self::of(BodyKind::Pieces(Box::new(Box::pin(pieces))))
     }
 
@@ -295,7 +309,7 @@ impl http_body::Body for Body {
                 // `GatheredBody` holds the reservation of the previous piece until that piece is sent.
                 this.lease = None;
                 let piece = ready!(pieces.poll_next_unpin(context));
-                piece.map(|RoutePiece { bytes, lease }| {
+                piece.map(|RoutePiece { bytes, lease, .. }| {
                     if let (Some(lease), Some(liveness)) = (&lease, &this.liveness) {
                         register_recipient(lease, liveness, this.stream.as_ref());
                     }

@@ -17,7 +17,7 @@ use super::sessions::Peer;
 use super::streamable::TOO_MANY;
 use super::{Body, Endpoint};
 use crate::protocol::CONTENT_BUDGET_FULL;
-use crate::time_limit::within;
+use crate::time_limit::{within, within_from};
 use crate::{Call, Revision, ServiceView};
 
 /// Answers HTTP requests for paths of its own, such as those of a web page.
@@ -100,18 +100,23 @@ impl Endpoint {
         let [newest, ..] = Revision::ALL;
         let call = Call::new(view, newest).with_client(peer.client, &self.content_budget);
         let answering = route.answer(&call, Request::from_parts(head, received.bytes.clone()));
-        let Some(response) = within(self.protocol.limits.time, answering).await else {
+        let limit = self.protocol.limits.time;
+        let Some(response) = within_from(|| call.time_limit_start(), limit, answering).await else {
             return self.busy(None, "the request exceeded its time limit; try again later");
         };
-        // Releases the memory reservation of the contents that the route has read.
-        drop(call);
         if response.body().is_streamed() {
             let limit = |pieces| self.clone().limit_pieces(peer, request_slot, pieces);
             return response.map(|body| body.with_pieces(limit));
         }
         let size = response.body().size_hint().exact().unwrap_or_default() as usize;
         self.count_bytes(peer.client, size);
-        match self.content_budget.take(peer.client, size).await {
+        // The memory that the route reserved becomes that of its response. If the route had to wait for it again, the
+        // finished response would be in memory without counting.
+        let lease = match &call.memory {
+            Some(memory) => memory.lease_for_bytes(size).await,
+            None => self.content_budget.take(peer.client, size).await,
+        };
+        match lease {
             Some(lease) => response.map(|body| body.holding(Some(lease))),
             None => self.busy(None, CONTENT_BUDGET_FULL),
         }
@@ -130,10 +135,15 @@ impl Endpoint {
             // In a task of its own: over HTTP/2 a body is not polled while the flow-control window is closed, so the piece
             // would hold the permits of its sources without reaching its time limit.
             let making = tokio::spawn(async move {
-                let piece = within(endpoint.protocol.limits.time, pieces.next()).await.flatten()?;
-                endpoint.count_bytes(client, piece.bytes.len());
-                let lease = endpoint.content_budget.take(client, piece.bytes.len()).await?;
-                Some((RoutePiece { lease: Some(lease), ..piece }, (endpoint, client, request_slot, pieces)))
+                let RoutePiece { bytes, memory, .. } =
+                    within(endpoint.protocol.limits.time, pieces.next()).await.flatten()?;
+                endpoint.count_bytes(client, bytes.len());
+                let lease = match memory {
+                    Some(memory) => memory.lease_for_bytes(bytes.len()).await?,
+                    None => endpoint.content_budget.take(client, bytes.len()).await?,
+                };
+                let piece = RoutePiece { bytes, lease: Some(lease), memory: None };
+                Some((piece, (endpoint, client, request_slot, pieces)))
             });
             AbortOnDropHandle::new(making).await.ok().flatten()
         }))
@@ -150,13 +160,15 @@ mod tests {
     use futures_util::{StreamExt as _, stream};
     use http::{Request, Response};
     use http_body_util::{BodyExt as _, Empty as EmptyBody};
+    use libris_core::Client;
 
     use super::Route;
     use crate::empty::Empty;
     use crate::http::{Body, Config, Endpoint};
     use crate::{Call, Limits};
 
-    /// Sends pieces of 1,000 bytes: at `/hangs` two and then nothing, everywhere else ten.
+    /// At `/reserved` and `/whole`, reserves 100,000 bytes and sends 70,000 of them, as a piece or at once. Elsewhere sends
+    /// pieces of 1,000 bytes: at `/hangs` two and then nothing, everywhere else ten.
     struct Streaming;
 
     #[async_trait]
@@ -165,9 +177,18 @@ mod tests {
             true
         }
 
-        async fn answer(&self, _call: &Call, request: Request<Bytes>) -> Response<Body> {
+        async fn answer(&self, call: &Call, request: Request<Bytes>) -> Response<Body> {
             let pieces = |count| stream::iter(0..count).map(|number: u8| Bytes::from(vec![number; 1_000]));
             Response::new(match request.uri().path() {
+                "/reserved" => {
+                    let part = call.for_part();
+                    assert!(part.reserve(100_000));
+                    Body::streamed_reserved(stream::iter([(part, Bytes::from(vec![0; 70_000]))]))
+                }
+                "/whole" => {
+                    assert!(call.reserve(100_000));
+                    Body::from(Bytes::from(vec![0; 70_000]))
+                }
                 "/hangs" => Body::streamed(pieces(2).chain(stream::pending())),
                 _ => Body::streamed(pieces(10)),
             })
@@ -199,6 +220,25 @@ mod tests {
         body.frame().await.unwrap().unwrap();
         drop(body);
         assert_eq!((endpoint.requests.used(), endpoint.content_budget.used()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn the_memory_that_a_route_reserves_becomes_that_of_its_response() {
+        let endpoint = Endpoint::with_routes(Arc::new(Empty), Config::default(), vec![Arc::new(Streaming)]);
+        for path in ["/reserved", "/whole"] {
+            let mut body = get(&endpoint, path).await;
+            // Nobody gets the memory between the end of the work and the response.
+            let all: Vec<_> =
+                std::iter::from_fn(|| endpoint.content_budget.try_take(Client::default(), 70_000)).collect();
+            let used = endpoint.content_budget.used();
+            let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert_eq!(piece.len(), 70_000, "{path}");
+            assert!(!all.is_empty() && endpoint.content_budget.used() <= used, "{path}");
+            drop(all);
+            assert_eq!(endpoint.content_budget.used(), 70_000, "{path}");
+            drop(body);
+            assert_eq!(endpoint.content_budget.used(), 0, "{path}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
