@@ -124,11 +124,7 @@ fn main() -> ExitCode {
     }
     #[cfg(feature = "text-documents")]
     if std::env::args_os().nth(1).is_some_and(|first| first == documents::EXTRACT_COMMAND) {
-        return match libris_documents::child::run() {
-            Ok(()) => ExitCode::SUCCESS,
-            // The server has ended, or a user ran the command directly.
-            Err(_) => ExitCode::FAILURE,
-        };
+        return libris_documents::child::run();
     }
     if std::env::args_os().nth(1).is_some_and(|first| first == word_completion::COMPLETION_COMMAND) {
         return word_completion::run(std::env::args_os().skip(2));

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use libris_core::Client;
@@ -10,6 +11,9 @@ use crate::archive::Member;
 use crate::child::ChildWork;
 use crate::extract::ExtractFailure;
 use crate::{ExtractedText, ExtractionLimits, PageImage};
+
+/// How long a failure is cached of which a lack of memory or threads in the system may be the cause.
+const UNCERTAIN_LIFETIME: Duration = Duration::from_secs(60);
 
 /// The SHA-256 digest of a document.
 pub(crate) type Digest = [u8; 32];
@@ -53,7 +57,10 @@ pub(crate) enum ExceededLimit {
     Memory,
     Cpu,
     Output,
+    /// A signal ended the process.
     Crashed,
+    /// The process ended with an exit code other than 0, for example because it panicked.
+    Exited,
 }
 
 impl ExceededLimit {
@@ -66,12 +73,18 @@ impl ExceededLimit {
                 format!("its image has more than {} MiB", limits.image >> 20)
             }
             Self::Output => format!("its text has more than {} MiB", limits.text >> 20),
-            Self::Crashed => "it crashes the extraction".to_owned(),
+            Self::Crashed | Self::Exited => "it crashes the extraction".to_owned(),
         }
     }
 }
 
 impl CachedResult {
+    /// How long the result is cached; `None`: until it is evicted.
+    fn lifetime(&self) -> Option<Duration> {
+        let is_uncertain = matches!(self, Self::Exceeded(ExceededLimit::Memory | ExceededLimit::Exited));
+        is_uncertain.then_some(UNCERTAIN_LIFETIME)
+    }
+
     fn weight(&self) -> usize {
         /// The memory of a map entry besides its result, in bytes.
         const OVERHEAD: usize = 256;
@@ -110,6 +123,8 @@ struct CacheEntry {
     client: Client,
     weight: usize,
     used_at: u64,
+    /// When the result is no longer valid.
+    expires: Option<Instant>,
 }
 
 impl ResultCache {
@@ -122,11 +137,20 @@ impl ResultCache {
     }
 
     pub(crate) fn find(&self, key: &ResultKey) -> Option<CachedResult> {
+        self.find_at(key, Instant::now())
+    }
+
+    /// The result that is valid at this time.
+    fn find_at(&self, key: &ResultKey, now: Instant) -> Option<CachedResult> {
         let mut entries = self.entries();
         entries.clock += 1;
-        let now = entries.clock;
+        let used_at = entries.clock;
         let entry = entries.results.get_mut(key)?;
-        entry.used_at = now;
+        if entry.expires.is_some_and(|expires| expires <= now) {
+            entries.remove(key);
+            return None;
+        }
+        entry.used_at = used_at;
         Some(entry.result.clone())
     }
 
@@ -134,6 +158,7 @@ impl ResultCache {
     /// recently used results of the client that uses the most memory are evicted.
     pub(crate) fn insert(&self, key: ResultKey, result: CachedResult, client: Client) {
         let weight = result.weight();
+        let expires = result.lifetime().map(|lifetime| Instant::now() + lifetime);
         let share = self.limit - self.limit / 4;
         if weight > share {
             return;
@@ -154,7 +179,7 @@ impl ResultCache {
         let used_at = entries.clock;
         entries.total += weight;
         *entries.used.entry(client).or_default() += weight;
-        entries.results.insert(key, CacheEntry { result, client, weight, used_at });
+        entries.results.insert(key, CacheEntry { result, client, weight, used_at, expires });
     }
 }
 
@@ -186,12 +211,13 @@ impl Entries {
 
 #[cfg(test)]
 mod tests {
-    use super::{CachedResult, ResultCache, ResultKey};
+    use super::{CachedResult, ExceededLimit, ResultCache, ResultKey, UNCERTAIN_LIFETIME};
     use crate::ArchiveFormat;
     use crate::archive::Member;
     use crate::child::ChildWork;
     use libris_core::Client;
     use std::sync::Arc;
+    use std::time::Instant;
 
     fn key(number: u8) -> ResultKey {
         ResultKey { digest: [number; 32], work: ChildWork::Members(ArchiveFormat::Zip) }
@@ -214,6 +240,20 @@ mod tests {
         let entries = cache.entries();
         assert!(entries.used_by(busy) <= 75_000 && entries.total <= 100_000);
         assert_eq!(entries.total, entries.results.values().map(|entry| entry.weight).sum::<usize>());
+    }
+
+    #[test]
+    fn a_failure_that_the_system_may_have_caused_expires() {
+        let cache = ResultCache::new(100_000);
+        let limits =
+            [ExceededLimit::Crashed, ExceededLimit::Cpu, ExceededLimit::Memory, ExceededLimit::Exited];
+        for (number, limit) in (0..).zip(limits) {
+            cache.insert(key(number), CachedResult::Exceeded(limit), Client::default());
+        }
+        let found = |now| [0, 1, 2, 3].map(|number| cache.find_at(&key(number), now).is_some());
+        assert_eq!(found(Instant::now()), [true; 4]);
+        assert_eq!(found(Instant::now() + UNCERTAIN_LIFETIME), [true, true, false, false]);
+        assert_eq!(cache.entries().results.len(), 2);
     }
 
     #[test]

@@ -7,12 +7,17 @@
 //! end of file means that the parent has ended, and the child exits.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
 use crate::archive::{self, Member};
 use crate::extract::{self, ExtractFailure, ExtractOptions};
 use crate::{ArchiveFormat, ExtractedText, ExtractionLimits, PageImage, PageRendering, render};
+
+/// The exit code of a child that could not be set up, because the system lacked threads or memory at that time. Another
+/// attempt may succeed. It is `EX_TEMPFAIL` of `sysexits.h`; a panic ends with another code.
+pub(crate) const NOT_SET_UP: u8 = 75;
 
 /// The request to a child process.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -58,10 +63,24 @@ pub enum ChildResponse {
 }
 
 /// Handles one request on standard input and output: sets the limits of this process, reads the document, and writes the
-/// response. The process exits early if its parent ends. An error means that the parent has ended or does not follow the
-/// protocol.
-pub fn run() -> io::Result<()> {
+/// response. The process exits early if its parent ends. Returns the exit code, with which the process must end: the
+/// parent tells a failure of the system by it from a crash.
+pub fn run() -> ExitCode {
     let mut input = BufReader::new(io::stdin());
+    // An error means that the parent has ended or does not follow the protocol.
+    let Ok((request, data)) = receive(&mut input) else { return ExitCode::FAILURE };
+    if let Err(cause) = exit_with_parent(input) {
+        let _ = writeln!(io::stderr(), "{cause}");
+        return ExitCode::from(NOT_SET_UP);
+    }
+    match respond(&request, data, io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Reads the request, sets its limits, and reads the document.
+fn receive(input: &mut impl BufRead) -> io::Result<(ChildRequest, Vec<u8>)> {
     let mut line = String::new();
     input.read_line(&mut line)?;
     let request: ChildRequest = serde_json::from_str(&line)?;
@@ -71,8 +90,7 @@ pub fn run() -> io::Result<()> {
     if data.len() as u64 != request.size {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    exit_with_parent(input)?;
-    respond(&request, data, io::stdout().lock())
+    Ok((request, data))
 }
 
 /// Starts a thread that ends this process at the end of `input`. A killed parent cannot end its children, but the kernel

@@ -375,6 +375,10 @@ impl ReaderInner {
                     "the child process was killed, for example because the system has too little memory";
                 return Err(failed(std::io::Error::other(cause)));
             }
+            ChildEnd::NotSetUp(message) => {
+                let cause = format!("the child process could not be set up: {message}");
+                return Err(failed(std::io::Error::other(cause)));
+            }
         };
         let parse = move || parsed(output);
         let response =
@@ -388,7 +392,9 @@ impl ReaderInner {
             CachedResult::Failed(ExtractFailure::NoMember) => ExtractionError::NoMember,
             CachedResult::Failed(ExtractFailure::NoPage(pages)) => ExtractionError::NoPage(*pages),
             CachedResult::Failed(failure) => ExtractionError::Refused(failure.to_string()),
-            CachedResult::Exceeded(ExceededLimit::Crashed) => ExtractionError::Crashed,
+            CachedResult::Exceeded(ExceededLimit::Crashed | ExceededLimit::Exited) => {
+                ExtractionError::Crashed
+            }
             CachedResult::Exceeded(exceeded) => {
                 ExtractionError::Refused(exceeded.describe(&self.config.limits, work))
             }

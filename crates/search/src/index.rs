@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libris_core::Resource;
-use tantivy::directory::MmapDirectory;
-use tantivy::directory::error::LockError;
+use tantivy::directory::error::{LockError, OpenDirectoryError, OpenReadError, OpenWriteError};
+use tantivy::directory::{Directory as _, INDEX_WRITER_LOCK, MmapDirectory};
 use tantivy::index::SegmentId;
 use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, UserOperation};
 use tantivy::tokenizer::TextAnalyzer;
@@ -39,11 +40,30 @@ pub enum IndexError {
         "the search index cannot be written; hint: free space on the disk, or set another `search.cache_folder`"
     )]
     Unwritable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The system lacks file descriptors, memory or threads, or could not read the disk. The files may be intact.
+    #[error(
+        "the search index cannot be opened now, and is opened again later; hint: raise the limit of open files, free \
+         memory, or check the disk"
+    )]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl From<TantivyError> for IndexError {
     fn from(error: TantivyError) -> Self {
+        let cause = match &error {
+            TantivyError::IoError(cause)
+            | TantivyError::LockFailure(LockError::IoError(cause), _)
+            | TantivyError::OpenDirectoryError(OpenDirectoryError::IoError { io_error: cause, .. })
+            | TantivyError::OpenReadError(OpenReadError::IoError { io_error: cause, .. })
+            | TantivyError::OpenWriteError(OpenWriteError::IoError { io_error: cause, .. }) => Some(cause),
+            _ => None,
+        };
+        if cause.is_some_and(|cause| is_transient(cause)) {
+            return Self::Unavailable(error.into());
+        }
         match error {
+            // A thread could not be started.
+            TantivyError::SystemError(_) => Self::Unavailable(error.into()),
             TantivyError::IoError(_)
             | TantivyError::OpenDirectoryError(_)
             | TantivyError::LockFailure(..)
@@ -51,6 +71,14 @@ impl From<TantivyError> for IndexError {
             error => Self::Damaged(error.into()),
         }
     }
+}
+
+/// Whether the system, not the index, is the cause: EIO, ENOMEM, ENFILE or EMFILE.
+fn is_transient(error: &io::Error) -> bool {
+    // Linux, macOS and the BSDs use the same numbers.
+    const NUMBERS: [i32; 4] = [5, 12, 23, 24];
+    let number = error.raw_os_error().filter(|_| cfg!(unix));
+    error.kind() == io::ErrorKind::OutOfMemory || number.is_some_and(|number| NUMBERS.contains(&number))
 }
 
 /// An index of resources. Any number of searches and one updater can run at the same time.
@@ -79,12 +107,12 @@ impl SearchIndex {
         Self::with(Index::create_in_ram(schema), fields, true)
     }
 
-    /// Opens or creates the index in a folder. On [`IndexError::Damaged`], the caller should delete the folder and try
-    /// again.
+    /// Opens or creates the index in a folder. On [`IndexError::Damaged`], the caller should [delete](Self::delete) it
+    /// and try again.
     pub fn open(folder: &Path) -> Result<Self, IndexError> {
-        std::fs::create_dir_all(folder).map_err(|cause| IndexError::Unwritable(cause.into()))?;
+        std::fs::create_dir_all(folder).map_err(TantivyError::from)?;
         let (schema, fields) = Fields::schema();
-        let directory = MmapDirectory::open(folder).map_err(|error| IndexError::Unwritable(error.into()))?;
+        let directory = MmapDirectory::open(folder).map_err(TantivyError::from)?;
         let index = Index::open_or_create(directory, schema)?;
         // Detects damage that would otherwise cause a panic in a search.
         let has_documents =
@@ -110,6 +138,18 @@ impl SearchIndex {
     /// Whether the embedding model turned out to be damaged, so that searches compare words only.
     pub fn has_failed_model(&self) -> bool {
         self.model.as_ref().is_some_and(|model| model.has_failed())
+    }
+
+    /// Deletes the index in a folder; false if another process, or another index of this process, updates it.
+    pub fn delete(folder: &Path) -> Result<bool, IndexError> {
+        let directory = MmapDirectory::open(folder).map_err(TantivyError::from)?;
+        let _lock = match directory.acquire_lock(&INDEX_WRITER_LOCK) {
+            Ok(lock) => lock,
+            Err(LockError::LockBusy) => return Ok(false),
+            Err(error) => return Err(TantivyError::from(error).into()),
+        };
+        std::fs::remove_dir_all(folder).map_err(TantivyError::from)?;
+        Ok(true)
     }
 
     /// Verifies the checksums of all files, which reads all of them.
@@ -362,4 +402,42 @@ pub fn uri_hash(uri: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     uri.hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io;
+
+    use tantivy::TantivyError;
+    use tantivy::directory::error::{LockError, OpenReadError};
+
+    use super::{IndexError, SearchIndex};
+
+    #[test]
+    fn a_lack_of_file_descriptors_is_no_damage() {
+        // EMFILE.
+        let cause = || io::Error::from_raw_os_error(24);
+        for error in [
+            TantivyError::from(cause()),
+            OpenReadError::wrap_io_error(cause(), "segment".into()).into(),
+            LockError::wrap_io_error(cause()).into(),
+        ] {
+            assert!(matches!(IndexError::from(error), IndexError::Unavailable(_)));
+        }
+        let cut = OpenReadError::wrap_io_error(io::ErrorKind::UnexpectedEof.into(), "segment".into());
+        assert!(matches!(IndexError::from(TantivyError::from(cut)), IndexError::Damaged(_)));
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        assert!(matches!(IndexError::from(TantivyError::from(full)), IndexError::Unwritable(_)));
+    }
+
+    #[test]
+    fn only_the_updater_of_an_index_may_delete_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("index");
+        let index = SearchIndex::open(&folder).unwrap();
+        let updater = index.updater().unwrap();
+        assert!(updater.is_some() && !SearchIndex::delete(&folder).unwrap() && folder.exists());
+        drop(updater);
+        assert!(SearchIndex::delete(&folder).unwrap() && !folder.exists());
+    }
 }

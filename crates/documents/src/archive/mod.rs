@@ -7,6 +7,10 @@ mod tar;
 #[cfg(feature = "archive")]
 mod zip;
 
+use std::cmp::Ordering;
+use std::sync::LazyLock;
+
+use libris_core::Uri;
 use serde::{Deserialize, Serialize};
 
 use crate::extract::{ExtractFailure, ExtractResult};
@@ -24,7 +28,7 @@ pub struct Member {
     pub size: u64,
 }
 
-/// The files in an archive, sorted by path. If several have the same path, the last one wins.
+/// The files in an archive, in the order of their URIs. If several have the same path, the last one wins.
 pub fn members(data: &[u8], format: ArchiveFormat, limits: &ExtractionLimits) -> ExtractResult<Vec<Member>> {
     #[cfg(feature = "archive")]
     {
@@ -33,7 +37,7 @@ pub fn members(data: &[u8], format: ArchiveFormat, limits: &ExtractionLimits) ->
             ArchiveFormat::Tar => tar::members(data, limits)?,
             ArchiveFormat::TarGz => tar::members(&tar::decompressed(data, limits)?, limits)?,
         };
-        members.sort_by(|one, other| one.path.cmp(&other.path));
+        members.sort_by(|one, other| uri_order(&one.path, &other.path));
         members.dedup_by(|one, other| one.path == other.path);
         Ok(members)
     }
@@ -65,6 +69,29 @@ pub fn member(
         let _ = (data, format, path, limits);
         Err(ExtractFailure::Unsupported("archives".to_owned()))
     }
+}
+
+/// Whether a byte stands for itself in a segment of a URI, by byte.
+static IS_PLAIN: LazyLock<[bool; 256]> =
+    LazyLock::new(|| std::array::from_fn(|byte| Uri::encode_segment(&[byte as u8]).len() == 1));
+
+/// The bytes of a path in the URI of a member.
+pub(crate) fn encoded_path(path: &str) -> impl Iterator<Item = u8> {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let is_plain = &*IS_PLAIN;
+    path.bytes().flat_map(move |byte| {
+        let escape = [b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+        let (bytes, count) = match byte == b'/' || is_plain[usize::from(byte)] {
+            true => ([byte, 0, 0], 1),
+            false => (escape, 3),
+        };
+        bytes.into_iter().take(count)
+    })
+}
+
+/// Compares the paths of two members by their URIs: the order in which folders are listed.
+pub(crate) fn uri_order(one: &str, other: &str) -> Ordering {
+    encoded_path(one).cmp(encoded_path(other))
 }
 
 /// Normalises the path of a member. `None` if it is empty, absolute or too long, or has a `..` segment, a backslash, a

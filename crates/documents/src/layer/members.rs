@@ -1,16 +1,12 @@
 //! Members of archives as resources: their contents, and folders derived from their paths.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
-use libris_core::{
-    Content, ContentBody, Contents, Context, DIRECTORY, Error, Freshness, Page, Resource, Result, Uri,
-};
+use libris_core::{Content, ContentBody, Contents, Context, Error, Freshness, Page, Result, Uri};
 
 use super::Documents;
+use super::archive_folder::ArchiveFolder;
 use super::member_path::{MAX_DEPTH, MemberPath};
 use super::read::{DocumentBytes, FoundContents, extraction_error, renamed};
-use crate::archive::Member;
 use crate::{ArchiveFormat, ExtractionError};
 
 /// The innermost archive that contains a member, and the path of the member within this archive.
@@ -68,14 +64,16 @@ impl Documents {
     ) -> Result<FoundContents> {
         let archive = self.open_archive(document, member, context).await?;
         if archive.path.is_empty() || archive.path.ends_with('/') {
-            let mut resources = match self.member_resources(document, &archive, context).await {
+            let caller = context.clone();
+            let text = self.in_folder(document, &archive, context, move |folder| folder.text(&caller)).await;
+            let text = match text {
                 Err(Error::NotFound(_)) => {
                     return Err(self.no_member(document, &archive, context).await);
                 }
-                resources => resources?,
+                text => text?,
             };
-            resources.retain(|resource| context.sees(&resource.uri));
-            return Ok(FoundContents::Other(folder_contents(document, &resources, archive.freshness)));
+            let content = Content::text(document.clone(), "text/markdown", text);
+            return Ok(FoundContents::Other(Contents::from(content).with_freshness(archive.freshness)));
         }
         let contents = self.reader.member(&archive.data, archive.format, &archive.path, context).await;
         let data = match contents {
@@ -126,10 +124,9 @@ impl Documents {
         context: &Context,
     ) -> Result<Page> {
         let archive = self.open_archive(uri, member, context).await?;
-        let mut resources = self.member_resources(uri, &archive, context).await?;
-        resources.retain(|resource| after.is_none_or(|after| resource.uri > *after));
-        let more = resources.len() > limit;
-        resources.truncate(limit);
+        let after = after.cloned();
+        let page = move |folder: &ArchiveFolder| Ok(folder.page(after.as_ref(), limit));
+        let (resources, more) = self.in_folder(uri, &archive, context, page).await?;
         let mut page = Page { resources, more, freshness: archive.freshness, ..Page::default() };
         self.describe(&mut page);
         Ok(page)
@@ -179,58 +176,24 @@ impl Documents {
         Ok(archive)
     }
 
-    /// The files and folders directly in a folder of an archive; `folder` is its URI.
-    async fn member_resources(
+    /// Runs `work` on a folder of an archive on a blocking thread; `uri` is the URI of the folder.
+    async fn in_folder<T: Send + 'static>(
         &self,
-        folder: &Uri,
+        uri: &Uri,
         archive: &OpenArchive,
         context: &Context,
-    ) -> Result<Vec<Resource>> {
+        work: impl FnOnce(&ArchiveFolder) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let members = self.reader.members(&archive.data, archive.format, context.client()).await;
-        let members = members.map_err(|error| member_error(folder, error))?;
-        let children = children(&members, &archive.path);
-        if children.is_empty() && !archive.path.is_empty() {
-            return Err(Error::NotFound(folder.clone()));
-        }
-        let mut resources = Vec::with_capacity(children.len());
-        for (name, size) in children {
-            let segment = Uri::encode_segment(name.trim_end_matches('/').as_bytes());
-            let slash = if name.ends_with('/') { "/" } else { "" };
-            // Skips a name for which the URI would be too long.
-            let Ok(uri) = Uri::parse(&format!("{folder}{segment}{slash}")) else { continue };
-            let mut resource = Resource::new(uri, name.trim_end_matches('/'));
-            resource.mime = match size {
-                None => Some(DIRECTORY.to_owned()),
-                Some(_) => mime_guess::from_path(&name).first_raw().map(str::to_owned),
-            };
-            resource.size = size;
-            resources.push(resource);
-        }
-        resources.sort_by(|one, other| one.uri.cmp(&other.uri));
-        Ok(resources)
+        let members = members.map_err(|error| member_error(uri, error))?;
+        let folder = ArchiveFolder { members, uri: uri.clone(), path: archive.path.clone() };
+        let run = move || match folder.is_empty() && !folder.path.is_empty() {
+            true => Err(Error::NotFound(folder.uri)),
+            false => work(&folder),
+        };
+        let result = tokio::task::spawn_blocking(run).await;
+        result.map_err(|cause| Error::failed("list the members of the archive", cause))?
     }
-}
-
-/// The names directly in a folder, with their sizes. Names of folders end with a slash and have no size.
-pub(super) fn children(members: &[Member], folder: &str) -> BTreeMap<String, Option<u64>> {
-    let below = members.iter().filter_map(|member| Some((member.path.strip_prefix(folder)?, member.size)));
-    below
-        .map(|(rest, size)| match rest.split_once('/') {
-            Some((name, _)) => (format!("{name}/"), None),
-            None => (rest.to_owned(), Some(size)),
-        })
-        .collect()
-}
-
-/// A folder of an archive as Markdown.
-fn folder_contents(uri: &Uri, resources: &[Resource], freshness: Freshness) -> Contents {
-    let mut text = String::new();
-    for resource in resources {
-        let size = resource.size.map(|size| format!(" ({size} bytes)")).unwrap_or_default();
-        let slash = if resource.uri.as_str().ends_with('/') { "/" } else { "" };
-        text.push_str(&format!("- [{}{slash}]({}){size}\n", resource.name, resource.uri));
-    }
-    Contents::from(Content::text(uri.clone(), "text/markdown", text)).with_freshness(freshness)
 }
 
 /// The media type of a member, and whether to serve it as text (`true`) or as bytes.

@@ -4,8 +4,9 @@ use libris_core::suggest::did_you_mean;
 use libris_core::{Context, Error, Uri};
 
 use super::Documents;
-use super::members::{OpenArchive, children};
-use crate::archive::Member;
+use super::archive_folder::{Entries, below};
+use super::members::OpenArchive;
+use crate::archive::{Member, uri_order};
 
 /// The longest path that is compared, in bytes.
 const MAX_PATH: usize = 1_000;
@@ -17,8 +18,12 @@ impl Documents {
         if !context.sees_everything() || archive.path.len() > MAX_PATH {
             return Error::NotFound(uri.clone());
         }
-        match self.reader.members(&archive.data, archive.format, context.client()).await {
-            Ok(members) => Error::missing(uri, hint(uri, &archive.path, &members)),
+        let members = self.reader.members(&archive.data, archive.format, context.client()).await;
+        let Ok(members) = members else { return Error::NotFound(uri.clone()) };
+        let (subject, path) = (uri.clone(), archive.path.clone());
+        // On a blocking thread: it compares the name with all names of the folder.
+        match tokio::task::spawn_blocking(move || hint(&subject, &path, &members)).await {
+            Ok(hint) => Error::missing(uri, hint),
             Err(_) => Error::NotFound(uri.clone()),
         }
     }
@@ -34,14 +39,14 @@ fn hint(uri: &Uri, path: &str, members: &[Member]) -> String {
     let mut folder = String::new();
     for (depth, end) in ends.iter().enumerate() {
         let (prefix, after) = (&path[..*end], ends.len() - depth - 1);
-        let below = format!("{prefix}/");
-        if members.iter().any(|member| member.path.starts_with(&below)) {
-            folder = below;
-        } else if members.iter().any(|member| member.path == prefix) {
+        let subfolder = format!("{prefix}/");
+        if !below(members, &subfolder).is_empty() {
+            folder = subfolder;
+        } else if members.binary_search_by(|member| uri_order(&member.path, prefix)).is_ok() {
             return format!("`{}` is a file and not a folder: read it by this URI", own(after));
         } else {
-            let names = children(members, &folder);
-            let names = names.keys().map(|name| name.trim_end_matches('/'));
+            let entries = Entries { members: below(members, &folder), folder: &folder };
+            let names = entries.map(|entry| entry.name);
             let wrong = prefix.rsplit('/').next().unwrap_or_default();
             let similar = match did_you_mean(wrong, names) {
                 similar if similar.is_empty() => "; read that folder to see its entries".to_owned(),

@@ -1,5 +1,6 @@
 //! The layer: a source that adds the text of documents and the members of archives to another source.
 
+mod archive_folder;
 mod bounded_text;
 mod complete;
 mod images;

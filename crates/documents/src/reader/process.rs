@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::ReaderConfig;
 use crate::cache::ExceededLimit;
-use crate::child::{ChildRequest, ChildResponse, ChildWork};
+use crate::child::{ChildRequest, ChildResponse, ChildWork, NOT_SET_UP};
 
 /// The maximum number of bytes of standard error that are examined.
 const MAX_STDERR: u64 = 4 * 1024;
@@ -65,6 +65,8 @@ pub(super) enum ChildEnd {
     TimedOut,
     /// By a signal that neither this process nor a limit sent, such as that of the out-of-memory killer.
     Killed,
+    /// Before it began to work, because the system lacked threads or memory; with the message of the process.
+    NotSetUp(String),
 }
 
 /// A running child process, which is killed on drop.
@@ -141,8 +143,11 @@ impl ChildProcess {
         if was_killed(status) {
             return Ok(ChildEnd::Killed);
         }
+        if status.code() == Some(i32::from(NOT_SET_UP)) {
+            return Ok(ChildEnd::NotSetUp(errors.trim().to_owned()));
+        }
         let exceeded = exceeded(status, &errors);
-        if exceeded == ExceededLimit::Crashed {
+        if matches!(exceeded, ExceededLimit::Crashed | ExceededLimit::Exited) {
             tracing::warn!(%status, message = %errors.trim(), "the extraction of a document crashed");
         }
         Ok(ChildEnd::Exceeded(exceeded))
@@ -243,7 +248,9 @@ fn exceeded(status: ExitStatus, errors: &str) -> ExceededLimit {
             return ExceededLimit::Cpu;
         }
     }
-    #[cfg(not(unix))]
-    let _ = status;
-    ExceededLimit::Crashed
+    // An exit status without a code is that of a signal.
+    match status.code() {
+        None => ExceededLimit::Crashed,
+        Some(_) => ExceededLimit::Exited,
+    }
 }

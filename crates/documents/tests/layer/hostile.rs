@@ -129,6 +129,22 @@ async fn an_extraction_that_needs_too_much_is_ended() {
     assert!(refusal(&source, "file:///docs/a.docx?as=text").await.contains("its text has more than"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_cannot_be_set_up_is_started_again_at_the_next_read() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.docx"), letter("x")).unwrap();
+    let failing = reader(|config| {
+        config.program = "/bin/sh".into();
+        config.arguments = ["-c", "echo no threads >&2; exit 75"].map(Into::into).into();
+    });
+    let source = Documents::new(folder(dir.path()), failing.clone(), PlainRead::Original);
+    for attempts in 1..=2 {
+        let error = refusal(&source, "file:///docs/a.docx?as=text").await;
+        assert!(!error.contains("it crashes the extraction"), "{error}");
+        assert_eq!(failing.extractions(), attempts);
+    }
+}
+
 /// The layer with a shell as the child, which misbehaves in place of an extractor.
 fn misbehaving(dir: &std::path::Path, script: &str) -> Documents {
     let reader = reader(|config| {

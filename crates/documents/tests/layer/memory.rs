@@ -123,3 +123,19 @@ async fn memory_for_images_is_reserved_page_by_page() {
     let memory = Memory::new(sizes.iter().sum::<usize>() - 1);
     assert!(is_without_memory(&source.read(&pages, &memory.context()).await.unwrap_err()));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_for_the_text_of_a_folder_in_an_archive_is_reserved_while_it_grows() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<_> = (0..1_000).map(|number| format!("{number:0100}.txt")).collect();
+    let members: Vec<_> = names.iter().map(|name| (name.as_str(), "x")).collect();
+    fs::write(dir.path().join("a.zip"), package(&members)).unwrap();
+    let source = documents(dir.path());
+    let list = uri("file:///docs/a.zip/");
+    let memory = Memory::new(usize::MAX);
+    let text = source.read(&list, &memory.context()).await.unwrap();
+    let piece = 16 << 10;
+    let reserved = piece * memory.asked().iter().filter(|asked| **asked == piece).count();
+    let size = text.parts[0].body.len();
+    assert!(size > 200_000 && (size..size + piece).contains(&reserved), "{reserved} for {size} bytes");
+}

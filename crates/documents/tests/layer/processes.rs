@@ -193,24 +193,40 @@ fn is_running(id: &str) -> bool {
     !state.is_empty() && !state.starts_with('Z')
 }
 
-/// The parent of a child process may be killed, so that it cannot end its children.
-#[test]
-fn a_child_ends_with_its_parent() {
-    let document = numbered_pdf(100_000);
+/// Starts the built child, and sends it a document of which it shall extract the text, with this much memory.
+fn start_child(document: &[u8], memory: u64) -> std::process::Child {
     let seconds = |seconds: u64| json!({ "secs": seconds, "nanos": 0 });
     let limits = json!({
-        "memory": 4_u64 << 30, "cpu": seconds(600), "wall": seconds(600), "text": 64 << 20,
+        "memory": memory, "cpu": seconds(600), "wall": seconds(600), "text": 64 << 20,
         "image": 64 << 20, "member": 64 << 20, "expanded": 64 << 20,
     });
     let work = json!({ "text": { "format": "pdf", "content": "main", "decoded": false } });
     let request = json!({ "limits": limits, "size": document.len(), "work": work });
     let program = Path::new(env!("CARGO_BIN_EXE_extract-document"));
     let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut input = child.stdin.take().unwrap();
+    let input = child.stdin.as_mut().unwrap();
     writeln!(input, "{request}").unwrap();
-    input.write_all(&document).unwrap();
+    input.write_all(document).unwrap();
+    child
+}
+
+/// The parent of a child process may be killed, so that it cannot end its children.
+#[test]
+fn a_child_ends_with_its_parent() {
+    let mut child = start_child(&numbered_pdf(100_000), 4 << 30);
     // As the kernel does when the parent is killed.
-    drop(input);
+    drop(child.stdin.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "it extracted the text for nobody");
+}
+
+/// A limit of no memory at all leaves none for the stack of a thread, as if the system had no threads left.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_that_cannot_start_its_thread_does_not_look_like_a_crash() {
+    let mut child = start_child(b"%PDF-", 0);
+    let input = child.stdin.take();
+    let status = child.wait().unwrap();
+    drop(input);
+    assert_eq!(status.code(), Some(75));
 }

@@ -35,6 +35,10 @@ const LONGEST_FOLDER_PAUSE: Duration = Duration::from_secs(3600);
 /// How many times a damaged index is rebuilt in its folder before it is built in memory.
 const MAX_REBUILT: u32 = 2;
 
+/// How many times an index that the system cannot open now is opened again before it is built in memory. The attempts
+/// take about a minute.
+const MAX_RETRIES: u32 = 30;
+
 /// How long the feeder waits for changes if the sources cannot be watched. Then it compares the whole list, and tries to
 /// watch them again.
 const WATCH_RETRY: Duration = Duration::from_secs(30);
@@ -68,10 +72,10 @@ impl Feeder {
     }
 
     /// Feeds the index until the catalog is dropped. An index that fails is rebuilt: in the folder if it was damaged,
-    /// in memory if the folder cannot be written.
+    /// in memory if the folder cannot be written. While the system lacks resources, searches use the index as it is.
     pub(super) async fn run(self) {
         let mut in_memory = false;
-        let mut rebuilt = 0;
+        let (mut rebuilt, mut retried) = (0, 0);
         let mut folder_pause = FIRST_FOLDER_PAUSE;
         let mut pause = FIRST_PAUSE;
         let Some(model) = self.shared.upgrade().map(|shared| open_model(&shared)) else { return };
@@ -90,8 +94,11 @@ impl Feeder {
                 fed = feed => fed.unwrap_or_else(|_| Err(IndexError::Damaged("an update panicked".into()).into())),
             };
             let Some(shared) = self.shared.upgrade() else { return };
-            shared.set_current(None);
-            shared.progress.set_completeness(Completeness::Partial);
+            let is_kept = matches!(fed, Err(FeedEnd::Failed(IndexError::Unavailable(_))));
+            if !is_kept {
+                shared.set_current(None);
+                shared.progress.set_completeness(Completeness::Partial);
+            }
             match fed {
                 Err(FeedEnd::Stopped) | Ok(()) => return,
                 Err(FeedEnd::FolderUsable) => {
@@ -102,13 +109,21 @@ impl Feeder {
                     folder_pause = (folder_pause * 2).min(LONGEST_FOLDER_PAUSE);
                     continue;
                 }
+                Err(FeedEnd::Failed(IndexError::Unavailable(cause))) => {
+                    tracing::warn!(%cause, "the search index cannot be opened now; trying again");
+                    retried += 1;
+                    in_memory |= retried > MAX_RETRIES;
+                    pause = pause.min(LOCK_RETRY);
+                }
                 Err(FeedEnd::Failed(error)) => {
                     let cause = std::error::Error::source(&error).map(ToString::to_string);
                     tracing::warn!(%error, cause, "building the search index anew");
                     match (&error, &folder) {
                         (IndexError::Damaged(_), Some(folder)) => {
                             rebuilt += 1;
-                            if let Err(cause) = std::fs::remove_dir_all(folder) {
+                            if !may_be_intact(folder, rebuilt)
+                                && let Err(cause) = SearchIndex::delete(folder)
+                            {
                                 tracing::warn!(%cause, "could not delete the damaged search index");
                                 in_memory = true;
                             }
@@ -123,7 +138,7 @@ impl Feeder {
             }
             drop(shared);
             if started.elapsed() > LONGEST_PAUSE {
-                (pause, rebuilt) = (FIRST_PAUSE, 0);
+                (pause, rebuilt, retried) = (FIRST_PAUSE, 0, 0);
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -260,6 +275,18 @@ fn open_model(shared: &CatalogIndex) -> Option<Arc<EmbeddingModel>> {
             shared.progress.set_without_model();
             None
         }
+    }
+}
+
+/// Whether an index in a folder may still be used although it failed: its files are intact, and it failed for the first
+/// time, for example by a panic; or they cannot be read now. Reads all files.
+fn may_be_intact(folder: &Path, failures: u32) -> bool {
+    let verify = || SearchIndex::open(folder).and_then(|index| index.verify());
+    // tantivy panics on some damaged files.
+    match std::panic::catch_unwind(verify) {
+        Ok(Ok(())) => failures == 1,
+        Ok(Err(error)) => matches!(error, IndexError::Unavailable(_)),
+        Err(_) => false,
     }
 }
 

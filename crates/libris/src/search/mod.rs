@@ -359,9 +359,14 @@ impl CatalogIndex {
         }
     }
 
-    /// Drops the index after a search has found damage, so that the feeder rebuilds it.
+    /// Drops the index after a search has found damage, so that the feeder rebuilds it. Keeps it if the system only lacks
+    /// resources.
     fn discard_damaged(&self, error: &IndexError) {
         let cause = std::error::Error::source(error).map(ToString::to_string);
+        if matches!(error, IndexError::Unavailable(_)) {
+            tracing::warn!(%error, cause, "a search failed; the index is kept");
+            return;
+        }
         tracing::warn!(%error, cause, "a search failed; rebuilding the index");
         self.set_current(None);
         self.discarded.notify_one();
