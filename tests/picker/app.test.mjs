@@ -1,6 +1,6 @@
 // The picker inside a chat: an MCP App in the reference host, in a sandbox with the policy of the specification.
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { serveHttp } from '../libris.mjs';
@@ -124,7 +124,7 @@ describe('inside a chat', () => {
   }
 
   for (const [screen, prefix, size] of SCREENS) {
-    test(`browses, previews and follows links (${screen})`, async () => {
+    test(`browses, previews and follows links (${screen})`, async t => {
       const { page, app, close } = await converse(size);
       await until(app, () => [...document.querySelectorAll('.tree-rows .name')].some(one => one.textContent === 'shop'));
       assert.deepEqual(await received(page, 'heights'), [560]);
@@ -139,7 +139,10 @@ describe('inside a chat', () => {
       await picture(page, `${prefix}-preview`);
       await accessibleFrame(app, 'a preview in a chat');
       // A host does not tell of changes of a resource.
-      writeFileSync(join(library.handbook, 'README.md'), '# Handbook\n\nRewritten: [the first day](guide/first-day.md).\n');
+      const readme = join(library.handbook, 'README.md');
+      const original = readFileSync(readme);
+      t.after(() => writeFileSync(readme, original));
+      writeFileSync(readme, '# Handbook\n\nRewritten: [the first day](guide/first-day.md).\n');
       await app.click('[aria-label="Read again"]');
       frame = await preview(page, app, /Rewritten/);
       await (await frame.$('a')).click();

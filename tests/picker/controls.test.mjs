@@ -165,11 +165,9 @@ for (const [screen, viewport] of SCREENS) {
       const { page, close } = await visit(browser, origin(server), { viewport });
       await row(page, 'handbook');
       await page.click('#basket');
-      const client = await page.createCDPSession();
-      const { x, y } = await page.$eval('#message', one => one.getBoundingClientRect().toJSON());
-      const drop = async (...files) => {
-        const data = { items: [], files, dragOperationsMask: 1 };
-        for (const type of ['dragEnter', 'dragOver', 'drop']) await client.send('Input.dispatchDragEvent', { type, x: x + 20, y: y + 20, data });
+      const choose = async (...files) => {
+        const [chooser] = await Promise.all([page.waitForFileChooser(), page.click('.attach button')]);
+        await chooser.accept(files);
       };
       const told = text => until(page, text => document.getElementById('toast').textContent === text, text);
       const contents = async () => {
@@ -179,13 +177,13 @@ for (const [screen, viewport] of SCREENS) {
         const blocks = JSON.parse(await page.evaluate(() => navigator.clipboard.readText()));
         return Object.fromEntries(blocks.map(({ resource }) => [resource.uri, resource.text]));
       };
-      await drop(one, two);
+      await choose(one, two);
       await told('Another file of this name is attached as notes (2).md');
-      await drop(two);
+      await choose(two);
       await told('notes (2).md is attached already');
       assert.deepEqual(await contents(), { 'local:notes.md': '# One\n', 'local:notes%20(2).md': '# Two\n' });
       writeFileSync(one, '# One, edited\n');
-      await drop(one);
+      await choose(one);
       await told('notes.md is attached as it is now');
       assert.deepEqual(await contents(), { 'local:notes.md': '# One, edited\n', 'local:notes%20(2).md': '# Two\n' });
       await accessible(page, 'two files of one name');
