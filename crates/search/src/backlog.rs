@@ -61,7 +61,6 @@ impl Backlog {
 mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::{RecvTimeoutError, channel};
-    use std::time::Duration;
 
     use super::{Backlog, LONGEST_WAIT, MAX_BYTES};
 

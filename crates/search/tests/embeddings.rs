@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use libris_core::{Resource, SearchAnswer, SearchQuery, Uri};
 use libris_search::{EmbeddingModel, IndexedResource, ModelError, SearchIndex, VisibleResources};
-use proptest::prelude::{Strategy as _, prop_assert_eq, proptest};
+use proptest::prelude::{prop_assert_eq, proptest};
 
 fn opened(rows: usize) -> Arc<EmbeddingModel> {
     let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Map, json};
 
 /// Words that mean the same have the same number.
-pub const MEANINGS: [(&str, usize); 12] = [
+pub(crate) const MEANINGS: [(&str, usize); 12] = [
     ("a", 5),
     ("car", 0),
     ("automobile", 0),
@@ -24,7 +24,7 @@ pub const MEANINGS: [(&str, usize); 12] = [
 const DIMENSIONS: usize = 8;
 
 /// Writes the model to a folder, with vectors for the first `rows` tokens only. The first token is the unknown one.
-pub fn write(folder: &Path, rows: usize) {
+pub(crate) fn write(folder: &Path, rows: usize) {
     let words: Map<_, _> = [("[UNK]".to_owned(), json!(0))]
         .into_iter()
         .chain(MEANINGS.iter().enumerate().map(|(at, (word, _))| ((*word).to_owned(), json!(at + 1))))
@@ -59,4 +59,4 @@ pub fn write(folder: &Path, rows: usize) {
 }
 
 /// The number of tokens.
-pub const TOKENS: usize = MEANINGS.len() + 1;
+pub(crate) const TOKENS: usize = MEANINGS.len() + 1;
