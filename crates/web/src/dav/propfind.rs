@@ -117,6 +117,11 @@ impl FolderResponse {
     /// Sends the response: at once if the folder has one page, otherwise while the pages are listed. `out` is the beginning.
     async fn send(mut self, mut out: String) -> Result<Response<Body>, Failure> {
         self.write_page(&mut out).await?;
+        if !self.call.reserve_loaded(out.len()) {
+            return Err(Failure::Busy {
+                message: "the memory for contents is used up; try again later".to_owned(),
+            });
+        }
         if self.listing.is_last {
             return Ok(multistatus(Body::from(out)));
         }
